@@ -1,0 +1,121 @@
+//! Time as a value: nobody else in this crate reads a clock.
+//!
+//! Decisions are made at a [`Timestamp`] that is handed to them. On Redis it is the server's `TIME`; in the embedded
+//! store it comes from a [`Clock`], read once for each decision.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A moment: milliseconds since the Unix epoch, the unit in which Redisson scores its permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(u64);
+
+/// Where the embedded store takes `now` from.
+pub trait Clock: std::fmt::Debug + Send + Sync {
+    /// The present moment. Never goes backwards for [`SystemClock`]; a [`ManualClock`] goes where it is set.
+    fn now(&self) -> Timestamp;
+}
+
+/// The wall clock as it was at start, advanced by the monotonic clock, so that nobody who sets the host's clock can
+/// set permits free.
+#[derive(Debug)]
+pub struct SystemClock {
+    wall: Duration,
+    start: Instant,
+}
+
+/// A clock that stands still until it is moved; for tests and for replaying logs in virtual time.
+#[derive(Debug, Default)]
+pub struct ManualClock(AtomicU64);
+
+/// A running measurement of how long something takes, on the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+// === impl Timestamp ===
+
+impl Timestamp {
+    /// The moment `millis` milliseconds after the Unix epoch.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// The moment `millis` milliseconds later.
+    pub const fn plus_millis(self, millis: u64) -> Self {
+        Self(self.0.saturating_add(millis))
+    }
+
+    /// Milliseconds from `earlier` until this moment; 0 if it is not earlier.
+    pub const fn millis_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+// === impl SystemClock ===
+
+#[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
+impl SystemClock {
+    /// A clock anchored at the present wall time.
+    pub fn new() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { wall, start: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let now = self.wall + self.start.elapsed();
+        Timestamp(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+// === impl ManualClock ===
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub const fn at(now: Timestamp) -> Self {
+        Self(AtomicU64::new(now.as_millis()))
+    }
+
+    /// Sets the clock, forwards or backwards.
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.as_millis(), Ordering::SeqCst);
+    }
+
+    /// Moves the clock forward.
+    pub fn advance_millis(&self, millis: u64) {
+        self.0.fetch_add(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+}
+
+// === impl Stopwatch ===
+
+#[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
+impl Stopwatch {
+    /// Starts to measure.
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}

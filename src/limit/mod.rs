@@ -1,0 +1,168 @@
+//! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
+//! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
+
+pub mod token_bucket;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::clock::Timestamp;
+
+/// The largest rate: 2^31 permits, so that sums of permits stay exact wherever they are kept.
+pub const MAX_RATE: u32 = 1 << 31;
+
+/// The longest interval: 366 days, in milliseconds.
+pub const MAX_INTERVAL: u64 = 366 * 24 * 60 * 60 * 1000;
+
+/// Whether one bucket serves everybody or each client has its own (Redisson's `RateType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// One bucket for all; Redisson's type 0.
+    Overall,
+    /// One bucket for each client; Redisson's type 1.
+    PerClient,
+}
+
+/// The law by which permits return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// A permit returns exactly one interval after it was granted: [`token_bucket`].
+    TokenBucket,
+}
+
+/// How much may be granted: `rate` permits in each `interval`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    rate: u32,
+    interval: u64,
+    algorithm: Algorithm,
+}
+
+/// A named limit as the store knows it; its buckets are this name and a client.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Limiter {
+    /// Redisson's name of the limiter, for example `{tidegate:rest}:per-ip`.
+    pub name: String,
+    /// One bucket, or one for each client.
+    pub mode: Mode,
+    /// How much each bucket grants.
+    pub quota: Quota,
+}
+
+/// Who a PER_CLIENT bucket belongs to. Only addresses are ever written to a store as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ClientId {
+    /// An address, or the network that stands for it (an IPv6 prefix).
+    Address(IpNet),
+    /// An unambiguous encoding of what the client sent; of any length, and hashed before it leaves the process.
+    Value(Box<[u8]>),
+}
+
+/// A request for permits from one bucket.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    /// Whose buckets.
+    pub limiter: Arc<Limiter>,
+    /// Which of them: a client exactly when the mode is [`Mode::PerClient`].
+    pub client: Option<ClientId>,
+    /// How many permits; 0 asks without taking.
+    pub permits: u32,
+}
+
+/// What one limit says to a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Would this limit alone have granted it?
+    pub granted: bool,
+    /// Permits left, after the charge if it was made.
+    pub remaining: u32,
+    /// When to ask again; [`Wait::Now`] if granted.
+    pub wait: Wait,
+    /// Milliseconds until the oldest permit in use returns; 0 if none is in use.
+    pub reset: u64,
+}
+
+/// How long a refused request has to wait if nothing else happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// Not at all: it was granted.
+    Now,
+    /// Refused until one millisecond before, granted at this many milliseconds from now.
+    Millis(u64),
+    /// Waiting cannot help: more permits than the rate.
+    Never,
+}
+
+/// The store's answer to a list of charges, which are all made or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The store's clock when it decided.
+    pub now: Timestamp,
+    /// One decision for each charge, in their order.
+    pub decisions: Vec<Decision>,
+}
+
+/// Why a [`Quota`] cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaError {
+    /// No permit would ever be granted, or sums would not be exact.
+    #[error("rate must be between 1 and {MAX_RATE}, not {0}")]
+    Rate(u64),
+    /// Too short to be an interval or too long to be kept.
+    #[error("interval must be between 1 ms and 366 days, not {0} ms")]
+    Interval(u64),
+}
+
+// === impl Mode ===
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Overall => "OVERALL",
+            Mode::PerClient => "PER_CLIENT",
+        })
+    }
+}
+
+// === impl Quota ===
+
+impl Quota {
+    /// `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds.
+    ///
+    /// # Errors
+    /// Names the number that is out of its range.
+    pub fn new(rate: u64, interval: u64, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        let exact = u32::try_from(rate).ok().filter(|rate| (1..=MAX_RATE).contains(rate));
+        let rate = exact.ok_or(QuotaError::Rate(rate))?;
+        if !(1..=MAX_INTERVAL).contains(&interval) {
+            return Err(QuotaError::Interval(interval));
+        }
+        Ok(Self { rate, interval, algorithm })
+    }
+
+    /// Permits in each interval.
+    pub const fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    /// The interval in milliseconds.
+    pub const fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    /// The law by which permits return.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Were the charges made?
+    pub fn granted(&self) -> bool {
+        self.decisions.iter().all(|decision| decision.granted)
+    }
+}

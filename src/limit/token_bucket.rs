@@ -1,0 +1,175 @@
+//! `token_bucket`: Redisson's RRateLimiter.
+//!
+//! **Law.** A permit comes back exactly one `interval` after it was granted. So in any window of that length at most
+//! `rate` permits are granted, and a refused request knows to the millisecond when it would pass: it is refused at
+//! `now + wait - 1` and granted at `now + wait`, if nothing else happens.
+//!
+//! **State.** A log of grants, oldest first. It holds about 512 entries at most, whatever the rate: above a rate of
+//! [`MAX_ENTRIES`], grants of the same slot of time share an entry dated at the latest of them, so that their permits
+//! may return up to one slot late and never early.
+//!
+//! **Clock jumps.** A clock that went back finds grants dated ahead of it. They are redated to its present: they stay
+//! in use for one more interval, and no longer.
+//!
+//! `lua/token_bucket.lua` is the translation of this file.
+
+use std::collections::VecDeque;
+
+use super::{Decision, Quota, Wait};
+use crate::clock::Timestamp;
+
+/// Above this rate, grants share log entries.
+pub const MAX_ENTRIES: u32 = 512;
+
+/// The permits in use: one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    log: VecDeque<Grant>,
+    used: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Grant {
+    at: Timestamp,
+    permits: u64,
+}
+
+impl State {
+    /// Brings the bucket to `now`: forgets the grants that have returned, redates those ahead of the clock.
+    pub fn advance(&mut self, quota: &Quota, now: Timestamp) {
+        while let Some(oldest) = self.log.front().filter(|grant| returns(grant, quota) <= now) {
+            self.used -= oldest.permits;
+            self.log.pop_front();
+        }
+        for grant in self.log.iter_mut().rev().take_while(|grant| grant.at > now) {
+            grant.at = now;
+        }
+    }
+
+    /// Judges a request for `permits` at `now`; changes nothing. Expects [`advance`](Self::advance) to the same moment.
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        let available = u64::from(quota.rate()).saturating_sub(self.used);
+        let wait = if permits == 0 || u64::from(permits) <= available {
+            Wait::Now
+        } else if permits > quota.rate() {
+            Wait::Never
+        } else {
+            // A lowered rate can leave more in use than it allows, so what must return is counted from `used`.
+            let missing = self.used + u64::from(permits) - u64::from(quota.rate());
+            Wait::Millis(self.returning(quota, missing).millis_since(now))
+        };
+        Decision {
+            granted: wait == Wait::Now,
+            remaining: u32::try_from(available).unwrap_or(u32::MAX),
+            wait,
+            reset: self.log.front().map_or(0, |oldest| returns(oldest, quota).millis_since(now)),
+        }
+    }
+
+    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if permits > 0 {
+            let permits = u64::from(permits);
+            match self.log.back_mut() {
+                Some(newest) if share_entry(quota, newest.at, now) => {
+                    newest.at = now;
+                    newest.permits += permits;
+                }
+                _ => self.log.push_back(Grant { at: now, permits }),
+            }
+            self.used += permits;
+        }
+        self.check(quota, 0, now)
+    }
+
+    /// The moment from which the bucket is full and can be forgotten.
+    pub fn full_at(&self, quota: &Quota) -> Timestamp {
+        self.log.back().map_or(Timestamp::default(), |newest| returns(newest, quota))
+    }
+
+    /// The moment at which `missing` permits will have returned.
+    fn returning(&self, quota: &Quota, missing: u64) -> Timestamp {
+        let mut returned = 0;
+        let last = self.log.iter().find(|grant| {
+            returned += grant.permits;
+            returned >= missing
+        });
+        last.map_or(Timestamp::default(), |grant| returns(grant, quota))
+    }
+}
+
+fn returns(grant: &Grant, quota: &Quota) -> Timestamp {
+    grant.at.plus_millis(quota.interval())
+}
+
+fn share_entry(quota: &Quota, newest: Timestamp, now: Timestamp) -> bool {
+    let slot = quota.interval().div_ceil(u64::from(MAX_ENTRIES) - 1);
+    quota.rate() > MAX_ENTRIES && newest.as_millis() / slot == now.as_millis() / slot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Algorithm;
+
+    fn quota(rate: u64, interval: u64) -> Quota {
+        Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota")
+    }
+
+    fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
+        let now = Timestamp::from_millis(now);
+        state.advance(quota, now);
+        let decision = state.check(quota, permits, now);
+        if decision.granted { state.charge(quota, permits, now) } else { decision }
+    }
+
+    #[test]
+    fn three_per_ten_seconds_are_granted_again_ten_seconds_later() {
+        let (mut state, quota) = (State::default(), quota(3, 10_000));
+        let granted = [0, 1, 2, 3, 9_999, 10_000].map(|now| take(&mut state, &quota, 1, now).granted);
+        assert_eq!(granted, [true, true, true, false, false, true]);
+    }
+
+    #[test]
+    fn the_wait_of_many_permits_is_when_enough_have_returned_not_when_the_first_do() {
+        let (mut state, quota) = (State::default(), quota(100, 1_000));
+        take(&mut state, &quota, 5, 10_000);
+        take(&mut state, &quota, 30, 10_100);
+        assert_eq!(take(&mut state, &quota, 100, 10_200).wait, Wait::Millis(900));
+        assert!(!take(&mut state, &quota, 100, 11_099).granted);
+        assert!(take(&mut state, &quota, 100, 11_100).granted);
+    }
+
+    #[test]
+    fn more_than_the_rate_can_never_be_granted() {
+        assert_eq!(take(&mut State::default(), &quota(5, 1_000), 6, 0).wait, Wait::Never);
+    }
+
+    #[test]
+    fn a_bucket_holds_at_most_512_entries_whatever_its_rate() {
+        let (mut state, quota) = (State::default(), quota(1_000_000, 60_000));
+        for now in 0..200_000 {
+            take(&mut state, &quota, 1, now);
+            assert!(state.log.len() <= MAX_ENTRIES as usize, "{} entries at {now}", state.log.len());
+        }
+    }
+
+    #[test]
+    fn a_clock_that_went_back_an_hour_starves_nobody_for_longer_than_an_interval() {
+        let (mut state, quota) = (State::default(), quota(2, 1_000));
+        take(&mut state, &quota, 2, 3_600_000);
+        assert_eq!(take(&mut state, &quota, 1, 5).wait, Wait::Millis(1_000));
+        assert!(!take(&mut state, &quota, 1, 1_004).granted);
+        assert!(take(&mut state, &quota, 2, 1_005).granted);
+    }
+
+    #[test]
+    fn a_lowered_rate_is_honoured_at_once_and_forgives_nothing() {
+        let mut state = State::default();
+        take(&mut state, &quota(10, 1_000), 8, 0);
+        take(&mut state, &quota(10, 1_000), 2, 100);
+        let refused = take(&mut state, &quota(3, 1_000), 1, 200);
+        assert_eq!((refused.remaining, refused.wait), (0, Wait::Millis(800)));
+        assert_eq!(take(&mut state, &quota(3, 1_000), 2, 1_000).wait, Wait::Millis(100));
+    }
+}

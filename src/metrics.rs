@@ -1,0 +1,311 @@
+//! Every counter and histogram as a named method.
+//!
+//! Labels are names from the rule file and words of our own, never what a client sent. The counters of a name live as
+//! long as the process: a reload finds them where they were. Handles are taken at load, so that counting a request is
+//! an atomic addition.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::registry::Registry;
+
+/// Upper bounds of the histograms' buckets, in seconds.
+const BOUNDS: [f64; 14] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, f64::MAX];
+
+/// All that this process counts.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    decisions: Family<DecisionLabels, Counter>,
+    requests: Family<RequestLabels, Histogram, NewHistogram>,
+    connections: Gauge,
+    connections_refused: Counter,
+    upstream: Family<UpstreamLabels, Counter>,
+    upstream_responses: Family<UpstreamName, Histogram, NewHistogram>,
+    store_calls: Histogram,
+    store_failures: Family<CauseLabels, Counter>,
+}
+
+/// Counts what one limit decides.
+#[derive(Clone, Debug)]
+pub struct LimitMetrics {
+    allowed: Counter,
+    limited: Counter,
+    store_failed: Counter,
+}
+
+/// Counts the answers of one route, by the class of their status.
+#[derive(Clone, Debug)]
+pub struct RouteMetrics([Histogram; 5]);
+
+/// Counts what became of the requests to one upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamMetrics {
+    answered: Counter,
+    unreachable: Counter,
+    timed_out: Counter,
+    broken: Counter,
+    response: Histogram,
+}
+
+/// Fixed buckets of atomics: observing takes no lock.
+#[derive(Clone, Debug, Default)]
+struct Histogram(Arc<Buckets>);
+
+#[derive(Debug, Default)]
+struct Buckets {
+    counts: [AtomicU64; BOUNDS.len()],
+    micros: AtomicU64,
+}
+
+/// Makes the histograms of a family.
+#[derive(Clone, Debug)]
+struct NewHistogram;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DecisionLabels {
+    route: String,
+    limit: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: String,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    upstream: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamName {
+    upstream: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabels {
+    cause: &'static str,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Nothing counted yet.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("tidegate"),
+            decisions: Family::default(),
+            requests: Family::new_with_constructor(NewHistogram),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            upstream: Family::default(),
+            upstream_responses: Family::new_with_constructor(NewHistogram),
+            store_calls: Histogram::default(),
+            store_failures: Family::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("decisions", "What each limit decided", self.decisions.clone());
+        let help = "Seconds from a request's head to its answer's head";
+        registry.register("request_duration_seconds", help, self.requests.clone());
+        registry.register("connections", "Open client connections", self.connections.clone());
+        let help = "Client connections refused at the connection cap";
+        registry.register("connections_refused", help, self.connections_refused.clone());
+        registry.register("upstream_requests", "What became of requests to upstreams", self.upstream.clone());
+        let help = "Seconds until an upstream's answer began";
+        registry.register("upstream_response_seconds", help, self.upstream_responses.clone());
+        registry.register("store_call_seconds", "Seconds a decision of the store took", self.store_calls.clone());
+        registry.register("store_failures", "Decisions that the store did not make", self.store_failures.clone());
+    }
+
+    /// The counters of one limit.
+    pub fn limit(&self, route: &str, limit: &str) -> LimitMetrics {
+        let counter = |outcome| {
+            let labels = DecisionLabels { route: route.to_owned(), limit: limit.to_owned(), outcome };
+            self.decisions.get_or_create(&labels).clone()
+        };
+        LimitMetrics { allowed: counter("allowed"), limited: counter("limited"), store_failed: counter("store_failed") }
+    }
+
+    /// The counters of one route. An empty name stands for requests that match none.
+    pub fn route(&self, route: &str) -> RouteMetrics {
+        RouteMetrics(["1xx", "2xx", "3xx", "4xx", "5xx"].map(|status| {
+            let labels = RequestLabels { route: route.to_owned(), status };
+            self.requests.get_or_create(&labels).clone()
+        }))
+    }
+
+    /// The counters of one upstream.
+    pub fn upstream(&self, upstream: &str) -> UpstreamMetrics {
+        let counter = |outcome| {
+            let labels = UpstreamLabels { upstream: upstream.to_owned(), outcome };
+            self.upstream.get_or_create(&labels).clone()
+        };
+        let name = UpstreamName { upstream: upstream.to_owned() };
+        UpstreamMetrics {
+            answered: counter("answered"),
+            unreachable: counter("unreachable"),
+            timed_out: counter("timed_out"),
+            broken: counter("broken"),
+            response: self.upstream_responses.get_or_create(&name).clone(),
+        }
+    }
+
+    /// A client connection was accepted.
+    pub fn connection_opened(&self) {
+        self.connections.inc();
+    }
+
+    /// A client connection ended.
+    pub fn connection_closed(&self) {
+        self.connections.dec();
+    }
+
+    /// A client was turned away at the connection cap.
+    pub fn connection_refused(&self) {
+        self.connections_refused.inc();
+    }
+
+    /// The store decided.
+    pub fn store_answered(&self, took: Duration) {
+        self.store_calls.observe(took);
+    }
+
+    /// The store did not decide, for a cause that is a word of ours.
+    pub fn store_failed(&self, cause: &'static str) {
+        self.store_failures.get_or_create(&CauseLabels { cause }).inc();
+    }
+
+    /// Everything, in the OpenMetrics text format.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail, and half a page is still more use than none.
+        _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// === impl LimitMetrics, RouteMetrics, UpstreamMetrics ===
+
+impl LimitMetrics {
+    /// It granted a request that passed.
+    pub fn allowed(&self) {
+        self.allowed.inc();
+    }
+
+    /// It refused a request.
+    pub fn limited(&self) {
+        self.limited.inc();
+    }
+
+    /// The store did not say, and the limit's `on_store_failure` decided.
+    pub fn store_failed(&self) {
+        self.store_failed.inc();
+    }
+}
+
+impl RouteMetrics {
+    /// An answer's head was made `took` after the request's.
+    pub fn answered(&self, status: http::StatusCode, took: Duration) {
+        let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
+        self.0[class].observe(took);
+    }
+}
+
+impl UpstreamMetrics {
+    /// It answered.
+    pub fn answered(&self, took: Duration) {
+        self.answered.inc();
+        self.response.observe(took);
+    }
+
+    /// No connection: the request was never sent.
+    pub fn unreachable(&self) {
+        self.unreachable.inc();
+    }
+
+    /// No answer in time.
+    pub fn timed_out(&self) {
+        self.timed_out.inc();
+    }
+
+    /// The connection broke, or the answer was none.
+    pub fn broken(&self) {
+        self.broken.inc();
+    }
+}
+
+// === impl Histogram ===
+
+impl Histogram {
+    fn observe(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len() - 1);
+        self.0.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.0.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+impl EncodeMetric for Histogram {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        let counts = self.0.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let buckets: Vec<(f64, u64)> = BOUNDS.into_iter().zip(counts).collect();
+        let seconds = Duration::from_micros(self.0.micros.load(Ordering::Relaxed)).as_secs_f64();
+        encoder.encode_histogram::<NoLabelSet>(seconds, counts.iter().sum(), &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+impl TypedMetric for Histogram {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+impl MetricConstructor<Histogram> for NewHistogram {
+    fn new_metric(&self) -> Histogram {
+        Histogram::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_rendered_under_the_names_of_the_rule_file() {
+        let metrics = Metrics::new();
+        metrics.limit("api", "per-ip").limited();
+        metrics.limit("api", "per-ip").limited();
+        metrics.route("api").answered(http::StatusCode::TOO_MANY_REQUESTS, Duration::from_micros(1500));
+        let text = metrics.render();
+        let has = |line: &str| assert!(text.lines().any(|other| other == line), "no `{line}` in\n{text}");
+        has(r#"tidegate_decisions_total{route="api",limit="per-ip",outcome="limited"} 2"#);
+        has(r#"tidegate_request_duration_seconds_bucket{le="0.001",route="api",status="4xx"} 0"#);
+        has(r#"tidegate_request_duration_seconds_bucket{le="0.0025",route="api",status="4xx"} 1"#);
+        has(r#"tidegate_request_duration_seconds_bucket{le="+Inf",route="api",status="4xx"} 1"#);
+        has(r#"tidegate_request_duration_seconds_sum{route="api",status="4xx"} 0.0015"#);
+    }
+}

@@ -1,0 +1,107 @@
+//! Every answer that did not come from an upstream, made in one place (RFC 9457 problem details).
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde_json::json;
+
+use crate::facts::BadRequest;
+
+/// The problem type of a spent quota (draft-ietf-httpapi-ratelimit-headers).
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// Why a request is answered here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400: no host, no valid path, ...
+    BadRequest(BadRequest),
+    /// 400: a limit cannot tell who is asking.
+    NoClient {
+        /// The limit's name.
+        limit: String,
+        /// Whether the value was there more than once.
+        ambiguous: bool,
+    },
+    /// 404: no route matches.
+    NoRoute,
+    /// 414: a target of more than 8 KiB.
+    UriTooLong,
+    /// 429: limits refused.
+    Limited {
+        /// Their names.
+        violated: Vec<String>,
+        /// Whole seconds until a retry can pass; none if it never can.
+        retry_after: Option<u64>,
+    },
+    /// 503: the store did not answer, and a limit denies rather than not count.
+    StoreFailed,
+    /// 502: no connection to the upstream; the request was not sent.
+    UpstreamUnreachable,
+    /// 502: the upstream's answer was none, or broke off before it began.
+    UpstreamBroken,
+    /// 504: the upstream did not begin to answer in time.
+    UpstreamTimedOut,
+    /// 500: the service was put together wrongly.
+    Internal,
+}
+
+impl Refusal {
+    /// The answer.
+    pub fn into_response(self) -> Response<Full<Bytes>> {
+        let (status, detail) = self.status();
+        let mut problem = json!({
+            "type": "about:blank",
+            "title": status.canonical_reason().unwrap_or_default(),
+            "status": status.as_u16(),
+            "detail": detail,
+        });
+        if let Refusal::Limited { violated, .. } = &self {
+            problem["type"] = QUOTA_EXCEEDED.into();
+            problem["title"] = "Request cannot be satisfied as assigned quota has been exceeded".into();
+            problem["violated-policies"] = json!(violated);
+        }
+        let mut response = Response::new(Full::from(problem.to_string() + "\n"));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after() {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+
+    /// RFC 9110 section 15, and RFC 6585 section 4 for 429.
+    fn status(&self) -> (StatusCode, String) {
+        match self {
+            Self::BadRequest(cause) => (StatusCode::BAD_REQUEST, cause.to_string()),
+            Self::NoClient { limit, ambiguous: false } => {
+                (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` is missing"))
+            }
+            Self::NoClient { limit, ambiguous: true } => {
+                (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` was sent twice"))
+            }
+            Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
+            Self::UriTooLong => (StatusCode::URI_TOO_LONG, "the target is longer than 8 KiB".into()),
+            Self::Limited { retry_after: Some(seconds), .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, format!("the same request will pass in {seconds} s at the earliest"))
+            }
+            Self::Limited { retry_after: None, .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "the request asks for more than the quota holds".into())
+            }
+            Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
+            Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
+            Self::UpstreamBroken => (StatusCode::BAD_GATEWAY, "the upstream gave no valid answer".into()),
+            Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream gave no answer in time".into()),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway is put together wrongly".into()),
+        }
+    }
+
+    fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::Limited { retry_after, .. } => *retry_after,
+            Self::StoreFailed => Some(1),
+            _ => None,
+        }
+    }
+}

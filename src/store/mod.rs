@@ -1,0 +1,3 @@
+//! Where buckets are kept and decided on.
+
+pub mod settings;

@@ -1,0 +1,110 @@
+//! What a store needs to know before it is opened.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Which store, and how to reach it.
+#[derive(Clone, Debug)]
+pub enum StoreSettings {
+    /// Buckets in this process.
+    Memory {
+        /// The secret under which client values are hashed; made up at start if none is given.
+        key_secret: Option<KeySecret>,
+    },
+    /// Buckets in a Redis that gateways share.
+    Redis(RedisSettings),
+}
+
+/// How to reach a Redis.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    /// `redis://[user:password@]host[:port][/database]`.
+    pub url: RedisUrl,
+    /// The longest a decision may take: over queueing, connecting and the reply together.
+    pub timeout: Duration,
+    /// Put before every key, inside the hash tag.
+    pub prefix: String,
+    /// Connections kept open, each of which carries many calls at a time.
+    pub pool_size: usize,
+    /// The secret under which client values are hashed; made once in Redis if none is given.
+    pub key_secret: Option<KeySecret>,
+}
+
+/// The address of a Redis; shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl(String);
+
+/// The key of the hash that stands for client values in a store. Never shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeySecret([u8; 32]);
+
+impl StoreSettings {
+    /// A decision's deadline unless the rule file says otherwise.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
+    /// Connections kept open unless the rule file says otherwise.
+    pub const DEFAULT_POOL_SIZE: usize = 2;
+}
+
+// === impl RedisUrl ===
+
+impl RedisUrl {
+    /// Wraps an address that has been found to be one.
+    pub fn new(url: String) -> Self {
+        Self(url)
+    }
+
+    /// The address with its password, for connecting only.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("redis", &self.0));
+        match rest.rsplit_once('@') {
+            Some((_, host)) => write!(f, "{scheme}://***@{host}"),
+            None => write!(f, "{scheme}://{rest}"),
+        }
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+// === impl KeySecret ===
+
+impl KeySecret {
+    /// The secret that a text of the rule file, or the bytes kept in Redis, stand for.
+    pub fn derive(material: &[u8]) -> Self {
+        Self(blake3::derive_key("tidegate 2026 client values in bucket keys", material))
+    }
+
+    /// 128 bits that stand for `value`, the same wherever the secret is the same.
+    pub(crate) fn hash(&self, value: &[u8]) -> u128 {
+        let digest = blake3::keyed_hash(&self.0, value);
+        let (half, _) = digest.as_bytes().split_first_chunk().unwrap_or((&[0; 16], &[]));
+        u128::from_be_bytes(*half)
+    }
+}
+
+impl fmt::Debug for KeySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for url in ["redis://:hush@db:6379/1", "redis://user:hu@sh@db:6379/1"] {
+            assert_eq!(format!("{:?}", RedisUrl::new(url.into())), "redis://***@db:6379/1");
+        }
+    }
+}

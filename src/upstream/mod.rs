@@ -1,0 +1,3 @@
+//! Where requests go.
+
+pub mod settings;
