@@ -35,40 +35,33 @@ struct Grant {
 }
 
 impl State {
-    /// Brings the bucket to `now`: forgets the grants that have returned, redates those ahead of the clock.
-    pub fn advance(&mut self, quota: &Quota, now: Timestamp) {
-        while let Some(oldest) = self.log.front().filter(|grant| returns(grant, quota) <= now) {
-            self.used -= oldest.permits;
-            self.log.pop_front();
-        }
-        for grant in self.log.iter_mut().rev().take_while(|grant| grant.at > now) {
-            grant.at = now;
-        }
-    }
-
-    /// Judges a request for `permits` at `now`; changes nothing. Expects [`advance`](Self::advance) to the same moment.
+    /// Judges a request for `permits` at `now`; changes nothing.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        let available = u64::from(quota.rate()).saturating_sub(self.used);
+        let live = self.live_from(quota, now);
+        let used = self.used - self.log.range(..live).map(|grant| grant.permits).sum::<u64>();
+        let available = u64::from(quota.rate()).saturating_sub(used);
         let wait = if permits == 0 || u64::from(permits) <= available {
             Wait::Now
         } else if permits > quota.rate() {
             Wait::Never
         } else {
             // A lowered rate can leave more in use than it allows, so what must return is counted from `used`.
-            let missing = self.used + u64::from(permits) - u64::from(quota.rate());
-            Wait::Millis(self.returning(quota, missing).millis_since(now))
+            let missing = used + u64::from(permits) - u64::from(quota.rate());
+            Wait::Millis(self.wait_for(missing, live, quota, now))
         };
         Decision {
             granted: wait == Wait::Now,
             remaining: u32::try_from(available).unwrap_or(u32::MAX),
             wait,
-            reset: self.log.front().map_or(0, |oldest| returns(oldest, quota).millis_since(now)),
+            reset: self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
         }
     }
 
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
+            self.forget_returned(quota, now);
+            self.redate(now);
             let permits = u64::from(permits);
             match self.log.back_mut() {
                 Some(newest) if share_entry(quota, newest.at, now) => {
@@ -82,24 +75,52 @@ impl State {
         self.check(quota, 0, now)
     }
 
-    /// The moment from which the bucket is full and can be forgotten.
-    pub fn full_at(&self, quota: &Quota) -> Timestamp {
-        self.log.back().map_or(Timestamp::default(), |newest| returns(newest, quota))
+    /// After a refusal at `now`: changes nothing, unless the clock went back.
+    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        if self.log.back().is_some_and(|newest| newest.at > now) {
+            self.forget_returned(quota, now);
+            self.redate(now);
+        }
     }
 
-    /// The moment at which `missing` permits will have returned.
-    fn returning(&self, quota: &Quota, missing: u64) -> Timestamp {
+    /// The moment from which the bucket is full and can be forgotten.
+    pub fn full_at(&self, quota: &Quota) -> Timestamp {
+        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(quota.interval()))
+    }
+
+    /// The position of the oldest grant that has not returned.
+    fn live_from(&self, quota: &Quota, now: Timestamp) -> usize {
+        self.log.partition_point(|grant| grant.at.plus_millis(quota.interval()) <= now)
+    }
+
+    fn forget_returned(&mut self, quota: &Quota, now: Timestamp) {
+        let live = self.live_from(quota, now);
+        self.used -= self.log.drain(..live).map(|grant| grant.permits).sum::<u64>();
+    }
+
+    /// Makes one grant of the present of all that are ahead of it.
+    fn redate(&mut self, now: Timestamp) {
+        let ahead = self.log.partition_point(|grant| grant.at <= now);
+        let permits = self.log.drain(ahead..).map(|grant| grant.permits).sum();
+        if permits > 0 {
+            self.log.push_back(Grant { at: now, permits });
+        }
+    }
+
+    /// Milliseconds until `missing` permits have returned, counted from the oldest live grant on.
+    fn wait_for(&self, missing: u64, live: usize, quota: &Quota, now: Timestamp) -> u64 {
         let mut returned = 0;
-        let last = self.log.iter().find(|grant| {
+        let last = self.log.range(live..).find(|grant| {
             returned += grant.permits;
             returned >= missing
         });
-        last.map_or(Timestamp::default(), |grant| returns(grant, quota))
+        last.map_or(quota.interval(), |grant| returns_in(grant, quota, now))
     }
 }
 
-fn returns(grant: &Grant, quota: &Quota) -> Timestamp {
-    grant.at.plus_millis(quota.interval())
+/// Milliseconds until a grant returns; one dated ahead of the clock counts as made now.
+fn returns_in(grant: &Grant, quota: &Quota, now: Timestamp) -> u64 {
+    grant.at.min(now).plus_millis(quota.interval()).millis_since(now)
 }
 
 fn share_entry(quota: &Quota, newest: Timestamp, now: Timestamp) -> bool {
@@ -118,9 +139,12 @@ mod tests {
 
     fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
         let now = Timestamp::from_millis(now);
-        state.advance(quota, now);
         let decision = state.check(quota, permits, now);
-        if decision.granted { state.charge(quota, permits, now) } else { decision }
+        if decision.granted {
+            return state.charge(quota, permits, now);
+        }
+        state.settle(quota, now);
+        decision
     }
 
     #[test]

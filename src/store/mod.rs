@@ -1,3 +1,116 @@
-//! Where buckets are kept and decided on.
+//! Where buckets are kept and decided on: in this process, or in a Redis that gateways share.
+//!
+//! A store takes a list of charges and makes all of them or none, atomically, where the buckets are.
 
+mod memory;
+mod redis;
 pub mod settings;
+
+use std::sync::Arc;
+
+pub use self::memory::Memory;
+pub use self::redis::Redis;
+use self::settings::{RedisUrl, StoreSettings};
+use crate::clock::{SystemClock, Timestamp};
+use crate::limit::{Charge, Outcome};
+use crate::metrics::Metrics;
+
+/// A place for buckets. Cheap to clone; clones share the buckets.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// Buckets in this process: exact for one gateway, gone with it.
+    Memory(Arc<Memory>),
+    /// Buckets in Redis: exact for all gateways together.
+    Redis(Arc<Redis>),
+}
+
+/// Why the store did not decide. Whether it counted the request anyway is unknown after [`StoreError::Timeout`] and
+/// [`StoreError::Broken`]; the request is never sent again, since a permit lost is better than one granted twice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No answer before the store's deadline.
+    #[error("no answer in time")]
+    Timeout,
+    /// No connection.
+    #[error("no connection")]
+    Unreachable,
+    /// The connection broke before the answer came.
+    #[error("connection broke")]
+    Broken,
+    /// Redis answered with an error; its first word, such as `OOM` or `READONLY`.
+    #[error("redis answers {0}")]
+    Answer(String),
+    /// Redis answered with something that the script does not return.
+    #[error("answer of another shape than the script's")]
+    Shape,
+    /// The embedded store is at its cap and no bucket is full again.
+    #[error("no room for another bucket")]
+    Full,
+}
+
+/// Why a store cannot be opened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("store `{0}` cannot be opened: {1}")]
+pub struct OpenError(RedisUrl, String);
+
+impl Store {
+    /// Opens the store. One in Redis connects when it is first used, and starts without Redis too.
+    ///
+    /// # Errors
+    /// The URL of Redis is none.
+    pub fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
+        Ok(match settings {
+            StoreSettings::Memory { key_secret } => {
+                Self::Memory(Arc::new(Memory::new(Arc::new(SystemClock::new()), *key_secret)))
+            }
+            StoreSettings::Redis(settings) => {
+                let redis = Redis::new(settings.clone(), metrics);
+                Self::Redis(Arc::new(redis.map_err(|error| OpenError(settings.url.clone(), error.to_string()))?))
+            }
+        })
+    }
+
+    /// Makes all charges or none, at the store's present.
+    ///
+    /// # Errors
+    /// The store could not decide; see [`StoreError`].
+    pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        match self {
+            Self::Memory(memory) => memory.take(charges),
+            Self::Redis(redis) => redis.take(charges).await,
+        }
+    }
+
+    /// Makes all charges or none, as if the store's clock showed `now`; for tests and for replaying the past.
+    ///
+    /// # Errors
+    /// The store could not decide; see [`StoreError`].
+    pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
+        match self {
+            Self::Memory(memory) => memory.take_at(charges, now),
+            Self::Redis(redis) => redis.take_at(charges, now).await,
+        }
+    }
+}
+
+impl StoreError {
+    /// The error as a label: a word of ours.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Broken => "broken",
+            Self::Shape => "shape",
+            Self::Full => "full",
+            Self::Answer(word) => match word.as_str() {
+                "OOM" => "oom",
+                "READONLY" => "readonly",
+                "LOADING" => "loading",
+                "BUSY" => "busy",
+                "NOAUTH" | "WRONGPASS" | "NOPERM" => "denied",
+                "NOREPLICAS" | "MASTERDOWN" | "CLUSTERDOWN" => "down",
+                _ => "answer",
+            },
+        }
+    }
+}

@@ -83,6 +83,19 @@ impl KeySecret {
         Self(blake3::derive_key("tidegate 2026 client values in bucket keys", material))
     }
 
+    /// A secret that nobody has seen before.
+    pub fn random() -> Self {
+        let mut bytes = [0; 32];
+        // Where the system has no randomness to give, the keyed hash is still a hash; nothing is granted by it.
+        _ = getrandom::fill(&mut bytes);
+        Self(bytes)
+    }
+
+    /// The secret as it is kept in Redis, for the other gateways.
+    pub(crate) fn to_hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// 128 bits that stand for `value`, the same wherever the secret is the same.
     pub(crate) fn hash(&self, value: &[u8]) -> u128 {
         let digest = blake3::keyed_hash(&self.0, value);

@@ -1,2 +1,5 @@
 //! All integration tests, in one binary so that it links once.
 
+mod laws;
+mod redis_format;
+mod support;

@@ -1,0 +1,169 @@
+-- token_bucket: a permit comes back exactly one interval after it was granted. The translation of
+-- src/limit/token_bucket.rs, where the law is told; a property test holds the two equal.
+--
+-- KEYS  hash     Redisson's configuration of the limiter: rate, interval, keepAliveTime, type
+--       value    Redisson's counter: rate less the permits of all stored entries
+--       permits  Redisson's log, a sorted set: score = when granted (ms), member = 0x10, 16 bytes, permits (u32 LE)
+-- ARGV  type (0 OVERALL, 1 PER_CLIENT), permits asked for, rate, interval (ms)
+--
+-- Invariant: the log is the truth and the counter its cache. Of the 16 bytes that Redisson fills at random, ours are 8
+-- random ones and a seal: the permits in all stored entries when this one was written, as a double. While the newest
+-- entry's seal and the counter agree, nobody else has touched the bucket and the sum is known without reading the log;
+-- else the log is summed, which heals whatever was done to the counter.
+
+local token_bucket = { keys = 3, args = 4 }
+
+-- Above this many permits, grants of the same slot share an entry.
+local MAX_ENTRIES = 512
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- Permits of an entry in today's format; readers follow the length of the random part, whatever it is.
+local function permits_of(member)
+  local _, permits = struct.unpack('<Bc0I4', member)
+  return permits
+end
+
+local function seal_of(member)
+  if #member ~= 21 then return nil end
+  return (struct.unpack('<d', member, 10))
+end
+
+local function pack(random, used, permits)
+  local bytes = #random == 16 and random or random .. struct.pack('<d', used)
+  return struct.pack('<Bc0I4', #bytes, bytes, permits)
+end
+
+local function sum(entries)
+  local permits = 0
+  for _, member in ipairs(entries) do permits = permits + permits_of(member) end
+  return permits
+end
+
+-- The permits of all stored entries, from the seal of the newest if the counter bears it out.
+local function stored(bucket, configured_rate)
+  if not bucket.newest then return 0 end
+  local seal = seal_of(bucket.newest)
+  local counter = tonumber(redis.call('GET', bucket.value))
+  if seal and counter and configured_rate and counter == configured_rate - seal then return seal end
+  return sum(redis.call('ZRANGE', bucket.log, 0, -1))
+end
+
+-- Leaves out what has returned: sets the permits in use and the oldest entry that is live.
+local function advance(bucket)
+  local cutoff = text(bucket.now - bucket.interval)
+  local first = redis.call('ZRANGE', bucket.log, 0, 0, 'WITHSCORES')
+  bucket.oldest = tonumber(first[2])
+  bucket.returned = 0
+  if bucket.oldest and bucket.oldest <= bucket.now - bucket.interval then
+    bucket.returned = sum(redis.call('ZRANGEBYSCORE', bucket.log, '-inf', cutoff))
+    first = redis.call('ZRANGEBYSCORE', bucket.log, '(' .. cutoff, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    bucket.oldest = tonumber(first[2])
+  end
+  bucket.used = bucket.stored - bucket.returned
+end
+
+-- Milliseconds until an entry returns; one dated ahead of the clock counts as made now.
+local function returns_in(bucket, score)
+  return math.min(score, bucket.now) + bucket.interval - bucket.now
+end
+
+-- Milliseconds until so many permits have returned, counted from the oldest live entry on.
+local function wait_for(bucket, missing)
+  local cutoff = '(' .. text(bucket.now - bucket.interval)
+  local entries = redis.call('ZRANGEBYSCORE', bucket.log, cutoff, '+inf', 'WITHSCORES', 'LIMIT', 0, math.min(missing, 2 * MAX_ENTRIES))
+  for i = 1, #entries, 2 do
+    missing = missing - permits_of(entries[i])
+    if missing <= 0 then return returns_in(bucket, tonumber(entries[i + 1])) end
+  end
+  return bucket.interval
+end
+
+-- Judges one limit; writes nothing.
+function token_bucket.check(key, arg, now)
+  local bucket = {
+    hash = KEYS[key], value = KEYS[key + 1], log = KEYS[key + 2], now = now,
+    type = ARGV[arg], permits = tonumber(ARGV[arg + 1]), rate = tonumber(ARGV[arg + 2]), interval = tonumber(ARGV[arg + 3]),
+  }
+  bucket.config = redis.call('HMGET', bucket.hash, 'rate', 'interval', 'keepAliveTime', 'type')
+  local last = redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')
+  bucket.newest, bucket.newest_at = last[1], tonumber(last[2])
+  bucket.stored = stored(bucket, tonumber(bucket.config[1]))
+  advance(bucket)
+
+  local available = math.max(0, bucket.rate - bucket.used)
+  bucket.granted = bucket.permits == 0 or bucket.permits <= available
+  bucket.remaining = available
+  bucket.wait = 0
+  if not bucket.granted then
+    bucket.wait = -1
+    if bucket.permits <= bucket.rate then bucket.wait = wait_for(bucket, bucket.used + bucket.permits - bucket.rate) end
+  end
+  bucket.reset = bucket.oldest and returns_in(bucket, bucket.oldest) or 0
+  return bucket
+end
+
+local function forget_returned(bucket)
+  if bucket.returned > 0 then
+    redis.call('ZREMRANGEBYSCORE', bucket.log, '-inf', text(bucket.now - bucket.interval))
+  end
+end
+
+-- The clock went back: entries ahead of it become one of the present, so that they return within an interval.
+local function redate(bucket, random)
+  local ahead = '(' .. text(bucket.now)
+  local permits = sum(redis.call('ZRANGEBYSCORE', bucket.log, ahead, '+inf'))
+  redis.call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
+  bucket.newest, bucket.newest_at = pack(string.reverse(random), bucket.used, permits), bucket.now
+  redis.call('ZADD', bucket.log, text(bucket.now), bucket.newest)
+end
+
+-- Takes the newest entry out if this grant shares its slot; returns what it held.
+local function share_entry(bucket)
+  local slot = math.ceil(bucket.interval / (MAX_ENTRIES - 1))
+  local live = bucket.newest_at and bucket.oldest
+  if bucket.rate <= MAX_ENTRIES or not live then return 0 end
+  if math.floor(bucket.newest_at / slot) ~= math.floor(bucket.now / slot) then return 0 end
+  redis.call('ZREM', bucket.log, bucket.newest)
+  return permits_of(bucket.newest)
+end
+
+local function configure(bucket, keep_alive)
+  local config = bucket.config
+  local same = config[1] == ARGV[bucket.arg + 2] and config[2] == ARGV[bucket.arg + 3]
+    and config[3] == keep_alive and config[4] == bucket.type
+  if not same then
+    redis.call('HSET', bucket.hash, 'rate', text(bucket.rate), 'interval', text(bucket.interval),
+      'keepAliveTime', keep_alive, 'type', bucket.type)
+  end
+  redis.call('PEXPIRE', bucket.hash, keep_alive)
+end
+
+-- Takes what check() granted; nothing is written for a request that only asks.
+function token_bucket.charge(bucket, random)
+  if bucket.permits == 0 then return end
+  forget_returned(bucket)
+  if bucket.newest_at and bucket.newest_at > bucket.now then redate(bucket, random) end
+  local shared = share_entry(bucket)
+  bucket.used = bucket.used + bucket.permits
+  local member = pack(random, bucket.used, shared + bucket.permits)
+  redis.call('ZADD', bucket.log, text(bucket.now), member)
+
+  local keep_alive = text(2 * bucket.interval)
+  configure(bucket, keep_alive)
+  redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'PX', keep_alive)
+  redis.call('PEXPIRE', bucket.log, keep_alive)
+  bucket.remaining = math.max(0, bucket.rate - bucket.used)
+  bucket.reset = returns_in(bucket, bucket.oldest or bucket.now)
+end
+
+-- After a refusal: nothing is written, unless the clock went back.
+function token_bucket.settle(bucket, random)
+  if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
+  forget_returned(bucket)
+  redate(bucket, random)
+  local rate = tonumber(bucket.config[1]) or bucket.rate
+  redis.call('SET', bucket.value, text(rate - bucket.used), 'KEEPTTL')
+end

@@ -1,0 +1,201 @@
+//! A connection to Redis that is kept: one task opens it, and opens it again when it breaks.
+//!
+//! Callers clone the live connection and share it; they never wait for one that is known to be down. So while Redis is
+//! away a decision fails at once, and it is this task alone that keeps trying, with growing pauses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisError, SetOptions};
+use deadpool_redis::{Connection, Pool};
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::store::StoreError;
+use crate::store::settings::{KeySecret, RedisSettings};
+
+/// The longest an attempt to connect may take, with everything that belongs to it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+
+/// What callers hold of a link.
+#[derive(Debug)]
+pub(super) struct Link {
+    state: watch::Receiver<State>,
+    broken: Arc<Broken>,
+}
+
+/// A connection that works as far as is known.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) secret: KeySecret,
+    generation: u64,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// The first attempt since the last connection broke is under way.
+    Connecting,
+    Up(Live),
+    /// The last attempt failed.
+    Down,
+}
+
+/// How callers tell the keeper that a connection does not work.
+#[derive(Debug, Default)]
+struct Broken {
+    generation: AtomicU64,
+    notify: Notify,
+}
+
+/// The secret of the client hashes, shared by all links: the rule file's, or the text that lies in Redis.
+#[derive(Debug)]
+pub(super) struct SharedSecret {
+    configured: Option<KeySecret>,
+    key: String,
+    kept: ArcSwapOption<String>,
+}
+
+/// The task behind a link.
+struct Keeper {
+    pool: Pool,
+    url: String,
+    secret: Arc<SharedSecret>,
+    state: watch::Sender<State>,
+    broken: Arc<Broken>,
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Starts a link; it connects at once. Must be called on a Tokio runtime, which it lives on.
+    pub(super) fn start(pool: Pool, settings: &RedisSettings, secret: Arc<SharedSecret>) -> Self {
+        let (sender, state) = watch::channel(State::Connecting);
+        let broken = Arc::new(Broken::default());
+        let url = settings.url.to_string();
+        let keeper = Keeper { pool, url, secret, state: sender, broken: Arc::clone(&broken) };
+        tokio::spawn(keeper.run());
+        Self { state, broken }
+    }
+
+    /// The live connection, waiting for it only while it is first being opened.
+    pub(super) async fn live(&self) -> Result<Live, StoreError> {
+        if let State::Up(live) = &*self.state.borrow() {
+            return Ok(live.clone());
+        }
+        let mut state = self.state.clone();
+        let settled = state.wait_for(|state| !matches!(state, State::Connecting)).await;
+        match settled.as_deref() {
+            Ok(State::Up(live)) => Ok(live.clone()),
+            _ => Err(StoreError::Unreachable),
+        }
+    }
+
+    /// Says that a connection does not work. It is dropped and never used again: a late answer meets nobody.
+    pub(super) fn report_broken(&self, live: &Live) {
+        self.broken.generation.fetch_max(live.generation, Ordering::SeqCst);
+        self.broken.notify.notify_one();
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    async fn run(self) {
+        tokio::select! {
+            () = self.keep() => {}
+            () = self.state.closed() => {}
+        }
+    }
+
+    async fn keep(&self) {
+        let mut generation = 0;
+        let mut pause = FIRST_PAUSE;
+        let mut failed = 0_u64;
+        loop {
+            match self.connect().await {
+                Ok((object, secret)) => {
+                    if failed > 0 {
+                        tracing::info!(url = %self.url, attempts = failed, "store is back");
+                    }
+                    (failed, pause) = (0, FIRST_PAUSE);
+                    generation += 1;
+                    let live = Live { connection: (*object).clone(), secret, generation };
+                    self.state.send_replace(State::Up(live));
+                    self.until_broken(generation).await;
+                    // Taken out of the pool, the connection ends with its last user.
+                    drop(Connection::take(object));
+                    self.state.send_replace(State::Connecting);
+                }
+                Err(error) => {
+                    if failed == 0 {
+                        tracing::warn!(url = %self.url, %error, "store is unreachable, trying on");
+                    }
+                    failed += 1;
+                    self.state.send_replace(State::Down);
+                    sleep(jittered(pause, failed)).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<(Connection, KeySecret), String> {
+        let connect = async {
+            let mut object = self.pool.get().await.map_err(|error| error.to_string())?;
+            let secret = self.secret.fetch(&mut object).await.map_err(|error| error.to_string())?;
+            Ok((object, secret))
+        };
+        timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err("no answer in time".into()))
+    }
+
+    async fn until_broken(&self, generation: u64) {
+        while self.broken.generation.load(Ordering::SeqCst) < generation {
+            self.broken.notify.notified().await;
+        }
+    }
+}
+
+/// Half to all of the pause, so that many gateways do not come back at the same moment.
+fn jittered(pause: Duration, salt: u64) -> Duration {
+    let mut byte = [0; 1];
+    if getrandom::fill(&mut byte).is_err() {
+        byte = [salt.to_le_bytes()[0]];
+    }
+    pause / 2 + pause * u32::from(byte[0]) / 512
+}
+
+// === impl SharedSecret ===
+
+impl SharedSecret {
+    pub(super) fn new(settings: &RedisSettings) -> Self {
+        let key = format!("{}tidegate:key_secret", settings.prefix);
+        Self { configured: settings.key_secret, key, kept: ArcSwapOption::empty() }
+    }
+
+    /// The secret that all gateways on this Redis use. The first of them puts it there; a Redis that has lost it is
+    /// given it again, and whoever comes later follows.
+    async fn fetch(&self, redis: &mut MultiplexedConnection) -> Result<KeySecret, RedisError> {
+        if let Some(secret) = self.configured {
+            return Ok(secret);
+        }
+        let ours = self.kept.load_full().unwrap_or_else(|| Arc::new(KeySecret::random().to_hex()));
+        let if_absent = SetOptions::default().conditional_set(ExistenceCheck::NX);
+        redis.set_options(&self.key, ours.as_str(), if_absent).await?;
+        let kept = redis.get(&self.key).await?.unwrap_or_else(|| ours.to_string());
+        let secret = KeySecret::derive(kept.as_bytes());
+        self.kept.store(Some(Arc::new(kept)));
+        Ok(secret)
+    }
+}

@@ -1,0 +1,157 @@
+//! The store in Redis: one script call for each decision, over a few shared connections.
+//!
+//! A decision has one deadline, over waiting for a connection and for the answer together. A call that may have run is
+//! never sent again.
+
+mod keys;
+mod link;
+mod script;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use deadpool_redis::redis::{AsyncConnectionConfig, RedisError};
+use deadpool_redis::{Manager, Pool, Runtime};
+use tokio::time::timeout;
+
+use self::link::{Link, Live, SharedSecret};
+use self::script::{Call, outcome};
+use super::StoreError;
+use super::settings::RedisSettings;
+use crate::clock::{Stopwatch, Timestamp};
+use crate::limit::{Charge, Outcome};
+use crate::metrics::Metrics;
+
+/// Buckets in Redis.
+#[derive(Debug)]
+pub struct Redis {
+    settings: RedisSettings,
+    pool: Pool,
+    secret: Arc<SharedSecret>,
+    /// Started with the first decision, on the runtime that it is made on.
+    links: OnceLock<Box<[Link]>>,
+    turn: AtomicUsize,
+    random: AtomicU64,
+    metrics: Arc<Metrics>,
+}
+
+impl Redis {
+    /// A store that connects when it is first used.
+    ///
+    /// # Errors
+    /// The URL is none that leads to a Redis.
+    pub fn new(settings: RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
+        // The deadlines are ours: `timeout` for a decision, the link's for connecting.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let manager = Manager::new_with_config(settings.url.expose(), config)?;
+        let pool = Pool::builder(manager).max_size(settings.pool_size).runtime(Runtime::Tokio1).build();
+        let pool =
+            pool.map_err(|_| RedisError::from((deadpool_redis::redis::ErrorKind::InvalidClientConfig, "no pool")))?;
+        let secret = Arc::new(SharedSecret::new(&settings));
+        let random = AtomicU64::new(random_start());
+        let (links, turn) = (OnceLock::new(), AtomicUsize::new(0));
+        Ok(Self { settings, pool, secret, links, turn, random, metrics })
+    }
+
+    /// Makes all charges or none, at Redis's TIME.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        self.decide(charges, None).await
+    }
+
+    /// Makes all charges or none, at `now`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
+        self.decide(charges, Some(now)).await
+    }
+
+    /// Opens the connections before the first decision needs them.
+    pub fn connect(&self) {
+        self.links();
+    }
+
+    /// Is a connection open?
+    pub async fn is_up(&self) -> bool {
+        let link = self.next_link();
+        matches!(timeout(self.settings.timeout, link.live()).await, Ok(Ok(_)))
+    }
+
+    async fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+        let stopwatch = Stopwatch::start();
+        let decided = self.within_deadline(charges, now).await;
+        match &decided {
+            Ok(_) => self.metrics.store_answered(stopwatch.elapsed()),
+            Err(error) => self.metrics.store_failed(error.cause()),
+        }
+        decided
+    }
+
+    async fn within_deadline(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+        let link = self.next_link();
+        let mut used = None;
+        let call = async {
+            let live = used.insert(link.live().await?);
+            self.call(link, live, charges, now).await
+        };
+        match timeout(self.settings.timeout, call).await {
+            Ok(decided) => decided,
+            Err(_) => {
+                if let Some(live) = used {
+                    link.report_broken(&live);
+                }
+                Err(StoreError::Timeout)
+            }
+        }
+    }
+
+    async fn call(
+        &self,
+        link: &Link,
+        live: &mut Live,
+        charges: &[Charge],
+        now: Option<Timestamp>,
+    ) -> Result<Outcome, StoreError> {
+        // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
+        let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let call = Call::new(charges, &live.secret, now, random);
+        match call.run(&mut live.connection).await {
+            Ok(answer) => outcome(&answer, charges.len()),
+            Err(error) => {
+                if error.is_unrecoverable_error() || error.code() == Some("READONLY") {
+                    link.report_broken(live);
+                }
+                Err(failure(&error))
+            }
+        }
+    }
+
+    fn links(&self) -> &[Link] {
+        self.links.get_or_init(|| {
+            let start = || Link::start(self.pool.clone(), &self.settings, Arc::clone(&self.secret));
+            (0..self.settings.pool_size.max(1)).map(|_| start()).collect()
+        })
+    }
+
+    fn next_link(&self) -> &Link {
+        let links = self.links();
+        &links[self.turn.fetch_add(1, Ordering::Relaxed) % links.len()]
+    }
+}
+
+fn failure(error: &RedisError) -> StoreError {
+    match error.code() {
+        Some(code) => StoreError::Answer(code.to_owned()),
+        None if error.is_io_error() => StoreError::Broken,
+        None => StoreError::Shape,
+    }
+}
+
+fn random_start() -> u64 {
+    let mut bytes = [0; 8];
+    _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}

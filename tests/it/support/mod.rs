@@ -1,0 +1,22 @@
+//! What the tests stand on: a real Redis, real sockets, real gateways.
+
+pub mod redis;
+
+use std::sync::Arc;
+
+use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
+
+/// A charge on an OVERALL bucket.
+pub fn overall(name: &str, rate: u64, interval: u64, permits: u32) -> Charge {
+    charge(name, Mode::Overall, None, rate, interval, permits)
+}
+
+/// A charge on the PER_CLIENT bucket of a client that sent `value`.
+pub fn per_client(name: &str, value: &[u8], rate: u64, interval: u64, permits: u32) -> Charge {
+    charge(name, Mode::PerClient, Some(ClientId::Value(value.into())), rate, interval, permits)
+}
+
+fn charge(name: &str, mode: Mode, client: Option<ClientId>, rate: u64, interval: u64, permits: u32) -> Charge {
+    let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
+    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits }
+}

@@ -1,0 +1,106 @@
+//! A `redis-server` of the tests' own, on a free port, gone with its owner.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use deadpool_redis::redis::{Client, Connection};
+use tidegate::metrics::Metrics;
+use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::store::{Redis, Store};
+
+/// A running Redis.
+pub struct RedisServer {
+    child: Child,
+    /// The port it listens on, on loopback.
+    pub port: u16,
+}
+
+impl RedisServer {
+    /// Starts a Redis, or says why the test cannot run. With `REQUIRE_REDIS=1` a missing one is a failure.
+    pub fn start() -> Option<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        Self::start_on(free.expect("a free port").port())
+    }
+
+    /// Starts a Redis on this port.
+    pub fn start_on(port: u16) -> Option<Self> {
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                assert!(std::env::var_os("REQUIRE_REDIS").is_none(), "redis-server cannot be started: {error}");
+                println!("NOT TESTED: redis-server cannot be started ({error}); `tests/run` installs it");
+                return None;
+            }
+        };
+        let server = Self { child, port };
+        for _ in 0..500 {
+            if server.try_connection().is_ok() {
+                return Some(server);
+            }
+            wait_a_little();
+        }
+        panic!("redis-server does not answer on port {port}");
+    }
+
+    /// `redis://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection to look behind the scenes with.
+    pub fn connection(&self) -> Connection {
+        self.try_connection().expect("a connection")
+    }
+
+    fn try_connection(&self) -> deadpool_redis::redis::RedisResult<Connection> {
+        let mut connection = Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(1))?;
+        deadpool_redis::redis::cmd("PING").exec(&mut connection)?;
+        Ok(connection)
+    }
+
+    /// A store in this Redis, with a deadline that a busy machine keeps.
+    pub fn store(&self) -> Store {
+        self.store_with_timeout(Duration::from_secs(10))
+    }
+
+    /// A store in this Redis with this deadline.
+    pub fn store_with_timeout(&self, timeout: Duration) -> Store {
+        let settings = RedisSettings {
+            url: RedisUrl::new(self.url()),
+            timeout,
+            prefix: String::new(),
+            pool_size: StoreSettings::DEFAULT_POOL_SIZE,
+            key_secret: None,
+        };
+        Store::Redis(Arc::new(Redis::new(settings, Arc::new(Metrics::new())).expect("a store")))
+    }
+
+    /// Sends it a signal, such as `STOP` or `CONT`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// A name that no other test has used.
+pub fn fresh_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{{tidegate:test}}:{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process gives no sign but its answer")]
+fn wait_a_little() {
+    std::thread::sleep(Duration::from_millis(10));
+}
