@@ -51,16 +51,19 @@ local function stored(bucket, configured_rate)
   return sum(redis.call('ZRANGE', bucket.log, 0, -1))
 end
 
+local function oldest_live(bucket)
+  local after = '(' .. text(bucket.now - bucket.interval)
+  return tonumber(redis.call('ZRANGEBYSCORE', bucket.log, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
+end
+
 -- Leaves out what has returned: sets the permits in use and the oldest entry that is live.
 local function advance(bucket)
   local cutoff = text(bucket.now - bucket.interval)
-  local first = redis.call('ZRANGE', bucket.log, 0, 0, 'WITHSCORES')
-  bucket.oldest = tonumber(first[2])
+  bucket.oldest = tonumber(redis.call('ZRANGE', bucket.log, 0, 0, 'WITHSCORES')[2])
   bucket.returned = 0
   if bucket.oldest and bucket.oldest <= bucket.now - bucket.interval then
     bucket.returned = sum(redis.call('ZRANGEBYSCORE', bucket.log, '-inf', cutoff))
-    first = redis.call('ZRANGEBYSCORE', bucket.log, '(' .. cutoff, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    bucket.oldest = tonumber(first[2])
+    bucket.oldest = oldest_live(bucket)
   end
   bucket.used = bucket.stored - bucket.returned
 end
@@ -127,6 +130,7 @@ local function share_entry(bucket)
   if bucket.rate <= MAX_ENTRIES or not live then return 0 end
   if math.floor(bucket.newest_at / slot) ~= math.floor(bucket.now / slot) then return 0 end
   redis.call('ZREM', bucket.log, bucket.newest)
+  if bucket.oldest >= bucket.newest_at then bucket.oldest = oldest_live(bucket) end
   return permits_of(bucket.newest)
 end
 
