@@ -6,10 +6,11 @@
 --       permits  Redisson's log, a sorted set: score = when granted (ms), member = 0x10, 16 bytes, permits (u32 LE)
 -- ARGV  type (0 OVERALL, 1 PER_CLIENT), permits asked for, rate, interval (ms)
 --
--- Invariant: the log is the truth and the counter its cache. Of the 16 bytes that Redisson fills at random, ours are 8
--- random ones and a seal: the permits in all stored entries when this one was written, as a double. While the newest
--- entry's seal and the counter agree, nobody else has touched the bucket and the sum is known without reading the log;
--- else the log is summed, which heals whatever was done to the counter.
+-- Invariant: the log is the truth and the counter its cache. Of the 16 bytes that Redisson fills at random, ours are a
+-- seal and 8 random ones. The seal is what the writer knew: the permits in all stored entries, this one included, and
+-- its rate. While the counter is what the newest entry's seal says, nobody else has touched the bucket and the sum is
+-- known without reading the log; else the log is summed, which heals whatever was done to the counter. Big-endian, the
+-- seal sorts the entries of one millisecond in the order in which they were written.
 
 local token_bucket = { keys = 3, args = 4 }
 
@@ -26,13 +27,9 @@ local function permits_of(member)
   return permits
 end
 
-local function seal_of(member)
-  if #member ~= 21 then return nil end
-  return (struct.unpack('<d', member, 10))
-end
-
-local function pack(random, used, permits)
-  local bytes = #random == 16 and random or random .. struct.pack('<d', used)
+local function pack(bucket, random, permits)
+  local bytes = random
+  if #random == 8 then bytes = struct.pack('>I4I4', bucket.used, bucket.rate) .. random end
   return struct.pack('<Bc0I4', #bytes, bytes, permits)
 end
 
@@ -43,11 +40,13 @@ local function sum(entries)
 end
 
 -- The permits of all stored entries, from the seal of the newest if the counter bears it out.
-local function stored(bucket, configured_rate)
+local function stored(bucket)
   if not bucket.newest then return 0 end
-  local seal = seal_of(bucket.newest)
   local counter = tonumber(redis.call('GET', bucket.value))
-  if seal and counter and configured_rate and counter == configured_rate - seal then return seal end
+  if #bucket.newest == 21 then
+    local used, rate = struct.unpack('>I4I4', bucket.newest, 2)
+    if counter == rate - used then return used end
+  end
   return sum(redis.call('ZRANGE', bucket.log, 0, -1))
 end
 
@@ -93,7 +92,7 @@ function token_bucket.check(key, arg, now)
   bucket.config = redis.call('HMGET', bucket.hash, 'rate', 'interval', 'keepAliveTime', 'type')
   local last = redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')
   bucket.newest, bucket.newest_at = last[1], tonumber(last[2])
-  bucket.stored = stored(bucket, tonumber(bucket.config[1]))
+  bucket.stored = stored(bucket)
   advance(bucket)
 
   local available = math.max(0, bucket.rate - bucket.used)
@@ -119,7 +118,7 @@ local function redate(bucket, random)
   local ahead = '(' .. text(bucket.now)
   local permits = sum(redis.call('ZRANGEBYSCORE', bucket.log, ahead, '+inf'))
   redis.call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
-  bucket.newest, bucket.newest_at = pack(string.reverse(random), bucket.used, permits), bucket.now
+  bucket.newest, bucket.newest_at = pack(bucket, string.reverse(random), permits), bucket.now
   redis.call('ZADD', bucket.log, text(bucket.now), bucket.newest)
 end
 
@@ -152,7 +151,7 @@ function token_bucket.charge(bucket, random)
   if bucket.newest_at and bucket.newest_at > bucket.now then redate(bucket, random) end
   local shared = share_entry(bucket)
   bucket.used = bucket.used + bucket.permits
-  local member = pack(random, bucket.used, shared + bucket.permits)
+  local member = pack(bucket, random, shared + bucket.permits)
   redis.call('ZADD', bucket.log, text(bucket.now), member)
 
   local keep_alive = text(2 * bucket.interval)
@@ -168,6 +167,5 @@ function token_bucket.settle(bucket, random)
   if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
   forget_returned(bucket)
   redate(bucket, random)
-  local rate = tonumber(bucket.config[1]) or bucket.rate
-  redis.call('SET', bucket.value, text(rate - bucket.used), 'KEEPTTL')
+  redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'KEEPTTL')
 end
