@@ -1,13 +1,103 @@
-//! placeholder, written by the main session
+//! May this request go on? All its charges are made or none, and the answer is a [`Permit`] or a [`Denial`].
+//!
+//! Only this room makes permits, and only with one is a request forwarded.
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The proof that a request was judged and may go on.
+use crate::limit::{Charge, Decision, Wait};
+use crate::rule::{LimitCharge, OnStoreFailure};
+use crate::store::{Store, StoreError};
+
+/// The proof that a request was judged and may go on. The layer leaves it in the request's extensions.
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct Permit {
+    /// The route that the request took.
+    pub(crate) route: Arc<str>,
+    /// Where it may go.
+    pub(crate) upstream: Option<Arc<str>>,
+    /// The other end of the connection.
+    pub(crate) peer: IpAddr,
+    /// Whether that is a trusted proxy, whose forwarding fields are kept.
+    pub(crate) trusted_peer: bool,
+}
+
+/// Who asks, and for where: what a permit says beside having been given.
+#[derive(Clone, Debug)]
+pub(crate) struct Passage {
     pub(crate) route: Arc<str>,
     pub(crate) upstream: Option<Arc<str>>,
     pub(crate) peer: IpAddr,
     pub(crate) trusted_peer: bool,
+}
+
+/// What the limits of a route said, each with its position among them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing(pub(crate) Vec<(usize, Decision)>);
+
+/// A request that may go on.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) permit: Permit,
+    pub(crate) standing: Standing,
+    /// The store did not decide; the limits let pass what they could not count.
+    pub(crate) unchecked: Option<StoreError>,
+}
+
+/// Why a request may not go on.
+#[derive(Debug)]
+pub(crate) enum Denial {
+    /// Limits refused it.
+    Limited {
+        /// What every limit said.
+        standing: Standing,
+        /// The longest of the waits of those that refused.
+        wait: Wait,
+    },
+    /// The store did not decide, and a limit would rather deny than not count.
+    StoreFailed(StoreError),
+}
+
+/// Takes all the permits that a request costs, or none.
+///
+/// # Errors
+/// See [`Denial`].
+pub(crate) async fn admit(store: &Store, charges: &[LimitCharge<'_>], passage: Passage) -> Result<Admitted, Denial> {
+    let standing = match take(store, charges).await {
+        Ok(standing) => standing,
+        Err(error) if charges.iter().any(|one| one.limit.on_store_failure == OnStoreFailure::Deny) => {
+            return Err(Denial::StoreFailed(error));
+        }
+        Err(error) => {
+            return Ok(Admitted { permit: passage.permit(), standing: Standing::default(), unchecked: Some(error) });
+        }
+    };
+    match standing.longest_wait() {
+        Wait::Now => Ok(Admitted { permit: passage.permit(), standing, unchecked: None }),
+        wait => Err(Denial::Limited { standing, wait }),
+    }
+}
+
+async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<Standing, StoreError> {
+    if charges.is_empty() {
+        return Ok(Standing::default());
+    }
+    let asked: Vec<Charge> = charges.iter().map(|one| one.charge.clone()).collect();
+    let outcome = store.take(&asked).await?;
+    Ok(Standing(charges.iter().map(|one| one.index).zip(outcome.decisions).collect()))
+}
+
+impl Passage {
+    fn permit(self) -> Permit {
+        let Self { route, upstream, peer, trusted_peer } = self;
+        Permit { route, upstream, peer, trusted_peer }
+    }
+}
+
+impl Standing {
+    /// How long the request would have to wait for all its limits.
+    fn longest_wait(&self) -> Wait {
+        self.0.iter().map(|(_, decision)| decision.wait).max().unwrap_or(Wait::Now)
+    }
 }

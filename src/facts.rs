@@ -10,6 +10,9 @@ use http::{HeaderMap, Method, Uri, header};
 
 use crate::path;
 
+/// The longest path and query together, in bytes.
+const MAX_TARGET: usize = 8 * 1024;
+
 /// The facts of one request, from a live one, a log line or the command line.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
@@ -36,6 +39,9 @@ pub enum BadRequest {
     /// RFC 9112 section 3.2: more than one Host, or one that is not a host.
     #[error("request has no valid host")]
     BadHost,
+    /// RFC 9110 section 15.5.15; answered with 414.
+    #[error("target is longer than {MAX_TARGET} bytes")]
+    TargetTooLong,
     /// The path has no normal form that every origin would agree on.
     #[error("path is not valid: {0}")]
     BadPath(#[from] path::PathError),
@@ -47,6 +53,9 @@ impl<'a> Facts<'a> {
     /// # Errors
     /// A request without one valid host, or whose path means different things to different servers.
     pub fn read(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, peer: IpAddr) -> Result<Self, BadRequest> {
+        if uri.path().len() + uri.query().map_or(0, str::len) > MAX_TARGET {
+            return Err(BadRequest::TargetTooLong);
+        }
         Ok(Self {
             method,
             host: host(uri, headers)?,

@@ -6,7 +6,9 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 
+use crate::client::NoClient;
 use crate::facts::BadRequest;
+use crate::rule::Unidentified;
 
 /// The problem type of a spent quota (draft-ietf-httpapi-ratelimit-headers).
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -14,7 +16,7 @@ const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#qu
 /// Why a request is answered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 400: no host, no valid path, ...
+    /// 400 or 414: no host, no valid path, too long, ...
     BadRequest(BadRequest),
     /// 400: a limit cannot tell who is asking.
     NoClient {
@@ -25,8 +27,6 @@ pub enum Refusal {
     },
     /// 404: no route matches.
     NoRoute,
-    /// 414: a target of more than 8 KiB.
-    UriTooLong,
     /// 429: limits refused.
     Limited {
         /// Their names.
@@ -74,6 +74,7 @@ impl Refusal {
     /// RFC 9110 section 15, and RFC 6585 section 4 for 429.
     fn status(&self) -> (StatusCode, String) {
         match self {
+            Self::BadRequest(cause @ BadRequest::TargetTooLong) => (StatusCode::URI_TOO_LONG, cause.to_string()),
             Self::BadRequest(cause) => (StatusCode::BAD_REQUEST, cause.to_string()),
             Self::NoClient { limit, ambiguous: false } => {
                 (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` is missing"))
@@ -82,7 +83,6 @@ impl Refusal {
                 (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` was sent twice"))
             }
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
-            Self::UriTooLong => (StatusCode::URI_TOO_LONG, "the target is longer than 8 KiB".into()),
             Self::Limited { retry_after: Some(seconds), .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, format!("the same request will pass in {seconds} s at the earliest"))
             }
@@ -103,5 +103,17 @@ impl Refusal {
             Self::StoreFailed => Some(1),
             _ => None,
         }
+    }
+}
+
+impl From<BadRequest> for Refusal {
+    fn from(cause: BadRequest) -> Self {
+        Self::BadRequest(cause)
+    }
+}
+
+impl From<Unidentified<'_>> for Refusal {
+    fn from(nobody: Unidentified<'_>) -> Self {
+        Self::NoClient { limit: nobody.limit.to_owned(), ambiguous: nobody.cause == NoClient::Ambiguous }
     }
 }

@@ -1,0 +1,133 @@
+//! What clients are told about their limits: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers)
+//! and `Retry-After` (RFC 9110 section 10.2.3).
+//!
+//! The first two are Lists of structured fields (RFC 9651), written by hand since names of limits need no escaping.
+//! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's.
+
+use std::fmt::Write;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::admission::Standing;
+use crate::limit::{Mode, Wait};
+use crate::rule::Limit;
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// `RateLimit-Policy` of a route: `q` permits in `w` seconds. The same for all answers, so it is made at load.
+/// Nothing if the route has no PER_CLIENT limit.
+pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
+    let mut list = String::new();
+    for limit in limits.iter().filter(|limit| limit.mode() == Mode::PerClient) {
+        let quota = &limit.limiter.quota;
+        // Writing to a string cannot fail.
+        _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.rate());
+        // The window is in whole seconds; of an interval below one, none is told.
+        if quota.interval() >= 1_000 {
+            _ = write!(list, ";w={}", quota.interval().div_ceil(1_000));
+        }
+    }
+    value(list)
+}
+
+/// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
+pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<HeaderValue> {
+    let mut list = String::new();
+    for (index, decision) in &standing.0 {
+        let Some(limit) = limits.get(*index).filter(|limit| limit.mode() == Mode::PerClient) else { continue };
+        let reset = decision.reset.div_ceil(1_000);
+        _ = write!(list, "{}\"{}\";r={};t={reset}", separator(&list), limit.name, decision.remaining);
+    }
+    value(list)
+}
+
+/// Adds both to an answer, beside what an upstream may have put there: a client has to keep to all of them.
+pub(crate) fn stamp(headers: &mut HeaderMap, policy: Option<&HeaderValue>, rate_limit: Option<HeaderValue>) {
+    if let (Some(policy), Some(rate_limit)) = (policy, rate_limit) {
+        headers.append(POLICY, policy.clone());
+        headers.append(RATE_LIMIT, rate_limit);
+    }
+}
+
+/// `Retry-After` in whole seconds, rounded up, at least 1; nothing if waiting cannot help.
+pub(crate) fn retry_after(wait: Wait) -> Option<u64> {
+    match wait {
+        Wait::Now => Some(1),
+        Wait::Millis(wait) => Some(wait.div_ceil(1_000).max(1)),
+        Wait::Never => None,
+    }
+}
+
+fn separator(list: &str) -> &'static str {
+    if list.is_empty() { "" } else { ", " }
+}
+
+fn value(list: String) -> Option<HeaderValue> {
+    (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sfv::{ListEntry, Parser};
+
+    use super::*;
+    use crate::client::ClientSource;
+    use crate::limit::{Algorithm, Decision, Limiter, Quota};
+    use crate::rule::{OnMissingClient, OnStoreFailure};
+
+    fn limit(name: &str, mode: Mode, rate: u64, interval: u64) -> Limit {
+        let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
+        Limit {
+            name: name.into(),
+            limiter: Arc::new(Limiter { name: name.into(), mode, quota }),
+            client: ClientSource::Ip,
+            permits: 1,
+            on_missing_client: OnMissingClient::Deny,
+            on_store_failure: OnStoreFailure::Allow,
+        }
+    }
+
+    fn parsed(value: Option<HeaderValue>) -> Vec<String> {
+        let value = value.expect("a value");
+        let list: sfv::List = Parser::new(value.as_bytes()).parse().expect("a structured field list");
+        let item = |entry: &ListEntry| match entry {
+            ListEntry::Item(item) => {
+                assert!(item.bare_item.as_string().is_some(), "the name is no string: {item:?}");
+                format!("{:?} {:?}", item.bare_item, item.params)
+            }
+            ListEntry::InnerList(list) => panic!("an inner list: {list:?}"),
+        };
+        list.iter().map(item).collect()
+    }
+
+    #[test]
+    fn the_fields_are_structured_and_tell_of_per_client_limits_only() {
+        let limits = [
+            limit("total", Mode::Overall, 1_000, 1_000),
+            limit("per-ip", Mode::PerClient, 5, 60_000),
+            limit("burst", Mode::PerClient, 2, 500),
+        ];
+        let policy = policy(&limits);
+        assert_eq!(policy.as_ref().map(HeaderValue::as_bytes), Some(&b"\"per-ip\";q=5;w=60, \"burst\";q=2"[..]));
+        assert_eq!(parsed(policy).len(), 2);
+
+        let decision = Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001 };
+        let standing = Standing(vec![(0, decision), (1, decision), (2, decision)]);
+        let rate_limit = rate_limit(&limits, &standing);
+        assert_eq!(
+            rate_limit.as_ref().map(HeaderValue::as_bytes),
+            Some(&b"\"per-ip\";r=4;t=60, \"burst\";r=4;t=60"[..])
+        );
+        assert_eq!(parsed(rate_limit).len(), 2);
+    }
+
+    #[test]
+    fn retry_after_is_whole_seconds_rounded_up_and_absent_where_waiting_cannot_help() {
+        let seconds = [0, 1, 999, 1_000, 1_001, 59_999].map(|wait| retry_after(Wait::Millis(wait)));
+        assert_eq!(seconds, [Some(1), Some(1), Some(1), Some(1), Some(2), Some(60)]);
+        assert_eq!(retry_after(Wait::Never), None);
+    }
+}

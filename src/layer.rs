@@ -1,0 +1,299 @@
+//! [`RateLimitLayer`]: the whole of what Tidegate does to a request, as an ordinary [`tower::Layer`].
+//!
+//! ```text
+//! facts -> route -> client -> charges -> admit -> the service below -> stamp
+//! ```
+//!
+//! The gateway is this layer over [`Forward`](crate::forward::Forward); in an axum or hyper service of your own it
+//! stands over your handlers, with the same rule file.
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arc_swap::ArcSwap;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Extensions, HeaderValue, Request, Response, Uri};
+use http_body_util::{Either, Full};
+use tower::{Layer, Service};
+
+use crate::admission::{Admitted, Denial, Permit, admit};
+use crate::clock::Stopwatch;
+use crate::config::Config;
+use crate::facts::Facts;
+use crate::headers;
+use crate::metrics::Metrics;
+use crate::refusal::Refusal;
+use crate::route::Route;
+use crate::rule::{LimitCharge, Rules};
+use crate::ruleset::{Prepared, RuleSet};
+use crate::store::{OpenError, Store};
+
+/// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
+#[derive(Clone, Debug)]
+pub struct RateLimitLayer {
+    limiter: Arc<RateLimiting>,
+}
+
+/// A service whose requests are limited; see [`RateLimitLayer`].
+#[derive(Clone, Debug)]
+pub struct RateLimited<S> {
+    limiter: Arc<RateLimiting>,
+    inner: S,
+}
+
+/// The other end of the connection, in a request's extensions. [`axum::extract::ConnectInfo`] serves as well.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
+/// What was decided about a request, in its answer's extensions, for whoever writes the access log.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The route that it took.
+    pub route: Option<Arc<str>>,
+    /// What its limits said.
+    pub outcome: Outcome,
+}
+
+/// What the limits of a route said to a request, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// No limit was asked.
+    #[default]
+    Unlimited,
+    /// All limits granted it.
+    Allowed,
+    /// A limit refused it.
+    Limited,
+    /// The store did not answer, and `on_store_failure` decided.
+    StoreFailed,
+}
+
+/// The rules in force, and the store their buckets are kept in.
+#[derive(Debug)]
+struct RateLimiting {
+    rules: ArcSwap<RuleSet>,
+    store: Store,
+    metrics: Arc<Metrics>,
+}
+
+/// A request that may go on.
+struct Pass {
+    permit: Permit,
+    /// The target in its normal form, where it was sent in another.
+    target: Option<Uri>,
+}
+
+/// What is noted of a request on its way, whatever becomes of it.
+#[derive(Default)]
+struct Notes<'r> {
+    route: Option<(&'r Route, &'r Prepared)>,
+    outcome: Outcome,
+    rate_limit: Option<HeaderValue>,
+}
+
+// === impl RateLimitLayer ===
+
+impl RateLimitLayer {
+    /// A layer with the rules and the store of `config`; it counts in `metrics`.
+    ///
+    /// # Errors
+    /// The store cannot be opened. One that cannot be reached is no error: limits do what `on_store_failure` says.
+    pub fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
+        let store = Store::open(&config.store, Arc::clone(&metrics))?;
+        Ok(Self::with_store(config.rules.clone(), store, metrics))
+    }
+
+    /// A layer with these rules, over a store that is open already.
+    pub fn with_store(rules: Rules, store: Store, metrics: Arc<Metrics>) -> Self {
+        let rules = ArcSwap::from_pointee(RuleSet::new(rules, &metrics));
+        Self { limiter: Arc::new(RateLimiting { rules, store, metrics }) }
+    }
+
+    /// Puts other rules in force, for all requests that come from now on. Buckets and counters stay.
+    pub fn replace_rules(&self, rules: Rules) {
+        self.limiter.rules.store(Arc::new(RuleSet::new(rules, &self.limiter.metrics)));
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimited<S>;
+
+    fn layer(&self, inner: S) -> RateLimited<S> {
+        RateLimited { limiter: Arc::clone(&self.limiter), inner }
+    }
+}
+
+// === impl RateLimited ===
+
+impl<S> RateLimited<S> {
+    /// Judges a request and, if it may go on, lets `call` answer it. The same as the service's `call`, for those who
+    /// need no boxed future.
+    pub(crate) async fn answer<B, RB, E, F>(
+        &self,
+        request: Request<B>,
+        call: impl FnOnce(Request<B>) -> F,
+    ) -> Result<Response<Either<RB, Full<Bytes>>>, E>
+    where
+        F: Future<Output = Result<Response<RB>, E>>,
+    {
+        self.limiter.answer(request, call).await
+    }
+
+    /// The service below.
+    pub(crate) fn inner(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S, B, RB> Service<Request<B>> for RateLimited<S>
+where
+    S: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: Send + 'static,
+    RB: Send + 'static,
+{
+    type Response = Response<Either<RB, Full<Bytes>>>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The clone was not asked whether it is ready; the one that was goes with the request.
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let limiter = Arc::clone(&self.limiter);
+        Box::pin(async move { limiter.answer(request, |request| inner.call(request)).await })
+    }
+}
+
+// === impl RateLimiting ===
+
+impl RateLimiting {
+    async fn answer<B, RB, E, F>(
+        &self,
+        request: Request<B>,
+        call: impl FnOnce(Request<B>) -> F,
+    ) -> Result<Response<Either<RB, Full<Bytes>>>, E>
+    where
+        F: Future<Output = Result<Response<RB>, E>>,
+    {
+        let stopwatch = Stopwatch::start();
+        let rules = self.rules.load_full(); // one snapshot for the whole request
+        let mut notes = Notes::default();
+        let (head, body) = request.into_parts();
+        let mut response = match self.judge(&rules, &head, &mut notes).await {
+            Ok(pass) => call(pass.request(head, body)).await?.map(Either::Left),
+            Err(refusal) => refusal.into_response().map(Either::Right),
+        };
+        rules.metrics(notes.route).answered(response.status(), stopwatch.elapsed());
+        notes.stamp(&mut response);
+        Ok(response)
+    }
+
+    /// The life of a request, from its facts to a permit or a refusal.
+    async fn judge<'r>(&self, rules: &'r RuleSet, head: &Parts, notes: &mut Notes<'r>) -> Result<Pass, Refusal> {
+        let facts = Facts::read(&head.method, &head.uri, &head.headers, peer(&head.extensions)?)?; // 400, 414
+        let (route, prepared) = rules.find(&facts).ok_or(Refusal::NoRoute)?; // 404
+        notes.route = Some((route, prepared));
+        let charges = rules.charges(route, &facts)?; // 400
+        let admitted = admit(&self.store, &charges, rules.passage(route, &facts)).await;
+        prepared.count(&charges, &admitted);
+        notes.note(&charges, &admitted);
+        let permit = admitted.map_err(|denial| refusal(&charges, denial))?.permit; // 429, 503
+        Ok(Pass { permit, target: normal_target(&head.uri, &facts) })
+    }
+}
+
+/// Where the request comes from, as the gateway or axum has noted it.
+fn peer(extensions: &Extensions) -> Result<IpAddr, Refusal> {
+    let ours = extensions.get::<Peer>().map(|peer| peer.0);
+    let axums = || extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+    ours.or_else(axums).ok_or_else(|| {
+        tracing::error!("request has no peer address: serve with `into_make_service_with_connect_info`");
+        Refusal::Internal
+    })
+}
+
+fn refusal(charges: &[LimitCharge<'_>], denial: Denial) -> Refusal {
+    match denial {
+        Denial::StoreFailed(_) => Refusal::StoreFailed,
+        Denial::Limited { standing, wait } => {
+            let refused = charges.iter().zip(&standing.0).filter(|(_, (_, decision))| !decision.granted);
+            let violated = refused.map(|(one, _)| one.limit.name.clone()).collect();
+            Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
+        }
+    }
+}
+
+/// The target with its path in the normal form, so that what is served is what was judged.
+fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Option<Uri> {
+    if uri.path() == facts.path {
+        return None;
+    }
+    let mut parts = uri.clone().into_parts();
+    let target = match facts.query {
+        Some(query) => format!("{}?{query}", facts.path),
+        None => facts.path.to_string(),
+    };
+    parts.path_and_query = Some(target.parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+// === impl Pass ===
+
+impl Pass {
+    fn request<B>(self, mut head: Parts, body: B) -> Request<B> {
+        if let Some(target) = self.target {
+            head.uri = target;
+        }
+        head.extensions.insert(self.permit);
+        Request::from_parts(head, body)
+    }
+}
+
+// === impl Notes ===
+
+impl Notes<'_> {
+    fn note(&mut self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
+        let (outcome, standing) = match admitted {
+            Ok(Admitted { unchecked: Some(_), .. }) | Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
+            Ok(Admitted { standing, .. }) if charges.is_empty() => (Outcome::Unlimited, Some(standing)),
+            Ok(Admitted { standing, .. }) => (Outcome::Allowed, Some(standing)),
+            Err(Denial::Limited { standing, .. }) => (Outcome::Limited, Some(standing)),
+        };
+        self.outcome = outcome;
+        let limits = self.route.map(|(route, _)| route.limits.as_slice()).unwrap_or_default();
+        self.rate_limit = standing.and_then(|standing| headers::rate_limit(limits, standing));
+    }
+
+    /// Tells the client where it stands, and the access log what happened.
+    fn stamp<B>(self, response: &mut Response<B>) {
+        let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
+        headers::stamp(response.headers_mut(), policy, self.rate_limit);
+        let route = self.route.map(|(route, _)| Arc::clone(&route.name));
+        response.extensions_mut().insert(Report { route, outcome: self.outcome });
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// The word for it in the access log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unlimited => "unlimited",
+            Self::Allowed => "allowed",
+            Self::Limited => "limited",
+            Self::StoreFailed => "store_failed",
+        }
+    }
+}

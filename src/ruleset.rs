@@ -1,0 +1,92 @@
+//! One version of the rules, with what is prepared of them at load.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+
+use crate::admission::{Admitted, Denial, Passage};
+use crate::facts::Facts;
+use crate::headers;
+use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
+use crate::route::Route;
+use crate::rule::{LimitCharge, Rules, Unidentified};
+
+/// The rules that a request is judged by, from its first fact to its answer.
+#[derive(Debug)]
+pub(crate) struct RuleSet {
+    rules: Rules,
+    /// One for each route, in their order.
+    prepared: Vec<Prepared>,
+    /// Counts the answers to requests without a route.
+    unrouted: RouteMetrics,
+}
+
+/// What a route needs at each request, made once.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    metrics: RouteMetrics,
+    limits: Vec<LimitMetrics>,
+    /// Its `RateLimit-Policy`.
+    pub(crate) policy: Option<HeaderValue>,
+}
+
+// === impl RuleSet ===
+
+impl RuleSet {
+    pub(crate) fn new(rules: Rules, metrics: &Metrics) -> Self {
+        let prepared = rules.routes.iter().map(|route| Prepared::new(route, metrics)).collect();
+        Self { rules, prepared, unrouted: metrics.route("") }
+    }
+
+    pub(crate) fn find(&self, facts: &Facts<'_>) -> Option<(&Route, &Prepared)> {
+        let (position, route) = self.rules.routes.find(facts)?;
+        Some((route, self.prepared.get(position)?))
+    }
+
+    pub(crate) fn charges<'r>(
+        &'r self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> Result<Vec<LimitCharge<'r>>, Unidentified<'r>> {
+        self.rules.charges(route, facts)
+    }
+
+    pub(crate) fn passage(&self, route: &Route, facts: &Facts<'_>) -> Passage {
+        Passage {
+            route: Arc::clone(&route.name),
+            upstream: route.upstream.clone(),
+            peer: facts.peer,
+            trusted_peer: self.rules.addresses.trusts(facts.peer),
+        }
+    }
+
+    /// Where the answers of a route are counted.
+    pub(crate) fn metrics<'r>(&'r self, route: Option<(&Route, &'r Prepared)>) -> &'r RouteMetrics {
+        route.map_or(&self.unrouted, |(_, prepared)| &prepared.metrics)
+    }
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    fn new(route: &Route, metrics: &Metrics) -> Self {
+        let limits = route.limits.iter().map(|limit| metrics.limit(&route.name, &limit.name)).collect();
+        Self { metrics: metrics.route(&route.name), limits, policy: headers::policy(&route.limits) }
+    }
+
+    /// Counts what each limit said. One that would have granted a request which another refused is not counted: it
+    /// was not charged.
+    pub(crate) fn count(&self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
+        let counters = charges.iter().filter_map(|one| self.limits.get(one.index));
+        match admitted {
+            Ok(Admitted { unchecked: Some(_), .. }) | Err(Denial::StoreFailed(_)) => {
+                counters.for_each(LimitMetrics::store_failed);
+            }
+            Ok(_) => counters.for_each(LimitMetrics::allowed),
+            Err(Denial::Limited { standing, .. }) => {
+                let refused = counters.zip(&standing.0).filter(|(_, (_, decision))| !decision.granted);
+                refused.for_each(|(counter, _)| counter.limited());
+            }
+        }
+    }
+}
