@@ -46,6 +46,9 @@ pub struct RateLimited<S> {
     inner: S,
 }
 
+/// The body of a limited answer: the service's own, or a refusal's.
+pub type Limited<B> = Either<B, Full<Bytes>>;
+
 /// The other end of the connection, in a request's extensions. [`axum::extract::ConnectInfo`] serves as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
@@ -114,6 +117,12 @@ impl RateLimitLayer {
         Self { limiter: Arc::new(RateLimiting { rules, store, metrics }) }
     }
 
+    /// Connects to the store before the first request needs it. Must be called on the Tokio runtime that the
+    /// connections are to live on; without it that is the one of the first request.
+    pub fn connect(&self) {
+        self.limiter.store.connect();
+    }
+
     /// Puts other rules in force, for all requests that come from now on. Buckets and counters stay.
     pub fn replace_rules(&self, rules: Rules) {
         self.limiter.rules.store(Arc::new(RuleSet::new(rules, &self.limiter.metrics)));
@@ -137,7 +146,7 @@ impl<S> RateLimited<S> {
         &self,
         request: Request<B>,
         call: impl FnOnce(Request<B>) -> F,
-    ) -> Result<Response<Either<RB, Full<Bytes>>>, E>
+    ) -> Result<Response<Limited<RB>>, E>
     where
         F: Future<Output = Result<Response<RB>, E>>,
     {
@@ -158,7 +167,7 @@ where
     B: Send + 'static,
     RB: Send + 'static,
 {
-    type Response = Response<Either<RB, Full<Bytes>>>;
+    type Response = Response<Limited<RB>>;
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
@@ -182,7 +191,7 @@ impl RateLimiting {
         &self,
         request: Request<B>,
         call: impl FnOnce(Request<B>) -> F,
-    ) -> Result<Response<Either<RB, Full<Bytes>>>, E>
+    ) -> Result<Response<Limited<RB>>, E>
     where
         F: Future<Output = Result<Response<RB>, E>>,
     {

@@ -70,6 +70,21 @@ impl Store {
         })
     }
 
+    /// Opens connections before the first decision needs them, on the Tokio runtime this is called on.
+    pub fn connect(&self) {
+        if let Self::Redis(redis) = self {
+            redis.connect();
+        }
+    }
+
+    /// Would a decision be made at present? Asked by health checks.
+    pub async fn is_up(&self) -> bool {
+        match self {
+            Self::Memory(_) => true,
+            Self::Redis(redis) => redis.is_up().await,
+        }
+    }
+
     /// Makes all charges or none, at the store's present.
     ///
     /// # Errors

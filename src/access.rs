@@ -1,0 +1,63 @@
+//! One request from the listener to its answer: who sent it, what the layer and the service below make of it, and the
+//! line in the access log.
+//!
+//! A line tells the method, the path, the status, the route, what its limits said, the peer and the time until the
+//! answer's head. It never tells the query or a header field: secrets travel there.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+
+use crate::clock::Stopwatch;
+use crate::forward::Forward;
+use crate::layer::{Limited, Peer, RateLimited, Report};
+
+/// The target of access lines, which the logs are told apart by.
+pub const TARGET: &str = "tidegate::access";
+
+/// What is written about a request.
+struct Line {
+    method: Method,
+    path: String,
+    peer: SocketAddr,
+    stopwatch: Stopwatch,
+}
+
+/// Answers a request with the gateway's service: the layer over [`Forward`].
+pub async fn answer(
+    service: RateLimited<Forward>,
+    mut request: Request<Incoming>,
+    peer: SocketAddr,
+) -> Response<Limited<crate::forward::Body>> {
+    let line = Line::begin(&request, peer);
+    request.extensions_mut().insert(Peer(peer.ip()));
+    let forward = async |request| Ok::<_, Infallible>(service.inner().forward(request).await);
+    let Ok(response) = service.answer(request, forward).await;
+    if let Some(line) = line {
+        line.write(&response);
+    }
+    response
+}
+
+impl Line {
+    fn begin(request: &Request<Incoming>, peer: SocketAddr) -> Option<Self> {
+        tracing::enabled!(target: TARGET, tracing::Level::INFO).then(|| Self {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            peer,
+            stopwatch: Stopwatch::start(),
+        })
+    }
+
+    fn write<B>(self, response: &Response<B>) {
+        let report = response.extensions().get::<Report>();
+        let route = report.and_then(|report| report.route.as_deref()).unwrap_or("-");
+        let limits = report.map_or("-", |report| report.outcome.as_str());
+        let status = response.status().as_u16();
+        let ms = self.stopwatch.elapsed().as_secs_f64() * 1_000.0;
+        let (method, path, peer) = (self.method.as_str(), self.path.as_str(), self.peer.ip());
+        tracing::info!(target: TARGET, status, route, limits, %peer, ms, "{method} {path}");
+    }
+}

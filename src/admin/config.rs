@@ -1,0 +1,127 @@
+//! The configuration as operators see it: what is in force, not what was written, and no secret.
+
+use serde_json::{Value, json};
+
+use crate::client::ClientSource;
+use crate::config::{AccessLog, Config};
+use crate::route::{HostPattern, Matcher, Route};
+use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
+use crate::store::settings::{RedisSettings, StoreSettings};
+use crate::upstream::settings::{Target, UpstreamSettings};
+
+/// All of it.
+pub(super) fn show(config: &Config) -> Value {
+    let listen: Vec<Value> = config.listen.iter().map(|listen| {
+        json!({
+            "address": listen.address,
+            "max_connections": listen.max_connections,
+            "header_timeout_ms": listen.header_timeout.as_millis(),
+            "idle_timeout_ms": listen.idle_timeout.as_millis(),
+        })
+    }).collect();
+    let upstreams: serde_json::Map<String, Value> =
+        config.upstreams.values().map(|upstream| (upstream.name.to_string(), show_upstream(upstream))).collect();
+    let addresses = &config.rules.addresses;
+    json!({
+        "listen": listen,
+        "admin": config.admin,
+        "access_log": show_access_log(&config.access_log),
+        "store": show_store(&config.store),
+        "clients": { "trusted_proxies": addresses.trusted_proxies, "ipv6_prefix": addresses.ipv6_prefix },
+        "upstreams": upstreams,
+        "routes": config.rules.routes.iter().map(show_route).collect::<Vec<_>>(),
+    })
+}
+
+fn show_access_log(log: &AccessLog) -> Value {
+    match log {
+        AccessLog::Off => "off".into(),
+        AccessLog::Stdout => "stdout".into(),
+        AccessLog::File(path) => path.display().to_string().into(),
+    }
+}
+
+fn show_store(store: &StoreSettings) -> Value {
+    match store {
+        StoreSettings::Memory { key_secret } => json!({ "kind": "memory", "key_secret": key_secret.map(|_| "***") }),
+        StoreSettings::Redis(RedisSettings { url, timeout, prefix, pool_size, key_secret }) => json!({
+            "kind": "redis",
+            "url": url.to_string(),
+            "timeout_ms": timeout.as_millis(),
+            "prefix": prefix,
+            "pool_size": pool_size,
+            "key_secret": key_secret.map(|_| "***"),
+        }),
+    }
+}
+
+fn show_upstream(upstream: &UpstreamSettings) -> Value {
+    let targets: Vec<String> = upstream.targets.iter().map(|target| match target {
+        Target::Http(authority) => format!("http://{authority}"),
+        Target::Echo => "builtin:echo".to_owned(),
+    }).collect();
+    json!({
+        "targets": targets,
+        "connect_timeout_ms": upstream.connect_timeout.as_millis(),
+        "response_timeout_ms": upstream.response_timeout.as_millis(),
+    })
+}
+
+fn show_route(route: &Route) -> Value {
+    json!({
+        "name": *route.name,
+        "match": show_match(&route.matcher),
+        "upstream": route.upstream.as_deref(),
+        "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
+    })
+}
+
+fn show_match(matcher: &Matcher) -> Value {
+    let host = matcher.host.as_ref().map(|host| match host {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Suffix(suffix) => format!("*{suffix}"),
+    });
+    // What a header must be is often a secret that proxies share; that it is asked for is not.
+    let headers: Vec<&str> = matcher.headers.iter().map(|(name, _)| name.as_str()).collect();
+    json!({
+        "host": host,
+        "path": matcher.path.as_ref().map(ToString::to_string),
+        "methods": matcher.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+        "headers": headers,
+    })
+}
+
+fn show_limit(limit: &Limit) -> Value {
+    let quota = &limit.limiter.quota;
+    json!({
+        "name": limit.name,
+        "mode": limit.mode().to_string(),
+        "client": limit.limiter.mode.eq(&crate::limit::Mode::PerClient).then(|| show_client(&limit.client)),
+        "rate": quota.rate(),
+        "interval_ms": quota.interval(),
+        "algorithm": "token_bucket",
+        "permits": limit.permits,
+        "key": limit.limiter.name,
+        "on_missing_client": match limit.on_missing_client {
+            OnMissingClient::Deny => "deny",
+            OnMissingClient::Skip => "skip",
+            OnMissingClient::Ip => "ip",
+        },
+        "on_store_failure": match limit.on_store_failure {
+            OnStoreFailure::Allow => "allow",
+            OnStoreFailure::Deny => "deny",
+        },
+    })
+}
+
+fn show_client(client: &ClientSource) -> Value {
+    match client {
+        ClientSource::Ip => "ip".into(),
+        ClientSource::Header(name) => format!("header:{name}").into(),
+        ClientSource::Cookie(name) => format!("cookie:{name}").into(),
+        ClientSource::Query(name) => format!("query:{name}").into(),
+        ClientSource::Host => "host".into(),
+        ClientSource::Path => "path".into(),
+        ClientSource::All(sources) => sources.iter().map(show_client).collect(),
+    }
+}

@@ -1,0 +1,129 @@
+//! What operators see: health, metrics and the rules in force, on a listener of its own.
+
+mod config;
+
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use http::header::{CONTENT_TYPE, HOST};
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::store::Store;
+
+/// The service of the operators.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    config: Arc<Config>,
+    metrics: Arc<Metrics>,
+    store: Store,
+    readiness: Readiness,
+}
+
+/// Whether this gateway wants new connections.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<AtomicBool>);
+
+// === impl Readiness ===
+
+impl Readiness {
+    /// Ready.
+    pub fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Not ready any more.
+    pub fn fail(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// A service that tells about these.
+    pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, store: Store, readiness: Readiness) -> Self {
+        Self { config, metrics, store, readiness }
+    }
+
+    /// Serves until `end`.
+    ///
+    /// # Errors
+    /// A listener that cannot be used.
+    pub async fn serve(self, listener: TcpListener, end: oneshot::Receiver<()>) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::select! {
+            served = axum::serve(listener, self.router()).into_future() => served,
+            _ = end => Ok(()),
+        }
+    }
+
+    fn router(self) -> Router {
+        let api = Router::new().route("/config", get(rules)).layer(from_fn(only_by_address));
+        Router::new()
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .nest("/api/v1", api)
+            .with_state(self)
+    }
+}
+
+/// Is the process alive? It answers, so it is.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Should load balancers send requests here? A store that is away is told, and is no reason to send them elsewhere:
+/// the other gateways miss it as well.
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
+    let store = if admin.store.is_up().await { "up" } else { "unreachable" };
+    match admin.readiness.is_ready() {
+        true => (StatusCode::OK, Json(json!({ "ready": true, "store": store }))),
+        false => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "ready": false, "reason": "draining" }))),
+    }
+}
+
+/// All counters, in the OpenMetrics text format.
+async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], admin.metrics.render())
+}
+
+/// The rules in force, with defaults filled in and secrets masked.
+async fn rules(State(admin): State<Admin>) -> Json<Value> {
+    Json(config::show(&admin.config))
+}
+
+/// A page elsewhere can point a name of its own at this address and have a browser ask for it (DNS rebinding); but then
+/// the browser sends that name.
+async fn only_by_address(headers: HeaderMap, request: Request, next: Next) -> Response {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    if name == "localhost" || bare.parse::<IpAddr>().is_ok() {
+        return next.run(request).await;
+    }
+    (StatusCode::FORBIDDEN, "the api is asked for by address, or as localhost\n").into_response()
+}

@@ -1,0 +1,71 @@
+//! `tidegate demo`: a gateway that needs nothing, and what to try on it.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use super::run::until_ended;
+use super::{CommonArgs, RunArgs, logging};
+use crate::config::Config;
+use crate::gateway::{Gateway, StartError};
+
+const RULES: &str = include_str!("../../config/demo.yaml");
+
+/// Runs the demo; returns the exit code.
+pub(super) fn demo(args: &CommonArgs) -> u8 {
+    match start(args) {
+        Ok((gateway, _guards)) => {
+            let args = RunArgs {
+                config: "demo".into(),
+                common: CommonArgs { workers: args.workers, log_format: args.log_format },
+                drain_timeout: Duration::from_secs(5),
+                drain_delay: Duration::ZERO,
+            };
+            until_ended(gateway, &args)
+        }
+        Err(error) => {
+            _ = writeln!(std::io::stderr(), "tidegate: {error}");
+            2
+        }
+    }
+}
+
+type Started = (Gateway, Vec<tracing_appender::non_blocking::WorkerGuard>);
+
+fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
+    let mut config = Config::parse_for_gateway(RULES)?;
+    // Where the usual ports are taken, any others will do.
+    for listen in &mut config.listen {
+        listen.address = free(listen.address);
+    }
+    config.admin = config.admin.map(free);
+    let access_log = config.access_log.clone();
+    let gateway: Result<Gateway, StartError> = Gateway::start(config, args.workers());
+    let gateway = gateway?;
+    print_what_to_try(&gateway)?;
+    Ok((gateway, logging::start(args.log_format, &access_log)?))
+}
+
+fn free(address: SocketAddr) -> SocketAddr {
+    match TcpListener::bind(address) {
+        Ok(_) => address,
+        Err(_) => SocketAddr::new(address.ip(), 0),
+    }
+}
+
+fn print_what_to_try(gateway: &Gateway) -> std::io::Result<()> {
+    let Some(address) = gateway.addresses().first() else { return Ok(()) };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "try    http://{address}/hello")?;
+    writeln!(out, "       ten requests in ten seconds pass, then 429 says when the next one will")?;
+    if let Some(admin) = gateway.admin_address() {
+        writeln!(out, "admin  http://{admin}/metrics")?;
+    }
+    writeln!(out)?;
+    writeln!(out, "  curl -i http://{address}/hello")?;
+    writeln!(out, "  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}}\\n' http://{address}/hello; done")?;
+    writeln!(out, "  curl -i -H 'x-api-key: alice' http://{address}/keys/hello")?;
+    writeln!(out)?;
+    writeln!(out, "the rules are config/demo.yaml; ctrl-c ends")?;
+    out.flush()
+}

@@ -1,0 +1,94 @@
+//! The commands, one file each, and the words they share. Here, and only here, the program talks to people.
+
+pub mod check;
+mod demo;
+mod logging;
+mod run;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use self::logging::LogFormat;
+
+/// An HTTP reverse-proxy gateway with exact distributed rate limiting.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway
+    Run(RunArgs),
+    /// Run on an embedded store with a built-in upstream, to try things out
+    Demo(CommonArgs),
+    /// List every mistake of a rule file
+    Check {
+        /// The rule file
+        #[arg(default_value = run::DEFAULT_FILE)]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// The rule file
+    #[arg(short, long, value_name = "FILE", default_value = run::DEFAULT_FILE)]
+    config: PathBuf,
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Seconds for requests to finish after SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value = "30", env = "TIDEGATE_DRAIN_TIMEOUT", value_parser = seconds)]
+    drain_timeout: Duration,
+    /// Seconds between failing the readiness check and accepting no more, for load balancers to notice
+    #[arg(long, value_name = "SECONDS", default_value = "0", env = "TIDEGATE_DRAIN_DELAY", value_parser = seconds)]
+    drain_delay: Duration,
+}
+
+#[derive(Debug, Args)]
+struct CommonArgs {
+    /// Worker threads; as many as there are cores unless given
+    #[arg(long, value_name = "N", env = "TIDEGATE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// How log lines look
+    #[arg(long, value_name = "FORMAT", default_value = "human", env = "TIDEGATE_LOG_FORMAT")]
+    log_format: LogFormat,
+}
+
+/// Runs the command that the arguments ask for. 0 is yes, 1 no, 2 could not answer.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            _ = error.print();
+            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    let code = match cli.command {
+        None => run::run(&cli.run),
+        Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Demo(args)) => demo::demo(&args),
+        Some(Command::Check { file }) => check::check(&file, &mut io::stdout().lock()).unwrap_or(2),
+    };
+    ExitCode::from(code)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: u32 = text.parse().map_err(|_| format!("`{text}` is not a whole number of seconds"))?;
+    Ok(Duration::from_secs(seconds.into()))
+}
+
+impl CommonArgs {
+    fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.workers.map_or_else(cores, usize::from)
+    }
+}

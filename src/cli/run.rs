@@ -1,0 +1,81 @@
+//! `tidegate run`: from a rule file to a gateway, until SIGTERM or SIGINT.
+
+use std::io::Write;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{RunArgs, logging};
+use crate::config::{Config, LoadError};
+use crate::gateway::Gateway;
+
+/// The rule file unless another is named.
+pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
+
+/// Runs a gateway; returns the exit code.
+pub(super) fn run(args: &RunArgs) -> u8 {
+    let config = match Config::load_for_gateway(&args.config) {
+        Ok(config) => config,
+        Err(error) => {
+            complain(&error);
+            return if matches!(error, LoadError::Mistakes { .. }) { 1 } else { 2 };
+        }
+    };
+    let _guards = match logging::start(args.common.log_format, &config.access_log) {
+        Ok(guards) => guards,
+        Err(error) => return could_not(&format_args!("cannot open the access log: {error}")),
+    };
+    let gateway = match Gateway::start(config, args.common.workers()) {
+        Ok(gateway) => gateway,
+        Err(error) => return could_not(&error),
+    };
+    for address in gateway.addresses() {
+        tracing::info!("listening on http://{address}");
+    }
+    if let Some(address) = gateway.admin_address() {
+        tracing::info!("admin on http://{address}");
+    }
+    until_ended(gateway, args)
+}
+
+/// Waits for a signal and drains. A second signal ends at once.
+pub(super) fn until_ended(gateway: Gateway, args: &RunArgs) -> u8 {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return could_not(&error),
+    };
+    let drained = runtime.block_on(async {
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("draining");
+        gateway.fail_readiness();
+        let (delay, timeout) = (args.drain_delay, args.drain_timeout);
+        let drain = async {
+            tokio::time::sleep(delay).await;
+            tokio::task::spawn_blocking(move || gateway.drain(timeout)).await.map_err(std::io::Error::other)?
+        };
+        tokio::select! {
+            drained = drain => drained,
+            _ = terminate.recv() => Err(std::io::Error::other("ended by a second signal")),
+            _ = interrupt.recv() => Err(std::io::Error::other("ended by a second signal")),
+        }
+    });
+    // A thread that still drains after a second signal does not hold up the end.
+    runtime.shutdown_background();
+    match drained {
+        Ok(()) => 0,
+        Err(error) => could_not(&error),
+    }
+}
+
+fn could_not(error: &dyn std::fmt::Display) -> u8 {
+    complain(error);
+    2
+}
+
+fn complain(error: &dyn std::fmt::Display) {
+    // Nobody reads it if this fails.
+    _ = writeln!(std::io::stderr(), "tidegate: {error}");
+}
