@@ -1,5 +1,6 @@
 //! placeholder
 pub mod admission;
+pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;

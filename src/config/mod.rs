@@ -1,11 +1,29 @@
-//! The rule file: from text to what the gateway runs on.
+//! The rule file: from text to what the gateway runs on, or to all of its mistakes.
+//!
+//! A text passes four rooms. [`tree`] reads it into values that know their places; [`shape`] holds them against the
+//! table of [`keys`] and lets through what is right; serde fills [`file`] from that; [`check`] makes the types of the
+//! program. Each reports what it finds to [`problem`] and goes on with the rest.
+
+mod check;
+mod file;
+mod keys;
+mod load;
+mod problem;
+mod scalar;
+mod shape;
+mod suggest;
+mod tree;
+mod units;
+mod word;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::load::LoadError;
+pub use self::problem::{Problem, Problems};
 use crate::rule::Rules;
 use crate::store::settings::StoreSettings;
 use crate::upstream::settings::UpstreamSettings;
@@ -13,7 +31,7 @@ use crate::upstream::settings::UpstreamSettings;
 /// A rule file without mistakes, in the types the program uses.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where clients connect; at least one.
+    /// Where clients connect; at least one if it was read for a gateway.
     pub listen: Vec<Listen>,
     /// Where operators connect; nowhere if `off`.
     pub admin: Option<SocketAddr>,
@@ -51,6 +69,68 @@ pub enum AccessLog {
     /// The end of this file.
     File(PathBuf),
 }
+
+/// What a rule file is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// A layer in somebody's own service, which listens and forwards by itself.
+    Layer,
+    /// The gateway: it needs `listen`, and every route needs `upstream`.
+    Gateway,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Where operators connect unless the rule file says otherwise: only from this machine.
+    pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9901));
+
+    /// Reads a rule file for a layer in somebody's own service: `listen` and the routes' `upstream` may be missing.
+    ///
+    /// # Errors
+    /// All mistakes of the text.
+    pub fn parse(text: &str) -> Result<Self, Problems> {
+        Self::read(text, Purpose::Layer)
+    }
+
+    /// Reads a rule file for the gateway, which needs `listen` and an `upstream` in every route.
+    ///
+    /// # Errors
+    /// All mistakes of the text.
+    pub fn parse_for_gateway(text: &str) -> Result<Self, Problems> {
+        Self::read(text, Purpose::Gateway)
+    }
+
+    /// Like [`parse`](Self::parse), from a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has mistakes.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        Self::open(path.as_ref(), Purpose::Layer)
+    }
+
+    /// Like [`parse_for_gateway`](Self::parse_for_gateway), from a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has mistakes.
+    pub fn load_for_gateway(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        Self::open(path.as_ref(), Purpose::Gateway)
+    }
+
+    fn open(path: &Path, purpose: Purpose) -> Result<Self, LoadError> {
+        let text = load::read(path)?;
+        Self::read(&text, purpose).map_err(|problems| LoadError::Mistakes { path: path.to_owned(), problems })
+    }
+
+    fn read(text: &str, purpose: Purpose) -> Result<Self, Problems> {
+        if text.len() > load::MAX_BYTES {
+            return Err(load::too_large());
+        }
+        check::check(text, purpose)
+    }
+}
+
+// === impl Listen ===
 
 impl Listen {
     /// Connections unless the rule file says otherwise.

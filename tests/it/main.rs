@@ -3,3 +3,4 @@
 mod laws;
 mod redis_format;
 mod support;
+mod check;

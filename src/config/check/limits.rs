@@ -1,0 +1,136 @@
+//! The limits of a route.
+
+use std::sync::Arc;
+
+use super::routes::{duplicates, header_name};
+use super::{Checked, needed, number, parsed, part};
+use crate::client::ClientSource;
+use crate::config::file;
+use crate::config::problem::{Problems, quote};
+use crate::config::suggest::nearest;
+use crate::config::tree::Node;
+use crate::limit::{Algorithm, Limiter, Mode, Quota};
+use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
+
+const CLIENT_HELP: &str =
+    "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, or a list of these";
+
+pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &mut Problems) -> Checked<Vec<Limit>> {
+    let written = part(&route.limits, node, "limits", problems)?.map(Vec::as_slice).unwrap_or_default();
+    let nodes = if written.is_empty() { &[] } else { node.at("limits").items() };
+    duplicates(written.iter().map(|limit| limit.as_ref()?.name.as_deref()).zip(nodes), "limit", problems);
+    // A route whose name is broken is not built; its limits are only checked.
+    let group = format!("{{{prefix}tidegate:{}}}", route.name.as_deref().unwrap_or_default());
+    let mut limits = Vec::with_capacity(written.len());
+    for (written, node) in written.iter().zip(nodes) {
+        limits.push(needed(written, node, problems).and_then(|written| limit(written, node, &group, problems)));
+    }
+    limits.into_iter().collect()
+}
+
+fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problems) -> Checked<Limit> {
+    let permits = permits(written, node, problems);
+    let client = client(written, node, problems);
+    let quota = quota(written, node, problems);
+    let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
+    let on_store_failure = part(&written.on_store_failure, node, "on_store_failure", problems);
+    let name = needed(&written.name, node, problems)?;
+    let mode = match needed(&written.mode, node, problems)? {
+        file::Mode::Overall => Mode::Overall,
+        file::Mode::PerClient => Mode::PerClient,
+    };
+    Ok(Limit {
+        name: name.clone(),
+        limiter: Arc::new(Limiter { name: format!("{group}:{name}"), mode, quota: quota? }),
+        client: client?,
+        permits: permits?,
+        on_missing_client: match on_missing_client? {
+            None => OnMissingClient::default(),
+            Some(file::OnMissingClient::Deny) => OnMissingClient::Deny,
+            Some(file::OnMissingClient::Skip) => OnMissingClient::Skip,
+            Some(file::OnMissingClient::Ip) => OnMissingClient::Ip,
+        },
+        on_store_failure: match on_store_failure? {
+            None => OnStoreFailure::default(),
+            Some(file::OnStoreFailure::Allow) => OnStoreFailure::Allow,
+            Some(file::OnStoreFailure::Deny) => OnStoreFailure::Deny,
+        },
+    })
+}
+
+fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
+    let algorithm = match part(&written.algorithm, node, "algorithm", problems)? {
+        None | Some(file::Algorithm::TokenBucket) => Algorithm::TokenBucket,
+    };
+    let (rate, interval) = (needed(&written.rate, node, problems)?, needed(&written.interval, node, problems)?);
+    parsed(Quota::new(*rate, interval.0, algorithm), "choose numbers in these ranges", node, problems)
+}
+
+fn permits(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<u32> {
+    let (permits, at) = (part(&written.permits, node, "permits", problems)?, node.at("permits"));
+    if let (Some(permits), Some(rate)) = (permits, written.rate)
+        && *permits > rate
+    {
+        let message = format!("`permits` is {permits}, above the `rate` of {rate}: no request would ever pass");
+        return Err(problems.add(at.place, message, "raise `rate`, or let a request cost less"));
+    }
+    number(permits.copied(), 1, at, problems)
+}
+
+/// PER_CLIENT says who a client is; for OVERALL the question makes no sense.
+fn client(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<ClientSource> {
+    let sources = part(&written.client, node, "client", problems);
+    if let Some(file::Mode::Overall) = written.mode {
+        let is_out_of_place = |key: &str| ["client", "on_missing_client"].contains(&key);
+        for entry in node.entries().iter().filter(|entry| is_out_of_place(&entry.key)) {
+            let message = format!("{} has no effect on an OVERALL limit", quote(&entry.key));
+            problems.add(entry.place, message, "leave it out, or use `mode: PER_CLIENT` for a bucket for each client");
+        }
+    }
+    let Some(sources) = sources? else {
+        return match written.mode {
+            Some(file::Mode::PerClient) => {
+                Err(problems.add(node.place, "a PER_CLIENT limit needs `client`", "for example `client: ip`"))
+            }
+            Some(file::Mode::Overall) | None => Ok(ClientSource::Ip),
+        };
+    };
+    let mut checked = Vec::with_capacity(sources.len());
+    for (text, node) in sources.iter().zip(node.at("client").items()) {
+        checked.push(needed(text, node, problems).and_then(|text| source(text, node, problems)));
+    }
+    let mut sources = checked.into_iter().collect::<Checked<Vec<_>>>()?;
+    Ok(match sources.len() {
+        1 => sources.remove(0),
+        _ => ClientSource::All(sources),
+    })
+}
+
+fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSource> {
+    let names = |name: &str, excluded: &[char]| {
+        let valid = |letter: char| letter.is_ascii_graphic() && !excluded.contains(&letter);
+        !name.is_empty() && name.chars().all(valid)
+    };
+    match text.split_once(':') {
+        None if text == "ip" => return Ok(ClientSource::Ip),
+        None if text == "host" => return Ok(ClientSource::Host),
+        None if text == "path" => return Ok(ClientSource::Path),
+        Some(("header", name)) => return header_name(name, node.place, problems).map(ClientSource::Header),
+        Some(("cookie", name)) if names(name, &['=', ';', ',', '"']) => {
+            return Ok(ClientSource::Cookie(name.to_owned()));
+        }
+        Some(("query", name)) if names(name, &['=', '&', '#']) => return Ok(ClientSource::Query(name.to_owned())),
+        Some(("jwt", _)) => {
+            return Err(problems.add(node.place, format!("{}: `jwt` is not built yet", quote(text)), CLIENT_HELP));
+        }
+        _ => {}
+    }
+    let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));
+    let help = match nearest(kind, ["ip", "host", "path", "header", "cookie", "query"]) {
+        Some(near) if near != kind => {
+            format!("did you mean {}?", quote(&name.map_or(near.to_owned(), |name| format!("{near}:{name}"))))
+        }
+        _ => CLIENT_HELP.to_owned(),
+    };
+    Err(problems.add(node.place, format!("{} does not tell clients apart", quote(text)), help))
+}

@@ -1,0 +1,98 @@
+//! Where clients and operators connect, and where the access log goes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::{Checked, duration, needed, number, part};
+use crate::config::file::{self, File};
+use crate::config::problem::{Place, Problems, quote};
+use crate::config::suggest::nearest;
+use crate::config::tree::Node;
+use crate::config::{AccessLog, Config, Listen, Purpose};
+
+const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces";
+
+pub(super) fn listen(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -> Checked<Vec<Listen>> {
+    let written = part(&file.listen, root, "listen", problems)?.map(Vec::as_slice).unwrap_or_default();
+    if purpose == Purpose::Gateway && !root.has("listen") {
+        return Err(problems.add(Place::START, "a gateway needs `listen`", "for example `listen: 0.0.0.0:8080`"));
+    }
+    let pairs = written.iter().zip(root.at("listen").items());
+    let entries: Vec<_> = pairs.map(|(entry, node)| one(needed(entry, node, problems)?, node, problems)).collect();
+    entries.into_iter().collect()
+}
+
+fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Listen> {
+    let connections = node.at("max_connections");
+    let max_connections = number(entry.max_connections, Listen::DEFAULT_MAX_CONNECTIONS, connections, problems);
+    let address = address(needed(&entry.address, node, problems)?, node.at("address"), problems);
+    Ok(Listen {
+        address: address?,
+        max_connections: max_connections?,
+        header_timeout: duration(entry.header_timeout, Listen::DEFAULT_HEADER_TIMEOUT),
+        idle_timeout: duration(entry.idle_timeout, Listen::DEFAULT_IDLE_TIMEOUT),
+    })
+}
+
+pub(super) fn admin(file: &File, root: &Node, problems: &mut Problems) -> Checked<Option<SocketAddr>> {
+    match part(&file.admin, root, "admin", problems)?.map(String::as_str) {
+        None => Ok(Some(Config::DEFAULT_ADMIN)),
+        Some("off") => Ok(None),
+        Some(text) => address(text, root.at("admin"), problems).map(Some),
+    }
+}
+
+fn address(text: &str, node: &Node, problems: &mut Problems) -> Checked<SocketAddr> {
+    let message = || format!("{} is not an address with a port", quote(text));
+    text.parse().map_err(|_| problems.add(node.place, message(), ADDRESS_HELP))
+}
+
+/// Two sockets on one port would only fail when the gateway starts.
+pub(super) fn overlaps(
+    listen: &Checked<Vec<Listen>>,
+    admin: &Checked<Option<SocketAddr>>,
+    root: &Node,
+    problems: &mut Problems,
+) {
+    let node = root.at("listen");
+    let entries = listen.iter().flatten().zip(node.items()).map(|(entry, node)| (entry.address, node.place));
+    let admin = admin.iter().flatten().map(|address| (*address, root.at("admin").place));
+    let mut taken: Vec<(SocketAddr, Place)> = Vec::new();
+    for (address, place) in entries.chain(admin) {
+        match taken.iter().find(|(other, _)| overlap(*other, address)) {
+            Some((other, first)) if root.has("admin") || place != root.place => {
+                let message = format!("`{address}` is taken by `{other}` on line {}", first.line);
+                problems.add(place, message, "give each its own port");
+            }
+            Some((other, first)) => {
+                let message = format!("`{other}` is where operators connect unless `admin` says otherwise");
+                problems.add(*first, message, "choose another port, or set `admin`");
+            }
+            None => taken.push((address, place)),
+        }
+    }
+}
+
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = |address: SocketAddr| address.ip().is_unspecified();
+    let same = one.ip() == other.ip() || (one.is_ipv4() == other.is_ipv4() && (any(one) || any(other)));
+    one.port() == other.port() && one.port() != 0 && same
+}
+
+pub(super) fn access_log(file: &File, root: &Node, problems: &mut Problems) -> Checked<AccessLog> {
+    let text = match part(&file.access_log, root, "access_log", problems)?.map(String::as_str) {
+        None | Some("off") => return Ok(AccessLog::Off),
+        Some("stdout") => return Ok(AccessLog::Stdout),
+        Some(text) => text,
+    };
+    // A bare word is more likely a slip than the name of a file.
+    if text.contains(['/', '.']) {
+        return Ok(AccessLog::File(PathBuf::from(text)));
+    }
+    let help = match nearest(text, ["off", "stdout"]) {
+        Some(word) => format!("did you mean {}?", quote(word)),
+        None => format!("for a file of this name write {}", quote(&format!("./{text}"))),
+    };
+    let message = format!("`access_log` must be `off`, `stdout` or a path, not {}", quote(text));
+    Err(problems.add(root.at("access_log").place, message, help))
+}

@@ -1,0 +1,123 @@
+//! From what people wrote to what the program uses. Every part is checked, whatever is wrong with the others; a part
+//! that cannot be had is [`Broken`], which only a reported mistake makes.
+
+mod limits;
+mod listen;
+mod reach;
+mod routes;
+mod store;
+mod upstreams;
+
+use std::fmt::Display;
+
+use ipnet::IpNet;
+
+use super::file::File;
+use super::problem::{Broken, Problems, quote};
+use super::tree::Node;
+use super::units::Millis;
+use super::{Config, Purpose, shape, tree};
+use crate::client::AddressRules;
+use crate::rule::Rules;
+
+/// Whatever a value becomes, or the knowledge that it has been reported.
+type Checked<T> = Result<T, Broken>;
+
+/// Reads, holds against the table of keys, and checks.
+pub(super) fn check(text: &str, purpose: Purpose) -> Result<Config, Problems> {
+    let mut problems = Problems::default();
+    match stages(text, purpose, &mut problems) {
+        Ok(config) if problems.is_empty() => Ok(config),
+        Ok(_) | Err(Broken { .. }) => Err(problems),
+    }
+}
+
+fn stages(text: &str, purpose: Purpose, problems: &mut Problems) -> Checked<Config> {
+    let root = tree::read(text, problems)?;
+    let filled = shape::fill(&root, &super::keys::FILE, problems)?;
+    // The table has let through only what the fields take, so an error here is one of ours.
+    let file: File = serde_yaml::from_value(filled).map_err(|_| problems.reported(root.place))?;
+    config(&file, &root, purpose, problems)
+}
+
+fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -> Checked<Config> {
+    let listen = listen::listen(file, root, purpose, problems);
+    let admin = listen::admin(file, root, problems);
+    listen::overlaps(&listen, &admin, root, problems);
+    let access_log = listen::access_log(file, root, problems);
+    let store = store::store(file, root, problems);
+    let addresses = addresses(file, root, problems);
+    let upstreams = upstreams::upstreams(file, root, problems);
+    let routes = routes::routes(file, root, routes::Around { purpose, prefix: store::prefix(&store) }, problems);
+    let rules = Rules { addresses: addresses?, routes: routes? };
+    Ok(Config { listen: listen?, admin: admin?, access_log: access_log?, store: store?, upstreams: upstreams?, rules })
+}
+
+fn addresses(file: &File, root: &Node, problems: &mut Problems) -> Checked<AddressRules> {
+    let (clients, node) = (part(&file.clients, root, "clients", problems)?, root.at("clients"));
+    let default = AddressRules::default();
+    let written = clients.and_then(|clients| clients.trusted_proxies.as_deref()).unwrap_or_default();
+    let pairs = written.iter().zip(node.at("trusted_proxies").items());
+    let networks: Vec<_> = pairs.map(|(text, node)| network(needed(text, node, problems)?, node, problems)).collect();
+    let ipv6_prefix = clients.and_then(|clients| clients.ipv6_prefix);
+    Ok(AddressRules {
+        trusted_proxies: networks.into_iter().collect::<Checked<_>>()?,
+        ipv6_prefix: number(ipv6_prefix, default.ipv6_prefix, node.at("ipv6_prefix"), problems)?,
+    })
+}
+
+fn network(text: &str, node: &Node, problems: &mut Problems) -> Checked<IpNet> {
+    let address = || text.parse().ok().map(|address: std::net::IpAddr| IpNet::from(address));
+    let Some(network) = text.parse().ok().or_else(address) else {
+        let message = format!("{} is not a network", quote(text));
+        return Err(problems.add(node.place, message, "write `10.0.0.0/8`, `2001:db8::/32` or an address"));
+    };
+    if network.trunc() != network {
+        let (whole, one) = (network.trunc(), IpNet::from(network.addr()));
+        let help = format!(
+            "write {} for the network, or {} for the address",
+            quote(&whole.to_string()),
+            quote(&one.to_string())
+        );
+        return Err(problems.add(node.place, format!("{} has bits behind its prefix", quote(text)), help));
+    }
+    match network {
+        // Peers and forwarded addresses are unwrapped before they are compared.
+        IpNet::V6(v6) if v6.addr().to_ipv4_mapped().is_some() => {
+            let message = format!("{} is an IPv4 network in IPv6 form", quote(text));
+            Err(problems.add(node.place, message, "write it as an IPv4 network"))
+        }
+        network => Ok(network),
+    }
+}
+
+/// A value that the table of keys demands.
+fn needed<'f, T>(value: &'f Option<T>, node: &Node, problems: &mut Problems) -> Checked<&'f T> {
+    value.as_ref().ok_or_else(|| problems.reported(node.place))
+}
+
+/// A value that need not be there; but if it is there and was not understood, it is broken.
+fn part<'f, T>(value: &'f Option<T>, of: &Node, key: &str, problems: &mut Problems) -> Checked<Option<&'f T>> {
+    match value {
+        None if of.has(key) => Err(problems.reported(of.at(key).place)),
+        value => Ok(value.as_ref()),
+    }
+}
+
+/// A number in the type that the program uses for it.
+fn number<T: TryFrom<u64>>(value: Option<u64>, default: T, node: &Node, problems: &mut Problems) -> Checked<T> {
+    match value {
+        Some(value) => T::try_from(value).map_err(|_| problems.reported(node.place)),
+        None => Ok(default),
+    }
+}
+
+/// A duration, or what holds without one.
+fn duration(value: Option<Millis>, default: std::time::Duration) -> std::time::Duration {
+    value.map_or(default, Millis::duration)
+}
+
+/// The value of a parser of ours, or its error where the value stands.
+fn parsed<T, E: Display>(result: Result<T, E>, help: &str, node: &Node, problems: &mut Problems) -> Checked<T> {
+    result.map_err(|error| problems.add(node.place, error.to_string(), help))
+}

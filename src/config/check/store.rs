@@ -1,0 +1,122 @@
+//! Where buckets are kept. No message repeats an address or a secret, since both may hold a password.
+
+use deadpool_redis::redis::IntoConnectionInfo;
+
+use super::{Checked, duration, needed, number, part};
+use crate::config::file::{self, File};
+use crate::config::problem::{Problems, quote};
+use crate::config::suggest::nearest;
+use crate::config::tree::Node;
+use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
+
+/// Shorter secrets can be guessed.
+const SHORTEST_SECRET: usize = 16;
+
+const URL_HELP: &str = "write `redis://[user:password@]host[:port][/database]`, special characters percent-encoded";
+
+/// A store whose address has been understood.
+enum Address<'f> {
+    Memory,
+    Redis(&'f str),
+}
+
+pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checked<StoreSettings> {
+    let Some(written) = part(&file.store, root, "store", problems)? else {
+        return Ok(StoreSettings::Memory { key_secret: None });
+    };
+    let node = root.at("store");
+    let key_secret = key_secret(written, node, problems);
+    let address = url(written, node, problems);
+    match address? {
+        Address::Memory => {
+            refuse_redis_keys(node, problems)?;
+            Ok(StoreSettings::Memory { key_secret: key_secret? })
+        }
+        Address::Redis(url) => Ok(StoreSettings::Redis(RedisSettings {
+            url: RedisUrl::new(url.to_owned()),
+            timeout: duration(written.timeout, StoreSettings::DEFAULT_TIMEOUT),
+            prefix: written.prefix.clone().unwrap_or_default(),
+            pool_size: number(written.pool_size, StoreSettings::DEFAULT_POOL_SIZE, node.at("pool_size"), problems)?,
+            key_secret: key_secret?,
+        })),
+    }
+}
+
+/// What limiters are named with.
+pub(super) fn prefix(store: &Checked<StoreSettings>) -> &str {
+    match store {
+        Ok(StoreSettings::Redis(settings)) => &settings.prefix,
+        Ok(StoreSettings::Memory { .. }) | Err(_) => "",
+    }
+}
+
+fn url<'f>(written: &'f file::Store, node: &Node, problems: &mut Problems) -> Checked<Address<'f>> {
+    let at = node.at("url");
+    if written.url.is_none() && !["url", "cluster", "sentinel"].iter().any(|key| node.has(key)) {
+        return Err(problems.add(node.place, "the store needs `url`", "for example `url: redis://127.0.0.1:6379`"));
+    }
+    let url = needed(&written.url, at, problems)?.as_str();
+    let (message, help) = match url.split_once("://") {
+        None if url == "memory" => return Ok(Address::Memory),
+        None if nearest(url, ["memory"]).is_some() => {
+            (format!("{} is not a store", quote(url)), "did you mean `memory`?")
+        }
+        None => ("the store is neither `memory` nor a URL".to_owned(), URL_HELP),
+        Some(("redis", rest)) => match fault(url, rest) {
+            None => return Ok(Address::Redis(url)),
+            Some(fault) => (format!("the URL of the store {fault}"), URL_HELP),
+        },
+        Some((scheme @ ("rediss" | "valkeys"), _)) => {
+            (format!("{} (TLS) is not built yet", quote(&format!("{scheme}://"))), "use `redis://`")
+        }
+        Some((scheme, _)) => (format!("{} is not a store", quote(&format!("{scheme}://"))), URL_HELP),
+    };
+    Err(problems.add(at.place, message, help))
+}
+
+/// What is wrong with `redis://rest`, in words that repeat nothing of it.
+fn fault(url: &str, rest: &str) -> Option<&'static str> {
+    if rest.contains(['?', '#']) {
+        return Some("must have neither `?` nor `#`");
+    }
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some(parts) => parts,
+            None => return Some("has a bracket left open"),
+        },
+        None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
+    };
+    let is_port = |text: &str| text.strip_prefix(':').is_some_and(|port| port.parse().is_ok_and(|port: u16| port > 0));
+    if name.is_empty() {
+        return Some("has no host");
+    }
+    if !port.is_empty() && !is_port(port) {
+        return Some("has a port that is not a number from 1 to 65535");
+    }
+    if !database.is_empty() && database.parse::<u16>().is_err() {
+        return Some("has a database that is not a number");
+    }
+    url.into_connection_info().err().map(|_| "is not one that Redis clients understand")
+}
+
+fn key_secret(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<Option<KeySecret>> {
+    let Some(secret) = part(&written.key_secret, node, "key_secret", problems)? else { return Ok(None) };
+    if secret.len() < SHORTEST_SECRET {
+        let message = format!("`key_secret` must have at least {SHORTEST_SECRET} bytes, not {}", secret.len());
+        let help = "make one with `openssl rand -hex 32`, the same for every gateway";
+        return Err(problems.add(node.at("key_secret").place, message, help));
+    }
+    Ok(Some(KeySecret::derive(secret.as_bytes())))
+}
+
+fn refuse_redis_keys(node: &Node, problems: &mut Problems) -> Checked<()> {
+    let mut checked = Ok(());
+    for entry in node.entries().iter().filter(|entry| ["timeout", "prefix", "pool_size"].contains(&entry.key.as_str()))
+    {
+        let message = format!("{} has no effect on the store `memory`", quote(&entry.key));
+        checked = Err(problems.add(entry.place, message, "leave it out, or use `url: redis://...`"));
+    }
+    checked
+}

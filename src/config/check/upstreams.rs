@@ -1,0 +1,84 @@
+//! Where requests go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::uri::Authority;
+
+use super::{Checked, duration, needed, part};
+use crate::config::file::{self, File};
+use crate::config::problem::{Problems, quote};
+use crate::config::tree::{Entry, Node};
+use crate::route::HostPattern;
+use crate::upstream::settings::{Target, UpstreamSettings};
+
+type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
+
+const TARGET_HELP: &str = "a target is `http://host`, `http://host:port` or `builtin:echo`";
+
+pub(super) fn upstreams(file: &File, root: &Node, problems: &mut Problems) -> Checked<Upstreams> {
+    let Some(written) = part(&file.upstreams, root, "upstreams", problems)? else { return Ok(Upstreams::new()) };
+    let mut upstreams = Ok(Upstreams::new());
+    for Entry { key, value, .. } in root.at("upstreams").entries() {
+        let written = written.get(key).and_then(Option::as_ref);
+        match written.ok_or_else(|| problems.reported(value.place)).and_then(|one| upstream(key, one, value, problems))
+        {
+            Ok(upstream) => drop(upstreams.as_mut().map(|all| all.insert(Arc::clone(&upstream.name), upstream))),
+            Err(broken) => upstreams = Err(broken),
+        }
+    }
+    upstreams
+}
+
+fn upstream(name: &str, written: &file::Upstream, node: &Node, problems: &mut Problems) -> Checked<UpstreamSettings> {
+    let targets = needed(&written.targets, node, problems)?.iter().zip(node.at("targets").items());
+    let targets: Vec<_> = targets
+        .map(|(written, node)| {
+            let url = needed(&needed(written, node, problems)?.url, node, problems)?;
+            target(url, node.at("url"), problems)
+        })
+        .collect();
+    Ok(UpstreamSettings {
+        name: Arc::from(name),
+        targets: targets.into_iter().collect::<Checked<_>>()?,
+        connect_timeout: duration(written.connect_timeout, UpstreamSettings::DEFAULT_CONNECT_TIMEOUT),
+        response_timeout: duration(written.response_timeout, UpstreamSettings::DEFAULT_RESPONSE_TIMEOUT),
+    })
+}
+
+fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
+    let (message, help) = match url.split_once(':') {
+        Some(("builtin", "echo")) => return Ok(Target::Echo),
+        Some(("builtin", _)) => (format!("{} is not built in", quote(url)), "there is only `builtin:echo`"),
+        Some(("http", rest)) if let Some(rest) = rest.strip_prefix("//") => match authority(rest) {
+            Ok(authority) => return Ok(Target::Http(authority)),
+            Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
+        },
+        Some(("https", _)) => (format!("{}: `https` is not built yet", quote(url)), TARGET_HELP),
+        _ => (format!("{} is not a target", quote(url)), TARGET_HELP),
+    };
+    Err(problems.add(node.place, message, help))
+}
+
+/// Requests keep their own path and query, so a target has neither.
+fn authority(rest: &str) -> Result<Authority, &'static str> {
+    let text = rest.strip_suffix('/').unwrap_or(rest);
+    if text.contains('@') {
+        return Err("must not have a user or a password");
+    }
+    if text.contains(['/', '?', '#']) {
+        return Err("must not have a path or a query: requests keep their own");
+    }
+    let host_end = if text.starts_with('[') { text.find(']').map_or(text.len(), |end| end + 1) } else { text.len() };
+    let (host, port) = match text.rfind(':').filter(|colon| *colon >= host_end || !text.starts_with('[')) {
+        Some(colon) => (&text[..colon], Some(&text[colon + 1..])),
+        None => (text, None),
+    };
+    if !matches!(HostPattern::parse(host), Ok(HostPattern::Exact(_))) {
+        return Err("has no valid host");
+    }
+    if port.is_some_and(|port| !port.parse().is_ok_and(|port: u16| port > 0)) {
+        return Err("has a port that is not a number from 1 to 65535");
+    }
+    text.parse().map_err(|_| "has no valid host")
+}

@@ -1,0 +1,122 @@
+//! The rule file as people write it, short forms written out: one field for every key of [`keys`](super::keys) that is
+//! built. Nothing is filled in here that was not written, and what was written wrongly is `None` as well.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::units::Millis;
+
+/// Not `Debug`: it holds secrets.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    pub(crate) listen: Option<Vec<Option<Listen>>>,
+    pub(crate) admin: Option<String>,
+    pub(crate) access_log: Option<String>,
+    pub(crate) store: Option<Store>,
+    pub(crate) clients: Option<Clients>,
+    pub(crate) upstreams: Option<BTreeMap<String, Option<Upstream>>>,
+    pub(crate) routes: Option<Vec<Option<Route>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listen {
+    pub(crate) address: Option<String>,
+    pub(crate) max_connections: Option<u64>,
+    pub(crate) header_timeout: Option<Millis>,
+    pub(crate) idle_timeout: Option<Millis>,
+}
+
+/// Not `Debug`: it holds secrets.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Store {
+    pub(crate) url: Option<String>,
+    pub(crate) timeout: Option<Millis>,
+    pub(crate) prefix: Option<String>,
+    pub(crate) pool_size: Option<u64>,
+    pub(crate) key_secret: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Clients {
+    pub(crate) trusted_proxies: Option<Vec<Option<String>>>,
+    pub(crate) ipv6_prefix: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Upstream {
+    pub(crate) targets: Option<Vec<Option<Target>>>,
+    pub(crate) connect_timeout: Option<Millis>,
+    pub(crate) response_timeout: Option<Millis>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Target {
+    pub(crate) url: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Route {
+    pub(crate) name: Option<String>,
+    pub(crate) r#match: Option<Match>,
+    pub(crate) upstream: Option<String>,
+    pub(crate) limits: Option<Vec<Option<Limit>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Match {
+    pub(crate) host: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) methods: Option<Vec<Option<String>>>,
+    pub(crate) headers: Option<BTreeMap<String, Option<String>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limit {
+    pub(crate) name: Option<String>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) client: Option<Vec<Option<String>>>,
+    pub(crate) rate: Option<u64>,
+    pub(crate) interval: Option<Millis>,
+    pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) permits: Option<u64>,
+    pub(crate) on_store_failure: Option<OnStoreFailure>,
+    pub(crate) on_missing_client: Option<OnMissingClient>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum Mode {
+    Overall,
+    PerClient,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Algorithm {
+    TokenBucket,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnStoreFailure {
+    Allow,
+    Deny,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnMissingClient {
+    Deny,
+    Skip,
+    Ip,
+}

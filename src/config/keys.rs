@@ -1,0 +1,171 @@
+//! Every key of the rule file: where it stands, what it takes, and whether it is built. [`shape`](super::shape) holds
+//! files against this table, and [`file`](super::file) has a field for every key that is built.
+
+use crate::limit::{MAX_INTERVAL, MAX_RATE};
+
+/// What a value must be.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// Text; what it says is checked later.
+    Text,
+    /// Text that no message repeats.
+    Secret,
+    /// Text that is the name of something.
+    Name,
+    /// One of the built words; those not built yet come second.
+    Word(&'static [&'static str], &'static [&'static str]),
+    /// A whole number in this range.
+    Whole(u64, u64),
+    /// A duration in this range of milliseconds.
+    Duration(u64, u64),
+    /// A map with these keys.
+    Map(&'static Shape),
+    /// A map with these keys, or a text, which stands for the map that has only this key.
+    Short(&'static str, &'static Shape),
+    /// A list, maybe empty.
+    List(&'static Kind),
+    /// A list of at least one.
+    Many(&'static Kind),
+    /// A list of at least one, or that one alone.
+    OneOrMany(&'static Kind),
+    /// A map from names to these.
+    Named(&'static Kind),
+    /// A map from names of header fields to values.
+    Fields,
+    /// This, where a map is not built yet.
+    NoMapYet(&'static Kind),
+    /// Nothing yet: the key is not built.
+    Unbuilt,
+}
+
+/// The keys of a map.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// What such a map describes, for messages.
+    pub(crate) what: &'static str,
+    /// Keys that it must have, with an example of each.
+    pub(crate) needs: &'static [(&'static str, &'static str)],
+    /// All its keys.
+    pub(crate) keys: &'static [(&'static str, Kind)],
+}
+
+use Kind::{
+    Duration, Fields, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text, Unbuilt, Whole, Word,
+};
+
+const SECOND: u64 = 1000;
+const HOUR: u64 = 60 * 60 * SECOND;
+
+/// All shapes, to tell where a misplaced key belongs.
+pub(crate) static SHAPES: [&Shape; 9] = [&FILE, &LISTEN, &STORE, &CLIENTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT];
+
+/// The whole file.
+pub(crate) static FILE: Shape = Shape {
+    what: "the rule file",
+    needs: &[("routes", "routes: [{ name: all, match: { path: /** } }]")],
+    keys: &[
+        ("listen", OneOrMany(&Short("address", &LISTEN))),
+        ("admin", Text),
+        ("access_log", Text),
+        ("store", Short("url", &STORE)),
+        ("clients", Map(&CLIENTS)),
+        ("upstreams", Named(&Map(&UPSTREAM))),
+        ("routes", Many(&Map(&ROUTE))),
+    ],
+};
+
+static LISTEN: Shape = Shape {
+    what: "an entry of `listen`",
+    needs: &[("address", "address: 0.0.0.0:8080")],
+    keys: &[
+        ("address", Text),
+        ("max_connections", Whole(1, 1_000_000)),
+        ("header_timeout", Duration(1, HOUR)),
+        ("idle_timeout", Duration(1, 24 * HOUR)),
+        ("tls", Unbuilt),
+        ("proxy_protocol", Unbuilt),
+        ("http2", Unbuilt),
+    ],
+};
+
+static STORE: Shape = Shape {
+    what: "the store",
+    needs: &[],
+    keys: &[
+        ("url", Secret),
+        ("timeout", Duration(1, 60 * SECOND)),
+        ("prefix", Name),
+        ("pool_size", Whole(1, 1024)),
+        ("key_secret", Secret),
+        ("cluster", Unbuilt),
+        ("sentinel", Unbuilt),
+    ],
+};
+
+static CLIENTS: Shape =
+    Shape { what: "`clients`", needs: &[], keys: &[("trusted_proxies", List(&Text)), ("ipv6_prefix", Whole(32, 128))] };
+
+static UPSTREAM: Shape = Shape {
+    what: "an upstream",
+    needs: &[("targets", "targets: [http://127.0.0.1:9000]")],
+    keys: &[
+        ("targets", OneOrMany(&Short("url", &TARGET))),
+        ("connect_timeout", Duration(1, HOUR)),
+        ("response_timeout", Duration(1, 24 * HOUR)),
+    ],
+};
+
+static TARGET: Shape = Shape {
+    what: "a target",
+    needs: &[("url", "url: http://127.0.0.1:9000")],
+    keys: &[("url", Text), ("weight", Unbuilt)],
+};
+
+static ROUTE: Shape = Shape {
+    what: "a route",
+    needs: &[("name", "name: all"), ("match", "match: { path: /** }")],
+    keys: &[
+        ("name", Name),
+        ("match", Map(&MATCH)),
+        ("upstream", Text),
+        ("limits", List(&Map(&LIMIT))),
+        ("headers", Unbuilt),
+    ],
+};
+
+static MATCH: Shape = Shape {
+    what: "a `match`",
+    needs: &[],
+    keys: &[("host", Text), ("path", Text), ("methods", OneOrMany(&Text)), ("headers", Fields)],
+};
+
+static LIMIT: Shape = Shape {
+    what: "a limit",
+    needs: &[
+        ("name", "name: per-client"),
+        ("mode", "mode: PER_CLIENT"),
+        ("rate", "rate: 100"),
+        ("interval", "interval: 1m"),
+    ],
+    keys: &[
+        ("name", Name),
+        ("mode", Word(&["OVERALL", "PER_CLIENT"], &[])),
+        ("client", OneOrMany(&Text)),
+        ("rate", Whole(1, MAX_RATE as u64)),
+        ("interval", Duration(1, MAX_INTERVAL)),
+        ("algorithm", Word(&["token_bucket"], &["gcra", "leaky_bucket", "fixed_window", "sliding_window"])),
+        ("permits", NoMapYet(&Whole(1, MAX_RATE as u64))),
+        ("on_store_failure", Word(&["allow", "deny"], &["local"])),
+        ("on_missing_client", Word(&["deny", "skip", "ip"], &[])),
+        ("burst", Unbuilt),
+        ("queue", Unbuilt),
+        ("segments", Unbuilt),
+        ("timezone", Unbuilt),
+        ("max_wait", Unbuilt),
+        ("shadow", Unbuilt),
+        ("key", Unbuilt),
+        ("adopt", Unbuilt),
+        ("candidate", Unbuilt),
+        ("headers", Unbuilt),
+    ],
+};

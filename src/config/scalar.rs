@@ -1,0 +1,113 @@
+//! What a word of YAML stands for, by the core schema of YAML 1.2: `off` and `no` are text.
+
+/// A word of the file, with what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scalar {
+    /// As it was written, quotes and escapes resolved.
+    pub(crate) text: String,
+    /// What it stands for.
+    pub(crate) kind: ScalarKind,
+}
+
+/// What a word stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScalarKind {
+    /// `null`, `~` or nothing at all.
+    Null,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number; as near as can be where it is too large to count.
+    Int(i128),
+    /// Any other number.
+    Float,
+    /// Everything else, and everything in quotes.
+    Text,
+}
+
+impl Scalar {
+    /// A word in quotes or in a block.
+    pub(crate) fn quoted(text: String) -> Self {
+        Self { text, kind: ScalarKind::Text }
+    }
+
+    /// A word without quotes.
+    pub(crate) fn plain(text: String) -> Self {
+        let kind = match text.as_str() {
+            "" | "~" | "null" | "Null" | "NULL" => ScalarKind::Null,
+            "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => ScalarKind::Bool,
+            word => match int(word) {
+                Some(number) => ScalarKind::Int(number),
+                None if is_float(word) => ScalarKind::Float,
+                None => ScalarKind::Text,
+            },
+        };
+        Self { text, kind }
+    }
+
+    /// Does it stand for nothing?
+    pub(crate) fn is_null(&self) -> bool {
+        self.kind == ScalarKind::Null
+    }
+
+    /// Is nothing written here at all?
+    pub(crate) fn is_absent(&self) -> bool {
+        self.is_null() && self.text.is_empty()
+    }
+}
+
+fn int(word: &str) -> Option<i128> {
+    for (prefix, radix) in [("0o", 8), ("0x", 16)] {
+        if let Some(digits) = word.strip_prefix(prefix) {
+            let valid = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
+            return valid.then(|| i128::from_str_radix(digits, radix).unwrap_or(i128::MAX));
+        }
+    }
+    let digits = word.strip_prefix(['-', '+']).unwrap_or(word);
+    let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let nearest = if word.starts_with('-') { i128::MIN } else { i128::MAX };
+    valid.then(|| word.parse().unwrap_or(nearest))
+}
+
+fn is_float(word: &str) -> bool {
+    let unsigned = word.strip_prefix(['-', '+']).unwrap_or(word);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(word, ".nan" | ".NaN" | ".NAN") {
+        return true;
+    }
+    // What Rust calls a float is wider only by words that have letters other than an exponent's.
+    unsigned.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+'))
+        && unsigned.starts_with(|first: char| first == '.' || first.is_ascii_digit())
+        && unsigned.parse::<f64>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_for_what_the_core_schema_says() {
+        use ScalarKind::*;
+        for (word, kind) in [
+            ("", Null),
+            ("~", Null),
+            ("True", Bool),
+            ("12", Int(12)),
+            ("-12", Int(-12)),
+            ("+012", Int(12)),
+            ("0x1F", Int(31)),
+            ("0o17", Int(15)),
+            ("1e3", Float),
+            ("-.5", Float),
+            ("1.", Float),
+            (".inf", Float),
+            (".NaN", Float),
+        ] {
+            assert_eq!(Scalar::plain(word.into()).kind, kind, "{word}");
+        }
+        for word in ["off", "no", "yes", "nULL", "1_000", "0b1", "1:30", "10s", "-", "+", ".", "inf", "nan", "1e", "0x"]
+        {
+            assert_eq!(Scalar::plain(word.into()).kind, Text, "{word}");
+        }
+        assert_eq!(Scalar::quoted("12".into()).kind, Text);
+        assert_eq!(Scalar::plain("9".repeat(100)).kind, Int(i128::MAX));
+    }
+}

@@ -1,0 +1,190 @@
+//! Holds a tree against the table of [`keys`](super::keys): the maps and lists, and which keys they have.
+//!
+//! What is right goes on, as the values that serde fills [`file`](super::file) from; what is wrong is reported here and
+//! left out, so that no later step trips over it or reports it again.
+
+use serde_yaml::{Mapping, Value as Yaml};
+
+use super::keys::{Kind, SHAPES, Shape};
+use super::problem::{Broken, Problems, quote, quote_all};
+use super::suggest::nearest;
+use super::tree::{Entry, Node, Value};
+use super::word;
+
+/// A value that is held against its kind.
+#[derive(Clone, Copy)]
+pub(super) struct Item<'n> {
+    pub(super) node: &'n Node,
+    /// The key that it belongs to, for messages.
+    pub(super) key: &'n str,
+}
+
+/// The part of a value that is right.
+pub(super) type Filled = Result<Yaml, Broken>;
+
+/// The part of `node` that has the shape.
+pub(crate) fn fill(node: &Node, shape: &'static Shape, problems: &mut Problems) -> Filled {
+    Item { node, key: shape.what }.map(shape, problems)
+}
+
+/// What a value is, in words.
+pub(super) fn describe(node: &Node) -> String {
+    match &node.value {
+        Value::Scalar(scalar) => word::describe(scalar),
+        Value::List(_) => "a list".to_owned(),
+        Value::Map(_) => "a map".to_owned(),
+    }
+}
+
+// === impl Item ===
+
+impl<'n> Item<'n> {
+    pub(super) fn fill(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
+        if matches!(&self.node.value, Value::Scalar(scalar) if scalar.is_null()) {
+            return Err(self.wrong("has no value", "give it one, or leave the key out", problems));
+        }
+        match kind {
+            Kind::Text => Ok(self.text(problems)?.into()),
+            Kind::Secret => Ok(self.secret(problems)?.into()),
+            Kind::Name => Ok(self.name(problems)?.into()),
+            Kind::Word(built, unbuilt) => Ok(self.word(built, unbuilt, problems)?.into()),
+            Kind::Whole(least, most) => Ok(self.whole(*least, *most, problems)?.into()),
+            Kind::Duration(least, most) => Ok(self.duration(*least, *most, problems)?.into()),
+            Kind::Map(shape) => self.map(shape, problems),
+            Kind::Short(key, shape) => self.short(key, shape, problems),
+            Kind::List(kind) => self.list(kind, problems),
+            Kind::Many(kind) => self.many(kind, problems),
+            Kind::OneOrMany(kind) => match &self.node.value {
+                Value::List(_) => self.many(kind, problems),
+                Value::Scalar(_) | Value::Map(_) => Ok(self.items(kind, problems)),
+            },
+            Kind::Named(kind) => self.names(kind, problems),
+            Kind::Fields => self.fields(problems),
+            Kind::NoMapYet(kind) => match &self.node.value {
+                Value::Map(_) => Err(self.wrong("as a map is not built yet", "write a number", problems)),
+                Value::Scalar(_) | Value::List(_) => self.fill(kind, problems),
+            },
+            Kind::Unbuilt => Err(self.wrong("is not built yet", "leave it out", problems)),
+        }
+    }
+
+    /// Reports something about this value.
+    pub(super) fn wrong(self, what: &str, help: impl Into<String>, problems: &mut Problems) -> Broken {
+        problems.add(self.node.place, format!("{} {what}", quote(self.key)), help)
+    }
+
+    fn map(self, shape: &'static Shape, problems: &mut Problems) -> Filled {
+        let Value::Map(entries) = &self.node.value else {
+            let message = format!("{} must be a map, not {}", shape.what, describe(self.node));
+            return Err(problems.add(self.node.place, message, known(shape)));
+        };
+        let mut filled = Mapping::new();
+        for Entry { key, place, value } in entries {
+            match shape.keys.iter().find(|(name, _)| name == key) {
+                None => {
+                    problems.add(*place, format!("unknown key {} in {}", quote(key), shape.what), meant(key, shape));
+                }
+                Some((_, Kind::Unbuilt)) => {
+                    problems.add(*place, format!("{} is not built yet", quote(key)), "leave it out");
+                }
+                Some((key, kind)) => {
+                    if let Ok(value) = (Item { node: value, key }).fill(kind, problems) {
+                        filled.insert((*key).into(), value);
+                    }
+                }
+            }
+        }
+        for (key, example) in shape.needs.iter().filter(|(key, _)| !self.node.has(key)) {
+            let message = format!("{} needs {}", shape.what, quote(key));
+            problems.add(self.node.place, message, format!("for example {}", quote(example)));
+        }
+        Ok(filled.into())
+    }
+
+    fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Filled {
+        let kind = shape.keys.iter().find(|(name, _)| *name == key).map(|(_, kind)| kind);
+        match (&self.node.value, kind) {
+            (Value::Scalar(_), Some(kind)) => {
+                let value = self.fill(kind, problems)?;
+                Ok(Mapping::from_iter([(key.into(), value)]).into())
+            }
+            _ => self.map(shape, problems),
+        }
+    }
+
+    fn list(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
+        match &self.node.value {
+            Value::List(_) => Ok(self.items(kind, problems)),
+            Value::Scalar(_) | Value::Map(_) => {
+                let help = "write `[one, another]`, or a line with `- ` for each";
+                Err(self.wrong(&format!("must be a list, not {}", describe(self.node)), help, problems))
+            }
+        }
+    }
+
+    fn many(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
+        match &self.node.value {
+            Value::List(items) if items.is_empty() => {
+                Err(self.wrong("must not be an empty list", "give it at least one entry", problems))
+            }
+            Value::Scalar(_) | Value::List(_) | Value::Map(_) => self.list(kind, problems),
+        }
+    }
+
+    /// Every item keeps its position: a broken one is null.
+    fn items(self, kind: &'static Kind, problems: &mut Problems) -> Yaml {
+        let mut filled = Vec::with_capacity(self.node.items().len());
+        for node in self.node.items() {
+            filled.push(Item { node, key: self.key }.fill(kind, problems).unwrap_or(Yaml::Null));
+        }
+        Yaml::Sequence(filled)
+    }
+
+    /// Every entry keeps its name, even a wrong one, so that those who use it are not told that it is unknown.
+    fn names(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
+        let mut filled = Mapping::new();
+        for Entry { key, place, value } in self.entries("names", problems)? {
+            if !word::is_name(key) {
+                problems.add(*place, format!("{} is not a name", quote(key)), word::NAME_HELP);
+            }
+            let value = Item { node: value, key }.fill(kind, problems).unwrap_or(Yaml::Null);
+            filled.insert(key.as_str().into(), value);
+        }
+        Ok(filled.into())
+    }
+
+    fn fields(self, problems: &mut Problems) -> Filled {
+        let mut filled = Mapping::new();
+        for Entry { key, value, .. } in self.entries("names of header fields", problems)? {
+            let value = Item { node: value, key }.fill(&Kind::Text, problems).unwrap_or(Yaml::Null);
+            filled.insert(key.as_str().into(), value);
+        }
+        Ok(filled.into())
+    }
+
+    fn entries(self, names: &str, problems: &mut Problems) -> Result<&'n [Entry], Broken> {
+        match &self.node.value {
+            Value::Map(entries) => Ok(entries),
+            Value::Scalar(_) | Value::List(_) => {
+                let message = format!("must be a map, not {}", describe(self.node));
+                Err(self.wrong(&message, format!("it maps {names} to what they stand for"), problems))
+            }
+        }
+    }
+}
+
+/// What somebody may have meant by a key that is not of this shape.
+fn meant(key: &str, shape: &'static Shape) -> String {
+    if let Some(near) = nearest(key, shape.keys.iter().map(|(name, _)| *name)) {
+        return format!("did you mean {}?", quote(near));
+    }
+    match SHAPES.iter().find(|other| other.keys.iter().any(|(name, _)| *name == key)) {
+        Some(other) => format!("{} is a key of {}: look at the indentation", quote(key), other.what),
+        None => known(shape),
+    }
+}
+
+fn known(shape: &'static Shape) -> String {
+    let built = shape.keys.iter().filter(|(_, kind)| !matches!(kind, Kind::Unbuilt));
+    format!("the keys of {} are {}", shape.what, quote_all(built.map(|(name, _)| *name)))
+}

@@ -1,0 +1,89 @@
+//! Durations as people write them: `250ms`, `10s`, `1m30s`, `2h`, `1d`.
+
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error};
+
+/// A duration of the rule file, in whole milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Millis(pub(crate) u64);
+
+/// Units from the longest to the shortest, in milliseconds.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+impl Millis {
+    /// Reads whole numbers with their units, each unit shorter than the one before; nothing if it is not that. What is
+    /// too large to count is as large as can be, so that it fails as out of range and not as unreadable.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (mut rest, mut units, mut total) = (text, &UNITS[..], 0_u64);
+        while !rest.is_empty() {
+            let (digits, after) = rest.split_at(rest.find(|letter: char| !letter.is_ascii_digit())?);
+            let (name, after) =
+                after.split_at(after.find(|letter: char| letter.is_ascii_digit()).unwrap_or(after.len()));
+            let found = units.iter().position(|(unit, _)| *unit == name)?;
+            let count = match digits {
+                "" => return None,
+                digits => digits.parse().unwrap_or(u64::MAX),
+            };
+            total = total.saturating_add(units[found].1.saturating_mul(count));
+            (rest, units) = (after, &units[found + 1..]);
+        }
+        (!text.is_empty()).then_some(Self(total))
+    }
+
+    /// The shortest way to write `millis` in one unit.
+    pub(crate) fn show(millis: u64) -> String {
+        let fits = UNITS.iter().find(|(_, length)| millis > 0 && millis.is_multiple_of(*length));
+        let (unit, length) = fits.copied().unwrap_or(("ms", 1));
+        format!("{}{unit}", millis / length)
+    }
+
+    /// For the types of the program.
+    pub(crate) fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Millis {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| D::Error::custom("not a duration"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_numbers_with_units_from_long_to_short() {
+        for (text, millis) in [
+            ("250ms", 250),
+            ("10s", 10_000),
+            ("1m", 60_000),
+            ("2h", 7_200_000),
+            ("1d", 86_400_000),
+            ("1m30s", 90_000),
+            ("1d2h3m4s5ms", 93_784_005),
+            ("90m", 5_400_000),
+            ("0s", 0),
+            ("99999999999999999999d", u64::MAX),
+        ] {
+            assert_eq!(Millis::parse(text), Some(Millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_duration() {
+        for text in ["", "10", "s", "1.5s", "-1s", "1 s", "1s1m", "1s1s", "1S", "1w", "10s5", "٣s", "1sms"] {
+            assert_eq!(Millis::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_is_shown_in_its_longest_whole_unit() {
+        for (millis, text) in [(1, "1ms"), (0, "0ms"), (1500, "1500ms"), (60_000, "1m"), (172_800_000, "2d")] {
+            assert_eq!(Millis::show(millis), text);
+        }
+    }
+}

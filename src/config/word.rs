@@ -1,0 +1,131 @@
+//! Holds single words of a tree against their kinds: text, names, numbers, durations.
+
+use super::problem::{Broken, Problems, quote, quote_all};
+use super::scalar::{Scalar, ScalarKind};
+use super::shape::{Item, describe as describe_node};
+use super::suggest::nearest;
+use super::tree::Value;
+use super::units::Millis;
+
+/// What a name is.
+pub(super) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
+
+/// What a duration is.
+const UNITS_HELP: &str = "a duration is `250ms`, `10s`, `1m`, `2h`, `1d`, or several units as in `1m30s`";
+
+/// Units that are not of a fixed length, or are the calendar's.
+const CALENDAR: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
+
+/// Is this the name of a route, a limit or an upstream? It goes into keys and labels as it is.
+pub(super) fn is_name(text: &str) -> bool {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=64).contains(&text.len()) && text.bytes().all(valid)
+}
+
+/// What a word is, with the word.
+pub(super) fn describe(scalar: &Scalar) -> String {
+    match scalar.kind {
+        ScalarKind::Null => "nothing".to_owned(),
+        ScalarKind::Bool | ScalarKind::Int(_) | ScalarKind::Float => quote(&scalar.text),
+        ScalarKind::Text => format!("the text {}", quote(&scalar.text)),
+    }
+}
+
+// === impl Item ===
+
+impl<'n> Item<'n> {
+    pub(super) fn text(self, problems: &mut Problems) -> Result<&'n str, Broken> {
+        let help = match self.scalar() {
+            Some(Scalar { text, kind: ScalarKind::Text }) if text.trim().is_empty() => {
+                return Err(self.wrong("must not be empty", "give it a value, or leave the key out", problems));
+            }
+            Some(Scalar { text, kind: ScalarKind::Text }) => return Ok(text),
+            Some(Scalar { text, .. }) => {
+                format!("to mean the text, put it in quotes: {}", quote(&format!("\"{text}\"")))
+            }
+            None => "write one word, or text in quotes".to_owned(),
+        };
+        Err(self.wrong(&format!("must be text, not {}", describe_node(self.node)), help, problems))
+    }
+
+    /// Text that is never shown.
+    pub(super) fn secret(self, problems: &mut Problems) -> Result<&'n str, Broken> {
+        match self.scalar() {
+            Some(Scalar { text, kind: ScalarKind::Text }) if !text.trim().is_empty() => Ok(text),
+            Some(_) => Err(self.wrong("must be text, and not empty", "put it in quotes", problems)),
+            None => self.text(problems),
+        }
+    }
+
+    pub(super) fn name(self, problems: &mut Problems) -> Result<&'n str, Broken> {
+        let text = self.text(problems)?;
+        match is_name(text) {
+            true => Ok(text),
+            false => Err(self.wrong(&format!("must be a name, not {}", quote(text)), NAME_HELP, problems)),
+        }
+    }
+
+    pub(super) fn word(self, built: &[&str], unbuilt: &[&str], problems: &mut Problems) -> Result<&'n str, Broken> {
+        let text = self.text(problems)?;
+        let words = quote_all(built.iter().copied());
+        if built.contains(&text) {
+            return Ok(text);
+        }
+        if unbuilt.contains(&text) {
+            return Err(self.wrong(&format!("{} is not built yet", quote(text)), format!("use {words}"), problems));
+        }
+        let help = match nearest(text, built.iter().chain(unbuilt).copied()) {
+            Some(word) => format!("did you mean {}?", quote(word)),
+            None => format!("use {}", quote(built.first().unwrap_or(&"another"))),
+        };
+        let of = if built.len() > 1 { "one of " } else { "" };
+        Err(self.wrong(&format!("must be {of}{words}, not {}", quote(text)), help, problems))
+    }
+
+    pub(super) fn whole(self, least: u64, most: u64, problems: &mut Problems) -> Result<u64, Broken> {
+        let help = match self.scalar() {
+            Some(Scalar { kind: ScalarKind::Int(number), .. }) => {
+                match u64::try_from(*number).ok().filter(|number| (least..=most).contains(number)) {
+                    Some(number) => return Ok(number),
+                    None if *number > i128::from(most) => format!("the largest is {most}"),
+                    None => format!("the smallest is {least}"),
+                }
+            }
+            Some(Scalar { text, kind: ScalarKind::Text }) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                "write it without quotes".to_owned()
+            }
+            _ => "write digits only".to_owned(),
+        };
+        let message = format!("must be a whole number from {least} to {most}, not {}", describe_node(self.node));
+        Err(self.wrong(&message, help, problems))
+    }
+
+    pub(super) fn duration(self, least: u64, most: u64, problems: &mut Problems) -> Result<&'n str, Broken> {
+        let message = match self.scalar() {
+            Some(Scalar { text, kind: ScalarKind::Text }) => match Millis::parse(text) {
+                Some(Millis(millis)) if (least..=most).contains(&millis) => return Ok(text),
+                Some(_) => {
+                    let (least, most) = (Millis::show(least), Millis::show(most));
+                    format!("must be from {least} to {most}, not {}", quote(text))
+                }
+                None if CALENDAR.contains(&text.as_str()) => {
+                    format!("{} of the calendar is not built yet", quote(text))
+                }
+                None => format!("must be a duration, not {}", quote(text)),
+            },
+            Some(Scalar { text, kind: ScalarKind::Int(number) }) if *number > 0 => {
+                let help = format!("write `{number}ms`, `{number}s`, `{number}m`, `{number}h` or `{number}d`");
+                return Err(self.wrong(&format!("must have a unit, not only {}", quote(text)), help, problems));
+            }
+            _ => format!("must be a duration, not {}", describe_node(self.node)),
+        };
+        Err(self.wrong(&message, UNITS_HELP, problems))
+    }
+
+    fn scalar(self) -> Option<&'n Scalar> {
+        match &self.node.value {
+            Value::Scalar(scalar) => Some(scalar),
+            Value::List(_) | Value::Map(_) => None,
+        }
+    }
+}
