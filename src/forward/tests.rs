@@ -438,25 +438,30 @@ fn resident() -> usize {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_its_origin_back() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
-        let part = vec![7; 1 << 16];
-        let mut sent = 0;
-        // The socket is full for good when it has taken nothing for a while.
-        while let Ok(Ok(count)) = tokio::time::timeout(Duration::from_millis(300), visit.raw.stream.write(&part)).await
-        {
-            sent += count;
+    let (stalled, mut result) = tokio::sync::mpsc::unbounded_channel();
+    let origin = Origin::start(move |mut visit: Visit| {
+        let stalled = stalled.clone();
+        async move {
+            visit.request().await;
+            visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+            let part = vec![7; 1 << 16];
+            let mut sent = 0;
+            // The way is full for good when it has taken nothing for a while.
+            let patience = Duration::from_millis(300);
+            while let Ok(Ok(count)) = tokio::time::timeout(patience, visit.raw.stream.write(&part)).await {
+                sent += count;
+            }
+            stalled.send(sent).unwrap();
         }
-        assert!(sent < LARGE / 4, "{sent} bytes went somewhere");
-        drop(visit);
     })
     .await;
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
     client.send(get("/")).await;
     client.head().await.unwrap();
-    // What the origin could not send never comes: the end of its connection breaks ours off.
+    let sent = soon(result.recv()).await.unwrap();
+    assert!(sent < LARGE / 4, "{sent} bytes went somewhere");
+    // What the origin could not send never comes, and the client is told.
     assert!(client.exactly(LARGE).await.is_err());
 }
 

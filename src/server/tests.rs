@@ -203,7 +203,7 @@ async fn a_drain_finishes_what_runs_and_closes_what_is_idle() {
     let answer = running.answer(false).await;
     assert_eq!((answer.text().as_str(), answer.field("connection").as_deref()), ("GET /slow", Some("close")));
     soon(server.serving).await.unwrap().unwrap();
-    assert!(tokio::net::TcpStream::connect(server.address).await.is_err());
+    assert!(TcpStream::connect(server.address).await.is_err());
 }
 
 #[tokio::test]
@@ -287,7 +287,7 @@ impl Body for BreaksOff {
 type H2Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
 
 async fn http2(address: SocketAddr) -> (H2Sender, JoinHandle<hyper::Result<()>>) {
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
     let io = hyper_util::rt::TokioIo::new(stream);
     let executor = hyper_util::rt::TokioExecutor::new();
     let (sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
