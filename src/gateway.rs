@@ -80,7 +80,7 @@ impl Gateway {
         let (drain, drained) = Drain::new();
 
         let (addresses, mut listeners) = listen(&config, workers, &metrics, &drained)?;
-        let admin_listener = config.admin.map(|address| bind_one(address)).transpose()?;
+        let admin_listener = config.admin.map(bind_one).transpose()?;
         let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
 
         let readiness = admin::Readiness::new();
@@ -193,7 +193,8 @@ impl Worker {
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
                 let service = service.clone();
-                serving.spawn(server.serve(listener, move |request, peer| access::answer(service.clone(), request, peer)));
+                serving
+                    .spawn(server.serve(listener, move |request, peer| access::answer(service.clone(), request, peer)));
             }
             while let Some(ended) = serving.join_next().await {
                 ended.map_err(io::Error::other)??;

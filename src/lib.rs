@@ -1,18 +1,58 @@
-//! placeholder
-pub mod admission;
-pub mod cli;
-pub mod client;
+//! Tidegate: an HTTP reverse-proxy gateway with exact distributed rate limiting.
+//!
+//! To limit the requests of a service of your own, put a [`RateLimitLayer`] over it; to run the gateway from code,
+//! start a [`Gateway`]. Both take their rules from a [`Config`].
+//!
+//! # The map
+//!
+//! A floor imports the floors below it, never upwards; a test holds it to that.
+//!
+//! | floor | rooms |
+//! |---|---|
+//! | 6 roof | [`cli`] the commands · [`gateway`] every floor put together |
+//! | 5 services | `server` connections · `admin` what operators see · `access` the access log |
+//! | 4 the gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
+//! | 3 meaning | `admission` permit or denial · [`config`] the rule file |
+//! | 2 machinery | [`store`] where buckets are · `upstream` where requests go |
+//! | 1 vocabulary | `facts` what a request says · `path` its normal form · [`client`] who is asking · [`route`] which rules touch it · [`rule`] what it costs |
+//! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters |
+
+// 0 ground
 pub mod clock;
-pub mod config;
-mod facts;
-mod headers;
-pub mod layer;
 pub mod limit;
 pub mod metrics;
-pub mod path;
-mod refusal;
+// 1 vocabulary
+pub mod client;
+mod facts;
+mod path;
 pub mod route;
 pub mod rule;
-mod ruleset;
+// 2 machinery
 pub mod store;
 pub mod upstream;
+// 3 meaning
+mod admission;
+pub mod config;
+// 4 the gateway
+mod forward;
+mod headers;
+pub mod layer;
+mod refusal;
+mod ruleset;
+// 5 services
+mod access;
+mod admin;
+mod server;
+// 6 roof
+pub mod cli;
+pub mod gateway;
+
+pub use config::Config;
+pub use gateway::Gateway;
+pub use layer::RateLimitLayer;
+pub use metrics::Metrics;
+pub use store::Store;
+
+#[cfg(test)]
+#[path = "../tests/it/support/wire/mod.rs"]
+mod wire;

@@ -27,6 +27,12 @@ pub enum Refusal {
     },
     /// 404: no route matches.
     NoRoute,
+    /// 400: the client's body broke off, or was none.
+    BodyBroken,
+    /// 408: the client stopped sending its body.
+    BodyTimedOut,
+    /// 414: a target of more than 8 KiB.
+    UriTooLong,
     /// 429: limits refused.
     Limited {
         /// Their names.
@@ -34,6 +40,12 @@ pub enum Refusal {
         /// Whole seconds until a retry can pass; none if it never can.
         retry_after: Option<u64>,
     },
+    /// 431: more than 100 header fields, or more than 16 KiB of them.
+    HeadersTooLarge,
+    /// 501: a method that is for the gateway itself, which has none of them: CONNECT, TRACE.
+    MethodNotImplemented,
+    /// 501: a transfer coding other than `chunked`.
+    CodingNotImplemented,
     /// 503: the store did not answer, and a limit denies rather than not count.
     StoreFailed,
     /// 502: no connection to the upstream; the request was not sent.
@@ -83,6 +95,16 @@ impl Refusal {
                 (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` was sent twice"))
             }
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
+            Self::BodyBroken => (StatusCode::BAD_REQUEST, "the request's body broke off".into()),
+            Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming".into()),
+            Self::HeadersTooLarge => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "more than 100 header fields or 16 KiB of them".into())
+            }
+            Self::MethodNotImplemented => (StatusCode::NOT_IMPLEMENTED, "this method is not available here".into()),
+            Self::CodingNotImplemented => {
+                (StatusCode::NOT_IMPLEMENTED, "`chunked` is the only transfer coding that is understood".into())
+            }
+            Self::UriTooLong => (StatusCode::URI_TOO_LONG, "the target is longer than 8 KiB".into()),
             Self::Limited { retry_after: Some(seconds), .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, format!("the same request will pass in {seconds} s at the earliest"))
             }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::ClientSource;
 use crate::config::{AccessLog, Config};
+use crate::limit::Mode;
 use crate::route::{HostPattern, Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::settings::{RedisSettings, StoreSettings};
@@ -11,23 +12,28 @@ use crate::upstream::settings::{Target, UpstreamSettings};
 
 /// All of it.
 pub(super) fn show(config: &Config) -> Value {
-    let listen: Vec<Value> = config.listen.iter().map(|listen| {
-        json!({
-            "address": listen.address,
-            "max_connections": listen.max_connections,
-            "header_timeout_ms": listen.header_timeout.as_millis(),
-            "idle_timeout_ms": listen.idle_timeout.as_millis(),
+    let listen: Vec<Value> = config
+        .listen
+        .iter()
+        .map(|listen| {
+            json!({
+                "address": listen.address,
+                "max_connections": listen.max_connections,
+                "header_timeout_ms": listen.header_timeout.as_millis(),
+                "idle_timeout_ms": listen.idle_timeout.as_millis(),
+            })
         })
-    }).collect();
+        .collect();
     let upstreams: serde_json::Map<String, Value> =
         config.upstreams.values().map(|upstream| (upstream.name.to_string(), show_upstream(upstream))).collect();
     let addresses = &config.rules.addresses;
+    let trusted: Vec<String> = addresses.trusted_proxies.iter().map(ToString::to_string).collect();
     json!({
         "listen": listen,
         "admin": config.admin,
         "access_log": show_access_log(&config.access_log),
         "store": show_store(&config.store),
-        "clients": { "trusted_proxies": addresses.trusted_proxies, "ipv6_prefix": addresses.ipv6_prefix },
+        "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
         "upstreams": upstreams,
         "routes": config.rules.routes.iter().map(show_route).collect::<Vec<_>>(),
     })
@@ -56,10 +62,14 @@ fn show_store(store: &StoreSettings) -> Value {
 }
 
 fn show_upstream(upstream: &UpstreamSettings) -> Value {
-    let targets: Vec<String> = upstream.targets.iter().map(|target| match target {
-        Target::Http(authority) => format!("http://{authority}"),
-        Target::Echo => "builtin:echo".to_owned(),
-    }).collect();
+    let targets: Vec<String> = upstream
+        .targets
+        .iter()
+        .map(|target| match target {
+            Target::Http(authority) => format!("http://{authority}"),
+            Target::Echo => "builtin:echo".to_owned(),
+        })
+        .collect();
     json!({
         "targets": targets,
         "connect_timeout_ms": upstream.connect_timeout.as_millis(),
@@ -96,7 +106,7 @@ fn show_limit(limit: &Limit) -> Value {
     json!({
         "name": limit.name,
         "mode": limit.mode().to_string(),
-        "client": limit.limiter.mode.eq(&crate::limit::Mode::PerClient).then(|| show_client(&limit.client)),
+        "client": (limit.mode() == Mode::PerClient).then(|| show_client(&limit.client)),
         "rate": quota.rate(),
         "interval_ms": quota.interval(),
         "algorithm": "token_bucket",

@@ -1,6 +1,6 @@
 //! All integration tests, in one binary so that it links once.
 
+mod check;
 mod laws;
 mod redis_format;
 mod support;
-mod check;

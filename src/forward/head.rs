@@ -1,0 +1,185 @@
+//! Rewrites heads: what came from the client becomes what an HTTP/1.1 origin is sent, and back.
+//!
+//! Whatever came in, what goes out has one meaning: one host, one path in its normal form, one framing.
+
+use std::borrow::Cow;
+
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, header};
+use http_body::Body;
+
+use super::{Peer, fields, hops};
+use crate::facts::BadRequest;
+use crate::path;
+use crate::refusal::Refusal;
+use crate::upstream::{RequestBody, ResponseBody};
+
+const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
+
+/// A request as an origin is sent it.
+///
+/// # Errors
+/// One that would mean different things to different servers.
+pub(crate) fn request(head: Parts, body: RequestBody, peer: Peer) -> Result<Request<RequestBody>, Refusal> {
+    let mut headers = head.headers;
+    check_coding(&headers)?;
+    set_host(&head.uri, &mut headers)?;
+    let uri = origin_form(&head.uri)?;
+    let trailers = hops::accepts_trailers(&headers);
+    hops::remove(&mut headers);
+    if trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+    }
+    fields::join_cookies(&mut headers);
+    fields::forwarded(&mut headers, peer);
+    fields::via(&mut headers, head.version);
+    if !body.is_end_stream() && body.size_hint().exact().is_none() {
+        headers.remove(header::CONTENT_LENGTH);
+        headers.insert(header::TRANSFER_ENCODING, CHUNKED);
+    }
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+/// An answer as the client is sent it; nothing if it has no one meaning.
+pub(crate) fn response(mut response: Response<ResponseBody>) -> Option<Response<ResponseBody>> {
+    let received = response.version();
+    let headers = response.headers_mut();
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        check_coding(headers).ok()?;
+        headers.remove(header::CONTENT_LENGTH);
+    }
+    one_length(headers)?;
+    hops::remove(headers);
+    fields::via(headers, received);
+    *response.version_mut() = Version::HTTP_11;
+    Some(response)
+}
+
+/// `chunked` is the one transfer coding there is; any other would have to be decoded here.
+fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(Refusal::CodingNotImplemented),
+    }
+}
+
+/// The one host: of the target if it names one (RFC 9112 section 3.2.2), else of the one `Host`.
+fn set_host(uri: &Uri, headers: &mut HeaderMap) -> Result<(), Refusal> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (first, second) = (hosts.next().is_some(), hosts.next().is_some());
+    match uri.authority() {
+        _ if second => Err(Refusal::BadRequest(BadRequest::BadHost)),
+        None if !first => Err(Refusal::BadRequest(BadRequest::NoHost)),
+        None => Ok(()),
+        Some(authority) if authority.as_str().contains('@') => Err(Refusal::BadRequest(BadRequest::BadHost)),
+        Some(authority) => {
+            let host = HeaderValue::from_str(authority.as_str());
+            headers.insert(header::HOST, host.map_err(|_| Refusal::BadRequest(BadRequest::BadHost))?);
+            Ok(())
+        }
+    }
+}
+
+/// The path on which the request was judged, and the query as it came.
+fn origin_form(uri: &Uri) -> Result<Uri, Refusal> {
+    let bad = |error| Refusal::BadRequest(BadRequest::BadPath(error));
+    let normal = match path::normalize(uri.path()).map_err(bad)? {
+        Cow::Borrowed(_) => uri.path_and_query().cloned(),
+        Cow::Owned(path) => {
+            let target = match uri.query() {
+                Some(query) => format!("{path}?{query}"),
+                None => path,
+            };
+            PathAndQuery::from_maybe_shared(bytes::Bytes::from(target)).ok()
+        }
+    };
+    Ok(normal.ok_or(bad(path::PathError::Character))?.into())
+}
+
+/// One valid `Content-Length` or none (RFC 9110 section 8.6), also where no body follows that would show it.
+fn one_length(headers: &mut HeaderMap) -> Option<()> {
+    let mut values = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = values.next() else { return Some(()) };
+    let length = number(first)?;
+    if values.next().is_none() && !first.as_bytes().contains(&b',') {
+        return Some(());
+    }
+    let all_alike = headers.get_all(header::CONTENT_LENGTH).iter().all(|value| number(value) == Some(length));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    all_alike.then_some(())
+}
+
+/// The number of a length, also where it is repeated in a list.
+fn number(value: &HeaderValue) -> Option<u64> {
+    let mut numbers = value.as_bytes().split(|byte| *byte == b',').map(|digits| {
+        let digits = digits.trim_ascii();
+        let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(digits).ok().filter(|_| valid)?.parse::<u64>().ok()
+    });
+    let first = numbers.next()??;
+    numbers.all(|number| number == Some(first)).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn only_chunked_alone_is_a_transfer_coding() {
+        assert_eq!(check_coding(&headers(&[])), Ok(()));
+        assert_eq!(check_coding(&headers(&[("transfer-encoding", "Chunked")])), Ok(()));
+        for bad in ["gzip, chunked", "chunked, chunked", "identity", "", "chunked;x"] {
+            let bad = headers(&[("transfer-encoding", bad)]);
+            assert_eq!(check_coding(&bad), Err(Refusal::CodingNotImplemented), "{bad:?}");
+        }
+        let twice = headers(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]);
+        assert_eq!(check_coding(&twice), Err(Refusal::CodingNotImplemented));
+    }
+
+    #[test]
+    fn the_origin_is_sent_the_host_of_the_target_before_that_of_the_field() {
+        let mut both = headers(&[("host", "field.example")]);
+        assert_eq!(set_host(&Uri::from_static("http://target.example:8080/"), &mut both), Ok(()));
+        assert_eq!(both["host"], "target.example:8080");
+        let refusal = |uri, fields: &[_]| set_host(&Uri::from_static(uri), &mut headers(fields));
+        assert_eq!(refusal("/", &[("host", "a"), ("host", "a")]), Err(Refusal::BadRequest(BadRequest::BadHost)));
+        assert_eq!(refusal("http://u@a/", &[]), Err(Refusal::BadRequest(BadRequest::BadHost)));
+        assert_eq!(refusal("/", &[]), Err(Refusal::BadRequest(BadRequest::NoHost)));
+    }
+
+    #[test]
+    fn the_origin_is_sent_the_normal_form_of_the_path_and_the_query_as_it_came() {
+        let form = |uri: &'static str| origin_form(&Uri::from_static(uri)).map(|uri| uri.to_string());
+        assert_eq!(form("http://a.example/b?c=%2F").as_deref(), Ok("/b?c=%2F"));
+        assert_eq!(form("/a/../%62//c?d").as_deref(), Ok("/b/c?d"));
+        assert_eq!(form("http://a.example").as_deref(), Ok("/"));
+        assert!(form("/..").is_err());
+    }
+
+    #[test]
+    fn lengths_that_agree_become_one_and_others_no_answer() {
+        let mut alike = headers(&[("content-length", "5, 5"), ("content-length", "5")]);
+        assert_eq!(one_length(&mut alike), Some(()));
+        assert_eq!(alike.get_all("content-length").iter().collect::<Vec<_>>(), ["5"]);
+        for bad in ["5, 6", "+5", "", "0x5", "99999999999999999999"] {
+            assert_eq!(one_length(&mut headers(&[("content-length", bad)])), None, "{bad}");
+        }
+        assert_eq!(one_length(&mut headers(&[("content-length", "5"), ("content-length", "6")])), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! The inner service: takes a request that may go on, sends it to its upstream, and brings back the answer.
+//!
+//! Bodies and trailers stream in both directions at the pace of whoever reads them. What an upstream breaks off in the
+//! middle is broken off towards the client, too: nobody takes half an answer for a whole one.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tower::Service;
+
+mod body;
+mod fields;
+mod head;
+mod hops;
+
+#[cfg(test)]
+mod tests;
+
+pub use body::Body;
+
+use crate::admission::Permit;
+use crate::refusal::Refusal;
+use crate::upstream::{Failure, RequestBody, Upstreams};
+
+/// The service under the rate limit.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    upstreams: Arc<Upstreams>,
+}
+
+/// Marks, in its extensions, an answer to a request that never reached an upstream: what it was charged may be given
+/// back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotSent;
+
+/// Who sent a request, for the fields that tell the upstream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    /// Whether what it says about others is believed.
+    pub(crate) trusted: bool,
+}
+
+// === impl Forward ===
+
+impl Forward {
+    /// Forwards to these upstreams.
+    pub fn new(upstreams: Arc<Upstreams>) -> Self {
+        Self { upstreams }
+    }
+
+    /// Forwards a request that carries a [`Permit`] in its extensions.
+    pub async fn forward(&self, mut request: Request<Incoming>) -> Response<Body> {
+        let Some(permit) = request.extensions_mut().remove::<Permit>() else {
+            return not_sent(Refusal::Internal);
+        };
+        let Some(upstream) = permit.upstream.as_deref().and_then(|name| self.upstreams.get(name)) else {
+            return not_sent(Refusal::Internal);
+        };
+        let (mut head, body) = request.into_parts();
+        if let Some(answer) = answer_here(&mut head) {
+            return answer;
+        }
+        let body = RequestBody::new(body);
+        let peer = Peer { address: permit.peer, trusted: permit.trusted_peer };
+        let request = match head::request(head, body, peer) {
+            Ok(request) => request,
+            Err(refusal) => return refused(refusal),
+        };
+        match upstream.send(request).await {
+            Ok(response) => match head::response(response) {
+                Some(response) => response.map(Body::from),
+                None => refused(Refusal::UpstreamBroken),
+            },
+            Err(Failure::Unreachable) => not_sent(Refusal::UpstreamUnreachable),
+            Err(Failure::TimedOut) => refused(Refusal::UpstreamTimedOut),
+            Err(Failure::Broken) => refused(Refusal::UpstreamBroken),
+            Err(Failure::ClientStalled) => refused(Refusal::BodyTimedOut),
+            Err(Failure::ClientBroken) => refused(Refusal::BodyBroken),
+        }
+    }
+}
+
+impl Service<Request<Incoming>> for Forward {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let forward = self.clone();
+        Box::pin(async move { Ok(forward.forward(request).await) })
+    }
+}
+
+/// Answers what is meant for the gateway itself, and lets the rest pass.
+fn answer_here(head: &mut http::request::Parts) -> Option<Response<Body>> {
+    // A tunnel would go around every rule; and TRACE would show a client the fields that others added for it.
+    if matches!(head.method, Method::CONNECT | Method::TRACE) {
+        return Some(refused(Refusal::MethodNotImplemented));
+    }
+    let is_last = head.method == Method::OPTIONS && (head.uri.path() == "*" || !may_go_further(head));
+    is_last.then(options)
+}
+
+/// RFC 9110 section 7.6.2: counts `Max-Forwards` down, and says no at its end. Nonsense is as good as absent.
+fn may_go_further(head: &mut http::request::Parts) -> bool {
+    let Some(value) = head.headers.get(header::MAX_FORWARDS) else { return true };
+    let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    match digits.and_then(|digits| digits.parse::<u64>().ok()) {
+        Some(0) => false,
+        Some(left) => {
+            head.headers.insert(header::MAX_FORWARDS, HeaderValue::from(left - 1));
+            true
+        }
+        None => true,
+    }
+}
+
+/// Nothing special is on offer here.
+fn options() -> Response<Body> {
+    let mut response = Response::new(Body::from(Full::new(Bytes::new())));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+fn refused(refusal: Refusal) -> Response<Body> {
+    refusal.into_response().map(Body::from)
+}
+
+fn not_sent(refusal: Refusal) -> Response<Body> {
+    let mut response = refused(refusal);
+    response.extensions_mut().insert(NotSent);
+    response
+}

@@ -1,0 +1,69 @@
+//! Takes connections from the kernel, and waits when it cannot.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// How long to wait when file descriptors or memory have run out. Connections end all the time, and until one does,
+/// trying again only burns CPU.
+const BACK_OFF: Duration = Duration::from_millis(75);
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Accept {
+    listener: TcpListener,
+    /// The last accept failed; this is said when it begins and when it is over.
+    failing: bool,
+}
+
+impl Accept {
+    pub(crate) fn new(listener: TcpListener) -> Self {
+        Self { listener, failing: false }
+    }
+
+    /// The next connection.
+    pub(crate) async fn next(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok(accepted) => {
+                    self.note(None);
+                    return accepted;
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    self.note(Some(&error));
+                    sleep(BACK_OFF).await;
+                }
+            }
+        }
+    }
+
+    /// A connection that is waiting already.
+    pub(crate) fn now(&self) -> Option<(TcpStream, SocketAddr)> {
+        let mut accepting = pin!(self.listener.accept());
+        match accepting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(accepted)) => Some(accepted),
+            _ => None,
+        }
+    }
+
+    fn note(&mut self, error: Option<&io::Error>) {
+        match (self.failing, error) {
+            (false, Some(error)) => tracing::error!(%error, "cannot accept connections"),
+            (true, None) => tracing::info!("accepting connections again"),
+            _ => {}
+        }
+        self.failing = error.is_some();
+    }
+}
+
+/// The client gave up while it was queued; the next one is another matter.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

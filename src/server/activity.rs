@@ -1,0 +1,235 @@
+//! What a connection is doing, and until when it may go on doing it.
+//!
+//! A connection waits for its first byte, for the rest of a head, for the next request, or for nothing at all while a
+//! request is being answered. Reads and requests note what changes; the connection's one timer looks at the notes when
+//! it fires, so that a request costs two marks and no timer.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Limits;
+use super::protocol::Protocol;
+
+/// An HTTP/2 client is through with its greeting after this many bytes: the preface and an empty SETTINGS frame.
+const GREETING: u64 = 24 + 9;
+
+/// `blocked` while nothing is.
+const NOT_BLOCKED: u64 = u64::MAX;
+
+/// The notes on one connection. Moments are milliseconds after `begin`.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    begin: Instant,
+    protocol: Protocol,
+    /// Requests that are being answered.
+    in_flight: AtomicU32,
+    /// Whether bytes have come that belong to a request that is not complete.
+    partial: AtomicBool,
+    /// When this wait began.
+    since: AtomicU64,
+    /// Bytes read so far.
+    read: AtomicU64,
+    /// Since when bytes of ours have waited for the client to take them.
+    blocked: AtomicU64,
+    /// An answer broke off in the middle.
+    broken: AtomicBool,
+}
+
+/// What to do when the timer fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Look again then.
+    Wait(Instant),
+    /// Close once what is being answered is finished: nothing was asked for a long time.
+    Retire,
+    /// Close: the client keeps us waiting.
+    Close,
+}
+
+impl Activity {
+    /// A connection that was opened at `begin` and has sent its first byte.
+    pub(crate) fn new(begin: Instant, protocol: Protocol) -> Self {
+        Self {
+            begin,
+            protocol,
+            in_flight: AtomicU32::new(0),
+            partial: AtomicBool::new(false),
+            since: AtomicU64::new(millis(begin.elapsed())),
+            read: AtomicU64::new(0),
+            blocked: AtomicU64::new(NOT_BLOCKED),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Bytes came in.
+    pub(crate) fn read(&self, count: usize) {
+        self.read.fetch_add(count as u64, Relaxed);
+        let begins = self.in_flight.load(Relaxed) == 0 && !self.partial.load(Relaxed);
+        if begins && self.protocol == Protocol::Http1 {
+            self.partial.store(true, Relaxed);
+            self.mark();
+        }
+    }
+
+    /// Bytes of ours wait for the client, or no longer do.
+    pub(crate) fn blocked(&self, blocked: bool) {
+        let was = self.blocked.load(Relaxed) != NOT_BLOCKED;
+        if blocked != was {
+            self.blocked.store(if blocked { self.now() } else { NOT_BLOCKED }, Relaxed);
+        }
+    }
+
+    /// A request's head is complete.
+    pub(crate) fn begin_request(&self) {
+        self.in_flight.fetch_add(1, Relaxed);
+        self.partial.store(false, Relaxed);
+    }
+
+    /// Its answer is over, one way or the other.
+    pub(crate) fn end_request(&self) {
+        if self.in_flight.fetch_sub(1, Relaxed) == 1 {
+            self.mark();
+        }
+    }
+
+    /// An answer broke off in the middle. In HTTP/1 only a reset tells the client for certain.
+    pub(crate) fn break_off(&self) {
+        self.broken.store(true, Relaxed);
+    }
+
+    pub(crate) fn needs_reset(&self) -> bool {
+        self.protocol == Protocol::Http1 && self.broken.load(Relaxed)
+    }
+
+    /// What the timer is to do now.
+    pub(crate) fn judge(&self, limits: &Limits) -> Verdict {
+        let now = Instant::now();
+        let (deadline, at_deadline) = self.deadline(limits);
+        match deadline {
+            Some(deadline) if deadline <= now => at_deadline,
+            // A shorter wait may begin at any moment: no look is further away than the shortest of them.
+            Some(deadline) => Verdict::Wait(deadline.min(now + limits.shortest())),
+            None => Verdict::Wait(now + limits.shortest()),
+        }
+    }
+
+    fn deadline(&self, limits: &Limits) -> (Option<Instant>, Verdict) {
+        let after = |since: u64, limit| Some(self.begin + Duration::from_millis(since) + limit);
+        let since = self.since.load(Relaxed);
+        let blocked = self.blocked.load(Relaxed);
+        if blocked != NOT_BLOCKED {
+            (after(blocked, limits.stall_timeout), Verdict::Close)
+        } else if self.in_flight.load(Relaxed) > 0 {
+            (None, Verdict::Retire)
+        } else if self.is_in_a_head() {
+            (after(since, limits.header_timeout), Verdict::Close)
+        } else {
+            (after(since, limits.idle_timeout), Verdict::Retire)
+        }
+    }
+
+    fn is_in_a_head(&self) -> bool {
+        match self.protocol {
+            Protocol::Http1 => self.partial.load(Relaxed),
+            Protocol::Http2 => self.read.load(Relaxed) < GREETING,
+        }
+    }
+
+    fn mark(&self) {
+        self.since.store(self.now(), Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.begin.elapsed())
+    }
+}
+
+impl Limits {
+    fn shortest(&self) -> Duration {
+        self.header_timeout.min(self.idle_timeout).min(self.stall_timeout)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(NOT_BLOCKED - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        header_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(75),
+        stall_timeout: Duration::from_secs(30),
+    };
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    fn waits(activity: &Activity) -> bool {
+        matches!(activity.judge(&LIMITS), Verdict::Wait(_))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_own_time_from_its_first_byte_on() {
+        let activity = Activity::new(Instant::now(), Protocol::Http1);
+        activity.read(1);
+        pass(6).await;
+        activity.read(1);
+        assert!(waits(&activity));
+        pass(4).await;
+        assert_eq!(activity.judge(&LIMITS), Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_takes_the_time_it_takes_and_the_wait_for_the_next_begins_after_it() {
+        let activity = Activity::new(Instant::now(), Protocol::Http1);
+        activity.read(100);
+        activity.begin_request();
+        pass(1000).await;
+        assert!(waits(&activity));
+        activity.end_request();
+        pass(74).await;
+        assert!(waits(&activity));
+        pass(1).await;
+        assert_eq!(activity.judge(&LIMITS), Verdict::Retire);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_timer_never_sleeps_past_a_wait_that_may_begin_meanwhile() {
+        let activity = Activity::new(Instant::now(), Protocol::Http1);
+        assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
+        activity.begin_request();
+        assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_not_waited_for() {
+        let activity = Activity::new(Instant::now(), Protocol::Http1);
+        activity.begin_request();
+        activity.blocked(true);
+        pass(20).await;
+        activity.blocked(true);
+        assert!(waits(&activity));
+        pass(10).await;
+        assert_eq!(activity.judge(&LIMITS), Verdict::Close);
+        activity.blocked(false);
+        assert!(waits(&activity));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_of_http2_has_a_heads_time_to_greet_and_may_then_be_idle() {
+        let activity = Activity::new(Instant::now(), Protocol::Http2);
+        activity.read(24);
+        pass(10).await;
+        assert_eq!(activity.judge(&LIMITS), Verdict::Close);
+        activity.read(9);
+        assert!(waits(&activity));
+        pass(65).await;
+        assert_eq!(activity.judge(&LIMITS), Verdict::Retire);
+    }
+}

@@ -1,0 +1,154 @@
+//! Accepts connections and serves requests on them, until it is told to drain.
+//!
+//! Every worker runs [`Server::serve`] on a listener of its own (see [`bind`]); clones of one [`Server`] share the
+//! connection cap.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+mod accept;
+mod activity;
+mod bind;
+mod connection;
+mod drain;
+mod protocol;
+mod service;
+mod slots;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+pub use bind::bind;
+pub use drain::{Drain, DrainTrigger};
+
+use crate::config::Listen;
+use crate::metrics::Metrics;
+use accept::Accept;
+use slots::Slots;
+
+/// What answers requests: a function of the request and its peer.
+///
+/// Every `Fn(Request<Incoming>, SocketAddr) -> Future<Output = Response<B>>` is one.
+pub trait Handler: Clone + Send + 'static {
+    /// The body of its answers.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
+    /// Its answer to be.
+    type Future: Future<Output = Response<Self::Body>> + Send + 'static;
+
+    /// Answers one request.
+    fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> Self::Future;
+}
+
+/// One entry of `listen:`, ready to serve.
+#[derive(Clone, Debug)]
+pub struct Server {
+    limits: Limits,
+    slots: Slots,
+    drain: Drain,
+}
+
+/// How long a connection may take for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) header_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    /// The longest that bytes of ours may wait for a client to read.
+    pub(crate) stall_timeout: Duration,
+}
+
+/// Longer than the pauses of a bad network, and too short to hold what an answer occupies.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+// === impl Server ===
+
+impl Server {
+    /// Serves as `listen` says, until `drain` is triggered.
+    pub fn new(listen: &Listen, metrics: Arc<Metrics>, drain: Drain) -> Self {
+        let limits = Limits {
+            header_timeout: listen.header_timeout,
+            idle_timeout: listen.idle_timeout,
+            stall_timeout: STALL_TIMEOUT,
+        };
+        Self { limits, slots: Slots::new(listen.max_connections, metrics), drain }
+    }
+
+    /// Serves on `listener`; returns when everything has drained, or the drain's deadline has passed.
+    ///
+    /// # Errors
+    /// A listener that cannot be used. Failures to accept are waited out.
+    pub async fn serve<H: Handler>(mut self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let mut accept = Accept::new(TcpListener::from_std(listener)?);
+        let mut connections = JoinSet::new();
+        let mut drain = self.drain.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = drain.started() => break,
+                (stream, peer) = accept.next() => self.admit(stream, peer, &handler, &mut connections),
+                Some(_) = connections.join_next() => {}
+            }
+        }
+        // Who has connected before the end has a place in the kernel's queue, and is served.
+        while let Some((stream, peer)) = accept.now() {
+            self.admit(stream, peer, &handler, &mut connections);
+        }
+        drop(accept);
+        self.finish(connections).await;
+        Ok(())
+    }
+
+    fn admit<H: Handler>(&self, stream: TcpStream, peer: SocketAddr, handler: &H, connections: &mut JoinSet<()>) {
+        match self.slots.take() {
+            Some(slot) => {
+                let serving = connection::serve(stream, peer, handler.clone(), self.limits, self.drain.clone());
+                connections.spawn(async move {
+                    serving.await;
+                    drop(slot);
+                });
+            }
+            None => self.slots.refuse(stream),
+        }
+    }
+
+    /// Waits for connections to end, and at the deadline ends those that are left.
+    async fn finish(&mut self, mut connections: JoinSet<()>) {
+        while !connections.is_empty() {
+            tokio::select! {
+                _ = connections.join_next() => {}
+                () = self.drain.over() => {
+                    tracing::warn!(connections = connections.len(), "closing connections at the end of the drain");
+                    connections.shutdown().await;
+                }
+            }
+        }
+    }
+}
+
+// === impl Handler ===
+
+impl<H, F, B> Handler for H
+where
+    H: Fn(Request<Incoming>, SocketAddr) -> F + Clone + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Body = B;
+    type Future = F;
+
+    fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> F {
+        self(request, peer)
+    }
+}

@@ -1,0 +1,299 @@
+//! The server on real sockets, with handlers made for the occasion.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::wire::raw::Raw;
+use crate::wire::{soon, until};
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Running {
+    address: SocketAddr,
+    metrics: Arc<Metrics>,
+    trigger: DrainTrigger,
+    serving: JoinHandle<io::Result<()>>,
+}
+
+fn listen() -> Listen {
+    Listen { address: "127.0.0.1:0".parse().unwrap(), max_connections: 100, header_timeout: LONG, idle_timeout: LONG }
+}
+
+fn start<H: Handler>(listen: &Listen, handler: H) -> Running {
+    let metrics = Arc::new(Metrics::new());
+    let (trigger, drain) = Drain::new();
+    let listener = bind(listen.address, 1).unwrap().remove(0);
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(Server::new(listen, metrics.clone(), drain).serve(listener, handler));
+    Running { address, metrics, trigger, serving }
+}
+
+/// Says what was asked, after reading all of it.
+async fn describe(request: Request<Incoming>, _: SocketAddr) -> Response<Full<Bytes>> {
+    let text = format!("{} {}", request.method(), request.uri());
+    _ = request.into_body().collect().await;
+    Response::new(Full::from(text))
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+#[tokio::test]
+async fn answers_carry_a_date_and_no_server() {
+    let server = start(&listen(), describe);
+    let answer = Raw::connect(server.address).await.ask(get("/a")).await;
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "GET /a"));
+    assert!(answer.field("date").is_some());
+    assert_eq!(answer.field("server"), None);
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let server = start(&listen(), describe);
+    let mut client = Raw::connect(server.address).await;
+    client.send([get("/1"), get("/2"), get("/3")].concat()).await;
+    for path in ["/1", "/2", "/3"] {
+        assert_eq!(client.answer(false).await.text(), format!("GET {path}"));
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused_by_the_part_that_is() {
+    let server = start(&listen(), describe);
+    let path = |length: usize| get(&format!("/{}", "a".repeat(length - 1)));
+    let fields = |count: usize, value: &str| {
+        let fields: String = (0..count).map(|index| format!("x-{index:03}: {value}\r\n")).collect();
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+    };
+    for (request, status) in [
+        (path(8 * 1024), 200),
+        (path(8 * 1024 + 1), 414),
+        (path(20 * 1024), 414),
+        (fields(99, "v"), 200),
+        (fields(100, "v"), 431),
+        (fields(15, &"v".repeat(1000)), 200),
+        (fields(17, &"v".repeat(1000)), 431),
+        (fields(1, &"v".repeat(100_000)), 431),
+    ] {
+        let answer = Raw::connect(server.address).await.ask(&request).await;
+        assert_eq!(answer.status(), status, "{} bytes: {}", request.len(), answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_or_half_a_head_is_closed_on_time() {
+    let server = start(&Listen { header_timeout: Duration::from_millis(60), ..listen() }, describe);
+    for start in ["", "P", "PR", "GET / HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut client = Raw::connect(server.address).await;
+        client.send(start).await;
+        // Bytes that were only peeked at make the close a reset.
+        let rest = client.rest().await.unwrap_or_default();
+        assert!(rest.is_empty() || start.starts_with("PRI "), "{start}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_in_is_closed_on_time_also_on_a_kept_connection() {
+    let server = start(&Listen { header_timeout: Duration::from_millis(80), ..listen() }, describe);
+    let mut client = Raw::connect(server.address).await;
+    client.ask(get("/")).await;
+    let trickling = async {
+        loop {
+            if client.stream.try_write(b"G").is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(trickling).await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_on_time_and_a_longer_running_request_is_not() {
+    let settings = Listen { header_timeout: LONG, idle_timeout: Duration::from_millis(60), ..listen() };
+    let release = Arc::new(Notify::new());
+    let gate = release.clone();
+    let server = start(&settings, move |request: Request<Incoming>, peer| {
+        let gate = gate.clone();
+        async move {
+            if request.uri().path() == "/slow" {
+                gate.notified().await;
+            }
+            describe(request, peer).await
+        }
+    });
+    let mut slow = Raw::connect(server.address).await;
+    slow.send(get("/slow")).await;
+    let mut idle = Raw::connect(server.address).await;
+    idle.ask(get("/")).await;
+    idle.closed().await.unwrap();
+    // One more connection's whole idle time, so that the slow request is longer than any.
+    let mut idle = Raw::connect(server.address).await;
+    idle.ask(get("/")).await;
+    idle.closed().await.unwrap();
+    release.notify_one();
+    assert_eq!(slow.answer(false).await.text(), "GET /slow");
+    slow.closed().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_connection_of_http2_is_closed_on_time() {
+    let settings = Listen { idle_timeout: Duration::from_millis(60), ..listen() };
+    let server = start(&settings, describe);
+    let (mut sender, connection) = http2(server.address).await;
+    let answer = soon(sender.send_request(empty("http://a/x"))).await.unwrap();
+    assert_eq!(answer.version(), http::Version::HTTP_2);
+    assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "GET http://a/x");
+    soon(connection).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_beyond_the_cap_is_told_so_and_others_go_on() {
+    let server = start(&Listen { max_connections: 1, ..listen() }, describe);
+    let mut first = Raw::connect(server.address).await;
+    first.ask(get("/")).await;
+    let mut second = Raw::connect(server.address).await;
+    let refusal = second.answer(false).await;
+    assert_eq!((refusal.status(), refusal.field("connection").as_deref()), (503, Some("close")));
+    assert_eq!(refusal.field("content-type").as_deref(), Some("application/problem+json"));
+    second.closed().await.unwrap();
+    assert_eq!(first.ask(get("/")).await.status(), 200);
+    assert!(server.metrics.render().contains("tidegate_connections_refused_total 1"));
+    drop(first);
+    until(|| server.metrics.render().contains("tidegate_connections 0")).await;
+    assert_eq!(Raw::connect(server.address).await.ask(get("/")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_drain_finishes_what_runs_and_closes_what_is_idle() {
+    let (began, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (signal, gate) = (began.clone(), release.clone());
+    let server = start(&listen(), move |request: Request<Incoming>, peer| {
+        let (signal, gate) = (signal.clone(), gate.clone());
+        async move {
+            if request.uri().path() == "/slow" {
+                signal.notify_one();
+                gate.notified().await;
+            }
+            describe(request, peer).await
+        }
+    });
+    let mut idle = Raw::connect(server.address).await;
+    idle.ask(get("/")).await;
+    let mut running = Raw::connect(server.address).await;
+    running.send(get("/slow")).await;
+    soon(began.notified()).await;
+    server.trigger.start(LONG);
+    idle.closed().await.unwrap();
+    assert!(!server.serving.is_finished());
+    release.notify_one();
+    let answer = running.answer(false).await;
+    assert_eq!((answer.text().as_str(), answer.field("connection").as_deref()), ("GET /slow", Some("close")));
+    soon(server.serving).await.unwrap().unwrap();
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_drain_serves_who_connected_before_it_and_ends_at_its_deadline() {
+    let server = start(&listen(), |_, _| std::future::pending::<Response<Full<Bytes>>>());
+    let mut stuck = Raw::connect(server.address).await;
+    stuck.send(get("/")).await;
+    until(|| server.metrics.render().contains("tidegate_connections 1")).await;
+    server.trigger.start(Duration::from_millis(50));
+    soon(server.serving).await.unwrap().unwrap();
+    assert!(stuck.head().await.is_err());
+}
+
+#[tokio::test]
+async fn a_drain_answers_what_was_sent_while_it_began() {
+    let server = start(&listen(), describe);
+    let mut late = Raw::connect(server.address).await;
+    late.send(get("/late")).await;
+    server.trigger.start(LONG);
+    assert_eq!(late.answer(false).await.text(), "GET /late");
+    soon(server.serving).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_own_connection_only() {
+    let server = start(&listen(), |request: Request<Incoming>, peer| async move {
+        assert_ne!(request.uri().path(), "/panic", "on purpose");
+        describe(request, peer).await
+    });
+    let mut other = Raw::connect(server.address).await;
+    other.ask(get("/")).await;
+    let mut unlucky = Raw::connect(server.address).await;
+    unlucky.send(get("/panic")).await;
+    assert!(unlucky.head().await.is_err());
+    assert_eq!(other.ask(get("/")).await.status(), 200);
+    until(|| server.metrics.render().contains("tidegate_connections 1")).await;
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_resets_the_connection() {
+    let server = start(&listen(), |_, _| async { Response::new(BreaksOff(false)) });
+    // Without a length or chunks, only the reset tells a client of HTTP/1.0 that this is not the end.
+    let mut old = Raw::connect(server.address).await;
+    old.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
+    let error = old.try_message(false, true).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn malformed_requests_are_refused() {
+    let server = start(&listen(), describe);
+    for bad in [
+        "GET / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
+    ] {
+        let mut client = Raw::connect(server.address).await;
+        assert_eq!(client.ask(bad).await.status(), 400, "{bad:?}");
+        client.closed().await.ok();
+    }
+}
+
+/// A body that ends in an error after its first part.
+struct BreaksOff(bool);
+
+impl Body for BreaksOff {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let second = std::mem::replace(&mut self.0, true);
+        Poll::Ready(Some(if second { Err(io::Error::other("on purpose")) } else { Ok(Frame::data("part".into())) }))
+    }
+}
+
+type H2Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
+
+async fn http2(address: SocketAddr) -> (H2Sender, JoinHandle<hyper::Result<()>>) {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let (sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+fn empty(uri: &str) -> Request<Full<Bytes>> {
+    Request::get(uri).body(Full::default()).unwrap()
+}

@@ -1,0 +1,90 @@
+//! From `host:port` to an open TCP connection.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use http::uri::Authority;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// The port of `http://` where none is written.
+const DEFAULT_PORT: u16 = 80;
+
+/// Where to connect: an address, or a name that is looked up for each new connection, so that a change in DNS needs no
+/// restart.
+#[derive(Debug)]
+pub(crate) enum Address {
+    Ip(SocketAddr),
+    Name(String, u16),
+}
+
+impl Address {
+    pub(crate) fn new(authority: &Authority) -> Self {
+        let port = authority.port_u16().unwrap_or(DEFAULT_PORT);
+        let host = authority.host();
+        match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            Ok(ip) => Self::Ip(SocketAddr::new(ip, port)),
+            Err(_) => Self::Name(host.to_owned(), port),
+        }
+    }
+
+    /// Opens a connection; looking up the name and trying all its addresses happen within `limit`.
+    pub(crate) async fn connect(&self, limit: Duration) -> io::Result<TcpStream> {
+        let stream = match self {
+            Self::Ip(address) => timeout(limit, TcpStream::connect(address)).await??,
+            Self::Name(host, port) => {
+                let deadline = Instant::now() + limit;
+                let addresses = timeout_at(deadline, lookup_host((host.as_str(), *port))).await??;
+                connect_to_one(&addresses.collect::<Vec<_>>(), deadline).await?
+            }
+        };
+        // A request's head is one write that nobody should hold back to fill a segment.
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+/// Tries the addresses one after the other, each with its share of the time that is left, so that one that swallows
+/// packets leaves time for the next.
+async fn connect_to_one(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
+    let mut failure = io::Error::from(io::ErrorKind::NotFound);
+    for (index, address) in addresses.iter().enumerate() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        failure = match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => error,
+            Err(elapsed) => elapsed.into(),
+        };
+    }
+    Err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_from_names_and_have_a_default_port() {
+        let address = |text: &str| format!("{:?}", Address::new(&Authority::try_from(text).unwrap()));
+        assert_eq!(address("127.0.0.1:9000"), "Ip(127.0.0.1:9000)");
+        assert_eq!(address("127.0.0.1"), "Ip(127.0.0.1:80)");
+        assert_eq!(address("[::1]:9000"), "Ip([::1]:9000)");
+        assert_eq!(address("api.internal:9000"), r#"Name("api.internal", 9000)"#);
+        assert_eq!(address("api.internal"), r#"Name("api.internal", 80)"#);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_leaves_its_place_to_the_next() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = {
+            let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            closed.local_addr().unwrap()
+        };
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let stream = connect_to_one(&[closed, open], deadline).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), open);
+    }
+}

@@ -1,0 +1,197 @@
+//! Bodies on their way to and from an upstream: streamed, never gathered.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use super::pool::Lease;
+use super::transfer::{Gate, Transfer};
+
+/// Why a body ends before its end.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A client's body.
+#[derive(Debug)]
+pub struct RequestBody {
+    incoming: Incoming,
+    transfer: Option<Arc<Transfer>>,
+}
+
+/// An upstream's body. Dropped before its end, it closes the connection it comes from.
+#[derive(Debug)]
+pub struct ResponseBody(Source);
+
+#[derive(Debug)]
+enum Source {
+    Remote { incoming: Incoming, lease: Option<Lease>, held: Option<Arc<Transfer>> },
+    Echo(RequestBody),
+    Page(Full<Bytes>),
+}
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    /// A body as it comes from the client.
+    pub fn new(incoming: Incoming) -> Self {
+        Self { incoming, transfer: None }
+    }
+
+    /// Tells `transfer` how it gets on.
+    pub(crate) fn watch(&mut self, transfer: Arc<Transfer>) {
+        self.transfer = Some(transfer);
+    }
+
+    fn note(&self, polled: &Poll<Option<Result<Frame<Bytes>, hyper::Error>>>) {
+        let Some(transfer) = &self.transfer else { return };
+        match polled {
+            Poll::Pending => transfer.starved(),
+            Poll::Ready(Some(Err(_))) => transfer.failed(),
+            Poll::Ready(_) => transfer.moved(),
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(transfer) = &self.transfer
+            && ready!(transfer.poll_gate(cx)) == Gate::Abandoned
+        {
+            return Poll::Ready(Some(Err("the upstream did not ask for the body".into())));
+        }
+        let polled = Pin::new(&mut self.incoming).poll_frame(cx);
+        self.note(&polled);
+        polled.map(|frame| frame.map(|frame| frame.map(clean).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+// === impl ResponseBody ===
+
+impl ResponseBody {
+    /// The body of an answer that came on `lease`.
+    pub(crate) fn new(incoming: Incoming, lease: Lease, transfer: Option<Arc<Transfer>>) -> Self {
+        let held = transfer.filter(|transfer| transfer.is_held());
+        let mut body = Self(Source::Remote { incoming, lease: Some(lease), held });
+        if body.is_end_stream() {
+            body.end();
+        }
+        body
+    }
+
+    /// The client's own body.
+    pub(crate) fn echo(body: RequestBody) -> Self {
+        Self(Source::Echo(body))
+    }
+
+    /// A body that is here already.
+    pub(crate) fn page(text: String) -> Self {
+        Self(Source::Page(Full::from(text)))
+    }
+
+    /// Nothing is left to read: the connection may serve the next request, unless it still waits to send this one.
+    fn end(&mut self) {
+        if let Source::Remote { lease, held: None, .. } = &mut self.0
+            && let Some(lease) = lease.take()
+        {
+            lease.release();
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = match &mut self.0 {
+            Source::Remote { incoming, .. } => {
+                ready!(Pin::new(incoming).poll_frame(cx)).map(|frame| frame.map_err(Into::into))
+            }
+            Source::Echo(body) => return Pin::new(body).poll_frame(cx),
+            Source::Page(page) => return Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
+        };
+        // Readers that were told the length do not ask for more after the last of it.
+        if polled.is_none() || self.is_end_stream() || matches!(&polled, Some(Ok(frame)) if frame.is_trailers()) {
+            self.end();
+        }
+        Poll::Ready(polled.map(|frame| frame.map(clean)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Remote { incoming, .. } => incoming.is_end_stream(),
+            Source::Echo(body) => body.is_end_stream(),
+            Source::Page(page) => page.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Remote { incoming, .. } => incoming.size_hint(),
+            Source::Echo(body) => body.size_hint(),
+            Source::Page(page) => page.size_hint(),
+        }
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        if let Source::Remote { held: Some(held), .. } = &self.0 {
+            held.abandon();
+        }
+    }
+}
+
+/// Removes trailer fields that nobody may decide on after the fact: framing, routing, authority (RFC 9110 section
+/// 6.5.1).
+fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        remove_forbidden(trailers);
+    }
+    frame
+}
+
+fn remove_forbidden(trailers: &mut HeaderMap) {
+    for name in [
+        header::AUTHORIZATION,
+        header::CACHE_CONTROL,
+        header::CONNECTION,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LENGTH,
+        header::CONTENT_RANGE,
+        header::CONTENT_TYPE,
+        header::COOKIE,
+        header::EXPECT,
+        header::FORWARDED,
+        header::HOST,
+        header::MAX_FORWARDS,
+        header::PROXY_AUTHORIZATION,
+        header::SET_COOKIE,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::VIA,
+    ] {
+        trailers.remove(name);
+    }
+    for name in ["keep-alive", "proxy-connection", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"] {
+        trailers.remove(name);
+    }
+}

@@ -1,0 +1,71 @@
+//! `builtin:echo`: this process answers with what it was sent, for trying rules out without a server.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
+use http_body::Body;
+use serde_json::{Map, Value, json};
+
+use super::body::{RequestBody, ResponseBody};
+
+/// What stands for the value of a field that is a secret.
+const MASK: &str = "***";
+
+/// A body comes back as it is; a request without one is described.
+pub(crate) fn answer(request: Request<RequestBody>) -> Response<ResponseBody> {
+    let (head, body) = request.into_parts();
+    if body.is_end_stream() {
+        let page = json!({
+            "method": head.method.as_str(),
+            "path": head.uri.path_and_query().map_or("", |path| path.as_str()),
+            "headers": fields(&head.headers),
+        });
+        let page = ResponseBody::page(format!("{page:#}\n"));
+        return with_type(page, HeaderValue::from_static("application/json"));
+    }
+    let octets = HeaderValue::from_static("application/octet-stream");
+    let mut response =
+        with_type(ResponseBody::echo(body), head.headers.get(header::CONTENT_TYPE).cloned().unwrap_or(octets));
+    for name in [header::CONTENT_ENCODING, header::TRAILER] {
+        if let Some(value) = head.headers.get(&name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    response
+}
+
+fn with_type(body: ResponseBody, content_type: HeaderValue) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// The fields in the order of their names; one that came more than once has its values joined.
+fn fields(headers: &HeaderMap) -> Map<String, Value> {
+    let value_of = |name: &HeaderName| {
+        let values: Vec<_> =
+            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        values.join(", ")
+    };
+    let shown = |name: &HeaderName| if is_secret(name) { MASK.to_owned() } else { value_of(name) };
+    headers.keys().map(|name| (name.to_string(), Value::from(shown(name)))).collect()
+}
+
+fn is_secret(name: &HeaderName) -> bool {
+    let words = ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey"];
+    words.iter().any(|word| name.as_str().contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_and_repeated_fields_joined() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("a", "1"), ("a", "2"), ("authorization", "x"), ("cookie", "x"), ("x-api-key", "x")] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let shown = Value::Object(fields(&headers));
+        let expected = json!({"a": "1, 2", "authorization": "***", "cookie": "***", "x-api-key": "***"});
+        assert_eq!(shown, expected);
+    }
+}

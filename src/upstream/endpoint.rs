@@ -1,0 +1,76 @@
+//! One target: its idle connections, how to open more, and how a request is sent on one.
+
+use std::time::Duration;
+
+use http::uri::Authority;
+use http::{Request, Response, StatusCode};
+
+use super::address::Address;
+use super::body::{RequestBody, ResponseBody};
+use super::connection::Connection;
+use super::pool::{Lease, Pool};
+use super::transfer::Transfer;
+use super::{Attempt, Failure};
+
+/// How many kept connections may turn out to be closed before a new one is opened.
+const STALE_TRIES: usize = 3;
+
+/// A target that is reached over the network.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    address: Address,
+    connect_timeout: Duration,
+    pool: Pool,
+}
+
+impl Endpoint {
+    pub(crate) fn new(authority: &Authority, connect_timeout: Duration) -> Self {
+        Self { address: Address::new(authority), connect_timeout, pool: Pool::default() }
+    }
+
+    /// Sends on a kept connection, else on a new one.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+        limit: Duration,
+    ) -> Result<Response<ResponseBody>, Attempt> {
+        for _ in 0..STALE_TRIES {
+            let Some(lease) = self.pool.take() else { break };
+            match exchange(lease, request, limit).await {
+                Err(Attempt::NotSent(unsent)) => request = *unsent,
+                over => return over,
+            }
+        }
+        match Connection::open(&self.address, self.connect_timeout).await {
+            Ok(connection) => exchange(self.pool.lease(connection), request, limit).await,
+            Err(error) => {
+                tracing::debug!(address = ?self.address, %error, "cannot connect to an upstream");
+                Err(Attempt::NotSent(Box::new(request)))
+            }
+        }
+    }
+}
+
+/// One request and its answer on one connection.
+async fn exchange(
+    mut lease: Lease,
+    mut request: Request<RequestBody>,
+    limit: Duration,
+) -> Result<Response<ResponseBody>, Attempt> {
+    let transfer = Transfer::attach(&mut request);
+    let answer = lease.connection().sender.try_send_request(request);
+    let result = match Transfer::wait(transfer.as_deref(), answer, limit).await {
+        Ok(result) => result,
+        Err(failure) => return Err(Attempt::Failed(failure)),
+    };
+    match result {
+        // An upgrade that nobody asked for: the bytes that follow are no HTTP.
+        Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => Err(Attempt::Failed(Failure::Broken)),
+        Ok(response) => Ok(response.map(|body| ResponseBody::new(body, lease, transfer))),
+        Err(mut error) => Err(match error.take_message() {
+            Some(unsent) => Attempt::NotSent(Box::new(unsent)),
+            None if transfer.is_some_and(|transfer| transfer.has_failed()) => Attempt::Failed(Failure::ClientBroken),
+            None => Attempt::Failed(Failure::Broken),
+        }),
+    }
+}

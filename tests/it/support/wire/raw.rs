@@ -1,0 +1,181 @@
+//! HTTP/1 spelled out on a socket, for either end of a connection.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::soon;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Raw {
+    pub stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// A message that was read to its end.
+#[derive(Debug, Default, Clone)]
+pub struct Message {
+    /// The request line or status line.
+    pub start: String,
+    pub fields: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    pub trailers: Vec<(String, String)>,
+}
+
+impl Message {
+    /// The status of an answer.
+    pub fn status(&self) -> u16 {
+        self.start.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line")
+    }
+
+    /// The values of a field, joined.
+    pub fn field(&self, name: &str) -> Option<String> {
+        let values: Vec<_> = self
+            .fields
+            .iter()
+            .filter(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+            .collect();
+        (!values.is_empty()).then(|| values.join(" | "))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl Raw {
+    pub fn new(stream: TcpStream) -> Self {
+        Self { stream, buffer: Vec::new() }
+    }
+
+    pub async fn connect(address: SocketAddr) -> Self {
+        Self::new(soon(TcpStream::connect(address)).await.expect("should connect"))
+    }
+
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        soon(self.stream.write_all(bytes.as_ref())).await.expect("should write");
+    }
+
+    /// Sends a request and reads its answer.
+    pub async fn ask(&mut self, request: impl AsRef<[u8]>) -> Message {
+        let bodiless = request.as_ref().starts_with(b"HEAD ");
+        self.send(request).await;
+        self.answer(bodiless).await
+    }
+
+    /// Reads an answer.
+    pub async fn answer(&mut self, bodiless: bool) -> Message {
+        self.try_message(bodiless, true).await.expect("should be a whole answer")
+    }
+
+    /// Reads a request; nothing if the other side closed instead.
+    pub async fn request(&mut self) -> Option<Message> {
+        self.try_message(false, false).await.ok()
+    }
+
+    /// Reads a message to its end.
+    pub async fn try_message(&mut self, bodiless: bool, answer: bool) -> io::Result<Message> {
+        let mut message = self.head().await?;
+        let status = if answer { message.status() } else { 0 };
+        if bodiless || matches!(status, 100..200 | 204 | 304) {
+            return Ok(message);
+        }
+        if message.field("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+            self.chunked(&mut message).await?;
+        } else if let Some(length) = message.field("content-length") {
+            message.body = self.exactly(length.parse().expect("one length")).await?;
+        } else if answer {
+            message.body = self.rest().await?;
+        }
+        Ok(message)
+    }
+
+    /// Reads a head.
+    pub async fn head(&mut self) -> io::Result<Message> {
+        let start = self.line().await?;
+        Ok(Message { start, fields: self.fields().await?, ..Message::default() })
+    }
+
+    async fn fields(&mut self) -> io::Result<Vec<(String, String)>> {
+        let mut fields = Vec::new();
+        loop {
+            let line = self.line().await?;
+            match line.split_once(':') {
+                Some((name, value)) => fields.push((name.to_owned(), value.trim().to_owned())),
+                None if line.is_empty() => return Ok(fields),
+                None => panic!("no field: {line:?}"),
+            }
+        }
+    }
+
+    async fn chunked(&mut self, message: &mut Message) -> io::Result<()> {
+        loop {
+            let chunk = self.chunk().await?;
+            if chunk.is_empty() {
+                message.trailers = self.fields().await?;
+                return Ok(());
+            }
+            message.body.extend(chunk);
+        }
+    }
+
+    /// Reads one chunk; the last one is empty, and its trailers follow.
+    pub async fn chunk(&mut self) -> io::Result<Vec<u8>> {
+        let size = self.line().await?;
+        let size = usize::from_str_radix(&size, 16).expect("a chunk size");
+        if size == 0 {
+            return Ok(Vec::new());
+        }
+        let chunk = self.exactly(size).await?;
+        assert_eq!(self.line().await?, "");
+        Ok(chunk)
+    }
+
+    /// Reads a line that ends in CR LF.
+    pub async fn line(&mut self) -> io::Result<String> {
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\r\n") {
+                let line: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                return Ok(String::from_utf8_lossy(&line[..end]).into_owned());
+            }
+            self.more().await?;
+        }
+    }
+
+    pub async fn exactly(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        while self.buffer.len() < count {
+            self.more().await?;
+        }
+        Ok(self.buffer.drain(..count).collect())
+    }
+
+    /// Waits for the other side to close without another byte; says whether it was a reset.
+    pub async fn closed(&mut self) -> io::Result<()> {
+        assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
+        match self.fill().await? {
+            0 => Ok(()),
+            _ => panic!("unexpected: {:?}", String::from_utf8_lossy(&self.buffer)),
+        }
+    }
+
+    /// Everything until the other side closes.
+    pub async fn rest(&mut self) -> io::Result<Vec<u8>> {
+        while self.fill().await? > 0 {}
+        Ok(std::mem::take(&mut self.buffer))
+    }
+
+    async fn more(&mut self) -> io::Result<()> {
+        match self.fill().await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn fill(&mut self) -> io::Result<usize> {
+        soon(self.stream.read_buf(&mut self.buffer)).await
+    }
+}
