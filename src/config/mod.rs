@@ -12,6 +12,8 @@ mod problem;
 mod scalar;
 mod shape;
 mod suggest;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod units;
 mod word;

@@ -17,6 +17,9 @@ pub(crate) const MAX_DEPTH: usize = 32;
 /// The most values a file may stand for once its aliases are filled in.
 pub(crate) const MAX_VALUES: usize = 250_000;
 
+/// The key of YAML 1.1 that is reported here, and stays in its map so that nobody misses what it stands for.
+pub(crate) const MERGE_KEY: &str = "<<";
+
 /// A value and where it starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -86,8 +89,11 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Broken> 
         match event {
             Ok((event, span)) => builder.event(event, span)?,
             Err(error) => {
-                let help = "look for a quote or bracket left open, a tab, or a line that is indented wrongly";
-                return Err(builder.problems.add(place(*error.marker()), format!("not YAML: {}", error.info()), help));
+                return Err(builder.problems.add(
+                    place(*error.marker()),
+                    format!("not YAML: {}", error.info()),
+                    help(error.info()),
+                ));
             }
         }
     }
@@ -95,6 +101,16 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Broken> 
     match builder.root {
         Some(root) if !empty(&root) => Ok(root),
         _ => Err(builder.problems.add(Place::START, "the file is empty", "a rule file has at least `routes`")),
+    }
+}
+
+fn help(fault: &str) -> &'static str {
+    match fault.contains("anchor") {
+        true => "text that starts with `*` needs quotes, as in `host: \"*.example.com\"`",
+        false => {
+            "look for a quote or bracket left open, a tab, a wrong indentation, or text that needs quotes: \
+             with `: `, or in `{...}` with `{`, `}`, `[`, `]` or `,`"
+        }
     }
 }
 
@@ -173,18 +189,15 @@ impl Builder<'_> {
 
     fn scalar(&mut self, text: String, style: ScalarStyle, anchor: usize, place: Place) -> Result<(), Broken> {
         if let Some(Open { value: OpenValue::Map { seen, key: key @ None, .. }, .. }) = self.open.last_mut() {
-            *key = Some(Key { place, text: Some(text.clone()) });
-            let (message, help) = if text == "<<" && style == ScalarStyle::Plain {
+            let first = seen.insert(text.clone(), place.line);
+            if text == MERGE_KEY && style == ScalarStyle::Plain {
                 let help = "write the keys out; an alias may stand for a whole value";
-                ("the merge key `<<` is not supported".to_owned(), help)
-            } else if let Some(first) = seen.get(&text) {
-                (format!("{} is given twice, first on line {first}", quote(&text)), "keep one of them")
-            } else {
-                seen.insert(text, place.line);
-                return Ok(());
-            };
-            *key = Some(Key { place, text: None });
-            self.problems.add(place, message, help);
+                self.problems.add(place, "the merge key `<<` is not supported", help);
+            } else if let Some(first) = first {
+                let message = format!("{} is given twice, first on line {first}", quote(&text));
+                self.problems.add(place, message, "keep one of them");
+            }
+            *key = Some(Key { text: first.is_none().then_some(text), place });
             return Ok(());
         }
         let scalar = match style {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::routes::{duplicates, header_name};
+use super::matcher::header_name;
+use super::routes::duplicates;
 use super::{Checked, needed, number, parsed, part};
 use crate::client::ClientSource;
 use crate::config::file;

@@ -3,6 +3,7 @@
 
 mod limits;
 mod listen;
+mod matcher;
 mod reach;
 mod routes;
 mod store;
