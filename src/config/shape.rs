@@ -6,9 +6,9 @@
 use serde_yaml::{Mapping, Value as Yaml};
 
 use super::keys::{Kind, SHAPES, Shape};
+use super::node::{Entry, MERGE_KEY, Node, Value};
 use super::problem::{Broken, Problems, quote, quote_all};
 use super::suggest::nearest;
-use super::tree::{Entry, MERGE_KEY, Node, Value};
 use super::word;
 
 /// A value that is held against its kind.

@@ -1,10 +1,10 @@
 //! Holds single words of a tree against their kinds: text, names, numbers, durations.
 
+use super::node::Value;
 use super::problem::{Broken, Problems, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
 use super::shape::{Item, describe as describe_node};
 use super::suggest::nearest;
-use super::tree::Value;
 use super::units::Millis;
 
 /// What a name is.

@@ -4,8 +4,8 @@ use http::{HeaderName, HeaderValue, Method};
 
 use super::{Checked, needed, parsed, part};
 use crate::config::file;
+use crate::config::node::{Entry, Node};
 use crate::config::problem::{Place, Problems, quote};
-use crate::config::tree::{Entry, Node};
 use crate::route::{HostPattern, Matcher, PathPattern, PatternError};
 
 pub(super) fn matcher(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<Matcher> {

@@ -7,9 +7,9 @@ use super::matcher::matcher;
 use super::{Checked, limits, needed, part, reach};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
+use crate::config::node::Node;
 use crate::config::problem::{Place, Problems, quote, quote_all};
 use crate::config::suggest::nearest;
-use crate::config::tree::Node;
 use crate::route::{Matcher, Route, Routes};
 
 /// What a route is checked against.

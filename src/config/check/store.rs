@@ -4,9 +4,9 @@ use deadpool_redis::redis::IntoConnectionInfo;
 
 use super::{Checked, duration, needed, number, part};
 use crate::config::file::{self, File};
+use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
-use crate::config::tree::Node;
 use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 
 /// Shorter secrets can be guessed.
