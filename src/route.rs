@@ -117,6 +117,20 @@ impl Matcher {
                 || (!other.methods.is_empty() && other.methods.iter().all(|method| self.methods.contains(method))))
             && self.headers.iter().all(|header| other.headers.contains(header))
     }
+
+    /// The one host and the literal first segment that it asks for. Where it has one, it covers only matchers that
+    /// have the same.
+    pub(crate) fn kin(&self) -> (Option<&str>, Option<&str>) {
+        let host = match &self.host {
+            Some(HostPattern::Exact(host)) => Some(host.as_str()),
+            Some(HostPattern::Suffix(_)) | None => None,
+        };
+        let segment = match self.path.as_ref().and_then(|path| path.segments.first()) {
+            Some(Segment::Literal(segment)) => Some(segment.as_str()),
+            Some(Segment::Any(_)) | None => None,
+        };
+        (host, segment)
+    }
 }
 
 fn covers<P>(wide: &Option<P>, narrow: &Option<P>, covers: impl Fn(&P, &P) -> bool) -> bool {

@@ -8,6 +8,8 @@ use crate::limit::{MAX_INTERVAL, MAX_RATE};
 pub(crate) enum Kind {
     /// Text; what it says is checked later.
     Text,
+    /// Text, or a number, since a port alone is one and deserves a better answer than quotes.
+    Address,
     /// Text that no message repeats.
     Secret,
     /// Text that is the name of something.
@@ -50,7 +52,8 @@ pub(crate) struct Shape {
 }
 
 use Kind::{
-    Duration, Fields, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text, Unbuilt, Whole, Word,
+    Address, Duration, Fields, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text, Unbuilt, Whole,
+    Word,
 };
 
 const SECOND: u64 = 1000;
@@ -65,7 +68,7 @@ pub(crate) static FILE: Shape = Shape {
     needs: &[("routes", "routes: [{ name: all, match: { path: /** } }]")],
     keys: &[
         ("listen", OneOrMany(&Short("address", &LISTEN))),
-        ("admin", Text),
+        ("admin", Address),
         ("access_log", Text),
         ("store", Short("url", &STORE)),
         ("clients", Map(&CLIENTS)),
@@ -78,7 +81,7 @@ static LISTEN: Shape = Shape {
     what: "an entry of `listen`",
     needs: &[("address", "address: 0.0.0.0:8080")],
     keys: &[
-        ("address", Text),
+        ("address", Address),
         ("max_connections", Whole(1, 1_000_000)),
         ("header_timeout", Duration(1, HOUR)),
         ("idle_timeout", Duration(1, 24 * HOUR)),

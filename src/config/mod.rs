@@ -1,17 +1,20 @@
 //! The rule file: from text to what the gateway runs on, or to all of its mistakes.
 //!
-//! A text passes four rooms. [`tree`] reads it into values that know their places; [`shape`] holds them against the
-//! table of [`keys`] and lets through what is right; serde fills [`file`] from that; [`check`] makes the types of the
-//! program. Each reports what it finds to [`problem`] and goes on with the rest.
+//! A text passes four rooms. `tree` reads it into values that know their places; `shape` holds them against the
+//! table of `keys` and lets through what is right; serde fills `file` from that; `check` makes the types of the
+//! program. Each reports what it finds to `problem` and goes on with the rest.
 
 mod check;
 mod file;
 mod keys;
 mod load;
+mod node;
 mod problem;
 mod scalar;
 mod shape;
 mod suggest;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod units;
 mod word;

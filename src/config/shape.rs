@@ -6,9 +6,9 @@
 use serde_yaml::{Mapping, Value as Yaml};
 
 use super::keys::{Kind, SHAPES, Shape};
+use super::node::{Entry, MERGE_KEY, Node, Value};
 use super::problem::{Broken, Problems, quote, quote_all};
 use super::suggest::nearest;
-use super::tree::{Entry, Node, Value};
 use super::word;
 
 /// A value that is held against its kind.
@@ -45,6 +45,7 @@ impl<'n> Item<'n> {
         }
         match kind {
             Kind::Text => Ok(self.text(problems)?.into()),
+            Kind::Address => Ok(self.text_or_number(problems)?.into()),
             Kind::Secret => Ok(self.secret(problems)?.into()),
             Kind::Name => Ok(self.name(problems)?.into()),
             Kind::Word(built, unbuilt) => Ok(self.word(built, unbuilt, problems)?.into()),
@@ -81,6 +82,7 @@ impl<'n> Item<'n> {
         let mut filled = Mapping::new();
         for Entry { key, place, value } in entries {
             match shape.keys.iter().find(|(name, _)| name == key) {
+                None if key == MERGE_KEY => {}
                 None => {
                     problems.add(*place, format!("unknown key {} in {}", quote(key), shape.what), meant(key, shape));
                 }
@@ -94,7 +96,8 @@ impl<'n> Item<'n> {
                 }
             }
         }
-        for (key, example) in shape.needs.iter().filter(|(key, _)| !self.node.has(key)) {
+        let has = |key| self.node.has(key) || self.node.has(MERGE_KEY);
+        for (key, example) in shape.needs.iter().filter(|(key, _)| !has(key)) {
             let message = format!("{} needs {}", shape.what, quote(key));
             problems.add(self.node.place, message, format!("for example {}", quote(example)));
         }
@@ -143,7 +146,9 @@ impl<'n> Item<'n> {
     /// Every entry keeps its name, even a wrong one, so that those who use it are not told that it is unknown.
     fn names(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
         let mut filled = Mapping::new();
-        for Entry { key, place, value } in self.entries("names", problems)? {
+        for Entry { key, place, value } in
+            self.entries("names", problems)?.iter().filter(|entry| entry.key != MERGE_KEY)
+        {
             if !word::is_name(key) {
                 problems.add(*place, format!("{} is not a name", quote(key)), word::NAME_HELP);
             }
@@ -155,7 +160,8 @@ impl<'n> Item<'n> {
 
     fn fields(self, problems: &mut Problems) -> Filled {
         let mut filled = Mapping::new();
-        for Entry { key, value, .. } in self.entries("names of header fields", problems)? {
+        let entries = self.entries("names of header fields", problems)?;
+        for Entry { key, value, .. } in entries.iter().filter(|entry| entry.key != MERGE_KEY) {
             let value = Item { node: value, key }.fill(&Kind::Text, problems).unwrap_or(Yaml::Null);
             filled.insert(key.as_str().into(), value);
         }

@@ -1,6 +1,6 @@
-//! The file as a tree whose every key and value knows its place.
+//! From text to a tree of [`Node`]s.
 //!
-//! Reading it costs no more than the file is long: the tree is built without recursion, is only so deep, and a value
+//! Reading costs no more than the file is long: the tree is built without recursion, is only so deep, and a value
 //! that an alias repeats counts as often as it is repeated.
 
 use std::collections::HashMap;
@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
+use super::node::{Entry, MERGE_KEY, Node, Value};
 use super::problem::{Broken, Place, Problems, quote};
 use super::scalar::Scalar;
 
@@ -16,29 +17,6 @@ pub(crate) const MAX_DEPTH: usize = 32;
 
 /// The most values a file may stand for once its aliases are filled in.
 pub(crate) const MAX_VALUES: usize = 250_000;
-
-/// A value and where it starts.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) place: Place,
-    pub(crate) value: Value,
-}
-
-/// What a value is.
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
-    Scalar(Scalar),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
-}
-
-/// A key, where it starts, and its value; the keys of a map are all different.
-#[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) place: Place,
-    pub(crate) value: Node,
-}
 
 /// A tree that is being read.
 struct Builder<'p> {
@@ -86,8 +64,11 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Broken> 
         match event {
             Ok((event, span)) => builder.event(event, span)?,
             Err(error) => {
-                let help = "look for a quote or bracket left open, a tab, or a line that is indented wrongly";
-                return Err(builder.problems.add(place(*error.marker()), format!("not YAML: {}", error.info()), help));
+                return Err(builder.problems.add(
+                    place(*error.marker()),
+                    format!("not YAML: {}", error.info()),
+                    help(error.info()),
+                ));
             }
         }
     }
@@ -98,48 +79,18 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Broken> 
     }
 }
 
-fn place(marker: Marker) -> Place {
-    Place { line: marker.line().max(1), column: marker.col() + 1 }
+fn help(fault: &str) -> &'static str {
+    match fault.contains("anchor") {
+        true => "text that starts with `*` needs quotes, as in `host: \"*.example.com\"`",
+        false => {
+            "look for a quote or bracket left open, a tab, a wrong indentation, or text that needs quotes: \
+             with `: `, or in `{...}` with `{`, `}`, `[`, `]` or `,`"
+        }
+    }
 }
 
-// === impl Node ===
-
-impl Node {
-    /// The value of `key`; this value itself where it has none, so that there is always a place to point to.
-    pub(crate) fn at(&self, key: &str) -> &Node {
-        self.entries().iter().find(|entry| entry.key == key).map_or(self, |entry| &entry.value)
-    }
-
-    /// Is this a map with this key?
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.entries().iter().any(|entry| entry.key == key)
-    }
-
-    /// The entries of a map; none if it is not one.
-    pub(crate) fn entries(&self) -> &[Entry] {
-        match &self.value {
-            Value::Map(entries) => entries,
-            Value::Scalar(_) | Value::List(_) => &[],
-        }
-    }
-
-    /// The items of a list; this value alone if it is not one.
-    pub(crate) fn items(&self) -> &[Node] {
-        match &self.value {
-            Value::List(items) => items,
-            Value::Scalar(_) | Value::Map(_) => std::slice::from_ref(self),
-        }
-    }
-
-    /// How many values are in it, itself included, and how deep they lie.
-    fn measure(&self) -> (usize, usize) {
-        let add = |(values, depth): (usize, usize), (more, deep): (usize, usize)| (values + more, depth.max(deep + 1));
-        match &self.value {
-            Value::Scalar(_) => (1, 0),
-            Value::List(items) => items.iter().map(Node::measure).fold((1, 1), add),
-            Value::Map(entries) => entries.iter().map(|entry| entry.value.measure()).fold((1, 1), add),
-        }
-    }
+fn place(marker: Marker) -> Place {
+    Place { line: marker.line().max(1), column: marker.col() + 1 }
 }
 
 // === impl Builder ===
@@ -173,18 +124,15 @@ impl Builder<'_> {
 
     fn scalar(&mut self, text: String, style: ScalarStyle, anchor: usize, place: Place) -> Result<(), Broken> {
         if let Some(Open { value: OpenValue::Map { seen, key: key @ None, .. }, .. }) = self.open.last_mut() {
-            *key = Some(Key { place, text: Some(text.clone()) });
-            let (message, help) = if text == "<<" && style == ScalarStyle::Plain {
+            let first = seen.insert(text.clone(), place.line);
+            if text == MERGE_KEY && style == ScalarStyle::Plain {
                 let help = "write the keys out; an alias may stand for a whole value";
-                ("the merge key `<<` is not supported".to_owned(), help)
-            } else if let Some(first) = seen.get(&text) {
-                (format!("{} is given twice, first on line {first}", quote(&text)), "keep one of them")
-            } else {
-                seen.insert(text, place.line);
-                return Ok(());
-            };
-            *key = Some(Key { place, text: None });
-            self.problems.add(place, message, help);
+                self.problems.add(place, "the merge key `<<` is not supported", help);
+            } else if let Some(first) = first {
+                let message = format!("{} is given twice, first on line {first}", quote(&text));
+                self.problems.add(place, message, "keep one of them");
+            }
+            *key = Some(Key { text: first.is_none().then_some(text), place });
             return Ok(());
         }
         let scalar = match style {

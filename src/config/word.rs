@@ -1,10 +1,10 @@
 //! Holds single words of a tree against their kinds: text, names, numbers, durations.
 
+use super::node::Value;
 use super::problem::{Broken, Problems, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
 use super::shape::{Item, describe as describe_node};
 use super::suggest::nearest;
-use super::tree::Value;
 use super::units::Millis;
 
 /// What a name is.
@@ -37,7 +37,7 @@ impl<'n> Item<'n> {
     pub(super) fn text(self, problems: &mut Problems) -> Result<&'n str, Broken> {
         let help = match self.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) if text.trim().is_empty() => {
-                return Err(self.wrong("must not be empty", "give it a value, or leave the key out", problems));
+                return Err(self.wrong("must not be an empty text", "give it a value, or leave the key out", problems));
             }
             Some(Scalar { text, kind: ScalarKind::Text }) => return Ok(text),
             Some(Scalar { text, .. }) => {
@@ -48,11 +48,18 @@ impl<'n> Item<'n> {
         Err(self.wrong(&format!("must be text, not {}", describe_node(self.node)), help, problems))
     }
 
+    pub(super) fn text_or_number(self, problems: &mut Problems) -> Result<&'n str, Broken> {
+        match self.scalar() {
+            Some(Scalar { text, kind: ScalarKind::Int(_) | ScalarKind::Float }) => Ok(text),
+            _ => self.text(problems),
+        }
+    }
+
     /// Text that is never shown.
     pub(super) fn secret(self, problems: &mut Problems) -> Result<&'n str, Broken> {
         match self.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) if !text.trim().is_empty() => Ok(text),
-            Some(_) => Err(self.wrong("must be text, and not empty", "put it in quotes", problems)),
+            Some(_) => Err(self.wrong("must be a text that is not empty", "put it in quotes", problems)),
             None => self.text(problems),
         }
     }
@@ -67,19 +74,21 @@ impl<'n> Item<'n> {
 
     pub(super) fn word(self, built: &[&str], unbuilt: &[&str], problems: &mut Problems) -> Result<&'n str, Broken> {
         let text = self.text(problems)?;
-        let words = quote_all(built.iter().copied());
         if built.contains(&text) {
             return Ok(text);
         }
+        let words = match built {
+            [word] => quote(word),
+            words => format!("one of {}", quote_all(words.iter().copied())),
+        };
         if unbuilt.contains(&text) {
-            return Err(self.wrong(&format!("{} is not built yet", quote(text)), format!("use {words}"), problems));
+            return Err(self.unbuilt(text, format!("use {words}"), problems));
         }
         let help = match nearest(text, built.iter().chain(unbuilt).copied()) {
             Some(word) => format!("did you mean {}?", quote(word)),
-            None => format!("use {}", quote(built.first().unwrap_or(&"another"))),
+            None => format!("use {words}"),
         };
-        let of = if built.len() > 1 { "one of " } else { "" };
-        Err(self.wrong(&format!("must be {of}{words}, not {}", quote(text)), help, problems))
+        Err(self.wrong(&format!("must be {words}, not {}", quote(text)), help, problems))
     }
 
     pub(super) fn whole(self, least: u64, most: u64, problems: &mut Problems) -> Result<u64, Broken> {
@@ -94,6 +103,7 @@ impl<'n> Item<'n> {
             Some(Scalar { text, kind: ScalarKind::Text }) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 "write it without quotes".to_owned()
             }
+            _ if self.key == "rate" => "`rate: 5` with `interval: 2s` is 2.5 in a second; write digits only".to_owned(),
             _ => "write digits only".to_owned(),
         };
         let message = format!("must be a whole number from {least} to {most}, not {}", describe_node(self.node));
@@ -108,9 +118,7 @@ impl<'n> Item<'n> {
                     let (least, most) = (Millis::show(least), Millis::show(most));
                     format!("must be from {least} to {most}, not {}", quote(text))
                 }
-                None if CALENDAR.contains(&text.as_str()) => {
-                    format!("{} of the calendar is not built yet", quote(text))
-                }
+                None if CALENDAR.contains(&text.as_str()) => return Err(self.unbuilt(text, UNITS_HELP, problems)),
                 None => format!("must be a duration, not {}", quote(text)),
             },
             Some(Scalar { text, kind: ScalarKind::Int(number) }) if *number > 0 => {
@@ -120,6 +128,11 @@ impl<'n> Item<'n> {
             _ => format!("must be a duration, not {}", describe_node(self.node)),
         };
         Err(self.wrong(&message, UNITS_HELP, problems))
+    }
+
+    /// A value that will be right one day.
+    fn unbuilt(self, text: &str, help: impl Into<String>, problems: &mut Problems) -> Broken {
+        problems.add(self.node.place, format!("`{}: {text}` is not built yet", self.key), help)
     }
 
     fn scalar(self) -> Option<&'n Scalar> {

@@ -1,5 +1,7 @@
 //! `tidegate check` and the rule file: one fixture for each kind of mistake, what is said of it in a snapshot.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -37,5 +39,34 @@ fn no_message_repeats_a_secret() {
     for file in fixtures() {
         let (_, said) = said(&file);
         assert!(!said.contains("hunter2") && !said.contains("1234567890123456"), "{said}");
+    }
+}
+
+#[test]
+fn the_rule_files_that_come_with_it_have_no_mistakes() {
+    for file in ["config/tidegate.yaml", "config/demo.yaml", "config/redis.yaml"] {
+        assert_eq!(said(Path::new(file)), (0, format!("{file}: no mistakes\n")));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_neither_right_nor_wrong() {
+    let (code, said) = said(Path::new("tests/fixtures/config/none.yaml"));
+    assert_eq!(code, 2);
+    assert!(said.starts_with("tests/fixtures/config/none.yaml: cannot be read: "), "{said}");
+}
+
+#[test]
+fn a_file_above_one_mebibyte_or_not_in_utf_8_is_a_mistake() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for (name, bytes, place) in [
+        ("too_large.yaml", vec![b'#'; (1 << 20) + 1], "1:1: the file is larger than 1048576 bytes"),
+        ("latin_1.yaml", b"# a comment\n# caf\xe9\n".to_vec(), "2:6: byte 0xe9 is not UTF-8"),
+    ] {
+        let file = folder.join(name);
+        fs::write(&file, bytes).expect("a file of our own");
+        let (code, said) = said(&file);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains(place), "{said}");
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::routes::{duplicates, header_name};
+use super::matcher::header_name;
+use super::routes::duplicates;
 use super::{Checked, needed, number, parsed, part};
 use crate::client::ClientSource;
 use crate::config::file;
+use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
-use crate::config::tree::Node;
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use super::{Checked, duration, needed, number, part};
 use crate::config::file::{self, File};
+use crate::config::node::Node;
 use crate::config::problem::{Place, Problems, quote};
 use crate::config::suggest::nearest;
-use crate::config::tree::Node;
 use crate::config::{AccessLog, Config, Listen, Purpose};
 
 const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces";

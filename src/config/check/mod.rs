@@ -3,6 +3,7 @@
 
 mod limits;
 mod listen;
+mod matcher;
 mod reach;
 mod routes;
 mod store;
@@ -13,8 +14,8 @@ use std::fmt::Display;
 use ipnet::IpNet;
 
 use super::file::File;
+use super::node::Node;
 use super::problem::{Broken, Problems, quote};
-use super::tree::Node;
 use super::units::Millis;
 use super::{Config, Purpose, shape, tree};
 use crate::client::AddressRules;

@@ -1,17 +1,16 @@
-//! Routes: their names, what they match, and where they lead.
+//! Routes: their names, and where they lead.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method};
-
-use super::{Checked, limits, needed, parsed, part, reach};
+use super::matcher::matcher;
+use super::{Checked, limits, needed, part, reach};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
+use crate::config::node::Node;
 use crate::config::problem::{Place, Problems, quote, quote_all};
 use crate::config::suggest::nearest;
-use crate::config::tree::{Entry, Node};
-use crate::route::{HostPattern, Matcher, PathPattern, PatternError, Route, Routes};
+use crate::route::{Matcher, Route, Routes};
 
 /// What a route is checked against.
 #[derive(Clone, Copy)]
@@ -101,102 +100,4 @@ fn upstream(
         (None, None) => "`upstreams` has none yet: add it there".to_owned(),
     };
     Err(problems.add(node.at("upstream").place, format!("unknown upstream {}", quote(name)), help))
-}
-
-fn matcher(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<Matcher> {
-    let (written, node) = (needed(&written.r#match, node, problems)?, node.at("match"));
-    let host = pattern(&written.host, node, "host", HostPattern::parse, problems);
-    let path = pattern(&written.path, node, "path", PathPattern::parse, problems);
-    let methods = methods(written, node.at("methods"), problems);
-    let headers = headers(written, node.at("headers"), problems);
-    Ok(Matcher { host: host?, path: path?, methods: methods?, headers: headers? })
-}
-
-fn pattern<P>(
-    text: &Option<String>,
-    node: &Node,
-    key: &str,
-    parse: impl Fn(&str) -> Result<P, PatternError>,
-    problems: &mut Problems,
-) -> Checked<Option<P>> {
-    let Some(text) = part(text, node, key, problems)? else { return Ok(None) };
-    parse(text).map(Some).map_err(|error| {
-        let (message, help) = match error {
-            PatternError::Host(_) => (
-                format!("{} is not a host", quote(text)),
-                "a host is `api.example.com`, or `*.example.com` for all hosts below it; no scheme, no port",
-            ),
-            PatternError::Path(_) => (
-                format!("{} is not a path in its normal form", quote(text)),
-                "a path starts with `/` and has no `//`, `.`, `..`, `?` or `#`; only what must be is percent-encoded",
-            ),
-            PatternError::Rest(_) => (
-                format!("`**` is not the last segment of {}", quote(text)),
-                "`/a/**` is for everything below `/a`; `{name}` is for any one segment",
-            ),
-            PatternError::Segment(segment) => (
-                format!("{} is neither a literal segment nor `{{name}}`", quote(&segment)),
-                "a name in braces is a whole segment: `/users/{id}/posts`; for the rest of a path write `/**`",
-            ),
-        };
-        problems.add(node.at(key).place, message, help)
-    })
-}
-
-fn methods(written: &file::Match, node: &Node, problems: &mut Problems) -> Checked<Vec<Method>> {
-    let written = written.methods.as_deref().unwrap_or_default();
-    let mut methods = Vec::with_capacity(written.len());
-    for (text, node) in written.iter().zip(node.items()) {
-        methods.push(needed(text, node, problems).and_then(|text| method(text, node, problems)));
-    }
-    methods.into_iter().collect()
-}
-
-/// Methods may be anybody's, but one that is nearly a common one is a slip: methods are case-sensitive, so it would
-/// never match.
-fn method(text: &str, node: &Node, problems: &mut Problems) -> Checked<Method> {
-    const COMMON: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
-    let meant = COMMON.into_iter().find(|common| {
-        *common != text
-            && (common.eq_ignore_ascii_case(text) || (text.len() > 2 && strsim::osa_distance(common, text) == 1))
-    });
-    match (Method::from_bytes(text.as_bytes()), meant) {
-        (Ok(method), None) => Ok(method),
-        (_, meant) => {
-            let help = match meant {
-                Some(common) => format!("did you mean {}?", quote(common)),
-                None => "a method is a word such as `GET` or `POST`".to_owned(),
-            };
-            Err(problems.add(node.place, format!("{} is not a method", quote(text)), help))
-        }
-    }
-}
-
-fn headers(written: &file::Match, node: &Node, problems: &mut Problems) -> Checked<Vec<(HeaderName, HeaderValue)>> {
-    let mut headers = Vec::new();
-    for Entry { key, place, value } in written.headers.iter().flat_map(|_| node.entries()) {
-        let text = written.headers.as_ref().and_then(|headers| headers.get(key)).and_then(Option::as_ref);
-        let name = header_name(key, *place, problems);
-        let value = match text {
-            None => Err(problems.reported(value.place)),
-            Some(text) => {
-                let error = || format!("{} is not a value of a header field", quote(text));
-                parsed(
-                    HeaderValue::from_str(text).map_err(|_| error()),
-                    "write it without control characters",
-                    value,
-                    problems,
-                )
-            }
-        };
-        headers.push(name.and_then(|name| Ok((name, value?))));
-    }
-    headers.into_iter().collect()
-}
-
-pub(super) fn header_name(text: &str, place: Place, problems: &mut Problems) -> Checked<HeaderName> {
-    HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
-        let message = format!("{} is not the name of a header field", quote(text));
-        problems.add(place, message, "a name is letters, digits and `-`, without a colon")
-    })
 }

@@ -4,9 +4,9 @@ use deadpool_redis::redis::IntoConnectionInfo;
 
 use super::{Checked, duration, needed, number, part};
 use crate::config::file::{self, File};
+use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
-use crate::config::tree::Node;
 use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 
 /// Shorter secrets can be guessed.
@@ -76,10 +76,14 @@ fn url<'f>(written: &'f file::Store, node: &Node, problems: &mut Problems) -> Ch
 
 /// What is wrong with `redis://rest`, in words that repeat nothing of it.
 fn fault(url: &str, rest: &str) -> Option<&'static str> {
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let ends = authority.find(['?', '#']).unwrap_or(authority.len());
+    if authority[ends..].contains('@') || database.contains('@') {
+        return Some("has `/`, `?` or `#` before its `@`, which must be `%2F`, `%3F` or `%23` there");
+    }
     if rest.contains(['?', '#']) {
         return Some("must have neither `?` nor `#`");
     }
-    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {

@@ -7,8 +7,8 @@ use http::uri::Authority;
 
 use super::{Checked, duration, needed, part};
 use crate::config::file::{self, File};
+use crate::config::node::{Entry, Node};
 use crate::config::problem::{Problems, quote};
-use crate::config::tree::{Entry, Node};
 use crate::route::HostPattern;
 use crate::upstream::settings::{Target, UpstreamSettings};
 

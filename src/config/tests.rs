@@ -1,0 +1,262 @@
+//! The way from text to program types as a whole; the mistakes are in `tests/it/check.rs`.
+
+use http::{HeaderName, HeaderValue, Method};
+use proptest::prelude::*;
+
+use super::*;
+use crate::client::ClientSource;
+use crate::limit::{Algorithm, Limiter, Mode, Quota};
+use crate::route::{HostPattern, PathPattern};
+use crate::rule::{OnMissingClient, OnStoreFailure};
+use crate::store::settings::{KeySecret, RedisUrl};
+use crate::upstream::settings::Target;
+
+const FULL: &str = r#"
+listen:
+  - 0.0.0.0:8080
+  - { address: "[::1]:8081", max_connections: 5, header_timeout: 2s, idle_timeout: 1m30s }
+admin: off
+access_log: ./access.log
+store:
+  url: redis://user:pass@db:6380/2
+  timeout: 20ms
+  prefix: shop.
+  pool_size: 4
+  key_secret: sixteen bytes at least
+clients: { trusted_proxies: [10.0.0.0/8, 192.0.2.1, "fd00::/8"], ipv6_prefix: 56 }
+upstreams:
+  api:
+    targets: [http://127.0.0.1:9000, { url: "http://[::1]" }, builtin:echo]
+    connect_timeout: 250ms
+    response_timeout: 5s
+routes:
+  - name: login
+    match: { host: "*.example.com", path: "/login/{id}", methods: [POST, PURGE], headers: { X-Env: prod } }
+    upstream: api
+    limits:
+      - { name: one, mode: PER_CLIENT, client: [ip, "header:x-key", "cookie:sid", "query:k", host, path],
+          rate: 5, interval: 1m, algorithm: token_bucket, permits: 2, on_store_failure: deny, on_missing_client: skip }
+      - { name: two, mode: OVERALL, rate: 2147483648, interval: 366d }
+  - { name: rest, match: {}, upstream: api }
+"#;
+
+fn parse(text: &str) -> Config {
+    Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn problems(text: &str) -> String {
+    Config::parse(text).expect_err("a text with mistakes").to_string()
+}
+
+#[test]
+fn listen_and_its_neighbours_become_what_they_say() {
+    let config = parse(FULL);
+    let address = |text: &str| text.parse().expect("an address");
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        config.listen,
+        [
+            Listen {
+                address: address("0.0.0.0:8080"),
+                max_connections: Listen::DEFAULT_MAX_CONNECTIONS,
+                header_timeout: Listen::DEFAULT_HEADER_TIMEOUT,
+                idle_timeout: Listen::DEFAULT_IDLE_TIMEOUT,
+            },
+            Listen {
+                address: address("[::1]:8081"),
+                max_connections: 5,
+                header_timeout: seconds(2),
+                idle_timeout: seconds(90),
+            },
+        ]
+    );
+    assert_eq!((config.admin, config.access_log), (None, AccessLog::File("./access.log".into())));
+    let networks = ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"].map(|net| net.parse().expect("a network"));
+    assert_eq!(config.rules.addresses.trusted_proxies, networks);
+    assert_eq!(config.rules.addresses.ipv6_prefix, 56);
+}
+
+#[test]
+fn the_store_and_the_upstreams_become_what_they_say() {
+    let config = parse(FULL);
+    let StoreSettings::Redis(redis) = config.store else { panic!("{:?}", config.store) };
+    assert!(redis.url == RedisUrl::new("redis://user:pass@db:6380/2".into()), "{}", redis.url);
+    assert_eq!((redis.timeout, redis.prefix.as_str(), redis.pool_size), (Duration::from_millis(20), "shop.", 4));
+    assert_eq!(redis.key_secret, Some(KeySecret::derive(b"sixteen bytes at least")));
+    let api = &config.upstreams["api"];
+    let http = |authority: &'static str| Target::Http(http::uri::Authority::from_static(authority));
+    assert_eq!(api.targets, [http("127.0.0.1:9000"), http("[::1]"), Target::Echo]);
+    assert_eq!((api.connect_timeout, api.response_timeout), (Duration::from_millis(250), Duration::from_secs(5)));
+}
+
+#[test]
+fn routes_and_limits_become_what_they_say() {
+    let config = parse(FULL);
+    let routes: Vec<_> = config.rules.routes.iter().collect();
+    let [login, rest] = routes.as_slice() else { panic!("{routes:?}") };
+    assert_eq!((&*rest.name, rest.limits.len(), rest.upstream.as_deref()), ("rest", 0, Some("api")));
+    assert_eq!(login.matcher.host, Some(HostPattern::Suffix(".example.com".into())));
+    assert_eq!(login.matcher.path, PathPattern::parse("/login/{id}").ok());
+    assert_eq!(login.matcher.methods, [Method::POST, Method::from_bytes(b"PURGE").expect("a method")]);
+    let field = (HeaderName::from_static("x-env"), HeaderValue::from_static("prod"));
+    assert_eq!(login.matcher.headers, [field]);
+
+    let [one, two] = login.limits.as_slice() else { panic!("{:?}", login.limits) };
+    let quota = |rate, interval| Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
+    let limiter = |name: &str, mode, quota| Limiter { name: name.into(), mode, quota };
+    assert_eq!(*one.limiter, limiter("{shop.tidegate:login}:one", Mode::PerClient, quota(5, 60_000)));
+    assert_eq!(*two.limiter, limiter("{shop.tidegate:login}:two", Mode::Overall, quota(1 << 31, 366 * 86_400_000)));
+    let key = ClientSource::Header(HeaderName::from_static("x-key"));
+    let (cookie, query) = (ClientSource::Cookie("sid".into()), ClientSource::Query("k".into()));
+    let all = vec![ClientSource::Ip, key, cookie, query, ClientSource::Host, ClientSource::Path];
+    assert_eq!((&one.client, one.permits, two.permits), (&ClientSource::All(all), 2, 1));
+    assert_eq!((one.on_store_failure, two.on_store_failure), (OnStoreFailure::Deny, OnStoreFailure::Allow));
+    assert_eq!((one.on_missing_client, two.on_missing_client), (OnMissingClient::Skip, OnMissingClient::Deny));
+}
+
+#[test]
+fn what_is_not_written_is_the_default() {
+    let config = parse(
+        "listen: 127.0.0.1:0\nupstreams: {a: {targets: builtin:echo}}\nroutes: [{name: a, match: {}, upstream: a}]",
+    );
+    assert_eq!((config.admin, config.access_log), (Some(Config::DEFAULT_ADMIN), AccessLog::Off));
+    assert!(matches!(config.store, StoreSettings::Memory { key_secret: None }), "{:?}", config.store);
+    assert!(config.rules.addresses.trusted_proxies.is_empty());
+}
+
+#[test]
+fn a_layer_needs_neither_listen_nor_upstreams() {
+    let text =
+        "routes:\n  - { name: a, match: { path: /a }, limits: [{ name: b, mode: OVERALL, rate: 1, interval: 1s }] }";
+    let config = Config::parse(text).expect("a rule file for a layer");
+    assert!(config.listen.is_empty() && config.rules.routes.iter().all(|route| route.upstream.is_none()));
+    let limiter = config.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| limit.limiter.name.as_str());
+    assert_eq!(limiter.collect::<Vec<_>>(), ["{tidegate:a}:b"]);
+    let said = Config::parse_for_gateway(text).expect_err("a gateway needs more").to_string();
+    assert!(said.contains("needs `listen`") && said.contains("needs `upstream`"), "{said}");
+}
+
+#[test]
+fn an_alias_stands_for_its_value() {
+    let config = parse(
+        "listen: 127.0.0.1:0\nupstreams: {a: &a {targets: [builtin:echo]}, b: *a}\nroutes: [{name: a, match: {}, upstream: b}]",
+    );
+    assert_eq!(config.upstreams["a"].targets, config.upstreams["b"].targets);
+}
+
+#[test]
+fn a_mistake_that_an_alias_repeats_is_one() {
+    let text = "upstreams: {a: &a {targets: [nonsense]}, b: *a}\nroutes: [{name: a, match: {}, upstream: b}]";
+    assert_eq!(problems(text).lines().last(), Some("1 mistake"));
+}
+
+#[test]
+fn nesting_is_refused_before_it_costs_anything() {
+    for text in ["[".repeat(10_000), "- ".repeat(10_000), "{a: ".repeat(10_000), "? ".repeat(10_000)] {
+        let said = problems(&text);
+        let refused = ["nested more than 32 levels deep", "a key must be a word", "not YAML: "];
+        assert!(refused.iter().any(|message| said.contains(message)), "{said}");
+    }
+    let chain: String = (1..100).map(|level| format!("a{level}: &a{level} [*a{}]\n", level - 1)).collect();
+    assert!(problems(&format!("a0: &a0 [x]\n{chain}")).contains("nested more than 32 levels deep"));
+}
+
+#[test]
+fn what_aliases_repeat_is_counted_before_it_is_copied() {
+    let many = "x,".repeat(10_000);
+    let said = problems(&format!("a: &a [{many}]\nb: [{}]", "*a,".repeat(10_000)));
+    assert!(said.contains("more than 250000 values") && said.ends_with("1 mistake"), "{said}");
+}
+
+#[test]
+fn a_text_above_one_mebibyte_is_not_looked_at() {
+    assert!(problems(&"[".repeat((1 << 20) + 1)).contains("the file is larger than 1048576 bytes (1 MiB)"));
+    assert!(problems(&"#".repeat(1 << 20)).contains("the file is empty"));
+}
+
+#[test]
+fn a_byte_order_mark_and_line_ends_of_windows_change_no_place() {
+    let said = problems("\u{feff}routes: 5\r\nnonsense: 1\r\n");
+    let places: Vec<_> = said.lines().filter(|line| !line.starts_with(' ')).collect();
+    assert_eq!(
+        places,
+        ["1:9: `routes` must be a list, not `5`", "2:1: unknown key `nonsense` in the rule file", "2 mistakes"]
+    );
+}
+
+/// Texts that are nearly rule files: pieces of one in any order.
+fn nearly() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "routes",
+        "listen",
+        "store",
+        "upstreams",
+        "limits",
+        "match",
+        "name",
+        "rate",
+        "client",
+        "url",
+        "targets",
+        ": ",
+        ":",
+        "\n",
+        "\n  ",
+        "\n    - ",
+        "- ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ", ",
+        "&a ",
+        "*a",
+        "<<",
+        "!t ",
+        "? ",
+        "|\n",
+        ">-\n",
+        "\"",
+        "'",
+        "#",
+        "---\n",
+        "...\n",
+        "%TAG ! !\n",
+        "%YAML 1.2\n",
+        "\t",
+        "~",
+        "5",
+        "-1",
+        "1.5",
+        "10s",
+        "a",
+        "é",
+        "\u{feff}",
+        "redis://",
+        "http://",
+        "@",
+        "/",
+        "\0",
+        "\r\n",
+        "\\x",
+    ]);
+    prop::collection::vec(pieces, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>()) {
+        let _ = Config::parse_for_gateway(&text);
+    }
+
+    #[test]
+    fn no_text_of_its_own_words_makes_it_panic(text in nearly()) {
+        let _ = Config::parse_for_gateway(&text);
+    }
+
+    #[test]
+    fn a_rule_file_that_lost_a_part_is_read_or_refused(start in 0..FULL.len(), length in 0..200_usize) {
+        let end = (start + length).min(FULL.len());
+        let _ = Config::parse_for_gateway(&format!("{}{}", &FULL[..start], &FULL[end..]));
+    }
+}
