@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::client::NoClient;
 use crate::facts::BadRequest;
@@ -58,22 +58,35 @@ pub enum Refusal {
     Internal,
 }
 
+/// RFC 9457 section 3.1.
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
+    violated: Option<&'a [String]>,
+}
+
 impl Refusal {
     /// The answer.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let (status, detail) = self.status();
-        let mut problem = json!({
-            "type": "about:blank",
-            "title": status.canonical_reason().unwrap_or_default(),
-            "status": status.as_u16(),
-            "detail": detail,
-        });
-        if let Refusal::Limited { violated, .. } = &self {
-            problem["type"] = QUOTA_EXCEEDED.into();
-            problem["title"] = "Request cannot be satisfied as assigned quota has been exceeded".into();
-            problem["violated-policies"] = json!(violated);
-        }
-        let mut response = Response::new(Full::from(problem.to_string() + "\n"));
+        let violated = match &self {
+            Refusal::Limited { violated, .. } => Some(violated.as_slice()),
+            _ => None,
+        };
+        let title = match violated {
+            Some(_) => "Request cannot be satisfied as assigned quota has been exceeded",
+            None => status.canonical_reason().unwrap_or_default(),
+        };
+        let kind = if violated.is_some() { QUOTA_EXCEEDED } else { "about:blank" };
+        let problem = Problem { kind, title, status: status.as_u16(), detail: &detail, violated };
+        // Strings and numbers can always be written.
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = Response::new(Full::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
