@@ -109,6 +109,16 @@ impl Store {
 }
 
 impl StoreError {
+    /// Is the connection on which this happened of no more use? Answers may still come on it that nobody waits for, or
+    /// what it leads to is no master any more.
+    fn condemns_connection(&self) -> bool {
+        match self {
+            Self::Timeout | Self::Broken | Self::Shape => true,
+            Self::Answer(word) => word == "READONLY",
+            Self::Unreachable | Self::Full => false,
+        }
+    }
+
     /// The error as a label: a word of ours.
     pub fn cause(&self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
 //! All integration tests, in one binary so that it links once.
 
 mod check;
+mod gateway;
 mod laws;
 mod redis_format;
 mod support;

@@ -10,7 +10,7 @@ mod script;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use deadpool_redis::redis::{AsyncConnectionConfig, RedisError};
+use deadpool_redis::redis::{AsyncConnectionConfig, RedisError, cmd};
 use deadpool_redis::{Manager, Pool, Runtime};
 use tokio::time::timeout;
 
@@ -74,15 +74,15 @@ impl Redis {
         self.links();
     }
 
-    /// Is a connection open?
+    /// Does Redis answer?
     pub async fn is_up(&self) -> bool {
-        let link = self.next_link();
-        matches!(timeout(self.settings.timeout, link.live()).await, Ok(Ok(_)))
+        let ping = |mut live: Live| async move { cmd("PING").exec_async(&mut live.connection).await };
+        self.within_deadline(async |live| ping(live.clone()).await.map_err(|error| failure(&error))).await.is_ok()
     }
 
     async fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
         let stopwatch = Stopwatch::start();
-        let decided = self.within_deadline(charges, now).await;
+        let decided = self.within_deadline(async |live| self.call(live, charges, now).await).await;
         match &decided {
             Ok(_) => self.metrics.store_answered(stopwatch.elapsed()),
             Err(error) => self.metrics.store_failed(error.cause()),
@@ -90,43 +90,30 @@ impl Redis {
         decided
     }
 
-    async fn within_deadline(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+    /// Waits for a connection and for what `call` asks on it, all within the deadline. A connection that failed, or
+    /// did not answer in time, is never used again.
+    async fn within_deadline<T>(
+        &self,
+        call: impl AsyncFnOnce(&mut Live) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let link = self.next_link();
         let mut used = None;
-        let call = async {
-            let live = used.insert(link.live().await?);
-            self.call(link, live, charges, now).await
-        };
-        match timeout(self.settings.timeout, call).await {
-            Ok(decided) => decided,
-            Err(_) => {
-                if let Some(live) = used {
-                    link.report_broken(&live);
-                }
-                Err(StoreError::Timeout)
-            }
+        let asked = async { call(used.insert(link.live().await?)).await };
+        let answer = timeout(self.settings.timeout, asked).await.unwrap_or(Err(StoreError::Timeout));
+        if let (Some(live), Err(error)) = (used, &answer)
+            && error.condemns_connection()
+        {
+            link.report_broken(&live);
         }
+        answer
     }
 
-    async fn call(
-        &self,
-        link: &Link,
-        live: &mut Live,
-        charges: &[Charge],
-        now: Option<Timestamp>,
-    ) -> Result<Outcome, StoreError> {
+    async fn call(&self, live: &mut Live, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
         // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
         let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let call = Call::new(charges, &live.secret, now, random);
-        match call.run(&mut live.connection).await {
-            Ok(answer) => outcome(&answer, charges.len()),
-            Err(error) => {
-                if error.is_unrecoverable_error() || error.code() == Some("READONLY") {
-                    link.report_broken(live);
-                }
-                Err(failure(&error))
-            }
-        }
+        let answer = call.run(&mut live.connection).await.map_err(|error| failure(&error))?;
+        outcome(&answer, charges.len())
     }
 
     fn links(&self) -> &[Link] {
@@ -145,7 +132,7 @@ impl Redis {
 fn failure(error: &RedisError) -> StoreError {
     match error.code() {
         Some(code) => StoreError::Answer(code.to_owned()),
-        None if error.is_io_error() => StoreError::Broken,
+        None if error.is_io_error() || error.is_unrecoverable_error() => StoreError::Broken,
         None => StoreError::Shape,
     }
 }

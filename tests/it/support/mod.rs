@@ -1,5 +1,6 @@
 //! What the tests stand on: a real Redis, real sockets, real gateways.
 
+pub mod gateway;
 pub mod redis;
 pub mod wire;
 

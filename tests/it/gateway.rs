@@ -1,0 +1,247 @@
+//! The gateway as its clients see it: requests forwarded or refused, by limits in the process and on a real Redis.
+
+use std::collections::BTreeMap;
+
+use deadpool_redis::redis::Commands;
+use tokio::task::JoinSet;
+
+use crate::support::gateway::{TestGateway, get};
+use crate::support::redis::RedisServer;
+use crate::support::wire::raw::Message;
+use crate::support::wire::soon;
+
+/// One route to the built-in echo, with these limits.
+fn rules(store: &str, limits: &str) -> String {
+    format!(
+        "store: {store}
+upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
+routes:
+  - name: all
+    match: {{ path: /** }}
+    upstream: echo
+    limits:
+{limits}"
+    )
+}
+
+const TOTAL: &str = "      - { name: total, mode: OVERALL, rate: 100, interval: 10s }\n";
+
+fn retry_after(refusal: &Message) -> u64 {
+    refusal.field("retry-after").expect("a Retry-After").parse().expect("whole seconds")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_gateways_on_one_redis_grant_exactly_the_rate_between_them() {
+    let Some(redis) = RedisServer::start() else { return };
+    // A deadline that a busy machine keeps: a decision that is lost is a request that passes.
+    let store = format!("{{ url: '{}', timeout: 10s }}", redis.url());
+    let gateways = [TestGateway::start(&rules(&store, TOTAL)), TestGateway::start(&rules(&store, TOTAL))];
+    let mut clients = JoinSet::new();
+    for number in 0..100 {
+        let address = gateways[number % 2].address;
+        clients.spawn(async move {
+            let mut client = crate::support::wire::raw::Raw::connect(address).await;
+            let mut answers = Vec::new();
+            for _ in 0..20 {
+                answers.push(get(&mut client, "/", "").await);
+            }
+            answers
+        });
+    }
+    let answers: Vec<Message> = soon(clients.join_all()).await.into_iter().flatten().collect();
+    let mut statuses = BTreeMap::new();
+    for answer in &answers {
+        *statuses.entry(answer.status()).or_insert(0) += 1;
+    }
+    assert_eq!(statuses, [(200, 100), (429, 1900)].into());
+
+    let last = gateways[0].get("/", "").await;
+    let wait = retry_after(&last);
+    assert!((1..=10).contains(&wait), "{wait} s");
+    pass_time(&redis, wait * 1_000);
+    assert_eq!(gateways[1].get("/", "").await.status(), 200);
+}
+
+/// Moves every permit in Redis so far back in time, as if it had passed.
+fn pass_time(redis: &RedisServer, millis: u64) {
+    let mut redis = redis.connection();
+    let logs: Vec<String> = redis.keys("*:permits*").expect("keys");
+    for log in logs {
+        let entries: Vec<(Vec<u8>, u64)> = redis.zrange_withscores(&log, 0, -1).expect("entries");
+        for (member, score) in entries {
+            redis.zadd::<_, _, _, ()>(&log, member, score - millis).expect("moved");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_one_limit_refuses_charges_no_other() {
+    let own = "      - { name: own, mode: PER_CLIENT, client: 'header:X-Api-Key', rate: 2, interval: 1h }
+      - { name: total, mode: OVERALL, rate: 3, interval: 1h }\n";
+    let redis = RedisServer::start();
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    for store in stores {
+        let gateway = TestGateway::start(&rules(&store, own));
+        let ask = async |key: &str| gateway.get("/", &format!("X-Api-Key: {key}\r\n")).await;
+        assert_eq!([ask("a").await.status(), ask("a").await.status()], [200, 200], "{store}");
+        let refused = ask("a").await;
+        assert_eq!(refused.status(), 429, "{store}");
+        assert!(refused.text().contains(r#""violated-policies":["own"]"#), "{}", refused.text());
+        let other = ask("b").await;
+        assert_eq!(other.status(), 200, "a client's refusal took from everybody's limit in {store}");
+        assert_eq!(other.field("ratelimit").as_deref(), Some("\"own\";r=1;t=3600"), "{store}");
+        let refused = ask("b").await;
+        assert!(refused.text().contains(r#""violated-policies":["total"]"#), "{}", refused.text());
+        assert_eq!(refused.field("ratelimit").as_deref(), Some("\"own\";r=1;t=3600"), "{store}");
+        assert_eq!(gateway.counter(r#"tidegate_decisions_total{route="all",limit="own",outcome="allowed"}"#).await, 3);
+        assert_eq!(
+            gateway.counter(r#"tidegate_decisions_total{route="all",limit="total",outcome="limited"}"#).await,
+            1
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
+    let limit = "      - { name: per-ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }\n";
+    let gateway = TestGateway::start(&rules("memory", limit));
+    assert_eq!(gateway.get("/", "X-Forwarded-For: 192.0.2.1\r\n").await.status(), 200);
+    assert_eq!(gateway.get("/", "X-Forwarded-For: 192.0.2.2\r\n").await.status(), 429, "a spoofed address counted");
+
+    let trusting = format!("clients: {{ trusted_proxies: [127.0.0.0/8] }}\n{}", rules("memory", limit));
+    let gateway = TestGateway::start(&trusting);
+    assert_eq!(gateway.get("/", "X-Forwarded-For: 192.0.2.1\r\n").await.status(), 200);
+    assert_eq!(gateway.get("/", "X-Forwarded-For: 192.0.2.2\r\n").await.status(), 200);
+    assert_eq!(gateway.get("/", "X-Forwarded-For: 6.6.6.6, 192.0.2.2\r\n").await.status(), 429);
+}
+
+#[tokio::test]
+async fn a_request_without_its_client_is_denied_skipped_or_known_by_its_address() {
+    let limit = |policy| {
+        format!(
+            "      - {{ name: l, mode: PER_CLIENT, client: 'header:X-Key', rate: 1, interval: 1h, on_missing_client: {policy} }}\n"
+        )
+    };
+    let statuses = async |policy, headers: &str| {
+        let gateway = TestGateway::start(&rules("memory", &limit(policy)));
+        [gateway.get("/", headers).await.status(), gateway.get("/", headers).await.status()]
+    };
+    assert_eq!(statuses("deny", "").await, [400, 400]);
+    assert_eq!(statuses("skip", "").await, [200, 200]);
+    assert_eq!(statuses("ip", "").await, [200, 429]);
+    assert_eq!(statuses("skip", "X-Key: a\r\nX-Key: b\r\n").await, [400, 400], "two values walked around a limit");
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_path_walks_around_its_limit() {
+    let rules = "store: memory
+upstreams: { echo: { targets: [builtin:echo] } }
+routes:
+  - { name: login, match: { path: /login }, upstream: echo, limits: [{ name: l, mode: OVERALL, rate: 1, interval: 1h }] }
+  - { name: rest, match: { path: /** }, upstream: echo }\n";
+    let gateway = TestGateway::start(rules);
+    assert_eq!(gateway.get("/login", "").await.status(), 200);
+    for path in ["/login", "//login", "/./login", "/x/../login", "/%6cogin", "/login/", "/login?a=1"] {
+        assert_eq!(gateway.get(path, "").await.status(), 429, "{path}");
+    }
+    assert!(gateway.get("/x/../other?q=%2F", "").await.text().contains(r#""path": "/other?q=%2F""#));
+    assert_eq!(gateway.get("/x/..%2flogin", "").await.status(), 400);
+}
+
+#[tokio::test]
+async fn a_request_that_no_route_matches_is_not_found() {
+    let gateway = TestGateway::start(
+        "store: memory
+upstreams: { echo: { targets: [builtin:echo] } }
+routes: [{ name: api, match: { host: api.example, methods: [GET] }, upstream: echo }]\n",
+    );
+    let answer = gateway.get("/", "").await;
+    assert_eq!((answer.status(), answer.field("content-type").as_deref()), (404, Some("application/problem+json")));
+    let mut client = gateway.client().await;
+    assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: API.example:80\r\n\r\n").await.status(), 200);
+    assert_eq!(client.ask("DELETE / HTTP/1.1\r\nHost: api.example\r\n\r\n").await.status(), 404);
+}
+
+/// The store's deadline is 50 ms; how long the answers take is measured, not tested.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_each_limit_does_what_it_says_and_counts_again_when_redis_is_back() {
+    let Some(redis) = RedisServer::start() else { return };
+    let limits =
+        |policy| format!("      - {{ name: l, mode: OVERALL, rate: 1, interval: 1h, on_store_failure: {policy} }}\n");
+    let allow = TestGateway::start(&rules(&redis.url(), &limits("allow")));
+    let deny = TestGateway::start(&rules(&redis.url(), &limits("deny")));
+    let both = async || [allow.get("/", "").await.status(), deny.get("/", "").await.status()];
+    // Both limits have the same name, therefore the same bucket: whoever comes second is refused.
+    assert_eq!(both().await, [200, 429]);
+
+    redis.signal("STOP");
+    assert_eq!(both().await, [200, 503], "a frozen Redis");
+    redis.signal("CONT");
+    soon(async { while both().await != [429, 429] {} }).await;
+
+    let port = redis.port;
+    drop(redis);
+    assert_eq!(both().await, [200, 503], "no Redis at all");
+    let refused = deny.get("/", "").await;
+    assert_eq!(refused.field("retry-after").as_deref(), Some("1"));
+    let failed = r#"tidegate_decisions_total{route="all",limit="l",outcome="store_failed"}"#;
+    assert!(allow.counter(failed).await >= 2);
+    assert!(allow.admin_get("/readyz").await.text().contains("unreachable"));
+
+    let redis = RedisServer::start_on(port).expect("Redis again");
+    soon(async { while both().await[1] != 429 {} }).await;
+    assert!(redis.connection().exists::<_, bool>("{tidegate:all}:l").expect("an answer"));
+}
+
+/// A gateway that is started while its Redis is away serves, and counts as soon as Redis is there.
+#[tokio::test]
+async fn a_gateway_starts_without_its_redis() {
+    let Some(redis) = RedisServer::start() else { return };
+    let (port, url) = (redis.port, redis.url());
+    drop(redis);
+    let gateway = TestGateway::start(&rules(&url, "      - { name: l, mode: OVERALL, rate: 1, interval: 1h }\n"));
+    assert_eq!(gateway.get("/", "").await.status(), 200);
+    let _redis = RedisServer::start_on(port).expect("Redis");
+    soon(async { while gateway.get("/", "").await.status() != 429 {} }).await;
+}
+
+#[tokio::test]
+async fn gateways_hash_clients_alike_and_a_restart_finds_them_again() {
+    let Some(redis) = RedisServer::start() else { return };
+    let limit = "      - { name: l, mode: PER_CLIENT, client: 'cookie:sid', rate: 2, interval: 1h }\n";
+    let rules = rules(&redis.url(), limit);
+    let ask = async |gateway: &TestGateway| gateway.get("/", "Cookie: a=b; sid=s3cret\r\n").await.status();
+    let one = TestGateway::start(&rules);
+    assert_eq!(ask(&one).await, 200);
+    let other = TestGateway::start(&rules);
+    assert_eq!(ask(&other).await, 200);
+    drop(one);
+    assert_eq!(ask(&TestGateway::start(&rules)).await, 429);
+    let keys: Vec<String> = redis.connection().keys("*").expect("keys");
+    assert!(keys.iter().all(|key| !key.contains("s3cret")), "{keys:?}");
+}
+
+#[tokio::test]
+async fn the_operators_see_health_metrics_and_rules_without_secrets() {
+    let rules = rules("{ url: 'redis://user:hush-hush@127.0.0.1:1', key_secret: '0123456789abcdef-secret' }", TOTAL);
+    let gateway = TestGateway::start(&rules);
+    assert_eq!(gateway.admin_get("/healthz").await.text(), "ok\n");
+    assert_eq!(gateway.admin_get("/readyz").await.status(), 200);
+    assert_eq!(gateway.counter("tidegate_connections").await, 0);
+    let mut admin = crate::support::wire::raw::Raw::connect(gateway.admin).await;
+    let shown = admin.ask("GET /api/v1/config HTTP/1.1\r\nHost: localhost:9901\r\n\r\n").await.text();
+    assert!(shown.contains("redis://***@127.0.0.1:1") && shown.contains("{tidegate:all}:total"), "{shown}");
+    assert!(!shown.contains("hush") && !shown.contains("0123456789abcdef"), "{shown}");
+    let rebound = admin.ask("GET /api/v1/config HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    assert_eq!(rebound.status(), 403);
+}
+
+#[tokio::test]
+async fn connections_are_counted_while_they_are_open() {
+    let gateway = TestGateway::start(&rules("memory", TOTAL));
+    let mut client = gateway.client().await;
+    assert_eq!(get(&mut client, "/", "").await.status(), 200);
+    assert_eq!(gateway.counter("tidegate_connections").await, 1);
+    drop(client);
+    soon(async { while gateway.counter("tidegate_connections").await != 0 {} }).await;
+}

@@ -1,0 +1,64 @@
+//! A gateway of the tests' own, on ports that the system chose.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate::{Config, Gateway};
+
+use super::wire::raw::{Message, Raw};
+
+/// A running gateway, drained when it is dropped.
+pub struct TestGateway {
+    gateway: Option<Gateway>,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Where operators connect.
+    pub admin: SocketAddr,
+}
+
+impl TestGateway {
+    /// Starts a gateway with these `routes`, `upstreams`, `store` and whatever else; it listens on loopback.
+    pub fn start(rules: &str) -> Self {
+        let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{rules}");
+        let config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+        let gateway = Gateway::start(config, 2).expect("a gateway");
+        let address = gateway.addresses()[0];
+        let admin = gateway.admin_address().expect("an admin address");
+        Self { gateway: Some(gateway), address, admin }
+    }
+
+    /// A connection to it.
+    pub async fn client(&self) -> Raw {
+        Raw::connect(self.address).await
+    }
+
+    /// Asks for a path with these header lines, on a connection of its own.
+    pub async fn get(&self, path: &str, headers: &str) -> Message {
+        get(&mut self.client().await, path, headers).await
+    }
+
+    /// Asks the operators' side for a path.
+    pub async fn admin_get(&self, path: &str) -> Message {
+        get(&mut Raw::connect(self.admin).await, path, "").await
+    }
+
+    /// The value of a counter.
+    pub async fn counter(&self, series: &str) -> u64 {
+        let text = self.admin_get("/metrics").await.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(series));
+        line.unwrap_or_else(|| panic!("no {series} in\n{text}")).trim().parse().expect("a number")
+    }
+}
+
+impl Drop for TestGateway {
+    fn drop(&mut self) {
+        if let Some(gateway) = self.gateway.take() {
+            gateway.drain(Duration::from_millis(10)).expect("drained");
+        }
+    }
+}
+
+/// Sends a GET on a connection that may be used before and after.
+pub async fn get(client: &mut Raw, path: &str, headers: &str) -> Message {
+    client.ask(format!("GET {path} HTTP/1.1\r\nHost: test.example\r\n{headers}\r\n")).await
+}
