@@ -3,5 +3,6 @@
 mod check;
 mod gateway;
 mod laws;
+mod program;
 mod redis_format;
 mod support;

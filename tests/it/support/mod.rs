@@ -1,6 +1,7 @@
 //! What the tests stand on: a real Redis, real sockets, real gateways.
 
 pub mod gateway;
+pub mod process;
 pub mod redis;
 pub mod wire;
 

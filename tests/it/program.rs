@@ -1,0 +1,146 @@
+//! The program as its users run it: commands, exit codes, signals, logs.
+
+use std::time::Duration;
+
+use crate::support::gateway::get;
+use crate::support::process::{Program, RuleFile, address, output, tidegate};
+use crate::support::wire::raw::Raw;
+use crate::support::wire::soon;
+use crate::support::wire::upstream::{Origin, Visit};
+
+/// A gateway in front of one origin.
+fn rules(target: &str, more: &str) -> String {
+    format!(
+        "listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+{more}
+upstreams: {{ origin: {{ targets: ['{target}'] }} }}
+routes:
+  - {{ name: all, match: {{}}, upstream: origin, limits: [{{ name: l, mode: OVERALL, rate: 3, interval: 1h }}] }}\n"
+    )
+}
+
+#[tokio::test]
+async fn the_demo_answers_200_at_its_first_url_and_429_within_20_requests() {
+    let mut demo = Program::start(&mut tidegate(&["demo"]));
+    let address = address(&mut demo.stdout, "http://");
+    let mut client = Raw::connect(address).await;
+    let mut statuses = Vec::new();
+    for _ in 0..20 {
+        statuses.push(get(&mut client, "/hello", "").await.status());
+    }
+    assert_eq!((statuses[0], statuses[19]), (200, 429), "{statuses:?}");
+    demo.signal("TERM");
+    let (status, rest) = demo.end();
+    assert!(status.success(), "{rest}");
+    assert!(rest.contains("/metrics") && rest.matches("curl").count() == 3, "{rest}");
+}
+
+#[test]
+fn exit_codes_are_yes_no_and_could_not_answer() {
+    let good = RuleFile::new("good", &rules("builtin:echo", ""));
+    let bad = RuleFile::new("bad", "listen: nowhere\nroutes: []\n");
+    let code = |arguments: &[&str]| output(arguments).status.code();
+    assert_eq!(code(&["check", good.path()]), Some(0));
+    assert_eq!(code(&["check", bad.path()]), Some(1));
+    assert_eq!(code(&["check", "no/such/file.yaml"]), Some(2));
+    assert_eq!(code(&["run", "-c", bad.path()]), Some(1));
+    assert_eq!(code(&["run", "-c", "no/such/file.yaml"]), Some(2));
+    assert_eq!(code(&["run", "--no-such-flag"]), Some(2));
+    assert_eq!(code(&["run", "--workers", "0"]), Some(2));
+    assert_eq!(code(&["--help"]), Some(0));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = format!("127.0.0.1:{}", taken.local_addr().expect("an address").port());
+    let occupied = std::net::TcpListener::bind(&taken);
+    let file =
+        RuleFile::new("taken", &rules("builtin:echo", "").replace("admin: 127.0.0.1:0", &format!("admin: {taken}")));
+    let run = output(&["run", "-c", file.path()]);
+    drop(occupied);
+    assert_eq!(run.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.contains(&format!("tidegate: cannot listen on {taken}: ")), "{said}");
+}
+
+#[tokio::test]
+async fn sigterm_fails_readiness_first_and_lets_a_running_request_finish() {
+    let (arrived, mut arrival) = tokio::sync::mpsc::unbounded_channel();
+    let (go, gone) = tokio::sync::watch::channel(false);
+    let origin = Origin::start(move |mut visit: Visit| {
+        let (arrived, mut gone) = (arrived.clone(), gone.clone());
+        async move {
+            visit.request().await;
+            arrived.send(()).expect("sent");
+            gone.wait_for(|gone| *gone).await.expect("told");
+            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+        }
+    })
+    .await;
+    let file = RuleFile::new("drain", &rules(&format!("http://{}", origin.address), ""));
+    let (program, address, admin) = Program::run(&file, &["--drain-delay", "1", "--drain-timeout", "20"]);
+    let (mut running, mut idle) = (Raw::connect(address).await, Raw::connect(address).await);
+    running.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    soon(arrival.recv()).await.expect("the request is there");
+
+    program.signal("TERM");
+    soon(async { while get(&mut Raw::connect(admin).await, "/readyz", "").await.status() != 503 {} }).await;
+    soon(idle.closed()).await.expect("an idle connection is closed");
+    soon(async { while tokio::net::TcpStream::connect(address).await.is_ok() {} }).await;
+    go.send(true).expect("told");
+    let answer = soon(running.answer(false)).await;
+    assert_eq!((answer.status(), answer.text().as_str()), (200, "done"));
+    let (status, rest) = program.end();
+    assert!(status.success(), "{rest}");
+}
+
+#[tokio::test]
+async fn the_access_log_has_a_line_for_each_request_and_no_secret() {
+    let file = RuleFile::new("access", &rules("builtin:echo", "access_log: stdout"));
+    let (program, address, _admin) = Program::run(&file, &["--log-format", "json"]);
+    let mut client = Raw::connect(address).await;
+    let secrets = "Authorization: Bearer CANARY\r\nCookie: sid=CANARY\r\nX-Api-Key: CANARY\r\n";
+    for _ in 0..4 {
+        get(&mut client, "/a/path?token=CANARY", secrets).await;
+    }
+    program.signal("TERM");
+    let (status, log) = program.end();
+    assert!(status.success(), "{log}");
+    assert!(!log.contains("CANARY"), "{log}");
+    let lines: Vec<serde_json::Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let access: Vec<_> = lines.iter().filter(|line| line["target"] == "tidegate::access").collect();
+    assert_eq!(access.len(), 4, "{log}");
+    assert_eq!((&access[0]["message"], &access[0]["status"]), (&"GET /a/path".into(), &200.into()), "{log}");
+    assert_eq!((&access[0]["route"], &access[0]["limits"]), (&"all".into(), &"allowed".into()), "{log}");
+    assert_eq!((&access[3]["status"], &access[3]["limits"]), (&429.into(), &"limited".into()), "{log}");
+    assert!(access[0]["ms"].is_f64() && access[0]["peer"] == "127.0.0.1", "{log}");
+}
+
+#[tokio::test]
+async fn large_bodies_stream_in_both_directions_in_little_memory() {
+    const LARGE: usize = 256 << 20;
+    let origin = Origin::start(async |mut visit: Visit| {
+        // As much comes back as went there, while it is still on its way.
+        visit.head().await;
+        visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+        let (mut reader, mut writer) = visit.raw.stream.split();
+        _ = tokio::io::copy(&mut reader, &mut writer).await;
+    })
+    .await;
+    let file = RuleFile::new("large", &rules(&format!("http://{}", origin.address), ""));
+    let (program, address, _admin) = Program::run(&file, &["--workers", "1"]);
+    let mut client = Raw::connect(address).await;
+    let before = program.peak_memory();
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+    assert_eq!(client.head().await.expect("a head").status(), 200);
+    let (mut reader, mut writer) = client.stream.into_split();
+    let sending = tokio::spawn(async move {
+        let mut body = tokio::io::AsyncReadExt::take(tokio::io::repeat(7), LARGE as u64);
+        tokio::io::copy(&mut body, &mut writer).await.map(|_| writer)
+    });
+    let mut body = tokio::io::AsyncReadExt::take(&mut reader, LARGE as u64);
+    let received =
+        tokio::time::timeout(Duration::from_secs(60), tokio::io::copy(&mut body, &mut tokio::io::sink())).await;
+    assert_eq!(received.expect("in time").expect("a body"), LARGE as u64);
+    sending.await.expect("sent").expect("sent");
+    let after = program.peak_memory();
+    assert!(after < before + (16 << 20), "{before} bytes grew to {after}");
+}

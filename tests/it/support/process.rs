@@ -1,0 +1,111 @@
+//! The program itself, as its users run it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+/// A running `tidegate`, ended with its owner.
+pub struct Program {
+    child: Child,
+    /// What it writes to standard output.
+    pub stdout: BufReader<std::process::ChildStdout>,
+    /// What it writes to standard error.
+    pub stderr: BufReader<std::process::ChildStderr>,
+}
+
+/// `tidegate` with these arguments.
+pub fn tidegate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(arguments).env_remove("TIDEGATE_LOG").env_remove("TIDEGATE_WORKERS");
+    command
+}
+
+/// Runs `tidegate` to its end.
+pub fn output(arguments: &[&str]) -> Output {
+    tidegate(arguments).output().expect("tidegate runs")
+}
+
+/// A rule file that is gone with its owner.
+pub struct RuleFile(PathBuf);
+
+impl RuleFile {
+    /// Writes a rule file under a name that no other test uses.
+    pub fn new(name: &str, text: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.yaml", std::process::id()));
+        std::fs::write(&path, text).expect("written");
+        Self(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("a path in UTF-8")
+    }
+}
+
+impl Drop for RuleFile {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Program {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("tidegate runs");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        Self { child, stdout, stderr }
+    }
+
+    /// Runs a gateway with this rule file; returns it with its addresses for clients and operators.
+    pub fn run(file: &RuleFile, more: &[&str]) -> (Self, SocketAddr, SocketAddr) {
+        let arguments = [&["run", "-c", file.path()], more].concat();
+        let mut program = Self::start(&mut tidegate(&arguments));
+        let address = address(&mut program.stderr, "listening on http://");
+        let admin = self::address(&mut program.stderr, "admin on http://");
+        (program, address, admin)
+    }
+
+    /// Sends it a signal, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(kill.expect("kill runs").success());
+    }
+
+    /// Waits for its end; returns its status and the rest of what it wrote.
+    pub fn end(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().expect("an end");
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).expect("text");
+        self.stderr.read_to_string(&mut rest).expect("text");
+        (status, rest)
+    }
+
+    /// Bytes of memory that it has occupied at most.
+    pub fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// Reads lines until one holds `before`, and returns the address that follows it.
+pub fn address(lines: &mut impl BufRead, before: &str) -> SocketAddr {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).expect("text"), 0, "no `{before}` was written");
+        if let Some((_, address)) = line.split_once(before) {
+            let end = address.find(['/', '"', '\n', ' ']).unwrap_or(address.len());
+            return address[..end].parse().expect("an address");
+        }
+    }
+}
