@@ -72,7 +72,7 @@ impl<H: Handler> hyper::service::Service<Request<Incoming>> for Service<H> {
     type Future = Answering<H::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.activity.begin_request();
+        self.activity.begin_request(!request.body().is_end_stream());
         let in_flight = Some(InFlight(self.activity.clone()));
         match excess(&request) {
             Some(refusal) => Answering { handling: None, refusal: Some(refusal), in_flight },

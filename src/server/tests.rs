@@ -271,6 +271,17 @@ async fn malformed_requests_are_refused() {
     }
 }
 
+#[tokio::test]
+async fn an_answer_in_the_middle_of_an_upload_reaches_the_client() {
+    let server = start(&listen(), |_, _| async { Response::new(Full::<Bytes>::from("enough")) });
+    for _ in 0..10 {
+        let mut client = Raw::connect(server.address).await;
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 8 << 20)).await;
+        client.send(vec![7; 4 << 20]).await;
+        assert_eq!(client.answer(false).await.text(), "enough");
+    }
+}
+
 /// A body that ends in an error after its first part.
 struct BreaksOff(bool);
 
