@@ -20,8 +20,8 @@ use crate::refusal::Refusal;
 
 /// The longest target.
 const MAX_TARGET: usize = 8 * 1024;
-/// The most header fields.
-pub(crate) const MAX_FIELDS: usize = 100;
+/// The most header fields; in HTTP/1 it is hyper's own limit, too.
+const MAX_FIELDS: usize = 100;
 /// The most bytes of header fields, as they are written in HTTP/1.
 pub(crate) const MAX_FIELD_BYTES: u32 = 16 * 1024;
 

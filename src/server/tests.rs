@@ -161,6 +161,51 @@ async fn an_idle_connection_of_http2_is_closed_on_time() {
 }
 
 #[tokio::test]
+async fn a_head_of_http2_that_is_too_large_is_refused() {
+    let server = start(&listen(), describe);
+    let (mut sender, _connection) = http2(server.address).await;
+    let fields = |count: usize, length: usize| {
+        let mut request = empty("http://a/");
+        let value = http::HeaderValue::from_str(&"v".repeat(length)).unwrap();
+        for index in 0..count {
+            request.headers_mut().insert(http::HeaderName::try_from(format!("x-{index}")).unwrap(), value.clone());
+        }
+        request
+    };
+    for (request, status) in [
+        (fields(100, 1), 200),
+        (fields(101, 1), 431),
+        (fields(17, 1000), 431),
+        (empty(&format!("http://a/{}", "a".repeat(8 * 1024))), 414),
+    ] {
+        assert_eq!(soon(sender.send_request(request)).await.unwrap().status(), status);
+    }
+}
+
+#[tokio::test]
+async fn a_drain_finishes_the_streams_of_http2() {
+    let (began, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (signal, gate) = (began.clone(), release.clone());
+    let server = start(&listen(), move |request, peer| {
+        let (signal, gate) = (signal.clone(), gate.clone());
+        async move {
+            signal.notify_one();
+            gate.notified().await;
+            describe(request, peer).await
+        }
+    });
+    let (mut sender, connection) = http2(server.address).await;
+    let answer = tokio::spawn(sender.send_request(empty("http://a/slow")));
+    soon(began.notified()).await;
+    server.trigger.start(LONG);
+    release.notify_one();
+    let answer = soon(answer).await.unwrap().unwrap();
+    assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "GET http://a/slow");
+    soon(connection).await.unwrap().unwrap();
+    soon(server.serving).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_connection_beyond_the_cap_is_told_so_and_others_go_on() {
     let server = start(&Listen { max_connections: 1, ..listen() }, describe);
     let mut first = Raw::connect(server.address).await;
