@@ -275,7 +275,10 @@ async fn a_drain_answers_what_was_sent_while_it_began() {
 #[tokio::test]
 async fn a_panic_ends_its_own_connection_only() {
     let server = start(&listen(), |request: Request<Incoming>, peer| async move {
-        assert_ne!(request.uri().path(), "/panic", "on purpose");
+        if request.uri().path() == "/panic" {
+            // A panic without its report: the symbols of a backtrace would fill the memory that other tests measure.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
         describe(request, peer).await
     });
     let mut other = Raw::connect(server.address).await;

@@ -37,3 +37,12 @@ async fn an_origin_that_refuses_a_body_is_not_sent_it() {
     assert_eq!((answer.status(), answer.text().as_str()), (413, "big"));
     client.closed().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_client_of_http_1_0_expects_nothing() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings::to(origin.address).start();
+    let request = "POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nbody";
+    assert_eq!(gateway.ask(request).await.status(), 200);
+    assert_eq!((origin.last().field("expect"), origin.last().text().as_str()), (None, "body"));
+}
