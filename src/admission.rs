@@ -13,8 +13,6 @@ use crate::store::{Store, StoreError};
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct Permit {
-    /// The route that the request took.
-    pub(crate) route: Arc<str>,
     /// Where it may go.
     pub(crate) upstream: Option<Arc<str>>,
     /// The other end of the connection.
@@ -26,7 +24,6 @@ pub struct Permit {
 /// Who asks, and for where: what a permit says beside having been given.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
-    pub(crate) route: Arc<str>,
     pub(crate) upstream: Option<Arc<str>>,
     pub(crate) peer: IpAddr,
     pub(crate) trusted_peer: bool,
@@ -57,6 +54,15 @@ pub(crate) enum Denial {
     },
     /// The store did not decide, and a limit would rather deny than not count.
     StoreFailed(StoreError),
+}
+
+/// Why the store did not decide, if it did not.
+pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&StoreError> {
+    match admitted {
+        Ok(Admitted { unchecked, .. }) => unchecked.as_ref(),
+        Err(Denial::StoreFailed(error)) => Some(error),
+        Err(Denial::Limited { .. }) => None,
+    }
 }
 
 /// Takes all the permits that a request costs, or none.
@@ -90,8 +96,8 @@ async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<Standing, St
 
 impl Passage {
     fn permit(self) -> Permit {
-        let Self { route, upstream, peer, trusted_peer } = self;
-        Permit { route, upstream, peer, trusted_peer }
+        let Self { upstream, peer, trusted_peer } = self;
+        Permit { upstream, peer, trusted_peer }
     }
 }
 

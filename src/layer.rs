@@ -21,7 +21,7 @@ use http::{Extensions, HeaderValue, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
-use crate::admission::{Admitted, Denial, Permit, admit};
+use crate::admission::{Admitted, Denial, Permit, admit, store_failure};
 use crate::clock::Stopwatch;
 use crate::config::Config;
 use crate::facts::Facts;
@@ -216,6 +216,9 @@ impl RateLimiting {
         let charges = rules.charges(route, &facts)?; // 400
         let admitted = admit(&self.store, &charges, rules.passage(route, &facts)).await;
         prepared.count(&charges, &admitted);
+        if let Some(error) = store_failure(&admitted) {
+            self.metrics.store_failed(error.cause());
+        }
         notes.note(&charges, &admitted);
         let permit = admitted.map_err(|denial| refusal(&charges, denial))?.permit; // 429, 503
         Ok(Pass { permit, target: normal_target(&head.uri, &facts) })
@@ -274,10 +277,11 @@ impl Pass {
 impl Notes<'_> {
     fn note(&mut self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
         let (outcome, standing) = match admitted {
-            Ok(Admitted { unchecked: Some(_), .. }) | Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
-            Ok(Admitted { standing, .. }) if charges.is_empty() => (Outcome::Unlimited, Some(standing)),
+            _ if store_failure(admitted).is_some() => (Outcome::StoreFailed, None),
+            Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
             Ok(Admitted { standing, .. }) => (Outcome::Allowed, Some(standing)),
             Err(Denial::Limited { standing, .. }) => (Outcome::Limited, Some(standing)),
+            Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
         };
         self.outcome = outcome;
         let limits = self.route.map(|(route, _)| route.limits.as_slice()).unwrap_or_default();

@@ -1,10 +1,8 @@
 //! One version of the rules, with what is prepared of them at load.
 
-use std::sync::Arc;
-
 use http::HeaderValue;
 
-use crate::admission::{Admitted, Denial, Passage};
+use crate::admission::{Admitted, Denial, Passage, store_failure};
 use crate::facts::Facts;
 use crate::headers;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
@@ -53,7 +51,6 @@ impl RuleSet {
 
     pub(crate) fn passage(&self, route: &Route, facts: &Facts<'_>) -> Passage {
         Passage {
-            route: Arc::clone(&route.name),
             upstream: route.upstream.clone(),
             peer: facts.peer,
             trusted_peer: self.rules.addresses.trusts(facts.peer),
@@ -79,14 +76,12 @@ impl Prepared {
     pub(crate) fn count(&self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
         let counters = charges.iter().filter_map(|one| self.limits.get(one.index));
         match admitted {
-            Ok(Admitted { unchecked: Some(_), .. }) | Err(Denial::StoreFailed(_)) => {
-                counters.for_each(LimitMetrics::store_failed);
-            }
-            Ok(_) => counters.for_each(LimitMetrics::allowed),
+            _ if store_failure(admitted).is_some() => counters.for_each(LimitMetrics::store_failed),
             Err(Denial::Limited { standing, .. }) => {
                 let refused = counters.zip(&standing.0).filter(|(_, (_, decision))| !decision.granted);
                 refused.for_each(|(counter, _)| counter.limited());
             }
+            _ => counters.for_each(LimitMetrics::allowed),
         }
     }
 }

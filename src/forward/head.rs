@@ -32,6 +32,10 @@ pub(crate) fn request(head: Parts, body: RequestBody, peer: Peer) -> Result<Requ
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
+    if head.version == Version::HTTP_10 {
+        // It knows no 100 and does not wait for one (RFC 9110 section 10.1.1).
+        headers.remove(header::EXPECT);
+    }
     fields::join_cookies(&mut headers);
     fields::forwarded(&mut headers, peer);
     fields::via(&mut headers, head.version);

@@ -35,6 +35,8 @@ pub(crate) struct Activity {
     blocked: AtomicU64,
     /// An answer broke off in the middle.
     broken: AtomicBool,
+    /// The last request had a body, which may not have been read to its end.
+    uploading: AtomicBool,
 }
 
 /// What to do when the timer fires.
@@ -60,6 +62,7 @@ impl Activity {
             read: AtomicU64::new(0),
             blocked: AtomicU64::new(NOT_BLOCKED),
             broken: AtomicBool::new(false),
+            uploading: AtomicBool::new(false),
         }
     }
 
@@ -81,10 +84,16 @@ impl Activity {
         }
     }
 
-    /// A request's head is complete.
-    pub(crate) fn begin_request(&self) {
+    /// A request's head is complete, and a body may follow.
+    pub(crate) fn begin_request(&self, has_body: bool) {
         self.in_flight.fetch_add(1, Relaxed);
         self.partial.store(false, Relaxed);
+        self.uploading.store(has_body, Relaxed);
+    }
+
+    /// Whether the client may be in the middle of sending something that is not going to be read.
+    pub(crate) fn may_be_sending(&self) -> bool {
+        self.protocol == Protocol::Http1 && (self.partial.load(Relaxed) || self.uploading.load(Relaxed))
     }
 
     /// Its answer is over, one way or the other.
@@ -189,7 +198,7 @@ mod tests {
     async fn a_request_takes_the_time_it_takes_and_the_wait_for_the_next_begins_after_it() {
         let activity = Activity::new(Instant::now(), Protocol::Http1);
         activity.read(100);
-        activity.begin_request();
+        activity.begin_request(false);
         pass(1000).await;
         assert!(waits(&activity));
         activity.end_request();
@@ -203,14 +212,14 @@ mod tests {
     async fn the_timer_never_sleeps_past_a_wait_that_may_begin_meanwhile() {
         let activity = Activity::new(Instant::now(), Protocol::Http1);
         assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
-        activity.begin_request();
+        activity.begin_request(false);
         assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_not_waited_for() {
         let activity = Activity::new(Instant::now(), Protocol::Http1);
-        activity.begin_request();
+        activity.begin_request(false);
         activity.blocked(true);
         pass(20).await;
         activity.blocked(true);

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::activity::{Activity, Verdict};
 use super::drain::Drain;
 use super::protocol::{self, Protocol};
-use super::service::{MAX_FIELD_BYTES, MAX_FIELDS, Service};
+use super::service::{MAX_FIELD_BYTES, Service};
 use super::stream::Watched;
 use super::{Handler, Limits};
 
@@ -68,8 +68,9 @@ pub(crate) async fn serve<H: Handler>(
 /// done for it upstream is cancelled. That is what `half_close(false)`, the default, means.
 fn http1() -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // Its timer would also close connections between requests; `activity` tells the two apart.
-    builder.header_read_timeout(None).max_buf_size(BUFFER).max_header_size(MAX_HEAD).max_headers(MAX_FIELDS);
+    // Its timer would also close connections between requests; `activity` tells the two apart. Its most fields are 100
+    // without being told, and then cost no allocation.
+    builder.header_read_timeout(None).max_buf_size(BUFFER).max_header_size(MAX_HEAD);
     builder
 }
 

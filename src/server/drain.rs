@@ -36,11 +36,6 @@ impl Drain {
         self.deadline().await;
     }
 
-    /// Whether it has started.
-    pub fn is_started(&self) -> bool {
-        self.0.borrow().is_some()
-    }
-
     /// Returns at the deadline of a drain that has started.
     pub async fn over(&mut self) {
         let deadline = self.deadline().await;

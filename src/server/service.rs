@@ -20,8 +20,8 @@ use crate::refusal::Refusal;
 
 /// The longest target.
 const MAX_TARGET: usize = 8 * 1024;
-/// The most header fields.
-pub(crate) const MAX_FIELDS: usize = 100;
+/// The most header fields; in HTTP/1 it is hyper's own limit, too.
+const MAX_FIELDS: usize = 100;
 /// The most bytes of header fields, as they are written in HTTP/1.
 pub(crate) const MAX_FIELD_BYTES: u32 = 16 * 1024;
 
@@ -72,7 +72,7 @@ impl<H: Handler> hyper::service::Service<Request<Incoming>> for Service<H> {
     type Future = Answering<H::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.activity.begin_request();
+        self.activity.begin_request(!request.body().is_end_stream());
         let in_flight = Some(InFlight(self.activity.clone()));
         match excess(&request) {
             Some(refusal) => Answering { handling: None, refusal: Some(refusal), in_flight },

@@ -1,0 +1,111 @@
+//! Bodies and trailers stream, in both directions.
+
+use super::*;
+
+#[tokio::test]
+async fn trailers_pass_in_both_directions_without_those_that_frame() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n").await;
+        visit.raw.send("2\r\nok\r\n0\r\nX-Sum: 7\r\nTransfer-Encoding: x\r\n\r\n").await;
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let answer = gateway
+        .ask(
+            "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTrailer: X-Sent, Host\r\nTransfer-Encoding: chunked\r\n\r\n\
+         2\r\nhi\r\n0\r\nX-Sent: 1\r\nHost: evil\r\n\r\n",
+        )
+        .await;
+    assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    assert_eq!(origin.last().trailers, [("x-sent".to_owned(), "1".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_body_is_passed_on_as_it_comes() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.head().await;
+        visit.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        loop {
+            let chunk = visit.raw.chunk().await.unwrap();
+            visit.raw.send(format!("{:x}\r\n{}\r\n", chunk.len(), String::from_utf8_lossy(&chunk))).await;
+            if chunk.is_empty() {
+                return;
+            }
+        }
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    client.head().await.unwrap();
+    for part in ["one", "two", "three"] {
+        client.send(format!("{:x}\r\n{part}\r\n", part.len())).await;
+        assert_eq!(client.chunk().await.unwrap(), part.as_bytes());
+    }
+    client.send("0\r\n\r\n").await;
+    assert_eq!(client.chunk().await.unwrap(), b"");
+}
+
+const LARGE: usize = 256 << 20;
+
+/// Sends back what it is sent, by the megabyte, in a thread of its own so that its speed is not ours.
+async fn mirror(mut visit: Visit) {
+    visit.raw.head().await.unwrap();
+    visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+    let (mut reader, mut writer) = visit.raw.stream.split();
+    tokio::io::copy(&mut (&mut reader).take(LARGE as u64), &mut writer).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_stream_in_both_directions_at_once() {
+    let origin = Origin::start(mirror).await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+    assert_eq!(client.head().await.unwrap().status(), 200);
+    let (mut reader, mut writer) = client.stream.into_split();
+    let sending = tokio::spawn(async move {
+        let part = vec![7; 1 << 20];
+        for _ in 0..LARGE / part.len() {
+            writer.write_all(&part).await.unwrap();
+        }
+        writer
+    });
+    let (mut buffer, mut read) = (vec![0; 1 << 20], 0);
+    while read < LARGE {
+        let count = reader.read(&mut buffer).await.unwrap();
+        assert!(count > 0 && buffer[..count].iter().all(|byte| *byte == 7));
+        read += count;
+    }
+    sending.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_its_origin_back() {
+    let (stalled, mut result) = tokio::sync::mpsc::unbounded_channel();
+    let origin = Origin::start(move |mut visit: Visit| {
+        let stalled = stalled.clone();
+        async move {
+            visit.request().await;
+            visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+            let part = vec![7; 1 << 16];
+            let mut sent = 0;
+            // The way is full for good when it has taken nothing for a while.
+            let patience = Duration::from_millis(300);
+            while let Ok(Ok(count)) = tokio::time::timeout(patience, visit.raw.stream.write(&part)).await {
+                sent += count;
+            }
+            stalled.send(sent).unwrap();
+        }
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    client.send(get("/")).await;
+    client.head().await.unwrap();
+    let sent = soon(result.recv()).await.unwrap();
+    assert!(sent < LARGE / 4, "{sent} bytes went somewhere");
+    // What the origin could not send never comes, and the client is told.
+    assert!(client.exactly(LARGE).await.is_err());
+}

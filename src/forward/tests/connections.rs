@@ -1,0 +1,110 @@
+//! Connections are used again, and requests sent once.
+
+use super::*;
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    for _ in 0..10 {
+        client.ask(get("/")).await;
+    }
+    gateway.ask(get("/")).await;
+    assert_eq!((origin.connections(), origin.requests().len()), (1, 11));
+    assert!(
+        gateway.metrics.render().contains(r#"tidegate_upstream_requests_total{upstream="api",outcome="answered"} 11"#)
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_meets_a_closed_connection_goes_out_once_on_a_new_one() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send(OK).await;
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    for _ in 0..20 {
+        let request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+        assert_eq!(client.ask(request).await.status(), 200);
+    }
+    assert_eq!((origin.connections(), origin.requests().len()), (20, 20));
+}
+
+#[tokio::test]
+async fn a_request_that_was_sent_is_never_sent_again() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send(OK).await;
+        visit.request().await;
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    assert_eq!(client.ask(get("/")).await.status(), 200);
+    let answer = client.ask(get("/")).await;
+    assert_eq!((answer.status(), answer.field("x-not-sent")), (502, None));
+    assert_eq!((origin.connections(), origin.requests().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_not_read_to_its_end_does_not_leave_its_connection_to_another() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+        visit.raw.closed().await.ok();
+        visit.raw.send("never").await;
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    for _ in 0..2 {
+        let mut client = gateway.client().await;
+        client.send(get("/")).await;
+        client.head().await.unwrap();
+        assert_eq!(client.exactly(4).await.unwrap(), b"part");
+    }
+    assert_eq!(origin.connections(), 2);
+}
+
+#[tokio::test]
+async fn no_connection_is_an_answer_of_its_own_and_nothing_was_sent() {
+    let gateway = Settings::to(Origin::absent().await).start();
+    let answer = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+    assert_eq!((answer.status(), answer.field("x-not-sent").as_deref()), (502, Some("yes")));
+    assert!(gateway.metrics.render().contains(r#"outcome="unreachable"} 1"#));
+}
+
+#[tokio::test]
+async fn a_target_that_is_down_leaves_its_turn_to_the_next() {
+    let (one, two) = (Origin::saying(OK).await, Origin::saying(OK).await);
+    let targets = vec![target(one.address), target(Origin::absent().await), target(two.address)];
+    let gateway = Settings::targets(targets).start();
+    for _ in 0..6 {
+        assert_eq!(gateway.ask(get("/")).await.status(), 200);
+    }
+    assert_eq!((one.requests().len(), two.requests().len()), (2, 4));
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed_before_common_origins_close_them() {
+    let (signal, mut gone) = tokio::sync::mpsc::unbounded_channel();
+    let origin = Origin::start(move |mut visit: Visit| {
+        let signal = signal.clone();
+        async move {
+            visit.request().await;
+            visit.raw.send(OK).await;
+            visit.raw.closed().await.unwrap();
+            signal.send(tokio::time::Instant::now()).unwrap();
+        }
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    gateway.ask(get("/")).await;
+    tokio::time::pause();
+    let begin = tokio::time::Instant::now();
+    let closed = gone.recv().await.unwrap();
+    let after = closed - begin;
+    assert!(after > Duration::from_secs(3) && after < Duration::from_secs(5), "closed after {after:?}");
+}

@@ -1,0 +1,158 @@
+//! What is sent on of a request's head, what comes back of an answer's, and what is answered on the way.
+
+use super::*;
+
+#[tokio::test]
+async fn a_request_arrives_without_what_was_for_one_connection_and_with_what_tells_of_the_way() {
+    let origin =
+        Origin::saying("HTTP/1.1 200 Fine\r\nContent-Length: 0\r\nConnection: x-hop\r\nX-Hop: 1\r\nVia: 1.1 o\r\n\r\n")
+            .await;
+    let gateway = Settings::to(origin.address).start();
+    let request = "GET /a/./b?q=1 HTTP/1.1\r\nHost: api.example\r\nConnection: x-hop, host, keep-alive\r\nX-Hop: 1\r\n\
+                   Keep-Alive: 5\r\nProxy-Connection: x\r\nTE: gzip, trailers\r\nUpgrade: websocket\r\n\
+                   X-Forwarded-For: 192.0.2.1\r\nX-End: 1\r\n\r\n";
+    let answer = gateway.ask(request).await;
+    let sent = origin.last();
+    assert_eq!(sent.start, "GET /a/b?q=1 HTTP/1.1");
+    for (name, value) in [
+        ("host", Some("api.example")),
+        ("connection", Some("te")),
+        ("te", Some("trailers")),
+        ("x-hop", None),
+        ("keep-alive", None),
+        ("proxy-connection", None),
+        ("upgrade", None),
+        ("transfer-encoding", None),
+        ("content-length", None),
+        ("x-end", Some("1")),
+        ("x-forwarded-for", Some("127.0.0.1")),
+        ("x-forwarded-host", Some("api.example")),
+        ("x-forwarded-proto", Some("http")),
+        ("via", Some("1.1 tidegate")),
+    ] {
+        assert_eq!(sent.field(name).as_deref(), value, "{name}");
+    }
+    assert_eq!(answer.start, "HTTP/1.1 200 Fine");
+    assert_eq!(answer.field("x-hop"), None);
+    assert_eq!(answer.field("via").as_deref(), Some("1.1 o | 1.1 tidegate"));
+}
+
+#[tokio::test]
+async fn a_trusted_peer_continues_the_chain() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings { trusted_peer: true, ..Settings::to(origin.address) }.start();
+    gateway.ask("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\r\n").await;
+    assert_eq!(origin.last().field("x-forwarded-for").as_deref(), Some("192.0.2.1, 127.0.0.1"));
+    assert_eq!(origin.last().field("x-forwarded-proto").as_deref(), Some("https"));
+}
+
+#[tokio::test]
+async fn what_could_be_read_in_two_ways_arrives_in_one_or_not_at_all() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings::to(origin.address).start();
+    let chunk = "1\r\nx\r\n0\r\n\r\n";
+    for (head, status) in [
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 200),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 200),
+        ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 200),
+        ("POST http://b/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 200),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+        ("POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        ("POST /..%2f HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    ] {
+        let before = origin.requests().len();
+        let answer = gateway.ask(format!("{head}{chunk}")).await;
+        assert_eq!(answer.status(), status, "{head:?}: {}", answer.text());
+        assert_eq!(origin.requests().len() - before, usize::from(status == 200), "{head:?}");
+        if status == 200 {
+            let sent = origin.last();
+            assert_eq!(sent.body, b"x", "{head:?}");
+            assert_eq!((sent.field("content-length"), sent.field("transfer-encoding")), (None, Some("chunked".into())));
+            let host = if head.contains("//b/") { "b" } else { "a" };
+            assert_eq!(sent.field("host").as_deref(), Some(host));
+            assert!(sent.start.starts_with("POST /") || sent.start.starts_with("GET /"), "{}", sent.start);
+        }
+    }
+}
+
+#[tokio::test]
+async fn methods_for_the_gateway_itself_do_not_reach_the_origin() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings::to(origin.address).start();
+    for (head, status) in [
+        ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 501),
+        ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 501),
+        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 204),
+        ("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n", 204),
+    ] {
+        assert_eq!(gateway.ask(head).await.status(), status, "{head}");
+    }
+    assert!(origin.requests().is_empty());
+    gateway.ask("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 5\r\n\r\n").await;
+    assert_eq!(origin.last().field("max-forwards").as_deref(), Some("4"));
+}
+
+#[tokio::test]
+async fn answers_without_a_body_leave_the_connection_in_step() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        while let Some(request) = visit.request().await {
+            visit
+                .raw
+                .send(match request.start.split(' ').nth(1).unwrap() {
+                    "/204" => "HTTP/1.1 204 No Content\r\n\r\n",
+                    "/304" => "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
+                    "/103" => {
+                        "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+                    }
+                    _ => "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",
+                })
+                .await;
+        }
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    assert_eq!(client.ask(get("/204")).await.status(), 204);
+    assert_eq!(client.ask(get("/304")).await.status(), 304);
+    let head = client.ask("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!((head.status(), head.field("content-length").as_deref()), (200, Some("9")));
+    let hinted = client.ask(get("/103")).await;
+    assert_eq!((hinted.status(), hinted.text().as_str()), (200, "ok"));
+    assert_eq!(origin.connections(), 1);
+}
+
+#[tokio::test]
+async fn answers_that_could_be_read_in_two_ways_are_refused() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: +1\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "no http\r\n\r\n",
+    ] {
+        let origin = Origin::saying(answer).await;
+        let gateway = Settings::to(origin.address).start();
+        let refusal = gateway.ask(get("/")).await;
+        assert_eq!((refusal.status(), refusal.field("x-not-sent")), (502, None), "{answer:?}");
+        assert_eq!(origin.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_origin_of_http_1_0_is_understood() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send("HTTP/1.0 200 OK\r\n\r\nuntil the end").await;
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    for _ in 0..2 {
+        let answer = client.ask(get("/")).await;
+        assert_eq!((answer.start.as_str(), answer.text().as_str()), ("HTTP/1.1 200 OK", "until the end"));
+        assert_eq!(answer.field("via").as_deref(), Some("1.0 tidegate"));
+    }
+    assert_eq!(origin.connections(), 2);
+}

@@ -1,0 +1,83 @@
+//! Clients of HTTP/2 before origins of HTTP/1.
+
+use super::*;
+
+type H2Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
+type H2Sender = hyper::client::conn::http2::SendRequest<H2Body>;
+
+async fn http2(address: SocketAddr) -> H2Sender {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let (sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+#[tokio::test]
+async fn a_request_of_http2_reaches_an_origin_of_http1_with_its_trailers() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum, content-length\r\n\r\n").await;
+        visit.raw.send("2\r\nok\r\n0\r\nx-sum: 7\r\ncontent-length: 9\r\n\r\n").await;
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let frames = [
+        Frame::data(Bytes::from("body")),
+        Frame::trailers(
+            [("x-sent", "1"), ("host", "evil")]
+                .map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v)))
+                .into_iter()
+                .collect(),
+        ),
+    ];
+    let body = H2Body::new(Frames(frames.into()));
+    let request = Request::post("http://api.example/a").header("cookie", "a=1").header("cookie", "b=2");
+    let request = request.header("trailer", "x-sent, host").header("te", "trailers").body(body).unwrap();
+    let answer = soon(http2(gateway.address).await.send_request(request)).await.unwrap();
+    assert_eq!(answer.version(), http::Version::HTTP_2);
+    let body = soon(answer.into_body().collect()).await.unwrap();
+    let trailers = body.trailers().unwrap();
+    assert_eq!((trailers.len(), &trailers["x-sum"]), (1, &HeaderValue::from_static("7")));
+    assert_eq!(body.to_bytes(), "ok");
+    let sent = origin.last();
+    assert_eq!(sent.start, "POST /a HTTP/1.1");
+    assert_eq!(
+        (sent.field("host").as_deref(), sent.field("cookie").as_deref()),
+        (Some("api.example"), Some("a=1; b=2"))
+    );
+    assert_eq!((sent.text().as_str(), sent.field("via").as_deref()), ("body", Some("2 tidegate")));
+    assert_eq!(sent.trailers, [("x-sent".to_owned(), "1".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_stream_of_http2_is_reset_when_its_origin_dies_and_the_others_go_on() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        if visit.request().await.unwrap().start.contains("/dies") {
+            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+        } else {
+            visit.raw.send(OK).await;
+        }
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let mut sender = http2(gateway.address).await;
+    let request = |uri| Request::get(uri).body(H2Body::new(Full::default())).unwrap();
+    let answer = soon(sender.send_request(request("http://a/dies"))).await.unwrap();
+    assert!(soon(answer.into_body().collect()).await.is_err());
+    let answer = soon(sender.send_request(request("http://a/"))).await.unwrap();
+    assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "ok");
+}
+
+/// A body of these frames.
+struct Frames(VecDeque<Frame<Bytes>>);
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(Ok))
+    }
+}

@@ -1,0 +1,25 @@
+//! Without a permit, nothing passes.
+
+use super::*;
+
+#[tokio::test]
+async fn a_request_without_a_permit_is_not_forwarded() {
+    let origin = Origin::saying(OK).await;
+    let forward = Forward::new(Arc::new(Upstreams::new([], &Metrics::new())));
+    let listen = Listen {
+        address: "127.0.0.1:0".parse().unwrap(),
+        max_connections: 1,
+        header_timeout: LONG,
+        idle_timeout: LONG,
+    };
+    let listener = bind(listen.address, 1).unwrap().remove(0);
+    let address = listener.local_addr().unwrap();
+    let (_trigger, drain) = Drain::new();
+    let handler = move |request, _| {
+        let forward = forward.clone();
+        async move { forward.forward(request).await }
+    };
+    tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, handler));
+    assert_eq!(Raw::connect(address).await.ask(get("/")).await.status(), 500);
+    assert!(origin.requests().is_empty());
+}
