@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisError, SetOptions};
-use deadpool_redis::{Connection, Pool};
+use deadpool_redis::{Connection, Pool, PoolError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -153,7 +153,10 @@ impl Keeper {
 
     async fn connect(&self) -> Result<(Connection, KeySecret), String> {
         let connect = async {
-            let mut object = self.pool.get().await.map_err(|error| error.to_string())?;
+            let mut object = self.pool.get().await.map_err(|error| match error {
+                PoolError::Backend(error) => error.to_string(),
+                error => error.to_string(),
+            })?;
             let secret = self.secret.fetch(&mut object).await.map_err(|error| error.to_string())?;
             Ok((object, secret))
         };

@@ -26,6 +26,7 @@ impl RedisServer {
     }
 
     /// Starts a Redis on this port.
+    #[expect(clippy::print_stdout, reason = "what was not tested must be said")]
     pub fn start_on(port: u16) -> Option<Self> {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
