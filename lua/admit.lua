@@ -3,28 +3,20 @@
 -- KEYS  those of each limit, in order (see the algorithms' files)
 -- ARGV  now (ms; empty: the server's TIME), random bytes (8 of ours; 16 are written as they are), then for each limit:
 --       its algorithm, and that algorithm's arguments
--- Returns now, then for each limit: granted (1, 0), remaining, wait (ms; -1: never), reset (ms)
+-- Returns now, then for each limit: granted (1, 0), remaining, wait (ms; -1: never), reset (ms),
+--         delay (ms)
 --
 -- Invariant: a refused request changes no bucket. TIME is read once, so that all limits judge the same moment.
 
-local algorithms = { token_bucket = token_bucket }
-
-local now, random = tonumber(ARGV[1]), ARGV[2]
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local now, random = present(ARGV[1]), ARGV[2]
 
 local buckets, granted = {}, true
-local key, arg = 1, 3
-while arg <= #ARGV do
-  local algorithm = algorithms[ARGV[arg]]
-  local bucket = algorithm.check(key, arg + 1, now)
-  bucket.algorithm, bucket.arg = algorithm, arg + 1
+for_each_limit(function(algorithm, key, arg)
+  local bucket = algorithm.check(key, arg, now)
+  bucket.algorithm = algorithm
   granted = granted and bucket.granted
   buckets[#buckets + 1] = bucket
-  key, arg = key + algorithm.keys, arg + 1 + algorithm.args
-end
+end)
 
 local answer = { now }
 for _, bucket in ipairs(buckets) do
@@ -33,5 +25,6 @@ for _, bucket in ipairs(buckets) do
   answer[#answer + 1] = bucket.remaining
   answer[#answer + 1] = bucket.wait
   answer[#answer + 1] = bucket.reset
+  answer[#answer + 1] = bucket.delay or 0
 end
 return answer

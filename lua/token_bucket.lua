@@ -83,18 +83,22 @@ local function wait_for(bucket, missing)
   return bucket.interval
 end
 
--- Judges one limit; writes nothing.
-function token_bucket.check(key, arg, now)
+-- The bucket as it is stored and asked for.
+local function read(key, arg, now)
   local bucket = {
     hash = KEYS[key], value = KEYS[key + 1], log = KEYS[key + 2], now = now,
     type = ARGV[arg], permits = tonumber(ARGV[arg + 1]), rate = tonumber(ARGV[arg + 2]), interval = tonumber(ARGV[arg + 3]),
   }
-  bucket.config = redis.call('HMGET', bucket.hash, 'rate', 'interval', 'keepAliveTime', 'type')
   local last = redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')
   bucket.newest, bucket.newest_at = last[1], tonumber(last[2])
   bucket.stored = stored(bucket)
-  advance(bucket)
+  return bucket
+end
 
+-- Judges one limit; writes nothing.
+function token_bucket.check(key, arg, now)
+  local bucket = read(key, arg, now)
+  advance(bucket)
   local available = math.max(0, bucket.rate - bucket.used)
   bucket.granted = bucket.permits == 0 or bucket.permits <= available
   bucket.remaining = available
@@ -122,24 +126,30 @@ local function redate(bucket, random)
   redis.call('ZADD', bucket.log, text(bucket.now), bucket.newest)
 end
 
+-- The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
+local function slot_of(bucket, at)
+  if bucket.rate <= MAX_ENTRIES then return at, at end
+  local slot = math.ceil(bucket.interval / (MAX_ENTRIES - 1))
+  local first = math.floor(at / slot) * slot
+  return first, first + slot - 1
+end
+
 -- Takes the newest entry out if this grant shares its slot; returns what it held.
 local function share_entry(bucket)
-  local slot = math.ceil(bucket.interval / (MAX_ENTRIES - 1))
   local live = bucket.newest_at and bucket.oldest
   if bucket.rate <= MAX_ENTRIES or not live then return 0 end
-  if math.floor(bucket.newest_at / slot) ~= math.floor(bucket.now / slot) then return 0 end
+  local first, last = slot_of(bucket, bucket.now)
+  if bucket.newest_at < first or bucket.newest_at > last then return 0 end
   redis.call('ZREM', bucket.log, bucket.newest)
   if bucket.oldest >= bucket.newest_at then bucket.oldest = oldest_live(bucket) end
   return permits_of(bucket.newest)
 end
 
 local function configure(bucket, keep_alive)
-  local config = bucket.config
-  local same = config[1] == ARGV[bucket.arg + 2] and config[2] == ARGV[bucket.arg + 3]
-    and config[3] == keep_alive and config[4] == bucket.type
-  if not same then
-    redis.call('HSET', bucket.hash, 'rate', text(bucket.rate), 'interval', text(bucket.interval),
-      'keepAliveTime', keep_alive, 'type', bucket.type)
+  local rate, interval = text(bucket.rate), text(bucket.interval)
+  local config = redis.call('HMGET', bucket.hash, 'rate', 'interval', 'keepAliveTime', 'type')
+  if config[1] ~= rate or config[2] ~= interval or config[3] ~= keep_alive or config[4] ~= bucket.type then
+    redis.call('HSET', bucket.hash, 'rate', rate, 'interval', interval, 'keepAliveTime', keep_alive, 'type', bucket.type)
   end
   redis.call('PEXPIRE', bucket.hash, keep_alive)
 end
@@ -167,5 +177,33 @@ function token_bucket.settle(bucket, random)
   if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
   forget_returned(bucket)
   redate(bucket, random)
+  redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'KEEPTTL')
+end
+
+-- The entry that such a grant made or joined, and its permits: one of just as many before one of more.
+local function find_entry(bucket, at)
+  local first, last = slot_of(bucket, at)
+  first = math.max(first, bucket.now - bucket.interval + 1)
+  local larger
+  local entries = redis.call('ZRANGEBYSCORE', bucket.log, text(first), text(last), 'WITHSCORES')
+  for i = 1, #entries, 2 do
+    local permits = permits_of(entries[i])
+    if permits == bucket.permits then return entries[i], permits, entries[i + 1] end
+    if permits > bucket.permits and not larger then larger = { entries[i], permits, entries[i + 1] } end
+  end
+  if larger then return unpack(larger) end
+end
+
+-- Takes permits out of the log, as if they had never been granted.
+function token_bucket.give_back(key, arg, at, now)
+  local bucket = read(key, arg, now)
+  local entry, permits, score = find_entry(bucket, at)
+  if not entry then return end
+  bucket.used = bucket.stored - bucket.permits
+  redis.call('ZREM', bucket.log, entry)
+  if permits > bucket.permits then
+    local bytes = string.sub(entry, 2, -5)
+    redis.call('ZADD', bucket.log, score, struct.pack('<Bc0I4', #bytes, bytes, permits - bucket.permits))
+  end
   redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'KEEPTTL')
 end

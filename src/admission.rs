@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Wait};
 use crate::rule::{LimitCharge, OnStoreFailure};
 use crate::store::{Store, StoreError};
@@ -33,10 +34,18 @@ pub(crate) struct Passage {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing(pub(crate) Vec<(usize, Decision)>);
 
+/// What a request was charged, so that it can be given back.
+#[derive(Debug, Default)]
+pub(crate) struct Receipt {
+    charges: Vec<Charge>,
+    granted_at: Timestamp,
+}
+
 /// A request that may go on.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) permit: Permit,
+    pub(crate) receipt: Receipt,
     pub(crate) standing: Standing,
     /// The store did not decide; the limits let pass what they could not count.
     pub(crate) unchecked: Option<StoreError>,
@@ -70,28 +79,43 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
 /// # Errors
 /// See [`Denial`].
 pub(crate) async fn admit(store: &Store, charges: &[LimitCharge<'_>], passage: Passage) -> Result<Admitted, Denial> {
-    let standing = match take(store, charges).await {
-        Ok(standing) => standing,
+    let permit = passage.permit();
+    let (standing, receipt) = match take(store, charges).await {
+        Ok(taken) => taken,
         Err(error) if charges.iter().any(|one| one.limit.on_store_failure == OnStoreFailure::Deny) => {
             return Err(Denial::StoreFailed(error));
         }
         Err(error) => {
-            return Ok(Admitted { permit: passage.permit(), standing: Standing::default(), unchecked: Some(error) });
+            let (receipt, standing) = (Receipt::default(), Standing::default());
+            return Ok(Admitted { permit, receipt, standing, unchecked: Some(error) });
         }
     };
     match standing.longest_wait() {
-        Wait::Now => Ok(Admitted { permit: passage.permit(), standing, unchecked: None }),
+        Wait::Now => Ok(Admitted { permit, receipt, standing, unchecked: None }),
         wait => Err(Denial::Limited { standing, wait }),
     }
 }
 
-async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<Standing, StoreError> {
+async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<(Standing, Receipt), StoreError> {
     if charges.is_empty() {
-        return Ok(Standing::default());
+        return Ok(Default::default());
     }
     let asked: Vec<Charge> = charges.iter().map(|one| one.charge.clone()).collect();
     let outcome = store.take(&asked).await?;
-    Ok(Standing(charges.iter().map(|one| one.index).zip(outcome.decisions).collect()))
+    let standing = charges.iter().map(|one| one.index).zip(outcome.decisions).collect();
+    Ok((Standing(standing), Receipt { charges: asked, granted_at: outcome.now }))
+}
+
+impl Receipt {
+    /// Gives back what a request was charged that nobody received. A receipt serves once.
+    pub(crate) async fn give_back(self, store: &Store) {
+        if self.charges.is_empty() {
+            return;
+        }
+        if let Err(error) = store.give_back(&self.charges, self.granted_at).await {
+            tracing::debug!(%error, "permits were not given back, and return by themselves");
+        }
+    }
 }
 
 impl Passage {

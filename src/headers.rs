@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(policy.as_ref().map(HeaderValue::as_bytes), Some(&b"\"per-ip\";q=5;w=60, \"burst\";q=2"[..]));
         assert_eq!(parsed(policy).len(), 2);
 
-        let decision = Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001 };
+        let decision = Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001, delay: 0 };
         let standing = Standing(vec![(0, decision), (1, decision), (2, decision)]);
         let rate_limit = rate_limit(&limits, &standing);
         assert_eq!(

@@ -21,7 +21,7 @@ use http::{Extensions, HeaderValue, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
-use crate::admission::{Admitted, Denial, Permit, admit, store_failure};
+use crate::admission::{Admitted, Denial, Permit, Receipt, admit, store_failure};
 use crate::clock::Stopwatch;
 use crate::config::Config;
 use crate::facts::Facts;
@@ -52,6 +52,10 @@ pub type Limited<B> = Either<B, Full<Bytes>>;
 /// The other end of the connection, in a request's extensions. [`axum::extract::ConnectInfo`] serves as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+
+/// Marks, in its extensions, an answer to a request that nobody received: what it was charged is given back, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotSent;
 
 /// What was decided about a request, in its answer's extensions, for whoever writes the access log.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +91,7 @@ struct RateLimiting {
 /// A request that may go on.
 struct Pass {
     permit: Permit,
+    receipt: Receipt,
     /// The target in its normal form, where it was sent in another.
     target: Option<Uri>,
 }
@@ -200,7 +205,14 @@ impl RateLimiting {
         let mut notes = Notes::default();
         let (head, body) = request.into_parts();
         let mut response = match self.judge(&rules, &head, &mut notes).await {
-            Ok(pass) => call(pass.request(head, body)).await?.map(Either::Left),
+            Ok(pass) => {
+                let (request, receipt) = pass.onto(head, body);
+                let response = call(request).await?;
+                if response.extensions().get::<NotSent>().is_some() {
+                    receipt.give_back(&self.store).await;
+                }
+                response.map(Either::Left)
+            }
             Err(refusal) => refusal.into_response().map(Either::Right),
         };
         rules.metrics(notes.route).answered(response.status(), stopwatch.elapsed());
@@ -220,8 +232,8 @@ impl RateLimiting {
             self.metrics.store_failed(error.cause());
         }
         notes.note(&charges, &admitted);
-        let permit = admitted.map_err(|denial| refusal(&charges, denial))?.permit; // 429, 503
-        Ok(Pass { permit, target: normal_target(&head.uri, &facts) })
+        let Admitted { permit, receipt, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
+        Ok(Pass { permit, receipt, target: normal_target(&head.uri, &facts) })
     }
 }
 
@@ -263,12 +275,13 @@ fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Option<Uri> {
 // === impl Pass ===
 
 impl Pass {
-    fn request<B>(self, mut head: Parts, body: B) -> Request<B> {
+    /// Leaves the permit in the request, and the receipt with the layer.
+    fn onto<B>(self, mut head: Parts, body: B) -> (Request<B>, Receipt) {
         if let Some(target) = self.target {
             head.uri = target;
         }
         head.extensions.insert(self.permit);
-        Request::from_parts(head, body)
+        (Request::from_parts(head, body), self.receipt)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
 //! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
 
+mod state;
 pub mod token_bucket;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+pub use self::state::State;
 use crate::clock::Timestamp;
 
 /// The largest rate: 2^31 permits, so that sums of permits stay exact wherever they are kept.
@@ -82,6 +84,8 @@ pub struct Decision {
     pub wait: Wait,
     /// Milliseconds until the oldest permit in use returns; 0 if none is in use.
     pub reset: u64,
+    /// Milliseconds from now to the slot that was granted: the request goes on then. 0 for algorithms without slots.
+    pub delay: u64,
 }
 
 /// How long a refused request has to wait if nothing else happens.
@@ -113,6 +117,15 @@ pub enum QuotaError {
     /// Too short to be an interval or too long to be kept.
     #[error("interval must be between 1 ms and 366 days, not {0} ms")]
     Interval(u64),
+}
+
+impl Algorithm {
+    /// Its name in rule files, and of its files in `src/limit/` and `lua/`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+        }
+    }
 }
 
 // === impl Mode ===

@@ -54,6 +54,7 @@ impl State {
             remaining: u32::try_from(available).unwrap_or(u32::MAX),
             wait,
             reset: self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
+            delay: 0,
         }
     }
 
@@ -80,6 +81,27 @@ impl State {
         if self.log.back().is_some_and(|newest| newest.at > now) {
             self.forget_returned(quota, now);
             self.redate(now);
+        }
+    }
+
+    /// Takes `permits` that were granted at `granted_at` out of the log, as if they had never been; out of their slot
+    /// where grants share an entry. What has returned, or was redated since, is left alone.
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
+        let permits = u64::from(permits);
+        let (first, last) = slot_of(quota, granted_at);
+        let (start, end) = (
+            self.log.partition_point(|grant| grant.at < first).max(self.live_from(quota, now)),
+            self.log.partition_point(|grant| grant.at <= last),
+        );
+        let holds = |exact: bool| {
+            let mut candidates = self.log.iter().enumerate().take(end).skip(start);
+            candidates.find(|(_, grant)| grant.permits == permits || (!exact && grant.permits > permits))
+        };
+        let Some((position, _)) = holds(true).or_else(|| holds(false)) else { return };
+        self.used -= permits;
+        self.log[position].permits -= permits;
+        if self.log[position].permits == 0 {
+            self.log.remove(position);
         }
     }
 
@@ -124,8 +146,18 @@ fn returns_in(grant: &Grant, quota: &Quota, now: Timestamp) -> u64 {
 }
 
 fn share_entry(quota: &Quota, newest: Timestamp, now: Timestamp) -> bool {
+    let (first, last) = slot_of(quota, now);
+    quota.rate() > MAX_ENTRIES && (first..=last).contains(&newest)
+}
+
+/// The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
+fn slot_of(quota: &Quota, at: Timestamp) -> (Timestamp, Timestamp) {
+    if quota.rate() <= MAX_ENTRIES {
+        return (at, at);
+    }
     let slot = quota.interval().div_ceil(u64::from(MAX_ENTRIES) - 1);
-    quota.rate() > MAX_ENTRIES && newest.as_millis() / slot == now.as_millis() / slot
+    let first = Timestamp::from_millis(at.as_millis() / slot * slot);
+    (first, first.plus_millis(slot - 1))
 }
 
 #[cfg(test)]

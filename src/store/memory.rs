@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::StoreError;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, token_bucket};
+use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State};
 
 const SHARDS: usize = 64;
 
@@ -38,7 +38,7 @@ struct Shard {
 
 #[derive(Debug)]
 struct Bucket {
-    state: token_bucket::State,
+    state: State,
     quota: Quota,
 }
 
@@ -96,6 +96,21 @@ impl Memory {
         Ok(Outcome { now, decisions })
     }
 
+    /// Gives back what charges took at `granted_at`; what has returned by itself is left alone.
+    pub fn give_back(&self, charges: &[Charge], granted_at: Timestamp) {
+        self.give_back_at(charges, granted_at, self.clock.now());
+    }
+
+    /// Gives back what charges took at `granted_at`, as if the clock showed `now`.
+    pub fn give_back_at(&self, charges: &[Charge], granted_at: Timestamp, now: Timestamp) {
+        for charge in charges {
+            let Place { shard, key } = self.place(charge);
+            if let Some(bucket) = self.shards[shard].lock().buckets.get_mut(&key) {
+                bucket.state.give_back(&charge.limiter.quota, charge.permits, granted_at, now);
+            }
+        }
+    }
+
     /// How many buckets are kept at present.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().buckets.len()).sum()
@@ -110,6 +125,7 @@ impl Memory {
         let mut name = Vec::with_capacity(128);
         name.extend_from_slice(&(charge.limiter.name.len() as u64).to_le_bytes());
         name.extend_from_slice(charge.limiter.name.as_bytes());
+        name.extend_from_slice(charge.limiter.quota.algorithm().name().as_bytes());
         match &charge.client {
             None => {}
             Some(ClientId::Address(network)) => {
@@ -151,7 +167,7 @@ impl Shard {
         let (quota, permits) = (&charge.limiter.quota, charge.permits);
         match self.buckets.get(&key) {
             Some(bucket) => bucket.state.check(quota, permits, now),
-            None => token_bucket::State::default().check(quota, permits, now),
+            None => State::empty(quota).check(quota, permits, now),
         }
     }
 
@@ -172,7 +188,7 @@ impl Shard {
         if charge.permits == 0 {
             return self.check(key, charge, now);
         }
-        let empty = || Bucket { state: token_bucket::State::default(), quota };
+        let empty = || Bucket { state: State::empty(&quota), quota };
         let bucket = self.buckets.entry(key).or_insert_with(empty);
         bucket.quota = quota;
         bucket.state.charge(&quota, charge.permits, now)

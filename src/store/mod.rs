@@ -108,6 +108,42 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Gives back what charges took at `granted_at`, for a request that nobody received. Never sent twice: a permit that
+    /// stays lost returns by itself, one that is given back twice is granted twice.
+    ///
+    /// # Errors
+    /// The store could not be asked, and the permits return by themselves.
+    pub async fn give_back(&self, charges: &[Charge], granted_at: Timestamp) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.give_back(charges, granted_at);
+                Ok(())
+            }
+            Self::Redis(redis) => redis.give_back(charges, granted_at, None).await,
+        }
+    }
+
+    /// [`give_back`](Self::give_back), as if the store's clock showed `now`; for tests.
+    ///
+    /// # Errors
+    /// The store could not be asked.
+    pub async fn give_back_at(
+        &self,
+        charges: &[Charge],
+        granted_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.give_back_at(charges, granted_at, now);
+                Ok(())
+            }
+            Self::Redis(redis) => redis.give_back(charges, granted_at, Some(now)).await,
+        }
+    }
+}
+
 impl StoreError {
     /// Is the connection on which this happened of no more use? Answers may still come on it that nobody waits for, or
     /// what it leads to is no master any more.

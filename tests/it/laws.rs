@@ -35,6 +35,11 @@ impl Stores {
         self.runtime.block_on(store.take_at(charges, now)).expect("a decision")
     }
 
+    fn give_back(&self, store: &Store, charges: &[Charge], granted_at: u64, now: u64) {
+        let (granted_at, now) = (Timestamp::from_millis(granted_at), Timestamp::from_millis(now));
+        self.runtime.block_on(store.give_back_at(charges, granted_at, now)).expect("given back");
+    }
+
     /// Runs a scenario on each store, with a bucket name of its own.
     fn each(&self, scenario: impl Fn(&str, &dyn Fn(&[Charge], u64) -> Outcome)) {
         for store in &self.all {
@@ -108,6 +113,8 @@ struct Step {
     passes: i64,
     permits: Vec<u32>,
     quota: usize,
+    /// Give back the decision of so many steps ago, if it was granted.
+    undo: Option<usize>,
 }
 
 fn step(rate: u64, interval: u64) -> impl Strategy<Value = Step> {
@@ -120,7 +127,8 @@ fn step(rate: u64, interval: u64) -> impl Strategy<Value = Step> {
     ];
     let most = u32::try_from(rate).expect("a small rate");
     let permits = prop::collection::vec(prop_oneof![4 => Just(1), 2 => 0..=most, 1 => 0..=most + 1], 1..=3);
-    (passes, permits, 0..8_usize).prop_map(|(passes, permits, quota)| Step { passes, permits, quota })
+    let undo = prop_oneof![4 => Just(None), 1 => (0..4_usize).prop_map(Some)];
+    (passes, permits, 0..8_usize, undo).prop_map(|(passes, permits, quota, undo)| Step { passes, permits, quota, undo })
 }
 
 fn life() -> impl Strategy<Value = (u64, u64, Vec<Step>)> {
@@ -140,6 +148,7 @@ fn the_script_and_the_embedded_store_decide_alike() {
     let outcome = runner.run(&life(), |(rate, interval, steps)| {
         let name = fresh_name();
         let mut now = START;
+        let mut granted = Vec::new();
         for (index, step) in steps.iter().enumerate() {
             now = now.checked_add_signed(step.passes).expect("a moment");
             // Now and then the rule file has another rate.
@@ -156,7 +165,13 @@ fn the_script_and_the_embedded_store_decide_alike() {
             };
             let charges: Vec<Charge> = step.permits.iter().enumerate().map(charge).collect();
             let (one, other) = (stores.take(memory, &charges, now), stores.take(redis, &charges, now));
-            prop_assert_eq!(one, other, "step {}: rate {}, interval {}, {:?}", index, rate, interval, step);
+            prop_assert_eq!(&one, &other, "step {}: rate {}, interval {}, {:?}", index, rate, interval, step);
+            granted.extend(one.granted().then_some((charges, now)));
+            let undone = step.undo.and_then(|back| granted.len().checked_sub(back + 1)).map(|last| granted.remove(last));
+            if let Some((charges, granted_at)) = undone {
+                stores.give_back(memory, &charges, granted_at, now);
+                stores.give_back(redis, &charges, granted_at, now);
+            }
         }
         Ok(())
     });

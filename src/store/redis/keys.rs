@@ -6,26 +6,16 @@
 
 use std::fmt::Write;
 
-use crate::limit::{Charge, ClientId};
+use crate::limit::{Algorithm, Charge, ClientId};
 use crate::store::settings::KeySecret;
 
-/// The keys of one bucket, in the order in which the scripts take them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BucketKeys {
-    pub(super) hash: String,
-    pub(super) value: String,
-    pub(super) permits: String,
-}
-
-impl BucketKeys {
-    pub(super) fn of(charge: &Charge, secret: &KeySecret) -> Self {
-        let name = &charge.limiter.name;
-        let client = charge.client.as_ref().map(|client| client_suffix(client, secret)).unwrap_or_default();
-        Self {
-            hash: name.clone(),
-            value: suffixed(name, "value", &client),
-            permits: suffixed(name, "permits", &client),
-        }
+/// The keys of one bucket, in the order in which its algorithm's script takes them.
+pub(super) fn keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
+    let name = &charge.limiter.name;
+    let client = charge.client.as_ref().map(|client| client_suffix(client, secret)).unwrap_or_default();
+    let own = |suffix| suffixed(name, suffix, &client);
+    match charge.limiter.quota.algorithm() {
+        Algorithm::TokenBucket => vec![name.clone(), own("value"), own("permits")],
     }
 }
 
@@ -57,31 +47,29 @@ mod tests {
     use super::*;
     use crate::limit::{Algorithm, Limiter, Mode, Quota};
 
-    fn keys(name: &str, client: Option<ClientId>) -> BucketKeys {
+    fn keys_of(name: &str, client: Option<ClientId>) -> [String; 3] {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
         let limiter = Arc::new(Limiter { name: name.into(), mode, quota });
-        BucketKeys::of(&Charge { limiter, client, permits: 1 }, &KeySecret::derive(b"a secret of these tests"))
+        let charge = Charge { limiter, client, permits: 1 };
+        keys(&charge, &KeySecret::derive(b"a secret of these tests")).try_into().expect("three keys")
     }
 
     #[test]
     fn the_keys_are_those_of_redisson() {
-        let overall = keys("{tidegate:rest}:total", None);
-        assert_eq!(overall.hash, "{tidegate:rest}:total");
-        assert_eq!(overall.value, "{tidegate:rest}:total:value");
-        assert_eq!(overall.permits, "{tidegate:rest}:total:permits");
-        let plain = keys("lim", None);
-        assert_eq!((plain.hash.as_str(), plain.value.as_str()), ("lim", "{lim}:value"));
+        let overall = ["{tidegate:rest}:total", "{tidegate:rest}:total:value", "{tidegate:rest}:total:permits"];
+        assert_eq!(keys_of("{tidegate:rest}:total", None), overall);
+        assert_eq!(keys_of("lim", None), ["lim", "{lim}:value", "{lim}:permits"]);
     }
 
     #[test]
     fn an_address_is_written_as_it_is_and_a_value_as_a_hash_of_fixed_length() {
         let address = |text: &str| Some(ClientId::Address(text.parse().expect("a network")));
-        assert_eq!(keys("lim", address("192.0.2.1/32")).value, "{lim}:value:192.0.2.1");
-        assert_eq!(keys("lim", address("2001:db8::/64")).value, "{lim}:value:2001:db8::/64");
+        assert_eq!(keys_of("lim", address("192.0.2.1/32"))[1], "{lim}:value:192.0.2.1");
+        assert_eq!(keys_of("lim", address("2001:db8::/64"))[1], "{lim}:value:2001:db8::/64");
         for value in [&b""[..], b"a}b{c}:x", b"\r\n\0{}", &[0xff; 16 * 1024]] {
-            let keys = keys("lim", Some(ClientId::Value(value.into())));
-            let hash = keys.permits.strip_prefix("{lim}:permits:").expect("the prefix");
+            let [_, _, permits] = keys_of("lim", Some(ClientId::Value(value.into())));
+            let hash = permits.strip_prefix("{lim}:permits:").expect("the prefix");
             assert!(hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
         }
     }
@@ -89,8 +77,8 @@ mod tests {
     #[test]
     fn different_values_have_different_keys() {
         proptest::proptest!(|(one: Vec<u8>, two: Vec<u8>)| {
-            let key = |value: &[u8]| keys("lim", Some(ClientId::Value(value.into()))).value;
-            proptest::prop_assert_eq!(one == two, key(&one) == key(&two));
+            let keys = |value: &[u8]| keys_of("lim", Some(ClientId::Value(value.into())));
+            proptest::prop_assert_eq!(one == two, keys(&one) == keys(&two));
         });
     }
 }

@@ -69,6 +69,23 @@ impl Redis {
         self.decide(charges, Some(now)).await
     }
 
+    /// Gives back what charges took at `granted_at`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn give_back(
+        &self,
+        charges: &[Charge],
+        granted_at: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        self.within_deadline(async |live| {
+            let call = Call::give_back(charges, &live.secret, now, granted_at);
+            call.run(&mut live.connection).await.map(|_| ()).map_err(|error| failure(&error))
+        })
+        .await
+    }
+
     /// Opens the connections before the first decision needs them.
     pub fn connect(&self) {
         self.links();
@@ -110,7 +127,7 @@ impl Redis {
     async fn call(&self, live: &mut Live, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
         // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
         let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let call = Call::new(charges, &live.secret, now, random);
+        let call = Call::admit(charges, &live.secret, now, random);
         let answer = call.run(&mut live.connection).await.map_err(|error| failure(&error))?;
         outcome(&answer, charges.len())
     }
