@@ -28,7 +28,7 @@ pub use body::Body;
 
 use crate::admission::Permit;
 use crate::refusal::Refusal;
-use crate::upstream::{Failure, RequestBody, Upstreams};
+use crate::upstream::{Failure, RequestBody, ResponseBody, Upstream, Upstreams};
 
 /// The service under the rate limit.
 #[derive(Clone, Debug)]
@@ -58,34 +58,48 @@ impl Forward {
     }
 
     /// Forwards a request that carries a [`Permit`] in its extensions.
-    pub async fn forward(&self, mut request: Request<Incoming>) -> Response<Body> {
-        let Some(permit) = request.extensions_mut().remove::<Permit>() else {
-            return not_sent(Refusal::Internal);
-        };
-        let Some(upstream) = permit.upstream.as_deref().and_then(|name| self.upstreams.get(name)) else {
-            return not_sent(Refusal::Internal);
-        };
+    ///
+    /// The head is rewritten here and now: the future holds one request, not every stage of it.
+    pub fn forward(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send + use<'_> {
+        let prepared = self.prepare(request);
+        async move {
+            match prepared {
+                Ok((upstream, request)) => answer(upstream.send(request).await),
+                Err(here) => *here,
+            }
+        }
+    }
+
+    /// What to send to whom, or what to answer without.
+    fn prepare(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Result<(&Upstream, Request<RequestBody>), Box<Response<Body>>> {
+        let permit = request.extensions_mut().remove::<Permit>().ok_or_else(|| not_sent(Refusal::Internal))?;
+        let upstream = permit.upstream.as_deref().and_then(|name| self.upstreams.get(name));
+        let upstream = upstream.ok_or_else(|| not_sent(Refusal::Internal))?;
         let (mut head, body) = request.into_parts();
-        if let Some(answer) = answer_here(&mut head) {
-            return answer;
+        if let Some(here) = answer_here(&mut head) {
+            return Err(Box::new(here));
         }
-        let body = RequestBody::new(body);
         let peer = Peer { address: permit.peer, trusted: permit.trusted_peer };
-        let request = match head::request(head, body, peer) {
-            Ok(request) => request,
-            Err(refusal) => return refused(refusal),
-        };
-        match upstream.send(request).await {
-            Ok(response) => match head::response(response) {
-                Some(response) => response.map(Body::from),
-                None => refused(Refusal::UpstreamBroken),
-            },
-            Err(Failure::Unreachable) => not_sent(Refusal::UpstreamUnreachable),
-            Err(Failure::TimedOut) => refused(Refusal::UpstreamTimedOut),
-            Err(Failure::Broken) => refused(Refusal::UpstreamBroken),
-            Err(Failure::ClientStalled) => refused(Refusal::BodyTimedOut),
-            Err(Failure::ClientBroken) => refused(Refusal::BodyBroken),
-        }
+        let request = head::request(head, RequestBody::new(body), peer).map_err(refused)?;
+        Ok((upstream, request))
+    }
+}
+
+/// What the client is told.
+fn answer(result: Result<Response<ResponseBody>, Failure>) -> Response<Body> {
+    match result {
+        Ok(response) => match head::response(response) {
+            Some(response) => response.map(Body::from),
+            None => refused(Refusal::UpstreamBroken),
+        },
+        Err(Failure::Unreachable) => not_sent(Refusal::UpstreamUnreachable),
+        Err(Failure::TimedOut) => refused(Refusal::UpstreamTimedOut),
+        Err(Failure::Broken) => refused(Refusal::UpstreamBroken),
+        Err(Failure::ClientStalled) => refused(Refusal::BodyTimedOut),
+        Err(Failure::ClientBroken) => refused(Refusal::BodyBroken),
     }
 }
 

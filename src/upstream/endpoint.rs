@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use http::uri::Authority;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 
 use super::address::Address;
-use super::body::{RequestBody, ResponseBody};
+use super::body::ResponseBody;
 use super::connection::Connection;
 use super::pool::{Lease, Pool};
 use super::transfer::Transfer;
-use super::{Attempt, Failure};
+use super::{Attempt, Failure, Parcel};
 
 /// How many kept connections may turn out to be closed before a new one is opened.
 const STALE_TRIES: usize = 3;
@@ -29,35 +29,30 @@ impl Endpoint {
     }
 
     /// Sends on a kept connection, else on a new one.
-    pub(crate) async fn send(
-        &self,
-        mut request: Request<RequestBody>,
-        limit: Duration,
-    ) -> Result<Response<ResponseBody>, Attempt> {
+    pub(crate) async fn send(&self, parcel: &mut Parcel, limit: Duration) -> Result<Response<ResponseBody>, Attempt> {
         for _ in 0..STALE_TRIES {
             let Some(lease) = self.pool.take() else { break };
-            match exchange(lease, request, limit).await {
-                Err(Attempt::NotSent(unsent)) => request = *unsent,
+            match exchange(lease, parcel, limit).await {
+                Err(Attempt::NotSent) => {}
                 over => return over,
             }
         }
-        match Connection::open(&self.address, self.connect_timeout).await {
-            Ok(connection) => exchange(self.pool.lease(connection), request, limit).await,
+        // Boxed, as they are rare and large: what is in line makes the future of every request larger.
+        match Box::pin(Connection::open(&self.address, self.connect_timeout)).await {
+            Ok(connection) => Box::pin(exchange(self.pool.lease(connection), parcel, limit)).await,
             Err(error) => {
                 tracing::debug!(address = ?self.address, %error, "cannot connect to an upstream");
-                Err(Attempt::NotSent(Box::new(request)))
+                Err(Attempt::NotSent)
             }
         }
     }
 }
 
 /// One request and its answer on one connection.
-async fn exchange(
-    mut lease: Lease,
-    mut request: Request<RequestBody>,
-    limit: Duration,
-) -> Result<Response<ResponseBody>, Attempt> {
-    let transfer = Transfer::attach(&mut request);
+async fn exchange(mut lease: Lease, parcel: &mut Parcel, limit: Duration) -> Result<Response<ResponseBody>, Attempt> {
+    let Some(request) = parcel else { return Err(Attempt::NotSent) };
+    let transfer = Transfer::attach(request);
+    let Some(request) = parcel.take() else { return Err(Attempt::NotSent) };
     let answer = lease.connection().sender.try_send_request(request);
     let result = match Transfer::wait(transfer.as_deref(), answer, limit).await {
         Ok(result) => result,
@@ -67,10 +62,13 @@ async fn exchange(
         // An upgrade that nobody asked for: the bytes that follow are no HTTP.
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => Err(Attempt::Failed(Failure::Broken)),
         Ok(response) => Ok(response.map(|body| ResponseBody::new(body, lease, transfer))),
-        Err(mut error) => Err(match error.take_message() {
-            Some(unsent) => Attempt::NotSent(Box::new(unsent)),
-            None if transfer.is_some_and(|transfer| transfer.has_failed()) => Attempt::Failed(Failure::ClientBroken),
-            None => Attempt::Failed(Failure::Broken),
-        }),
+        Err(mut error) => {
+            *parcel = error.take_message();
+            Err(match transfer {
+                _ if parcel.is_some() => Attempt::NotSent,
+                Some(transfer) if transfer.has_failed() => Attempt::Failed(Failure::ClientBroken),
+                _ => Attempt::Failed(Failure::Broken),
+            })
+        }
     }
 }

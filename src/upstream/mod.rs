@@ -67,11 +67,14 @@ enum Place {
     Echo,
 }
 
+/// A request until it is sent: passed by reference, so that no layer's future has room for another copy.
+type Parcel = Option<Request<RequestBody>>;
+
 /// Why an attempt at one target failed, and whether there may be another.
 #[derive(Debug)]
 enum Attempt {
-    /// Nothing was sent; here it is again.
-    NotSent(Box<Request<RequestBody>>),
+    /// Nothing was sent; the request is in its parcel again.
+    NotSent,
     /// It is over.
     Failed(Failure),
 }
@@ -113,7 +116,7 @@ impl Upstream {
     /// See [`Failure`]. Dropping the future cancels the request.
     pub async fn send(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Failure> {
         let stopwatch = Stopwatch::start();
-        let result = self.send_to_one(request).await;
+        let result = self.send_to_one(&mut Some(request)).await;
         match &result {
             Ok(_) => self.metrics.answered(stopwatch.elapsed()),
             Err(Failure::Unreachable) => self.metrics.unreachable(),
@@ -125,15 +128,15 @@ impl Upstream {
     }
 
     /// Tries the targets in turn, each once, until one has taken the request.
-    async fn send_to_one(&self, mut request: Request<RequestBody>) -> Result<Response<ResponseBody>, Failure> {
+    async fn send_to_one(&self, parcel: &mut Parcel) -> Result<Response<ResponseBody>, Failure> {
         for index in self.turn.next(self.targets.len()) {
             let attempt = match &self.targets[index] {
-                Place::Echo => return Ok(echo::answer(request)),
-                Place::Http(endpoint) => endpoint.send(request, self.response_timeout).await,
+                Place::Echo => parcel.take().map(echo::answer).ok_or(Attempt::NotSent),
+                Place::Http(endpoint) => endpoint.send(parcel, self.response_timeout).await,
             };
             match attempt {
                 Ok(response) => return Ok(response),
-                Err(Attempt::NotSent(unsent)) => request = *unsent,
+                Err(Attempt::NotSent) => {}
                 Err(Attempt::Failed(failure)) => return Err(failure),
             }
         }
