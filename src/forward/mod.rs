@@ -27,6 +27,7 @@ mod tests;
 pub use body::Body;
 
 use crate::admission::Permit;
+use crate::layer::NotSent;
 use crate::refusal::Refusal;
 use crate::upstream::{Failure, RequestBody, ResponseBody, Upstream, Upstreams};
 
@@ -35,11 +36,6 @@ use crate::upstream::{Failure, RequestBody, ResponseBody, Upstream, Upstreams};
 pub struct Forward {
     upstreams: Arc<Upstreams>,
 }
-
-/// Marks, in its extensions, an answer to a request that never reached an upstream: what it was charged may be given
-/// back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotSent;
 
 /// Who sent a request, for the fields that tell the upstream.
 #[derive(Clone, Copy, Debug)]

@@ -245,3 +245,18 @@ async fn connections_are_counted_while_they_are_open() {
     drop(client);
     soon(async { while gateway.counter("tidegate_connections").await != 0 {} }).await;
 }
+
+#[tokio::test]
+async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
+    let absent = crate::support::wire::upstream::Origin::absent().await;
+    let redis = RedisServer::start();
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    for store in stores {
+        let limits = "      - { name: total, mode: OVERALL, rate: 1, interval: 1h }
+      - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }\n";
+        let gateway = TestGateway::start(&rules(&store, limits).replace("builtin:echo", &format!("'http://{absent}'")));
+        for _ in 0..3 {
+            assert_eq!(gateway.get("/", "").await.status(), 502, "a request that was not sent stayed charged in {store}");
+        }
+    }
+}

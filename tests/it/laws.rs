@@ -167,7 +167,8 @@ fn the_script_and_the_embedded_store_decide_alike() {
             let (one, other) = (stores.take(memory, &charges, now), stores.take(redis, &charges, now));
             prop_assert_eq!(&one, &other, "step {}: rate {}, interval {}, {:?}", index, rate, interval, step);
             granted.extend(one.granted().then_some((charges, now)));
-            let undone = step.undo.and_then(|back| granted.len().checked_sub(back + 1)).map(|last| granted.remove(last));
+            let undone =
+                step.undo.and_then(|back| granted.len().checked_sub(back + 1)).map(|last| granted.remove(last));
             if let Some((charges, granted_at)) = undone {
                 stores.give_back(memory, &charges, granted_at, now);
                 stores.give_back(redis, &charges, granted_at, now);
