@@ -28,6 +28,7 @@ use crate::upstream::Upstreams;
 pub struct Gateway {
     addresses: Vec<SocketAddr>,
     admin_address: Option<SocketAddr>,
+    layer: RateLimitLayer,
     readiness: admin::Readiness,
     /// Ends the workers.
     drain: DrainTrigger,
@@ -97,7 +98,7 @@ impl Gateway {
             Builder::new().name(format!("worker-{number}")).spawn(|| worker.run())
         };
         let workers = (0..workers).map(start).collect::<io::Result<_>>().map_err(StartError::Worker)?;
-        Ok(Self { addresses, admin_address, readiness, drain, workers, control_end, control })
+        Ok(Self { addresses, admin_address, layer, readiness, drain, workers, control_end, control })
     }
 
     /// Where clients connect: one address for each entry of `listen`, with the ports that the system chose.
@@ -122,6 +123,7 @@ impl Gateway {
     /// A worker that ended with an error, or by a panic.
     pub fn drain(self, limit: Duration) -> io::Result<()> {
         self.readiness.fail();
+        self.layer.stop_waiting();
         self.drain.start(limit);
         let ended = self.workers.into_iter().map(joined).collect::<io::Result<Vec<()>>>();
         // The other end is gone only if the thread is.

@@ -87,6 +87,7 @@ mod tests {
             permits: 1,
             on_missing_client: OnMissingClient::Deny,
             on_store_failure: OnStoreFailure::Allow,
+            patience: None,
         }
     }
 

@@ -21,7 +21,7 @@ use http::{Extensions, HeaderValue, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
-use crate::admission::{Admitted, Denial, Permit, Receipt, admit, store_failure};
+use crate::admission::{Admitted, Denial, Lines, Permit, Receipt, admit, store_failure};
 use crate::clock::Stopwatch;
 use crate::config::Config;
 use crate::facts::Facts;
@@ -85,6 +85,8 @@ pub enum Outcome {
 struct RateLimiting {
     rules: ArcSwap<RuleSet>,
     store: Store,
+    /// Who waits for a permit.
+    lines: Lines,
     metrics: Arc<Metrics>,
 }
 
@@ -119,13 +121,18 @@ impl RateLimitLayer {
     /// A layer with these rules, over a store that is open already.
     pub fn with_store(rules: Rules, store: Store, metrics: Arc<Metrics>) -> Self {
         let rules = ArcSwap::from_pointee(RuleSet::new(rules, &metrics));
-        Self { limiter: Arc::new(RateLimiting { rules, store, metrics }) }
+        Self { limiter: Arc::new(RateLimiting { rules, store, lines: Lines::new(), metrics }) }
     }
 
     /// Connects to the store before the first request needs it. Must be called on the Tokio runtime that the
     /// connections are to live on; without it that is the one of the first request.
     pub fn connect(&self) {
         self.limiter.store.connect();
+    }
+
+    /// Answers all requests that wait for a permit, and lets none wait from now on; for the end of a service.
+    pub fn stop_waiting(&self) {
+        self.limiter.lines.close();
     }
 
     /// Puts other rules in force, for all requests that come from now on. Buckets and counters stay.
@@ -226,7 +233,7 @@ impl RateLimiting {
         let (route, prepared) = rules.find(&facts).ok_or(Refusal::NoRoute)?; // 404
         notes.route = Some((route, prepared));
         let charges = rules.charges(route, &facts)?; // 400
-        let admitted = admit(&self.store, &charges, rules.passage(route, &facts)).await;
+        let admitted = admit(&self.store, &self.lines, &charges, rules.passage(route, &facts)).await;
         prepared.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());

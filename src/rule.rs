@@ -1,6 +1,7 @@
 //! What a request would cost: the limits of its route, and the charges they make of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::client::{AddressRules, ClientSource, NoClient};
 use crate::facts::Facts;
@@ -31,6 +32,17 @@ pub struct Limit {
     pub on_missing_client: OnMissingClient,
     /// What to do when the store cannot say.
     pub on_store_failure: OnStoreFailure,
+    /// Whether refused requests may wait for their permits; none may if there is none.
+    pub patience: Option<Patience>,
+}
+
+/// How long refused requests may wait for their permits, and how many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// The longest that one may be held, from its arrival on.
+    pub max_wait: Duration,
+    /// Most that may wait for one bucket in this gateway.
+    pub queue: usize,
 }
 
 /// What happens to a request without the value that makes its client.
@@ -112,6 +124,11 @@ impl Rules {
             }
         }
     }
+}
+
+impl Patience {
+    /// How many may wait unless the rule file says otherwise.
+    pub const DEFAULT_QUEUE: usize = 100;
 }
 
 impl Limit {

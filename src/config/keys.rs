@@ -57,6 +57,7 @@ use Kind::{
 };
 
 const SECOND: u64 = 1000;
+const MAX_QUEUE: u64 = 100_000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs.
@@ -161,10 +162,10 @@ static LIMIT: Shape = Shape {
         ("on_store_failure", Word(&["allow", "deny"], &["local"])),
         ("on_missing_client", Word(&["deny", "skip", "ip"], &[])),
         ("burst", Unbuilt),
-        ("queue", Unbuilt),
+        ("queue", Whole(1, MAX_QUEUE)),
         ("segments", Unbuilt),
         ("timezone", Unbuilt),
-        ("max_wait", Unbuilt),
+        ("max_wait", Duration(1, HOUR)),
         ("shadow", Unbuilt),
         ("key", Unbuilt),
         ("adopt", Unbuilt),

@@ -8,3 +8,4 @@ mod laws;
 mod program;
 mod redis_format;
 mod support;
+mod waiting;

@@ -11,7 +11,7 @@ use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
-use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
+use crate::rule::{Limit, OnMissingClient, OnStoreFailure, Patience};
 
 const CLIENT_HELP: &str =
     "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, or a list of these";
@@ -33,6 +33,7 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
     let permits = permits(written, node, problems);
     let client = client(written, node, problems);
     let quota = quota(written, node, problems);
+    let patience = patience(written, node, problems);
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
     let on_store_failure = part(&written.on_store_failure, node, "on_store_failure", problems);
     let name = needed(&written.name, node, problems)?;
@@ -56,6 +57,7 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
             Some(file::OnStoreFailure::Allow) => OnStoreFailure::Allow,
             Some(file::OnStoreFailure::Deny) => OnStoreFailure::Deny,
         },
+        patience: patience?,
     })
 }
 
@@ -76,6 +78,20 @@ fn permits(written: &file::Limit, node: &Node, problems: &mut Problems) -> Check
         return Err(problems.add(at.place, message, "raise `rate`, or let a request cost less"));
     }
     number(permits.copied(), 1, at, problems)
+}
+
+/// How long requests may wait, and how many: `queue` says nothing without `max_wait`.
+fn patience(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<Patience>> {
+    let max_wait = part(&written.max_wait, node, "max_wait", problems);
+    let (queue, at) = (part(&written.queue, node, "queue", problems), node.at("queue"));
+    let Some(max_wait) = max_wait? else {
+        return match queue? {
+            None => Ok(None),
+            Some(_) => Err(problems.add(at.place, "`queue` has no effect without `max_wait`", "say how long to wait")),
+        };
+    };
+    let queue = number(queue?.copied(), Patience::DEFAULT_QUEUE, at, problems)?;
+    Ok(Some(Patience { max_wait: max_wait.duration(), queue }))
 }
 
 /// PER_CLIENT says who a client is; for OVERALL the question makes no sense.

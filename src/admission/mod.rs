@@ -1,9 +1,18 @@
 //! May this request go on? All its charges are made or none, and the answer is a [`Permit`] or a [`Denial`].
 //!
 //! Only this room makes permits, and only with one is a request forwarded.
+//!
+//! A refused request may wait, if every limit that refused it lets it (`max_wait`). It stands in a [line](line) and asks
+//! again when its permits have returned; it is charged when it goes on, and not at all if its client leaves before.
+
+mod line;
+mod waiting;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+
+pub(crate) use self::line::Lines;
+use self::waiting::Waiting;
 
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Wait};
@@ -74,11 +83,29 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
     }
 }
 
-/// Takes all the permits that a request costs, or none.
+/// Takes all the permits that a request costs, or none; waits for them where its limits let it.
 ///
 /// # Errors
 /// See [`Denial`].
-pub(crate) async fn admit(store: &Store, charges: &[LimitCharge<'_>], passage: Passage) -> Result<Admitted, Denial> {
+pub(crate) async fn admit(
+    store: &Store,
+    lines: &Lines,
+    charges: &[LimitCharge<'_>],
+    passage: Passage,
+) -> Result<Admitted, Denial> {
+    let mut waiting = Waiting::new(store, lines, charges);
+    waiting.behind_others().await?;
+    loop {
+        waiting.turn().await?;
+        match decide(store, charges, &passage).await {
+            Ok(admitted) => return waiting.slot(admitted).await,
+            Err(Denial::Limited { standing, wait }) => waiting.permits(standing, wait).await?,
+            Err(denial) => return Err(denial),
+        }
+    }
+}
+
+async fn decide(store: &Store, charges: &[LimitCharge<'_>], passage: &Passage) -> Result<Admitted, Denial> {
     let permit = passage.permit();
     let (standing, receipt) = match take(store, charges).await {
         Ok(taken) => taken,
@@ -119,9 +146,8 @@ impl Receipt {
 }
 
 impl Passage {
-    fn permit(self) -> Permit {
-        let Self { upstream, peer, trusted_peer } = self;
-        Permit { upstream, peer, trusted_peer }
+    fn permit(&self) -> Permit {
+        Permit { upstream: self.upstream.clone(), peer: self.peer, trusted_peer: self.trusted_peer }
     }
 }
 

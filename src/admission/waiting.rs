@@ -1,0 +1,136 @@
+//! One request that may wait: for its turn, for its permits, for its slot.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::line::{Full, Lines, Place};
+use super::{Admitted, Denial, Receipt, Standing};
+use crate::limit::{Charge, Decision, Wait};
+use crate::rule::LimitCharge;
+use crate::store::Store;
+
+/// A request, and where it stands.
+pub(super) struct Waiting<'w> {
+    store: &'w Store,
+    lines: &'w Lines,
+    charges: &'w [LimitCharge<'w>],
+    began: Instant,
+    place: Option<Place<'w>>,
+}
+
+/// A slot that is not reached yet; given back if the client leaves before.
+struct Slot<'s> {
+    store: &'s Store,
+    receipt: Option<Receipt>,
+}
+
+impl<'w> Waiting<'w> {
+    pub(super) fn new(store: &'w Store, lines: &'w Lines, charges: &'w [LimitCharge<'w>]) -> Self {
+        Self { store, lines, charges, began: Instant::now(), place: None }
+    }
+
+    /// Queues up where others wait already: they came first.
+    pub(super) async fn behind_others(&mut self) -> Result<(), Denial> {
+        let waited_for = |one: &&LimitCharge<'_>| one.limit.patience.is_some() && self.lines.is_waited_for(&one.charge);
+        let waited_for: Vec<usize> = self.positions(waited_for);
+        match self.join(&waited_for) {
+            Ok(()) => Ok(()),
+            Err(Full) => Err(self.sent_away(&waited_for).await),
+        }
+    }
+
+    /// Waits until nobody stands before this request.
+    pub(super) async fn turn(&self) -> Result<(), Denial> {
+        let Some(place) = &self.place else { return Ok(()) };
+        let stands_in: Vec<usize> = self.positions(|one| place.stands_in_line_of(&one.charge));
+        let patience = stands_in.iter().filter_map(|position| self.charges[*position].limit.patience.as_ref());
+        let shortest = patience.map(|patience| patience.max_wait).min().unwrap_or(Duration::ZERO);
+        tokio::select! {
+            biased;
+            () = place.turn() => Ok(()),
+            () = sleep_until(self.began + shortest) => Err(self.sent_away(&stands_in).await),
+            () = self.lines.closed() => Err(self.sent_away(&stands_in).await),
+        }
+    }
+
+    /// Waits for the permits that were refused, or says that this request does not wait for them.
+    pub(super) async fn permits(&mut self, standing: Standing, wait: Wait) -> Result<(), Denial> {
+        let refused: Vec<usize> = (0..self.charges.len()).filter(|one| !standing.0[*one].1.granted).collect();
+        let all_may = refused.iter().all(|one| self.may_wait(*one, &standing.0[*one].1));
+        let Wait::Millis(millis) = wait else { return Err(Denial::Limited { standing, wait }) };
+        if !all_may || self.join(&refused).is_err() {
+            return Err(Denial::Limited { standing, wait });
+        }
+        tokio::select! {
+            biased;
+            () = sleep(Duration::from_millis(millis)) => Ok(()),
+            () = self.lines.closed() => Err(Denial::Limited { standing, wait }),
+        }
+    }
+
+    /// Holds a request that was granted a slot until the slot is there.
+    pub(super) async fn slot(&self, admitted: Admitted) -> Result<Admitted, Denial> {
+        let delay = admitted.standing.0.iter().map(|(_, decision)| decision.delay).max().unwrap_or(0);
+        if delay == 0 {
+            return Ok(admitted);
+        }
+        let Admitted { permit, receipt, standing, unchecked } = admitted;
+        let mut slot = Slot { store: self.store, receipt: Some(receipt) };
+        tokio::select! {
+            biased;
+            () = sleep(Duration::from_millis(delay)) => {
+                let receipt = slot.receipt.take().unwrap_or_default();
+                Ok(Admitted { permit, receipt, standing, unchecked })
+            }
+            () = self.lines.closed() => Err(Denial::Limited { standing, wait: Wait::Millis(delay) }),
+        }
+    }
+
+    fn may_wait(&self, position: usize, decision: &Decision) -> bool {
+        let (Some(patience), Wait::Millis(wait)) = (&self.charges[position].limit.patience, decision.wait) else {
+            return false;
+        };
+        self.began.elapsed() + Duration::from_millis(wait) <= patience.max_wait
+    }
+
+    fn join(&mut self, positions: &[usize]) -> Result<(), Full> {
+        for position in positions {
+            let LimitCharge { limit, charge, .. } = &self.charges[*position];
+            let queue = limit.patience.as_ref().map_or(0, |patience| patience.queue);
+            self.place.get_or_insert_with(|| self.lines.ticket()).join(charge, queue)?;
+        }
+        Ok(())
+    }
+
+    /// The answer to a request that is sent away without having been decided: how its limits stand, and that those in
+    /// whose lines it cannot stay refuse it until a permit returns at the earliest.
+    async fn sent_away(&self, lines: &[usize]) -> Denial {
+        let ask = |one: &LimitCharge<'_>| Charge { permits: 0, ..one.charge.clone() };
+        let asked: Vec<Charge> = self.charges.iter().map(ask).collect();
+        let outcome = match self.store.take(&asked).await {
+            Ok(outcome) => outcome,
+            Err(error) => return Denial::StoreFailed(error),
+        };
+        let mut standing = Standing(self.charges.iter().map(|one| one.index).zip(outcome.decisions).collect());
+        for line in lines {
+            let decision = &mut standing.0[*line].1;
+            (decision.granted, decision.wait) = (false, Wait::Millis(decision.reset));
+        }
+        let wait = standing.longest_wait();
+        Denial::Limited { standing, wait }
+    }
+
+    fn positions(&self, which: impl Fn(&&LimitCharge<'_>) -> bool) -> Vec<usize> {
+        (0..self.charges.len()).filter(|position| which(&&self.charges[*position])).collect()
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let (Some(receipt), Ok(runtime)) = (self.receipt.take(), Handle::try_current()) else { return };
+        let store = self.store.clone();
+        runtime.spawn(async move { receipt.give_back(&store).await });
+    }
+}

@@ -1,0 +1,170 @@
+//! Requests that wait for their permits (`max_wait`), in virtual time.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use tidegate::clock::{Clock, Timestamp};
+use tidegate::layer::Peer;
+use tidegate::store::{Memory, Store};
+use tidegate::{Config, Metrics, RateLimitLayer};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, advance, sleep};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// The store's clock, which moves with the runtime's virtual time.
+#[derive(Debug)]
+struct VirtualClock(Instant);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        let passed = u64::try_from(self.0.elapsed().as_millis()).expect("a short test");
+        Timestamp::from_millis(1_700_000_000_000 + passed)
+    }
+}
+
+/// A service behind a layer, and what reaches it: who, and how long after the beginning.
+struct Service {
+    layer: RateLimitLayer,
+    began: Instant,
+    served: UnboundedSender<(String, u128)>,
+}
+
+impl Service {
+    fn start(limits: &str) -> (Self, UnboundedReceiver<(String, u128)>) {
+        let rules = format!("routes: [{{ name: all, match: {{}}, limits: [{limits}] }}]");
+        let config = Config::parse(&rules).unwrap_or_else(|problems| panic!("{problems}"));
+        let began = Instant::now();
+        let store = Store::Memory(Arc::new(Memory::new(Arc::new(VirtualClock(began)), None)));
+        let layer = RateLimitLayer::with_store(config.rules, store, Arc::new(Metrics::new()));
+        let (served, serving) = unbounded_channel();
+        (Self { layer, began, served }, serving)
+    }
+
+    /// Sends a request and lets it come as far as it can.
+    async fn ask(&self, who: &str) -> JoinHandle<Response<()>> {
+        let request = Request::get("/").header("host", "a").header("who", who).extension(Peer([127, 0, 0, 1].into()));
+        let request = request.body(()).expect("a request");
+        let (served, began) = (self.served.clone(), self.began);
+        let service = self.layer.layer(service_fn(move |request: Request<()>| {
+            let who = request.headers()["who"].to_str().expect("a name").to_owned();
+            served.send((who, began.elapsed().as_millis())).expect("heard");
+            ready(Ok::<_, Infallible>(Response::new(())))
+        }));
+        let asking = tokio::spawn(async move { service.oneshot(request).await.expect("infallible").map(|_| ()) });
+        sleep(Duration::from_millis(1)).await;
+        asking
+    }
+}
+
+fn all_served(served: &mut UnboundedReceiver<(String, u128)>) -> Vec<(String, u128)> {
+    std::iter::from_fn(|| served.try_recv().ok()).collect()
+}
+
+const ONE_A_SECOND: &str = "{ name: l, mode: OVERALL, rate: 1, interval: 1s, max_wait: 10s, queue: 3 }";
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_their_permits_and_are_served_in_the_order_of_their_arrival() {
+    let (service, mut served) = Service::start(ONE_A_SECOND);
+    let asking = [service.ask("a").await, service.ask("b").await, service.ask("c").await, service.ask("d").await];
+    for asking in asking {
+        assert_eq!(asking.await.expect("answered").status(), StatusCode::OK);
+    }
+    let order = all_served(&mut served);
+    assert_eq!(order.iter().map(|(who, _)| who.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    let gaps: Vec<u128> = order.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+    assert!(gaps.iter().all(|gap| (1_000..1_010).contains(gap)), "{gaps:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_overtake_those_who_wait() {
+    let (service, mut served) = Service::start(ONE_A_SECOND);
+    let first = service.ask("first").await;
+    let waiting = service.ask("waiting").await;
+    // The permit returns just as the newcomer comes.
+    advance(Duration::from_millis(998)).await;
+    let newcomer = service.ask("newcomer").await;
+    for asking in [first, waiting, newcomer] {
+        assert_eq!(asking.await.expect("answered").status(), StatusCode::OK);
+    }
+    let order: Vec<String> = all_served(&mut served).into_iter().map(|(who, _)| who).collect();
+    assert_eq!(order, ["first", "waiting", "newcomer"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_gives_up_its_place_and_is_not_charged() {
+    let (service, mut served) = Service::start(ONE_A_SECOND);
+    let _first = service.ask("first").await;
+    let gone = service.ask("gone").await;
+    let patient = service.ask("patient").await;
+    gone.abort();
+    assert_eq!(patient.await.expect("answered").status(), StatusCode::OK);
+    let order = all_served(&mut served);
+    assert_eq!(order[1].0, "patient");
+    assert!(order[1].1 < 1_010, "who had gone was waited for: {order:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_too_long_and_a_line_that_is_too_long_are_refused_at_once() {
+    let (service, _served) = Service::start("{ name: l, mode: OVERALL, rate: 1, interval: 1h, max_wait: 59m }");
+    let _first = service.ask("first").await;
+    let refused = service.ask("refused").await.await.expect("answered");
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers()["retry-after"], "3600");
+
+    let (service, _served) = Service::start(ONE_A_SECOND);
+    let mut asking = Vec::new();
+    for who in ["served", "1", "2", "3"] {
+        asking.push(service.ask(who).await);
+    }
+    let refused = service.ask("one too many").await;
+    assert!(refused.is_finished(), "nobody may stand behind a full line");
+    let refused = refused.await.expect("answered");
+    assert_eq!(
+        (refused.status(), &refused.headers()["retry-after"]),
+        (StatusCode::TOO_MANY_REQUESTS, &"1".parse().unwrap())
+    );
+    assert!(asking.iter().skip(1).all(|asking| !asking.is_finished()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_be_served_in_time_is_refused_as_soon_as_that_is_known() {
+    let (service, _served) = Service::start("{ name: l, mode: OVERALL, rate: 1, interval: 1s, max_wait: 1500ms }");
+    let mut answers = Vec::new();
+    for who in ["a", "b", "c"] {
+        answers.push(service.ask(who).await);
+    }
+    let mut statuses = Vec::new();
+    for answer in answers {
+        statuses.push(answer.await.expect("answered").status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    assert!((1_000..1_100).contains(&service.began.elapsed().as_millis()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_only_if_every_limit_that_refuses_lets_it() {
+    let patient = "{ name: patient, mode: OVERALL, rate: 1, interval: 1s, max_wait: 10s }";
+    let (service, _served) =
+        Service::start(&format!("{patient}, {{ name: strict, mode: OVERALL, rate: 1, interval: 1s }}"));
+    let _first = service.ask("first").await;
+    let refused = service.ask("refused").await;
+    assert!(refused.is_finished());
+    assert_eq!(refused.await.expect("answered").status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_service_answers_those_who_wait() {
+    let (service, _served) = Service::start(ONE_A_SECOND);
+    let _first = service.ask("first").await;
+    let waiting = [service.ask("a").await, service.ask("b").await];
+    service.layer.stop_waiting();
+    for waiting in waiting {
+        assert_eq!(waiting.await.expect("answered").status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert!(service.began.elapsed() < Duration::from_millis(100));
+    assert!(service.ask("late").await.is_finished());
+}
