@@ -4,7 +4,7 @@
 //! facts -> route -> client -> charges -> admit -> the service below -> stamp
 //! ```
 //!
-//! The gateway is this layer over [`Forward`](crate::forward::Forward); in an axum or hyper service of your own it
+//! The gateway is this layer over `Forward`; in an axum or hyper service of your own it
 //! stands over your handlers, with the same rule file.
 
 use std::future::Future;
