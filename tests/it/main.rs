@@ -4,6 +4,7 @@
 
 mod check;
 mod laws;
+mod layer;
 mod redis_format;
 mod support;
 mod tidy;
