@@ -4,11 +4,34 @@
 //! facts -> route -> client -> charges -> admit -> the service below -> stamp
 //! ```
 //!
-//! The gateway is this layer over [`Forward`](crate::forward::Forward); in an axum or hyper service of your own it
+//! The gateway is this layer over `Forward`; in an axum or hyper service of your own it
 //! stands over your handlers, with the same rule file.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tidegate::RateLimitLayer;
+//!
+//! let layer = RateLimitLayer::from_yaml("
+//! routes:
+//!   - name: all
+//!     match: { path: /** }
+//!     limits:
+//!       - { name: per-ip, mode: PER_CLIENT, client: ip, rate: 3, interval: 10s }
+//! ")?;
+//! let handlers = Router::new().route("/hello", get(async || "hello"));
+//! let app: Router = Router::new().fallback_service(handlers).layer(layer);
+//! # Ok::<(), tidegate::layer::LayerError>(())
+//! ```
+//!
+//! A router finds its handler before it asks the layers put on it. Around it, as here, the layer comes first, and the
+//! handler is found by the path that was judged: on it, `/files/%2e%2e` would be judged as `/` and served as a file.
+//!
+//! The layer needs to know where a request comes from: serve with `into_make_service_with_connect_info`, or put a
+//! [`Peer`] into the request's extensions.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,7 +46,7 @@ use tower::{Layer, Service};
 
 use crate::admission::{Admitted, Denial, Lines, Permit, Receipt, admit, store_failure};
 use crate::clock::Stopwatch;
-use crate::config::Config;
+use crate::config::{Config, LoadError, Problems};
 use crate::facts::Facts;
 use crate::headers;
 use crate::metrics::Metrics;
@@ -80,6 +103,20 @@ pub enum Outcome {
     StoreFailed,
 }
 
+/// Why a rule file gives no layer.
+#[derive(Debug, thiserror::Error)]
+pub enum LayerError {
+    /// The file cannot be read, or has mistakes.
+    #[error(transparent)]
+    File(#[from] LoadError),
+    /// The text has mistakes.
+    #[error(transparent)]
+    Text(#[from] Problems),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+}
+
 /// The rules in force, and the store their buckets are kept in.
 #[derive(Debug)]
 struct RateLimiting {
@@ -109,6 +146,22 @@ struct Notes<'r> {
 // === impl RateLimitLayer ===
 
 impl RateLimitLayer {
+    /// A layer with the rules and the store of this file, whose routes need no `upstream`.
+    ///
+    /// # Errors
+    /// See [`LayerError`].
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, LayerError> {
+        Ok(Self::new(&Config::load(path)?, Arc::new(Metrics::new()))?)
+    }
+
+    /// Like [`from_file`](Self::from_file), from the text of a rule file.
+    ///
+    /// # Errors
+    /// See [`LayerError`].
+    pub fn from_yaml(text: &str) -> Result<Self, LayerError> {
+        Ok(Self::new(&Config::parse(text)?, Arc::new(Metrics::new()))?)
+    }
+
     /// A layer with the rules and the store of `config`; it counts in `metrics`.
     ///
     /// # Errors

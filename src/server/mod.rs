@@ -1,6 +1,6 @@
 //! Accepts connections and serves requests on them, until it is told to drain.
 //!
-//! Every worker runs [`Server::serve`] on a listener of its own (see [`bind`]); clones of one [`Server`] share the
+//! Every worker runs [`Server::serve`] on a listener of its own (see [`bind()`]); clones of one [`Server`] share the
 //! connection cap.
 
 use std::future::Future;

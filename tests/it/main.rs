@@ -5,7 +5,9 @@
 mod check;
 mod gateway;
 mod laws;
+mod layer;
 mod program;
 mod redis_format;
 mod support;
+mod tidy;
 mod waiting;

@@ -1,0 +1,208 @@
+//! The layer in a service of somebody's own: over an axum router, with a rule file whose routes have no upstream.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use sfv::{BareItem, Item, ListEntry, Parser};
+use tidegate::RateLimitLayer;
+use tidegate::layer::{LayerError, Peer};
+use tower::ServiceExt;
+
+const RULES: &str = "
+routes:
+  - name: hello
+    match: { path: /hello }
+    limits:
+      - { name: per-ip, mode: PER_CLIENT, client: ip, rate: 2, interval: 1h }
+      - { name: total, mode: OVERALL, rate: 100, interval: 1h }
+  - name: files
+    match: { path: /files/** }
+  - name: upload
+    match: { path: /upload, methods: [POST] }
+";
+
+fn layer() -> RateLimitLayer {
+    RateLimitLayer::from_yaml(RULES).expect("the rules are right")
+}
+
+/// Handlers with the layer around them; they answer with the path that they were asked for.
+fn app() -> Router {
+    let handlers = Router::new()
+        .route("/hello", get(async || "hello"))
+        .route("/files/{*path}", get(async |uri: Uri| uri.to_string()))
+        .route("/upload", post(async |body: Bytes| body))
+        .fallback(async || (StatusCode::IM_A_TEAPOT, "no handler"));
+    Router::new().fallback_service(handlers).layer(layer())
+}
+
+fn request(path: &str) -> Request<Body> {
+    from(Ipv4Addr::new(192, 0, 2, 1), path)
+}
+
+fn from(peer: Ipv4Addr, path: &str) -> Request<Body> {
+    let request = Request::get(path).header("host", "example.com").extension(Peer(IpAddr::V4(peer)));
+    request.body(Body::empty()).expect("a request")
+}
+
+async fn ask(app: &Router, request: Request<Body>) -> Response<Body> {
+    app.clone().oneshot(request).await.expect("an answer")
+}
+
+async fn text(response: Response<Body>) -> String {
+    let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// The only item of a field, with its parameters as numbers.
+fn item(headers: &HeaderMap, name: &str) -> (String, Vec<(String, i64)>) {
+    let values: Vec<_> = headers.get_all(name).iter().collect();
+    let [value] = values.as_slice() else { panic!("{name}: {values:?}") };
+    let list: sfv::List = Parser::new(value.as_bytes()).parse().expect("a list of structured fields");
+    let [ListEntry::Item(Item { bare_item: BareItem::String(limit), params })] = list.as_slice() else {
+        panic!("{name}: {list:?}")
+    };
+    let number = |value: &BareItem| value.as_integer().expect("an integer").into();
+    (limit.as_str().to_owned(), params.iter().map(|(key, value)| (key.to_string(), number(value))).collect())
+}
+
+fn numbers(list: &[(&str, i64)]) -> Vec<(String, i64)> {
+    list.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect()
+}
+
+/// The limit that `RateLimit` tells of, and what is left of it.
+fn standing(headers: &HeaderMap) -> (String, i64) {
+    let (limit, parameters) = item(headers, "ratelimit");
+    let [(r, left), (t, reset)] = parameters.as_slice() else { panic!("{parameters:?}") };
+    assert_eq!((r.as_str(), t.as_str()), ("r", "t"));
+    assert!((3_590..=3_600).contains(reset), "{reset}");
+    (limit, *left)
+}
+
+#[tokio::test]
+async fn a_client_is_told_where_it_stands_and_then_to_come_back_later() {
+    let app = app();
+    for left in [1, 0] {
+        let response = ask(&app, request("/hello")).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers().get("retry-after"), None);
+        let headers = response.headers();
+        assert_eq!(item(headers, "ratelimit-policy"), ("per-ip".into(), numbers(&[("q", 2), ("w", 3_600)])));
+        assert_eq!(standing(headers), ("per-ip".into(), left));
+        assert_eq!(text(response).await, "hello");
+    }
+    let response = ask(&app, request("/hello")).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    let headers = response.headers();
+    assert_eq!(item(headers, "ratelimit-policy"), ("per-ip".into(), numbers(&[("q", 2), ("w", 3_600)])));
+    assert_eq!(standing(headers), ("per-ip".into(), 0));
+    let retry_after: u64 = headers["retry-after"].to_str().expect("text").parse().expect("seconds");
+    assert!((3_590..=3_600).contains(&retry_after), "{retry_after}");
+    assert_eq!(headers["content-type"], "application/problem+json");
+    let problem: Value = serde_json::from_str(&text(response).await).expect("json");
+    assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+    assert_eq!((&problem["status"], &problem["violated-policies"]), (&json!(429), &json!(["per-ip"])));
+}
+
+#[tokio::test]
+async fn each_client_has_a_bucket_of_its_own() {
+    let app = app();
+    for host in 1..=5 {
+        let response = ask(&app, from(Ipv4Addr::new(198, 51, 100, host), "/hello")).await;
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn clones_of_the_layer_share_their_buckets() {
+    let layer = layer();
+    let app = || Router::new().route("/hello", get(async || "hello")).layer(layer.clone());
+    let mut statuses = Vec::new();
+    for app in [app(), app(), app()] {
+        statuses.push(ask(&app, request("/hello")).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_request_without_a_route_reaches_no_handler() {
+    let response = ask(&app(), request("/elsewhere")).await;
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert_eq!(response.headers().get("ratelimit"), None);
+}
+
+#[tokio::test]
+async fn a_request_from_nowhere_is_the_services_own_mistake() {
+    let mut request = request("/hello");
+    request.extensions_mut().clear();
+    assert_eq!(ask(&app(), request).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn the_handler_is_found_by_the_path_that_was_judged_and_sees_no_other() {
+    let app = app();
+    let response = ask(&app, request("/files/./a//%62/../c%2fd?q=%41")).await;
+    assert_eq!(text(response).await, "/files/a/c%2Fd?q=%41");
+    // Three spellings of one path take from one bucket, and all of them reach its handler.
+    let mut statuses = Vec::new();
+    for path in ["/files/../hello", "//hello", "/%68ello"] {
+        statuses.push(ask(&app, request(path)).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn on_a_router_too_the_handler_sees_the_path_that_was_judged() {
+    let handler = async |uri: Uri| uri.to_string();
+    let app = Router::new().route("/files/{*path}", get(handler)).layer(layer());
+    assert_eq!(text(ask(&app, request("/files/./a")).await).await, "/files/a");
+}
+
+/// A body that can be sent to another thread and not be shared with one.
+struct NotSync(Cell<Option<Bytes>>);
+
+impl http_body::Body for NotSync {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+#[tokio::test]
+async fn bodies_need_not_be_sync_in_either_direction() {
+    let body = Body::new(NotSync(Cell::new(Some("there and back".into()))));
+    let request = Request::post("/upload").header("host", "example.com").extension(Peer(Ipv4Addr::LOCALHOST.into()));
+    let request = request.body(body).expect("a request");
+    let answer = tokio::spawn(async move { text(ask(&app(), request).await).await }); // the future is `Send` all the same
+    assert_eq!(answer.await.expect("an answer"), "there and back");
+
+    let service = tower::service_fn(async |request: Request<NotSync>| {
+        Ok::<_, std::convert::Infallible>(Response::new(request.into_body()))
+    });
+    let service = tower::Layer::layer(&layer(), service);
+    let request = Request::post("/upload").header("host", "example.com").extension(Peer(Ipv4Addr::LOCALHOST.into()));
+    let request = request.body(NotSync(Cell::new(Some("as it is".into())))).expect("a request");
+    let response = tokio::spawn(service.oneshot(request)).await.expect("a task").expect("an answer");
+    assert_eq!(response.into_body().collect().await.expect("a body").to_bytes(), "as it is");
+}
+
+#[test]
+fn a_layer_that_cannot_be_made_says_why() {
+    let error = RateLimitLayer::from_yaml("routes: []").expect_err("no routes");
+    assert!(matches!(error, LayerError::Text(_)), "{error:?}");
+    let error = RateLimitLayer::from_file("tests/fixtures/config/none.yaml").expect_err("no file");
+    assert!(matches!(error, LayerError::File(_)) && error.to_string().contains("none.yaml"), "{error}");
+    assert!(RateLimitLayer::from_file("config/tidegate.yaml").is_ok());
+}

@@ -1,0 +1,367 @@
+//! What the compiler does not check of the source tree: who may know whom, and how files are kept.
+//!
+//! Each rule is a function from text to findings, tried on a bad sample of its own below, so that a rule which finds
+//! nothing is known to look.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The floors of `src/lib.rs`' map. A module names those of its own floor and of the floors below.
+const FLOORS: [(&str, &[&str], &str); 7] = [
+    ("0 ground", &["clock", "limit", "metrics"], "arithmetic and time: no request, no socket, no file"),
+    ("1 vocabulary", &["client", "facts", "path", "route", "rule"], "what a request says and costs: no IO"),
+    ("2 machinery", &["store", "upstream"], "IO that knows charges and addresses, but no routes and no YAML"),
+    ("3 meaning", &["admission", "config"], "what the rules mean: once to a request, once to a reader of the file"),
+    ("4 the gateway", &["forward", "headers", "layer", "refusal", "ruleset"], "the life of one request"),
+    ("5 services", &["access", "admin", "server"], "what stands around requests: connections, operators, logs"),
+    ("6 roof", &["cli", "gateway", "lib", "main"], "every floor put together"),
+];
+
+/// Rooms of one floor that do not know each other: `check` needs no store, and a decision needs no file.
+const STRANGERS: [(&str, &str); 1] = [("admission", "config")];
+
+/// Files that may name a higher floor: where, what, why.
+const UPWARD: [(&str, &str, &str); 1] =
+    [("src/forward/tests", "server", "forwarding is tried on real sockets, and a server is what reads them")];
+
+/// What is in `lib.rs` for tests alone.
+const TEST_ROOMS: [&str; 1] = ["wire"];
+
+/// Tests that may sleep: where, why. All others wait on a condition or in virtual time.
+const SLEEPERS: [(&str, &str); 6] = [
+    ("src/forward/tests/failures.rs", "the pauses of a slow client are what is tested"),
+    ("src/server/tests.rs", "the pauses of a slow client are what is tested"),
+    ("tests/it/redis_format.rs", "asks again until Redis has let its keys expire, on a clock that is not ours"),
+    ("tests/it/support/", "asks again until a condition holds; here, so that no test has to"),
+    ("tests/it/tidy.rs", "names what it looks for"),
+    ("tests/it/waiting.rs", "sleeps in virtual time"),
+];
+
+const LONGEST_FILE: usize = 400;
+
+/// A file of the tree, its path relative to the root.
+struct Source {
+    path: String,
+    text: String,
+}
+
+// === the rules, held against the tree ===
+
+#[test]
+fn every_file_opens_by_saying_what_it_is() {
+    none(rust().iter().filter(|source| !source.text.starts_with("//! ")).map(|source| source.path.clone()));
+}
+
+#[test]
+fn no_module_names_a_higher_floor() {
+    none(rust().iter().flat_map(upward));
+}
+
+#[test]
+fn the_floors_are_those_of_the_map_and_of_the_tree() {
+    let of_the_table: BTreeSet<String> =
+        FLOORS.iter().flat_map(|(floor, rooms, _)| rooms.iter().map(move |room| format!("{floor}: {room}"))).collect();
+    let map = read("src/lib.rs");
+    let mut of_the_map = rooms_of_the_map(&map.text);
+    of_the_map.extend(["6 roof: lib", "6 roof: main"].map(String::from)); // they are the house, not rooms of it
+    assert_eq!(of_the_table, of_the_map);
+
+    let folder = fs::read_dir(root().join("src")).expect("src");
+    let in_the_tree: BTreeSet<String> =
+        folder.map(|entry| room_of(&format!("src/{}", entry.expect("a file").file_name().display()))).collect();
+    let in_the_table = FLOORS.iter().flat_map(|(_, rooms, _)| rooms.iter().map(ToString::to_string)).collect();
+    assert_eq!(in_the_tree, in_the_table);
+}
+
+#[test]
+fn nothing_unfinished_is_left_in_the_code() {
+    none(rust().iter().flat_map(unfinished));
+}
+
+#[test]
+fn no_test_hopes_that_a_while_is_long_enough() {
+    let allowed = |source: &&Source| !SLEEPERS.iter().any(|(path, _)| source.path.starts_with(path));
+    none(rust().iter().filter(allowed).flat_map(sleeps));
+}
+
+#[test]
+fn no_line_ends_in_blanks() {
+    none(all(&["rs", "lua", "toml", "md", "conf"]).iter().flat_map(trailing));
+    none(all(&["yaml", "yml"]).iter().filter(|source| !source.path.contains("fixtures")).flat_map(trailing));
+}
+
+#[test]
+fn no_file_is_longer_than_can_be_kept_in_mind() {
+    none(rust().iter().filter_map(too_long));
+}
+
+#[test]
+fn every_script_opens_with_its_contract() {
+    let scripts = all(&["lua"]);
+    assert!(!scripts.is_empty());
+    none(scripts.iter().flat_map(without_contract));
+}
+
+#[test]
+fn every_link_to_a_file_leads_to_one() {
+    let pages = all(&["md"]);
+    none(pages.iter().flat_map(|page| links(&page.text).into_iter().filter_map(|link| dangling(page, &link))));
+}
+
+// === the rules ===
+
+/// References to modules on higher floors, to strangers, and to what is in no room.
+fn upward(source: &Source) -> Vec<String> {
+    let Source { path, text } = source;
+    let Some(own) = path.starts_with("src/").then(|| room_of(path)) else { return Vec::new() };
+    let mut findings = Vec::new();
+    for (line, room) in references(path, text) {
+        let say = |what: &str| format!("{path}:{line}: `{own}` names `{room}`, {what}");
+        match (floor(&own), floor(&room)) {
+            _ if TEST_ROOMS.contains(&room.as_str()) && is_test_file(path) => {}
+            _ if UPWARD.iter().any(|(from, to, _)| path.starts_with(from) && room == *to) => {}
+            (_, None) => findings.push(say("which is on no floor: name the module that it is from")),
+            (None, _) => findings.push(say("but is on no floor itself")),
+            (Some(from), Some(to)) if to > from => findings.push(say(&format!("{} floors up", to - from))),
+            _ if STRANGERS.contains(&(&own, &room)) || STRANGERS.contains(&(&room, &own)) => {
+                findings.push(say("and they do not know each other"));
+            }
+            _ => {}
+        }
+    }
+    findings
+}
+
+/// What stands after `crate::`, alone or in a group, or after as many `super::` as lead there; each with its line.
+fn references(path: &str, text: &str) -> Vec<(usize, String)> {
+    let code: String = text.lines().map(|line| code_of(line).to_owned() + "\n").collect();
+    let depth = path.trim_end_matches("/mod.rs").matches('/').count();
+    let to_the_root = "super::".repeat(depth);
+    let mut found = Vec::new();
+    for way in ["crate::", to_the_root.as_str()] {
+        for (at, _) in code.match_indices(way).filter(|(at, _)| starts_a_word(&code, *at)) {
+            let line = code[..at].matches('\n').count() + 1;
+            let names = first_names(&code[at + way.len()..]);
+            // A `super::` too few or in an inner module leads elsewhere; what is there has other names than rooms.
+            let names = names.into_iter().filter(|name| way == "crate::" || floor(name).is_some());
+            found.extend(names.map(|name| (line, name)));
+        }
+    }
+    found
+}
+
+fn starts_a_word(code: &str, at: usize) -> bool {
+    !code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == ':')
+}
+
+/// `a` of `a::b`, and `a` and `c` of `{a::b, c::{d, e}}`.
+fn first_names(path: &str) -> Vec<String> {
+    let name = |part: &str| part.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
+    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                names.push(name(&group[start..at]));
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// The rooms in the rows of the map, as `6 roof: cli`.
+fn rooms_of_the_map(lib: &str) -> BTreeSet<String> {
+    let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | "));
+    let rows = rows.filter(|row| row.starts_with(|c: char| c.is_ascii_digit()));
+    let rooms = |row: &str| -> Vec<String> {
+        let (floor, rooms) = row.split_once(" | ").expect("two columns");
+        rooms.split('`').skip(1).step_by(2).map(|room| format!("{floor}: {room}")).collect()
+    };
+    rows.flat_map(rooms).collect()
+}
+
+fn unfinished(source: &Source) -> Vec<String> {
+    // Put together, so that this file is none of those it looks for.
+    let words = [["to", "do!"], ["unimple", "mented!"], ["db", "g!"], ["#[ign", "ore"]].map(|halves| halves.concat());
+    let unfinished = |line: &str| words.iter().any(|word| code_of(line).contains(word));
+    lines(source, unfinished)
+}
+
+fn sleeps(source: &Source) -> Vec<String> {
+    let from = match is_test_file(&source.path) {
+        true => 0,
+        false => source.text.find("#[cfg(test)]\nmod ").unwrap_or(source.text.len()),
+    };
+    let before = source.text[..from].matches('\n').count();
+    let tests = source.text[from..].lines().enumerate().filter(|(_, line)| code_of(line).contains("sleep("));
+    tests.map(|(number, _)| format!("{}:{}", source.path, before + number + 1)).collect()
+}
+
+fn trailing(source: &Source) -> Vec<String> {
+    lines(source, |line| line.ends_with([' ', '\t', '\r']))
+}
+
+fn too_long(source: &Source) -> Option<String> {
+    let length = source.text.lines().filter(|line| !line.trim_start().starts_with("//")).count();
+    (length > LONGEST_FILE).then(|| format!("{}: {length} lines", source.path))
+}
+
+fn without_contract(script: &Source) -> Vec<String> {
+    let opening: Vec<&str> = script.text.lines().take_while(|line| line.starts_with("--")).collect();
+    let missing = |word: &&str| !opening.iter().any(|line| line.trim_start_matches("-- ").starts_with(word));
+    let words = ["KEYS", "ARGV", "Invariant:"];
+    words.iter().copied().filter(missing).map(|word| format!("{}: no {word}", script.path)).collect()
+}
+
+/// The targets of the page's links that are files.
+fn links(page: &str) -> Vec<String> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    let files = targets.filter(|target| !target.contains("://") && !target.starts_with(['#', '<']));
+    files.map(|target| target.split('#').next().unwrap_or_default().to_owned()).collect()
+}
+
+fn dangling(page: &Source, link: &str) -> Option<String> {
+    let folder = root().join(&page.path);
+    let target = folder.parent().expect("a folder").join(link);
+    (!target.exists()).then(|| format!("{}: {link}", page.path))
+}
+
+// === what the rules stand on ===
+
+fn none(findings: impl Iterator<Item = String>) {
+    let findings: Vec<String> = findings.collect();
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+fn lines(source: &Source, bad: impl Fn(&str) -> bool) -> Vec<String> {
+    let found = source.text.split('\n').enumerate().filter(|(_, line)| bad(line));
+    found.map(|(number, line)| format!("{}:{}: {}", source.path, number + 1, line.trim())).collect()
+}
+
+/// The line without its comment; `//` after a colon is an address.
+fn code_of(line: &str) -> &str {
+    let comment = line.match_indices("//").find(|(at, _)| !line[..*at].ends_with(':'));
+    comment.map_or(line, |(at, _)| &line[..at])
+}
+
+/// The top-level module that a file of `src` belongs to.
+fn room_of(path: &str) -> String {
+    let room = path.trim_start_matches("src/").split('/').next().unwrap_or_default();
+    room.trim_end_matches(".rs").to_owned()
+}
+
+fn floor(room: &str) -> Option<usize> {
+    FLOORS.iter().position(|(_, rooms, _)| rooms.contains(&room))
+}
+
+fn is_test_file(path: &str) -> bool {
+    path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("/tests.rs")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust() -> Vec<Source> {
+    let sources = all(&["rs"]);
+    assert!(sources.iter().any(|source| source.path == "src/lib.rs"), "this is not the source tree");
+    sources
+}
+
+fn read(path: &str) -> Source {
+    let text = fs::read_to_string(root().join(path)).expect("text");
+    Source { path: path.to_owned(), text }
+}
+
+/// All files of ours that end so.
+fn all(endings: &[&str]) -> Vec<Source> {
+    let mut found = Vec::new();
+    for folder in ["", "src", "tests", "examples", "benches", "lua", "config"] {
+        walk(folder, !folder.is_empty(), &mut found);
+    }
+    found.retain(|path| path.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending)));
+    found.sort();
+    found.iter().map(|path| read(path)).collect()
+}
+
+fn walk(folder: &str, deep: bool, found: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(root().join(folder)) else { return }; // not every tree has examples
+    for entry in entries {
+        let entry = entry.expect("a file");
+        let path = format!("{folder}/{}", entry.file_name().display()).trim_start_matches('/').to_owned();
+        match entry.file_type().expect("a kind").is_dir() {
+            false => found.push(path),
+            true if deep => walk(&path, deep, found),
+            true => {}
+        }
+    }
+}
+
+// === the rules find what they look for ===
+
+fn sample(path: &str, text: &str) -> Source {
+    Source { path: path.to_owned(), text: text.to_owned() }
+}
+
+#[test]
+fn a_reference_upward_is_found_in_whatever_form_it_is_written() {
+    for text in [
+        "use crate::server::bind;",
+        "\nfn f() { crate::server::bind() }",
+        "use crate::{clock, server::{self, bind}};",
+        "use super::server::bind;",
+        "use crate::{\n    limit::{Charge, Quota},\n    server,\n};",
+    ] {
+        assert_eq!(upward(&sample("src/store/mod.rs", text)).len(), 1, "{text}");
+        assert_eq!(upward(&sample("src/gateway.rs", text)).len(), 0, "{text}");
+    }
+    assert_eq!(upward(&sample("src/store/redis/keys.rs", "use super::super::super::config::Config;")).len(), 1);
+    assert_eq!(upward(&sample("src/store/redis/keys.rs", "use super::server::Name;")).len(), 0);
+    assert_eq!(upward(&sample("src/store/memory.rs", "/// See [`crate::config`].\nuse crate::clock::Clock;")).len(), 0);
+}
+
+#[test]
+fn strangers_and_the_homeless_are_found() {
+    assert_eq!(upward(&sample("src/admission.rs", "use crate::config::Config;")).len(), 1);
+    assert_eq!(upward(&sample("src/config/check.rs", "use crate::admission::Permit;")).len(), 1);
+    assert_eq!(upward(&sample("src/gateway.rs", "use crate::Config;")).len(), 1);
+    assert_eq!(upward(&sample("src/attic.rs", "use crate::clock::Clock;")).len(), 1);
+    assert_eq!(upward(&sample("src/gateway.rs", "use crate::wire::soon;")).len(), 1);
+    assert_eq!(upward(&sample("src/server/tests.rs", "use crate::wire::soon;")).len(), 0);
+}
+
+#[test]
+fn what_is_unfinished_asleep_blank_or_long_is_found() {
+    let text = ["fn f() { to", "do!() }\n// to", "do!\n#[ign", "ore]\n"].concat();
+    assert_eq!(unfinished(&sample("src/a.rs", &text)).len(), 2);
+
+    let nap = "fn f() { sleep(LONG) }\n";
+    let tests = format!("{nap}#[cfg(test)]\nmod tests {{\n{nap}}}\n");
+    assert_eq!(sleeps(&sample("src/a.rs", &tests)), ["src/a.rs:4"]);
+    assert_eq!(sleeps(&sample("tests/it/a.rs", nap)), ["tests/it/a.rs:1"]);
+
+    assert_eq!(trailing(&sample("a.md", "a\nb \nc\t\nd\r\n")).len(), 3);
+    let long = "//! Why.\n".to_owned() + &"f();\n".repeat(LONGEST_FILE);
+    assert_eq!(too_long(&sample("src/a.rs", &long)), None);
+    assert!(too_long(&sample("src/a.rs", &(long + "f();\n"))).is_some());
+}
+
+#[test]
+fn a_script_without_its_contract_and_a_link_to_nowhere_are_found() {
+    let script = "-- a script\n-- KEYS  one\n\n-- ARGV  none\n";
+    assert_eq!(without_contract(&sample("lua/a.lua", script)), ["lua/a.lua: no ARGV", "lua/a.lua: no Invariant:"]);
+
+    let page = "[a](src/lib.rs#L1) [b](https://example.com) [c](#here) ![d](docs/none.png)";
+    assert_eq!(links(page), ["src/lib.rs", "docs/none.png"]);
+    assert_eq!(dangling(&sample("README.md", page), "src/lib.rs"), None);
+    assert!(dangling(&sample("README.md", page), "docs/none.png").is_some());
+}
