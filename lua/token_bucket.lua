@@ -1,7 +1,8 @@
 -- token_bucket: a permit comes back exactly one interval after it was granted. The translation of
 -- src/limit/token_bucket.rs, where the law is told; a property test holds the two equal.
 --
--- KEYS  hash     Redisson's configuration of the limiter: rate, interval, keepAliveTime, type
+-- KEYS  hash     Redisson's configuration of the limiter: rate, interval, keepAliveTime, type; and while rules with
+--                different intervals are in force, ours: retain, retainUntil (ms)
 --       value    Redisson's counter: rate less the permits of all stored entries
 --       permits  Redisson's log, a sorted set: score = when granted (ms), member = 0x10, 16 bytes, permits (u32 LE)
 -- ARGV  type (0 OVERALL, 1 PER_CLIENT), permits asked for, rate, interval (ms)
@@ -16,6 +17,8 @@ local token_bucket = { keys = 3, args = 4 }
 
 -- Above this many permits, grants of the same slot share an entry.
 local MAX_ENTRIES = 512
+-- How many intervals a longer one of another rule is retained for at most.
+local MOST_RETAINED = 64
 
 local function text(number)
   return string.format('%.0f', number)
@@ -29,7 +32,7 @@ end
 
 local function pack(bucket, random, permits)
   local bytes = random
-  if #random == 8 then bytes = struct.pack('>I4I4', bucket.used, bucket.rate) .. random end
+  if #random == 8 then bytes = struct.pack('>I4I4', bucket.stored, bucket.rate) .. random end
   return struct.pack('<Bc0I4', #bytes, bytes, permits)
 end
 
@@ -111,10 +114,26 @@ function token_bucket.check(key, arg, now)
   return bucket
 end
 
-local function forget_returned(bucket)
-  if bucket.returned > 0 then
-    redis.call('ZREMRANGEBYSCORE', bucket.log, '-inf', text(bucket.now - bucket.interval))
+-- How long entries are kept: by the longest interval that anyone has judged by of late. While gateways with an old and a
+-- new rule run side by side, the one with the shorter interval must not drop what the other still counts.
+local function recall(bucket)
+  bucket.config = redis.call('HMGET', bucket.hash, 'rate', 'interval', 'keepAliveTime', 'type', 'retain', 'retainUntil')
+  bucket.last = tonumber(bucket.config[2]) or bucket.interval
+  bucket.retained_until = tonumber(bucket.config[6]) or 0
+  local retain = bucket.retained_until > bucket.now and tonumber(bucket.config[5]) or 0
+  bucket.horizon = math.min(math.max(bucket.interval, bucket.last, retain), MOST_RETAINED * bucket.interval)
+end
+
+-- Drops the entries that nobody counts any more.
+local function forget(bucket)
+  if bucket.returned == 0 then return end
+  local until_then = text(bucket.now - bucket.horizon)
+  local dropped = bucket.returned
+  if bucket.horizon > bucket.interval then
+    dropped = sum(redis.call('ZRANGEBYSCORE', bucket.log, '-inf', until_then))
   end
+  redis.call('ZREMRANGEBYSCORE', bucket.log, '-inf', until_then)
+  bucket.stored = bucket.stored - dropped
 end
 
 -- The clock went back: entries ahead of it become one of the present, so that they return within an interval.
@@ -126,10 +145,15 @@ local function redate(bucket, random)
   redis.call('ZADD', bucket.log, text(bucket.now), bucket.newest)
 end
 
+-- Do so many entries come together that grants share them?
+local function shares_entries(bucket)
+  return bucket.rate * math.ceil(bucket.horizon / bucket.interval) > MAX_ENTRIES
+end
+
 -- The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
 local function slot_of(bucket, at)
-  if bucket.rate <= MAX_ENTRIES then return at, at end
-  local slot = math.ceil(bucket.interval / (MAX_ENTRIES - 1))
+  if not shares_entries(bucket) then return at, at end
+  local slot = math.ceil(bucket.horizon / (MAX_ENTRIES - 1))
   local first = math.floor(at / slot) * slot
   return first, first + slot - 1
 end
@@ -137,7 +161,7 @@ end
 -- Takes the newest entry out if this grant shares its slot; returns what it held.
 local function share_entry(bucket)
   local live = bucket.newest_at and bucket.oldest
-  if bucket.rate <= MAX_ENTRIES or not live then return 0 end
+  if not live or not shares_entries(bucket) then return 0 end
   local first, last = slot_of(bucket, bucket.now)
   if bucket.newest_at < first or bucket.newest_at > last then return 0 end
   redis.call('ZREM', bucket.log, bucket.newest)
@@ -145,11 +169,17 @@ local function share_entry(bucket)
   return permits_of(bucket.newest)
 end
 
+-- Brings the hash up to our rule; if that changes the interval, the longer one is retained for twice its length.
 local function configure(bucket, keep_alive)
-  local rate, interval = text(bucket.rate), text(bucket.interval)
-  local config = redis.call('HMGET', bucket.hash, 'rate', 'interval', 'keepAliveTime', 'type')
-  if config[1] ~= rate or config[2] ~= interval or config[3] ~= keep_alive or config[4] ~= bucket.type then
-    redis.call('HSET', bucket.hash, 'rate', rate, 'interval', interval, 'keepAliveTime', keep_alive, 'type', bucket.type)
+  local config, rate, interval = bucket.config, text(bucket.rate), text(bucket.interval)
+  local kept = text(2 * bucket.interval)
+  if config[1] ~= rate or config[2] ~= interval or config[3] ~= kept or config[4] ~= bucket.type then
+    redis.call('HSET', bucket.hash, 'rate', rate, 'interval', interval, 'keepAliveTime', kept, 'type', bucket.type)
+  end
+  if bucket.last ~= bucket.interval then
+    redis.call('HSET', bucket.hash, 'retain', text(bucket.horizon), 'retainUntil', text(bucket.now + 2 * bucket.horizon))
+  elseif bucket.retained_until ~= 0 and bucket.retained_until <= bucket.now then
+    redis.call('HDEL', bucket.hash, 'retain', 'retainUntil')
   end
   redis.call('PEXPIRE', bucket.hash, keep_alive)
 end
@@ -157,16 +187,17 @@ end
 -- Takes what check() granted; nothing is written for a request that only asks.
 function token_bucket.charge(bucket, random)
   if bucket.permits == 0 then return end
-  forget_returned(bucket)
+  recall(bucket)
+  forget(bucket)
   if bucket.newest_at and bucket.newest_at > bucket.now then redate(bucket, random) end
   local shared = share_entry(bucket)
-  bucket.used = bucket.used + bucket.permits
+  bucket.used, bucket.stored = bucket.used + bucket.permits, bucket.stored + bucket.permits
   local member = pack(bucket, random, shared + bucket.permits)
   redis.call('ZADD', bucket.log, text(bucket.now), member)
 
-  local keep_alive = text(2 * bucket.interval)
+  local keep_alive = text(2 * bucket.horizon)
   configure(bucket, keep_alive)
-  redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'PX', keep_alive)
+  redis.call('SET', bucket.value, text(bucket.rate - bucket.stored), 'PX', keep_alive)
   redis.call('PEXPIRE', bucket.log, keep_alive)
   bucket.remaining = math.max(0, bucket.rate - bucket.used)
   bucket.reset = returns_in(bucket, bucket.oldest or bucket.now)
@@ -175,9 +206,10 @@ end
 -- After a refusal: nothing is written, unless the clock went back.
 function token_bucket.settle(bucket, random)
   if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
-  forget_returned(bucket)
+  recall(bucket)
+  forget(bucket)
   redate(bucket, random)
-  redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'KEEPTTL')
+  redis.call('SET', bucket.value, text(bucket.rate - bucket.stored), 'KEEPTTL')
 end
 
 -- The entry that such a grant made or joined, and its permits: one of just as many before one of more.
@@ -194,16 +226,30 @@ local function find_entry(bucket, at)
   if larger then return unpack(larger) end
 end
 
+-- Writes the counter, and seals the log anew. The entries of its newest millisecond become one, so that the one with the
+-- new seal is the newest: a stale seal can be borne out by chance, when rules with different rates are in force.
+local function seal(bucket)
+  local last = redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')
+  local newest, score = last[1], last[2]
+  if newest then
+    local permits = sum(redis.call('ZRANGEBYSCORE', bucket.log, score, score))
+    redis.call('ZREMRANGEBYSCORE', bucket.log, score, score)
+    redis.call('ZADD', bucket.log, score, pack(bucket, string.sub(newest, -12, -5), permits))
+  end
+  redis.call('SET', bucket.value, text(bucket.rate - bucket.stored), 'KEEPTTL')
+end
+
 -- Takes permits out of the log, as if they had never been granted.
 function token_bucket.give_back(key, arg, at, now)
   local bucket = read(key, arg, now)
+  recall(bucket)
   local entry, permits, score = find_entry(bucket, at)
   if not entry then return end
-  bucket.used = bucket.stored - bucket.permits
   redis.call('ZREM', bucket.log, entry)
   if permits > bucket.permits then
     local bytes = string.sub(entry, 2, -5)
     redis.call('ZADD', bucket.log, score, struct.pack('<Bc0I4', #bytes, bytes, permits - bucket.permits))
   end
-  redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'KEEPTTL')
+  bucket.stored = bucket.stored - bucket.permits
+  seal(bucket)
 end

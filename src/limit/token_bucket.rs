@@ -21,11 +21,19 @@ use crate::clock::Timestamp;
 /// Above this rate, grants share log entries.
 pub const MAX_ENTRIES: u32 = 512;
 
+/// How many intervals a longer one of another rule is retained for at most, so that the log stays bounded.
+const MOST_RETAINED: u64 = 64;
+
 /// The permits in use: one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     log: VecDeque<Grant>,
-    used: u64,
+    /// The permits of all entries, of those that have returned too.
+    stored: u64,
+    /// By which interval it was charged last.
+    last: Option<u64>,
+    /// A longer interval that others judge by, and until when that is remembered.
+    retained: Option<(u64, Timestamp)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +46,7 @@ impl State {
     /// Judges a request for `permits` at `now`; changes nothing.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let live = self.live_from(quota, now);
-        let used = self.used - self.log.range(..live).map(|grant| grant.permits).sum::<u64>();
+        let used = self.stored - self.log.range(..live).map(|grant| grant.permits).sum::<u64>();
         let available = u64::from(quota.rate()).saturating_sub(used);
         let wait = if permits == 0 || u64::from(permits) <= available {
             Wait::Now
@@ -61,17 +69,11 @@ impl State {
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
-            self.forget_returned(quota, now);
+            let horizon = self.horizon(quota, now);
+            self.forget(horizon, now);
             self.redate(now);
-            let permits = u64::from(permits);
-            match self.log.back_mut() {
-                Some(newest) if share_entry(quota, newest.at, now) => {
-                    newest.at = now;
-                    newest.permits += permits;
-                }
-                _ => self.log.push_back(Grant { at: now, permits }),
-            }
-            self.used += permits;
+            self.push(quota, horizon, u64::from(permits), now);
+            self.retain(quota, horizon, now);
         }
         self.check(quota, 0, now)
     }
@@ -79,7 +81,7 @@ impl State {
     /// After a refusal at `now`: changes nothing, unless the clock went back.
     pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
         if self.log.back().is_some_and(|newest| newest.at > now) {
-            self.forget_returned(quota, now);
+            self.forget(self.horizon(quota, now), now);
             self.redate(now);
         }
     }
@@ -88,7 +90,7 @@ impl State {
     /// where grants share an entry. What has returned, or was redated since, is left alone.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         let permits = u64::from(permits);
-        let (first, last) = slot_of(quota, granted_at);
+        let (first, last) = slot_of(quota, self.horizon(quota, now), granted_at);
         let (start, end) = (
             self.log.partition_point(|grant| grant.at < first).max(self.live_from(quota, now)),
             self.log.partition_point(|grant| grant.at <= last),
@@ -98,7 +100,7 @@ impl State {
             candidates.find(|(_, grant)| grant.permits == permits || (!exact && grant.permits > permits))
         };
         let Some((position, _)) = holds(true).or_else(|| holds(false)) else { return };
-        self.used -= permits;
+        self.stored -= permits;
         self.log[position].permits -= permits;
         if self.log[position].permits == 0 {
             self.log.remove(position);
@@ -107,7 +109,7 @@ impl State {
 
     /// The moment from which the bucket is full and can be forgotten.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
-        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(quota.interval()))
+        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.horizon(quota, newest.at)))
     }
 
     /// The position of the oldest grant that has not returned.
@@ -115,9 +117,40 @@ impl State {
         self.log.partition_point(|grant| grant.at.plus_millis(quota.interval()) <= now)
     }
 
-    fn forget_returned(&mut self, quota: &Quota, now: Timestamp) {
-        let live = self.live_from(quota, now);
-        self.used -= self.log.drain(..live).map(|grant| grant.permits).sum::<u64>();
+    /// How long entries are kept: by the longest interval that anyone has judged by of late. While gateways with an old
+    /// and a new rule run side by side, the one with the shorter interval must not drop what the other still counts.
+    fn horizon(&self, quota: &Quota, now: Timestamp) -> u64 {
+        let retained = self.retained.filter(|(_, until)| *until > now).map_or(0, |(interval, _)| interval);
+        let longest = quota.interval().max(self.last.unwrap_or(0)).max(retained);
+        longest.min(MOST_RETAINED * quota.interval())
+    }
+
+    /// If our interval is another than the last, the longer one is retained for twice its length.
+    fn retain(&mut self, quota: &Quota, horizon: u64, now: Timestamp) {
+        if self.last.replace(quota.interval()).is_some_and(|last| last != quota.interval()) {
+            self.retained = Some((horizon, now.plus_millis(2 * horizon)));
+        } else if self.retained.is_some_and(|(_, until)| until <= now) {
+            self.retained = None;
+        }
+    }
+
+    /// Drops the entries that nobody counts any more.
+    fn forget(&mut self, horizon: u64, now: Timestamp) {
+        let kept = self.log.partition_point(|grant| grant.at.plus_millis(horizon) <= now);
+        self.stored -= self.log.drain(..kept).map(|grant| grant.permits).sum::<u64>();
+    }
+
+    fn push(&mut self, quota: &Quota, horizon: u64, permits: u64, now: Timestamp) {
+        let (first, last) = slot_of(quota, horizon, now);
+        let shares = shares_entries(quota, horizon);
+        match self.log.back_mut() {
+            Some(newest) if shares && (first..=last).contains(&newest.at) => {
+                newest.at = now;
+                newest.permits += permits;
+            }
+            _ => self.log.push_back(Grant { at: now, permits }),
+        }
+        self.stored += permits;
     }
 
     /// Makes one grant of the present of all that are ahead of it.
@@ -145,17 +178,17 @@ fn returns_in(grant: &Grant, quota: &Quota, now: Timestamp) -> u64 {
     grant.at.min(now).plus_millis(quota.interval()).millis_since(now)
 }
 
-fn share_entry(quota: &Quota, newest: Timestamp, now: Timestamp) -> bool {
-    let (first, last) = slot_of(quota, now);
-    quota.rate() > MAX_ENTRIES && (first..=last).contains(&newest)
+/// Do so many entries come together that grants share them?
+fn shares_entries(quota: &Quota, horizon: u64) -> bool {
+    u64::from(quota.rate()) * horizon.div_ceil(quota.interval()) > u64::from(MAX_ENTRIES)
 }
 
 /// The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
-fn slot_of(quota: &Quota, at: Timestamp) -> (Timestamp, Timestamp) {
-    if quota.rate() <= MAX_ENTRIES {
+fn slot_of(quota: &Quota, horizon: u64, at: Timestamp) -> (Timestamp, Timestamp) {
+    if !shares_entries(quota, horizon) {
         return (at, at);
     }
-    let slot = quota.interval().div_ceil(u64::from(MAX_ENTRIES) - 1);
+    let slot = horizon.div_ceil(u64::from(MAX_ENTRIES) - 1);
     let first = Timestamp::from_millis(at.as_millis() / slot * slot);
     (first, first.plus_millis(slot - 1))
 }

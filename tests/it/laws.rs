@@ -151,10 +151,11 @@ fn the_script_and_the_embedded_store_decide_alike() {
         let mut granted = Vec::new();
         for (index, step) in steps.iter().enumerate() {
             now = now.checked_add_signed(step.passes).expect("a moment");
-            // Now and then the rule file has another rate.
+            // Now and then another rule file is in force: another rate, another interval.
             let rate = if step.quota == 0 { rate.div_ceil(2) } else { rate };
+            let longer = if step.quota == 1 { interval * 7 } else { interval };
             let charge = |(bucket, permits): (usize, &u32)| match bucket {
-                0 => overall(&format!("{name}:all"), rate, interval, *permits),
+                0 => overall(&format!("{name}:all"), rate, longer, *permits),
                 bucket => per_client(
                     &format!("{name}:own"),
                     &[u8::try_from(bucket).expect("small")],
@@ -177,6 +178,51 @@ fn the_script_and_the_embedded_store_decide_alike() {
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Gateways with an old and a new rule, in random turns: each judges by its own rule over the grants of both.
+#[test]
+fn while_rules_change_no_window_holds_more_than_the_rule_that_granted_last_allows() {
+    let stores = Stores::start();
+    for store in &stores.all {
+        let mut runner = config(48);
+        let rules = (1..=30_u64, 5_000..=20_000_u64, 1..=30_u64, 5_000..=100_000_u64);
+        let turns = prop::collection::vec((any::<bool>(), 0..=3_000_u64, 1..=3_u32), 1..80);
+        let outcome = runner.run(&(rules, turns), |((old_rate, old_interval, new_rate, new_interval), turns)| {
+            let name = fresh_name();
+            let longer = old_interval.max(new_interval);
+            let (mut now, mut longer_spoke) = (START, None);
+            let mut granted: Vec<(u64, u64)> = Vec::new();
+            for (new, passes, permits) in turns {
+                now += passes;
+                let (rate, interval) = if new { (new_rate, new_interval) } else { (old_rate, old_interval) };
+                // The longer interval is retained from its first grant on, for twice its length after its last.
+                if longer_spoke.is_some_and(|at| now > at + 2 * longer) || (longer_spoke.is_none() && interval < longer)
+                {
+                    continue;
+                }
+                let used =
+                    granted.iter().filter(|(at, _)| at + interval > now).map(|(_, permits)| permits).sum::<u64>();
+                let decision = stores.take(store, &[overall(&name, rate, interval, permits)], now).decisions[0];
+                let fits = used + u64::from(permits) <= rate;
+                prop_assert_eq!(
+                    decision.granted,
+                    fits,
+                    "{} of {} in {} ms are in use, {} asked",
+                    used,
+                    rate,
+                    interval,
+                    permits
+                );
+                if decision.granted {
+                    granted.push((now, u64::from(permits)));
+                    longer_spoke = if interval == longer { Some(now) } else { longer_spoke };
+                }
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    }
 }
 
 #[test]
