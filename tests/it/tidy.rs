@@ -86,6 +86,17 @@ fn no_test_hopes_that_a_while_is_long_enough() {
 }
 
 #[test]
+fn every_exception_is_still_needed() {
+    let sources = rust();
+    let sleeps = |path: &str| sources.iter().any(|source| source.path.starts_with(path) && !sleeps(source).is_empty());
+    none(SLEEPERS.iter().filter(|(path, _)| !sleeps(path)).map(|(path, _)| format!("{path} does not sleep")));
+    let names =
+        |source: &Source, room: &str| references(&source.path, &source.text).iter().any(|(_, name)| name == room);
+    let used = |path: &str, room: &str| sources.iter().any(|one| one.path.starts_with(path) && names(one, room));
+    none(UPWARD.iter().filter(|(path, room, _)| !used(path, room)).map(|(path, room, _)| format!("{path}: {room}")));
+}
+
+#[test]
 fn no_line_ends_in_blanks() {
     none(all(&["rs", "lua", "toml", "md", "conf"]).iter().flat_map(trailing));
     none(all(&["yaml", "yml"]).iter().filter(|source| !source.path.contains("fixtures")).flat_map(trailing));
