@@ -16,8 +16,11 @@ use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State};
 
 const SHARDS: usize = 64;
 
-/// Buckets that all shards hold together at most; a bucket that was used once takes some 200 bytes.
+/// Buckets that all shards hold together at most, unless told otherwise; one that was used once takes some 200 bytes.
 const MAX_BUCKETS: usize = 1 << 21;
+
+/// How long sweeping is not tried again where it made no room, in milliseconds.
+const CROWDED: u64 = 250;
 
 /// Shards smaller than this are not swept.
 const SMALL: usize = 256;
@@ -28,12 +31,17 @@ pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
     clock: Arc<dyn Clock>,
     secret: KeySecret,
+    /// Buckets that a shard holds at most.
+    most: usize,
 }
 
 #[derive(Debug)]
 struct Shard {
     buckets: HashMap<u128, Bucket>,
+    /// How many buckets it may grow to before it is swept.
     sweep_at: usize,
+    /// Until when it is known that sweeping makes no room.
+    crowded_until: Timestamp,
 }
 
 #[derive(Debug)]
@@ -55,11 +63,18 @@ struct Locked<'m>(Vec<(usize, MutexGuard<'m, Shard>)>);
 // === impl Memory ===
 
 impl Memory {
-    /// An empty store. Without a secret it makes one up.
+    /// An empty store of at most two million buckets. Without a secret it makes one up.
     pub fn new(clock: Arc<dyn Clock>, secret: Option<KeySecret>) -> Self {
-        let shard = || Mutex::new(Shard { buckets: HashMap::new(), sweep_at: SMALL });
+        Self::bounded(clock, secret, MAX_BUCKETS)
+    }
+
+    /// An empty store of at most so many buckets. They are spread over 64 shards, each of which holds its part of them.
+    pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, most: usize) -> Self {
+        let shard =
+            || Mutex::new(Shard { buckets: HashMap::new(), sweep_at: SMALL, crowded_until: Timestamp::default() });
         let shards = (0..SHARDS).map(|_| shard()).collect();
-        Self { shards, clock, secret: secret.unwrap_or_else(KeySecret::random) }
+        let secret = secret.unwrap_or_else(KeySecret::random);
+        Self { shards, clock, secret, most: most.div_ceil(SHARDS) }
     }
 
     /// Makes all charges or none, at the clock's present.
@@ -82,7 +97,7 @@ impl Memory {
         let granted = decisions.iter().all(|decision| decision.granted);
         if granted {
             for (charge, place) in charges.iter().zip(&places) {
-                locked.shard(*place).make_room(place.key, charge, now)?;
+                locked.shard(*place).make_room(place.key, charge, now, self.most)?;
             }
         }
         for ((charge, place), decision) in charges.iter().zip(&places).zip(&mut decisions) {
@@ -172,15 +187,29 @@ impl Shard {
     }
 
     /// Sees to it that there is a place for the bucket before anything is charged.
-    fn make_room(&mut self, key: u128, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
+    fn make_room(&mut self, key: u128, charge: &Charge, now: Timestamp, most: usize) -> Result<(), StoreError> {
         if charge.permits == 0 || self.buckets.contains_key(&key) {
             return Ok(());
         }
-        if self.buckets.len() >= self.sweep_at {
-            self.buckets.retain(|_, bucket| bucket.state.full_at(&bucket.quota) > now);
-            self.sweep_at = (self.buckets.len() * 2).clamp(SMALL, MAX_BUCKETS / SHARDS);
+        if self.buckets.len() >= self.sweep_at.min(most) && now >= self.crowded_until {
+            self.sweep(now, most);
         }
-        if self.buckets.len() >= MAX_BUCKETS / SHARDS { Err(StoreError::Full) } else { Ok(()) }
+        if self.buckets.len() >= most { Err(StoreError::Full) } else { Ok(()) }
+    }
+
+    /// Forgets buckets that are full again. Where that makes no room it is not tried again for a while, so that a flood of
+    /// new clients costs no more than their refusals.
+    fn sweep(&mut self, now: Timestamp, most: usize) {
+        self.buckets.retain(|_, bucket| bucket.state.full_at(&bucket.quota) > now);
+        self.sweep_at = (self.buckets.len() * 2).max(SMALL);
+        if self.buckets.len() >= most {
+            if self.crowded_until == Timestamp::default() {
+                tracing::warn!(buckets = most, "a part of the embedded store is full of buckets in use");
+            }
+            self.crowded_until = now.plus_millis(CROWDED);
+        } else {
+            self.crowded_until = Timestamp::default();
+        }
     }
 
     fn charge(&mut self, key: u128, charge: &Charge, now: Timestamp) -> Decision {
@@ -198,5 +227,45 @@ impl Shard {
         if let Some(bucket) = self.buckets.get_mut(&key) {
             bucket.state.settle(&charge.limiter.quota, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::limit::{Algorithm, Limiter, Mode};
+
+    fn charge(client: u32) -> Charge {
+        let quota = Quota::new(1, 10_000, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter { name: "l".into(), mode: Mode::PerClient, quota });
+        Charge { limiter, client: Some(ClientId::Value(client.to_le_bytes().into())), permits: 1 }
+    }
+
+    #[test]
+    fn at_its_cap_the_store_forgets_full_buckets_and_none_in_use() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
+        let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, 640);
+        let granted = |client| memory.take(&[charge(client)]).map(|outcome| outcome.granted());
+        let taken: Vec<u32> = (0..2_000).filter(|client| granted(*client) == Ok(true)).collect();
+        assert_eq!(memory.len(), taken.len());
+        assert!((320..=640).contains(&taken.len()), "{} buckets", taken.len());
+        assert_eq!(granted(2_001), Err(StoreError::Full));
+        assert!(taken.iter().all(|client| granted(*client) == Ok(false)), "a bucket in use was forgotten");
+
+        clock.advance_millis(10_000);
+        assert_eq!(granted(2_001), Ok(true), "full buckets were kept");
+    }
+
+    #[test]
+    fn unused_buckets_are_swept_out_while_others_come() {
+        let clock = Arc::new(ManualClock::default());
+        let memory = Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None);
+        for client in 0..200_000 {
+            clock.advance_millis(10);
+            assert!(memory.take(&[charge(client)]).expect("room").granted());
+        }
+        // A thousand are in use at a time; a shard is swept when it has grown to twice what it kept.
+        assert!(memory.len() <= 64 * SMALL, "{} buckets", memory.len());
     }
 }
