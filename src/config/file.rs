@@ -88,6 +88,7 @@ pub(crate) struct Limit {
     pub(crate) rate: Option<u64>,
     pub(crate) interval: Option<Millis>,
     pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) burst: Option<u64>,
     pub(crate) permits: Option<u64>,
     pub(crate) on_store_failure: Option<OnStoreFailure>,
     pub(crate) on_missing_client: Option<OnMissingClient>,
@@ -102,10 +103,12 @@ pub(crate) enum Mode {
     PerClient,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Algorithm {
+    #[default]
     TokenBucket,
+    Gcra,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -115,6 +115,17 @@ fn routes_and_limits_become_what_they_say() {
 }
 
 #[test]
+fn the_burst_of_gcra_is_its_rate_unless_it_is_written() {
+    let limits = "[{ name: a, mode: OVERALL, rate: 5, interval: 1s, algorithm: gcra, burst: 20, permits: 9 },
+        { name: b, mode: OVERALL, rate: 5, interval: 1s, algorithm: gcra }]";
+    let config = Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: {limits} }}]"));
+    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
+    let quotas = config.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| limit.limiter.quota);
+    let gcra = |burst| Quota::new(5, 1_000, Algorithm::Gcra { burst }).expect("a quota");
+    assert_eq!(quotas.collect::<Vec<_>>(), [gcra(20), gcra(5)]);
+}
+
+#[test]
 fn what_is_not_written_is_the_default() {
     let config = parse(
         "listen: 127.0.0.1:0\nupstreams: {a: {targets: builtin:echo}}\nroutes: [{name: a, match: {}, upstream: a}]",

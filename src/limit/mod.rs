@@ -1,6 +1,7 @@
 //! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
 //! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
 
+pub mod gcra;
 mod state;
 pub mod token_bucket;
 
@@ -32,6 +33,11 @@ pub enum Mode {
 pub enum Algorithm {
     /// A permit returns exactly one interval after it was granted: [`token_bucket`].
     TokenBucket,
+    /// Permits return continuously, and `burst` of them can be in use at once: [`gcra`].
+    Gcra {
+        /// The capacity: 1 to [`MAX_RATE`].
+        burst: u32,
+    },
 }
 
 /// How much may be granted: `rate` permits in each `interval`.
@@ -82,7 +88,7 @@ pub struct Decision {
     pub remaining: u32,
     /// When to ask again; [`Wait::Now`] if granted.
     pub wait: Wait,
-    /// Milliseconds until the oldest permit in use returns; 0 if none is in use.
+    /// Milliseconds until there is more than `remaining`: the next permit in use returns; 0 if none is in use.
     pub reset: u64,
     /// Milliseconds from now to the slot that was granted: the request goes on then. 0 for algorithms without slots.
     pub delay: u64,
@@ -95,7 +101,7 @@ pub enum Wait {
     Now,
     /// Refused until one millisecond before, granted at this many milliseconds from now.
     Millis(u64),
-    /// Waiting cannot help: more permits than the rate.
+    /// Waiting cannot help: more permits than the capacity.
     Never,
 }
 
@@ -117,6 +123,9 @@ pub enum QuotaError {
     /// Too short to be an interval or too long to be kept.
     #[error("interval must be between 1 ms and 366 days, not {0} ms")]
     Interval(u64),
+    /// No permit would ever be granted, or sums would not be exact.
+    #[error("burst must be between 1 and {MAX_RATE}, not {0}")]
+    Burst(u32),
 }
 
 impl Algorithm {
@@ -124,6 +133,7 @@ impl Algorithm {
     pub fn name(&self) -> &'static str {
         match self {
             Self::TokenBucket => "token_bucket",
+            Self::Gcra { .. } => "gcra",
         }
     }
 }
@@ -152,6 +162,11 @@ impl Quota {
         if !(1..=MAX_INTERVAL).contains(&interval) {
             return Err(QuotaError::Interval(interval));
         }
+        if let Algorithm::Gcra { burst } = algorithm
+            && !(1..=MAX_RATE).contains(&burst)
+        {
+            return Err(QuotaError::Burst(burst));
+        }
         Ok(Self { rate, interval, algorithm })
     }
 
@@ -163,6 +178,14 @@ impl Quota {
     /// The interval in milliseconds.
     pub const fn interval(&self) -> u64 {
         self.interval
+    }
+
+    /// The most permits that can be in use at once, and so the most that one request can take.
+    pub const fn capacity(&self) -> u32 {
+        match self.algorithm {
+            Algorithm::TokenBucket => self.rate,
+            Algorithm::Gcra { burst } => burst,
+        }
     }
 
     /// The law by which permits return.

@@ -225,7 +225,8 @@ impl Shard {
 
     fn settle(&mut self, key: u128, charge: &Charge, now: Timestamp) {
         if let Some(bucket) = self.buckets.get_mut(&key) {
-            bucket.state.settle(&charge.limiter.quota, now);
+            bucket.quota = charge.limiter.quota;
+            bucket.state.settle(&bucket.quota, now);
         }
     }
 }

@@ -1,16 +1,42 @@
 //! The laws of the algorithms, on the embedded store and on a real Redis, and that the two are one.
 
+mod gcra;
+mod token_bucket;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::{Charge, Outcome, Wait};
+use tidegate::limit::{Algorithm, Charge, Outcome, Quota, Wait};
 use tidegate::store::{Memory, Store};
 
 use crate::support::redis::{RedisServer, fresh_name};
-use crate::support::{overall, per_client};
+use crate::support::{charge_of, overall, per_client};
 
 const START: u64 = 1_700_000_000_000;
+
+/// Every algorithm whose waits are exact.
+const ALGORITHMS: [Subject; 2] = [token_bucket::SUBJECT, gcra::SUBJECT];
+
+/// An algorithm: how its quotas are drawn, and its law.
+struct Subject {
+    /// Draws the rest of a quota with this rate.
+    algorithm: fn(u64) -> BoxedStrategy<Algorithm>,
+    /// What the rule file says instead, now and then; each number is another change, or none.
+    changed: fn(Quota, usize) -> Quota,
+    /// Holds a life against the law.
+    law: fn(&Life) -> Result<(), TestCaseError>,
+}
+
+/// What has happened to a bucket.
+struct Life {
+    quota: Quota,
+    /// When how many permits were granted, oldest first.
+    granted: Vec<(u64, u64)>,
+    now: u64,
+    /// The permits that are left, as the store says.
+    left: u64,
+}
 
 /// Both stores, and a runtime to ask them on.
 struct Stores {
@@ -125,144 +151,106 @@ fn step(rate: u64, interval: u64) -> impl Strategy<Value = Step> {
         2 => 0..=2 * interval,
         1 => -2 * interval..=0,
     ];
-    let most = u32::try_from(rate).expect("a small rate");
+    let most = u32::try_from(rate).expect("a rate");
     let permits = prop::collection::vec(prop_oneof![4 => Just(1), 2 => 0..=most, 1 => 0..=most + 1], 1..=3);
     let undo = prop_oneof![4 => Just(None), 1 => (0..4_usize).prop_map(Some)];
     (passes, permits, 0..8_usize, undo).prop_map(|(passes, permits, quota, undo)| Step { passes, permits, quota, undo })
 }
 
-fn life() -> impl Strategy<Value = (u64, u64, Vec<Step>)> {
+/// Rates and intervals as they are in rule files.
+fn usual() -> impl Strategy<Value = (u64, u64)> + Clone {
     let rate = prop_oneof![1..=20_u64, Just(513), 1..=100_000_u64];
     // Virtual time, but Redis expires keys by the real one: intervals are long enough to outlast a test.
     let interval = prop_oneof![5_000..=6_000_u64, 10_000..=100_000_u64, Just(86_400_000)];
-    (rate, interval).prop_flat_map(|(rate, interval)| {
-        prop::collection::vec(step(rate, interval), 1..60).prop_map(move |steps| (rate, interval, steps))
+    (rate, interval)
+}
+
+/// Steps in the life of a bucket with one of these rates and intervals.
+fn life(subject: &Subject, quotas: impl Strategy<Value = (u64, u64)>) -> impl Strategy<Value = (Quota, Vec<Step>)> {
+    let algorithm = subject.algorithm;
+    quotas.prop_flat_map(move |(rate, interval)| {
+        let steps = prop::collection::vec(step(rate, interval), 1..60);
+        (steps, algorithm(rate))
+            .prop_map(move |(steps, algorithm)| (Quota::new(rate, interval, algorithm).expect("a quota"), steps))
     })
 }
 
 #[test]
-fn the_script_and_the_embedded_store_decide_alike() {
+fn the_scripts_and_the_embedded_store_decide_alike() {
     let stores = Stores::start();
-    let [memory, redis] = &stores.all[..] else { return };
-    let mut runner = config(96);
-    let outcome = runner.run(&life(), |(rate, interval, steps)| {
-        let name = fresh_name();
-        let mut now = START;
-        let mut granted = Vec::new();
-        for (index, step) in steps.iter().enumerate() {
-            now = now.checked_add_signed(step.passes).expect("a moment");
-            // Now and then another rule file is in force: another rate, another interval.
-            let rate = if step.quota == 0 { rate.div_ceil(2) } else { rate };
-            let longer = if step.quota == 1 { interval * 7 } else { interval };
-            let charge = |(bucket, permits): (usize, &u32)| match bucket {
-                0 => overall(&format!("{name}:all"), rate, longer, *permits),
-                bucket => per_client(
-                    &format!("{name}:own"),
-                    &[u8::try_from(bucket).expect("small")],
-                    rate,
-                    interval,
-                    *permits,
-                ),
-            };
-            let charges: Vec<Charge> = step.permits.iter().enumerate().map(charge).collect();
-            let (one, other) = (stores.take(memory, &charges, now), stores.take(redis, &charges, now));
-            prop_assert_eq!(&one, &other, "step {}: rate {}, interval {}, {:?}", index, rate, interval, step);
-            granted.extend(one.granted().then_some((charges, now)));
-            let undone =
-                step.undo.and_then(|back| granted.len().checked_sub(back + 1)).map(|last| granted.remove(last));
-            if let Some((charges, granted_at)) = undone {
-                stores.give_back(memory, &charges, granted_at, now);
-                stores.give_back(redis, &charges, granted_at, now);
-            }
-        }
-        Ok(())
-    });
-    outcome.unwrap_or_else(|error| panic!("{error}"));
+    for subject in &ALGORITHMS {
+        stores.decide_alike(subject, 96, usual());
+    }
 }
 
-/// Gateways with an old and a new rule, in random turns: each judges by its own rule over the grants of both.
 #[test]
-fn while_rules_change_no_window_holds_more_than_the_rule_that_granted_last_allows() {
+fn every_algorithm_keeps_its_law_and_every_wait_is_exact() {
     let stores = Stores::start();
-    for store in &stores.all {
-        let mut runner = config(48);
-        let rules = (1..=30_u64, 5_000..=20_000_u64, 1..=30_u64, 5_000..=100_000_u64);
-        let turns = prop::collection::vec((any::<bool>(), 0..=3_000_u64, 1..=3_u32), 1..80);
-        let outcome = runner.run(&(rules, turns), |((old_rate, old_interval, new_rate, new_interval), turns)| {
+    for subject in &ALGORITHMS {
+        stores.keep_the_law(subject, 48, usual());
+    }
+}
+
+impl Stores {
+    /// Leads the same lives on both stores: changed quotas, jumps of the clock, undone requests and all.
+    fn decide_alike(&self, subject: &Subject, cases: u32, quotas: impl Strategy<Value = (u64, u64)>) {
+        let [memory, redis] = &self.all[..] else { return };
+        let outcome = config(cases).run(&life(subject, quotas), |(written, steps)| {
             let name = fresh_name();
-            let longer = old_interval.max(new_interval);
-            let (mut now, mut longer_spoke) = (START, None);
-            let mut granted: Vec<(u64, u64)> = Vec::new();
-            for (new, passes, permits) in turns {
-                now += passes;
-                let (rate, interval) = if new { (new_rate, new_interval) } else { (old_rate, old_interval) };
-                // The longer interval is retained from its first grant on, for twice its length after its last.
-                if longer_spoke.is_some_and(|at| now > at + 2 * longer) || (longer_spoke.is_none() && interval < longer)
-                {
-                    continue;
-                }
-                let used =
-                    granted.iter().filter(|(at, _)| at + interval > now).map(|(_, permits)| permits).sum::<u64>();
-                let decision = stores.take(store, &[overall(&name, rate, interval, permits)], now).decisions[0];
-                let fits = used + u64::from(permits) <= rate;
-                prop_assert_eq!(
-                    decision.granted,
-                    fits,
-                    "{} of {} in {} ms are in use, {} asked",
-                    used,
-                    rate,
-                    interval,
-                    permits
-                );
-                if decision.granted {
-                    granted.push((now, u64::from(permits)));
-                    longer_spoke = if interval == longer { Some(now) } else { longer_spoke };
+            let mut now = START;
+            let mut granted = Vec::new();
+            for (index, step) in steps.iter().enumerate() {
+                now = now.saturating_add_signed(step.passes);
+                let quota = (subject.changed)(written, step.quota);
+                // Clients of a limiter share its hash, and so what is remembered of longer intervals.
+                let own = if quota.interval() == written.interval() { quota } else { written };
+                let charge = |(bucket, permits): (u8, &u32)| match bucket {
+                    0 => charge_of(&format!("{name}:all"), None, quota, *permits),
+                    bucket => charge_of(&format!("{name}:own"), Some(&[bucket]), own, *permits),
+                };
+                let charges: Vec<Charge> = (0..).zip(&step.permits).map(charge).collect();
+                let (one, other) = (self.take(memory, &charges, now), self.take(redis, &charges, now));
+                prop_assert_eq!(&one, &other, "step {}: {:?}, {:?}", index, quota, step);
+                granted.extend(one.granted().then_some((charges, now)));
+                let undone = step.undo.and_then(|back| granted.len().checked_sub(back + 1));
+                if let Some((charges, granted_at)) = undone.map(|last| granted.remove(last)) {
+                    self.give_back(memory, &charges, granted_at, now);
+                    self.give_back(redis, &charges, granted_at, now);
                 }
             }
             Ok(())
         });
         outcome.unwrap_or_else(|error| panic!("{error}"));
     }
-}
 
-#[test]
-fn no_window_ever_holds_more_than_the_rate_and_every_wait_is_exact() {
-    let stores = Stores::start();
-    for store in &stores.all {
-        let mut runner = config(48);
-        let outcome = runner.run(&life(), |(rate, interval, steps)| {
-            let name = fresh_name();
-            let mut now = START;
-            let mut granted: Vec<(u64, u64)> = Vec::new();
-            let slot = if rate > 512 { interval.div_ceil(511) } else { 0 };
-            for step in steps {
-                now += step.passes.unsigned_abs();
-                let permits = step.permits[0];
-                let decision = stores.take(store, &[overall(&name, rate, interval, permits)], now).decisions[0];
-                match decision.wait {
-                    Wait::Now => granted.push((now, u64::from(permits))),
-                    Wait::Never => prop_assert!(u64::from(permits) > rate),
-                    Wait::Millis(wait) => {
-                        let early = stores.take(store, &[overall(&name, rate, interval, permits)], now + wait - 1);
-                        prop_assert!(!early.granted(), "granted before the {} ms that were announced", wait);
-                        now += wait;
-                        let due = stores.take(store, &[overall(&name, rate, interval, permits)], now);
-                        prop_assert!(due.granted(), "refused after the {} ms that were announced", wait);
-                        granted.push((now, u64::from(permits)));
+    /// Leads lives on each store in which every refused request comes again when it was told to, and 1 ms before.
+    fn keep_the_law(&self, subject: &Subject, cases: u32, quotas: impl Strategy<Value = (u64, u64)> + Clone) {
+        for store in &self.all {
+            let outcome = config(cases).run(&life(subject, quotas.clone()), |(quota, steps)| {
+                let name = fresh_name();
+                let take = |permits, now| self.take(store, &[charge_of(&name, None, quota, permits)], now).decisions[0];
+                let mut life = Life { quota, granted: Vec::new(), now: START, left: 0 };
+                for step in steps {
+                    life.now += step.passes.unsigned_abs();
+                    let permits = step.permits[0];
+                    match take(permits, life.now).wait {
+                        Wait::Now => life.granted.push((life.now, permits.into())),
+                        Wait::Never => prop_assert!(permits > quota.capacity()),
+                        Wait::Millis(wait) => {
+                            let early = take(permits, life.now + wait - 1);
+                            prop_assert!(!early.granted, "granted before the {} ms that were announced", wait);
+                            life.now += wait;
+                            prop_assert!(take(permits, life.now).granted, "refused after {} ms as announced", wait);
+                            life.granted.push((life.now, permits.into()));
+                        }
                     }
+                    life.left = take(0, life.now).remaining.into();
+                    (subject.law)(&life)?;
                 }
-                let used = |window: u64| -> u64 {
-                    granted.iter().filter(|(at, _)| at + window > now).map(|(_, permits)| permits).sum()
-                };
-                prop_assert!(used(interval) <= rate, "{} granted in one window of rate {}", used(interval), rate);
-                // Nothing is withheld for longer than the slot that merged entries cost.
-                let kept = rate - used(interval + slot).min(rate);
-                let left = stores.take(store, &[overall(&name, rate, interval, 0)], now).decisions[0].remaining;
-                prop_assert!(u64::from(left) >= kept, "{} left where {} have returned", left, kept);
-            }
-            Ok(())
-        });
-        outcome.unwrap_or_else(|error| panic!("{error}"));
+                Ok(())
+            });
+            outcome.unwrap_or_else(|error| panic!("{error}"));
+        }
     }
 }
 

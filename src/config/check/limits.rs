@@ -16,6 +16,9 @@ use crate::rule::{Limit, OnMissingClient, OnStoreFailure, Patience};
 const CLIENT_HELP: &str =
     "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, or a list of these";
 
+/// The keys that belong to one algorithm, with its name in the file.
+const OWN_KEYS: [(&str, file::Algorithm, &str); 1] = [("burst", file::Algorithm::Gcra, "gcra")];
+
 pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &mut Problems) -> Checked<Vec<Limit>> {
     let written = part(&route.limits, node, "limits", problems)?.map(Vec::as_slice).unwrap_or_default();
     let nodes = if written.is_empty() { &[] } else { node.at("limits").items() };
@@ -62,20 +65,40 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
 }
 
 fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
-    let algorithm = match part(&written.algorithm, node, "algorithm", problems)? {
-        None | Some(file::Algorithm::TokenBucket) => Algorithm::TokenBucket,
-    };
+    let kind = part(&written.algorithm, node, "algorithm", problems)?.copied().unwrap_or_default();
+    own_keys(kind, node, problems);
+    let burst = part(&written.burst, node, "burst", problems);
     let (rate, interval) = (needed(&written.rate, node, problems)?, needed(&written.interval, node, problems)?);
+    let burst = number(burst?.copied().or(Some(*rate)), 1, node.at("burst"), problems)?;
+    let algorithm = match kind {
+        file::Algorithm::TokenBucket => Algorithm::TokenBucket,
+        file::Algorithm::Gcra => Algorithm::Gcra { burst },
+    };
     parsed(Quota::new(*rate, interval.0, algorithm), "choose numbers in these ranges", node, problems)
+}
+
+/// Keys of one algorithm make no sense with another.
+fn own_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
+    for (key, _, name) in OWN_KEYS.iter().filter(|(_, owner, _)| *owner != algorithm) {
+        let Some(entry) = node.entries().iter().find(|entry| entry.key == *key) else { continue };
+        let message = format!("{} has no effect without `algorithm: {name}`", quote(key));
+        problems.add(entry.place, message, format!("leave it out, or add `algorithm: {name}`"));
+    }
 }
 
 fn permits(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<u32> {
     let (permits, at) = (part(&written.permits, node, "permits", problems)?, node.at("permits"));
-    if let (Some(permits), Some(rate)) = (permits, written.rate)
-        && *permits > rate
+    let (key, capacity) = match written.algorithm {
+        // Of an algorithm that was not understood, nobody knows what holds its permits.
+        None if node.has("algorithm") => ("rate", None),
+        Some(file::Algorithm::Gcra) if node.has("burst") => ("burst", written.burst),
+        None | Some(file::Algorithm::TokenBucket | file::Algorithm::Gcra) => ("rate", written.rate),
+    };
+    if let (Some(permits), Some(capacity)) = (permits, capacity)
+        && *permits > capacity
     {
-        let message = format!("`permits` is {permits}, above the `rate` of {rate}: no request would ever pass");
-        return Err(problems.add(at.place, message, "raise `rate`, or let a request cost less"));
+        let message = format!("`permits` is {permits}, above the `{key}` of {capacity}: no request would ever pass");
+        return Err(problems.add(at.place, message, format!("raise `{key}`, or let a request cost less")));
     }
     number(permits.copied(), 1, at, problems)
 }

@@ -16,6 +16,7 @@ pub(super) fn keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
     let own = |suffix| suffixed(name, suffix, &client);
     match charge.limiter.quota.algorithm() {
         Algorithm::TokenBucket => vec![name.clone(), own("value"), own("permits")],
+        Algorithm::Gcra { .. } => vec![own("gcra")],
     }
 }
 
@@ -60,6 +61,14 @@ mod tests {
         let overall = ["{tidegate:rest}:total", "{tidegate:rest}:total:value", "{tidegate:rest}:total:permits"];
         assert_eq!(keys_of("{tidegate:rest}:total", None), overall);
         assert_eq!(keys_of("lim", None), ["lim", "{lim}:value", "{lim}:permits"]);
+    }
+
+    #[test]
+    fn gcra_has_one_key() {
+        let quota = Quota::new(1, 1_000, Algorithm::Gcra { burst: 1 }).expect("a quota");
+        let limiter = Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota });
+        let charge = Charge { limiter, client: None, permits: 1 };
+        assert_eq!(keys(&charge, &KeySecret::derive(b"a secret of these tests")), ["{lim}:gcra"]);
     }
 
     #[test]

@@ -19,6 +19,13 @@ pub fn per_client(name: &str, value: &[u8], rate: u64, interval: u64, permits: u
     charge(name, Mode::PerClient, Some(ClientId::Value(value.into())), rate, interval, permits)
 }
 
+/// A charge on a bucket with this quota: that of a client, or the OVERALL one.
+pub fn charge_of(name: &str, client: Option<&[u8]>, quota: Quota, permits: u32) -> Charge {
+    let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
+    let client = client.map(|value| ClientId::Value(value.into()));
+    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits }
+}
+
 fn charge(name: &str, mode: Mode, client: Option<ClientId>, rate: u64, interval: u64, permits: u32) -> Charge {
     let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
     Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits }

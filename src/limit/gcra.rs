@@ -1,0 +1,120 @@
+//! `gcra`: permits that come back continuously, one by one.
+//!
+//! **Law.** Over any span of time `t`, granted permits <= `burst` + `rate` * `t` / `interval`. A refused request knows to
+//! the millisecond when it would pass: it is refused at `now + wait - 1` and granted at `now + wait`, if nothing else
+//! happens. More than `burst` permits at once can never be granted.
+//!
+//! **State.** What is in use, in parts of which `interval` make a permit: it sinks by `rate` parts in each millisecond,
+//! and a request is granted if with it no more than `burst` is in use. This is the generic cell rate algorithm as a
+//! bucket that leaks (ITU-T I.371), kept in permits instead of in time, so that every number is whole.
+//!
+//! **Changed quotas.** What is in use stays in use. It returns by the new rate, all since the last grant included; under
+//! a lowered burst nothing is granted before enough has returned; under another interval the last part is rounded up.
+//!
+//! **Clock jumps.** A clock that went back finds a state ahead of it. It counts as made now: nothing returns for the
+//! time that is lived through again, and then everything at the usual rate.
+//!
+//! **Giving back.** Of a request that is undone, what has returned since it was granted is not given again. So the bucket
+//! is never fuller than if the request had not been, and it is exactly as full if it was undone at once or was alone.
+//!
+//! `lua/gcra.lua` is the translation of this file.
+
+use super::{Decision, Quota, Wait};
+use crate::clock::Timestamp;
+
+/// The longest wait that is told, a thousand years: what a burst of billions takes at one permit a year needs no digits.
+const MAX_WAIT: u64 = 1000 * super::MAX_INTERVAL;
+
+/// The permits in use: one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// When the rest was true.
+    at: Timestamp,
+    /// What was in use, in parts of which `interval` make a permit.
+    used: u128,
+    interval: u64,
+}
+
+impl State {
+    /// Judges a request for `permits` at `now`; changes nothing.
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        let used = self.used_at(quota, now);
+        let available = parts(quota.capacity(), quota).saturating_sub(used) / u128::from(quota.interval());
+        let remaining = u32::try_from(available).unwrap_or(u32::MAX);
+        let wait = if permits <= remaining {
+            Wait::Now
+        } else if permits > quota.capacity() {
+            Wait::Never
+        } else {
+            Wait::Millis(wait_for(permits, used, quota))
+        };
+        let reset = if remaining < quota.capacity() { wait_for(remaining + 1, used, quota) } else { 0 };
+        Decision { granted: wait == Wait::Now, remaining, wait, reset, delay: 0 }
+    }
+
+    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if permits > 0 {
+            self.advance(quota, now);
+            self.used += parts(permits, quota);
+        }
+        self.check(quota, 0, now)
+    }
+
+    /// After a refusal at `now`: changes nothing, unless the clock went back.
+    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        if self.at > now {
+            self.advance(quota, now);
+        }
+    }
+
+    /// Takes back what has not returned of `permits` that were granted at `granted_at`. If the clock went back since,
+    /// nobody knows what has, and they are left alone.
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
+        let left = parts(permits, quota).saturating_sub(returned(granted_at, now, quota));
+        if granted_at <= now && left > 0 {
+            self.advance(quota, now);
+            self.used = self.used.saturating_sub(left);
+        }
+    }
+
+    /// The moment from which the bucket is full and can be forgotten.
+    pub fn full_at(&self, quota: &Quota) -> Timestamp {
+        self.at.plus_millis(millis_for(self.used_at(quota, self.at), quota))
+    }
+
+    /// What is in use at `now`, in parts of this quota's permits.
+    fn used_at(&self, quota: &Quota, now: Timestamp) -> u128 {
+        if self.used == 0 {
+            return 0;
+        }
+        let used = (self.used * u128::from(quota.interval())).div_ceil(u128::from(self.interval));
+        used.saturating_sub(returned(self.at, now, quota))
+    }
+
+    fn advance(&mut self, quota: &Quota, now: Timestamp) {
+        *self = Self { at: now, used: self.used_at(quota, now), interval: quota.interval() };
+    }
+}
+
+fn parts(permits: u32, quota: &Quota) -> u128 {
+    u128::from(permits) * u128::from(quota.interval())
+}
+
+/// The parts that return between two moments.
+fn returned(since: Timestamp, now: Timestamp, quota: &Quota) -> u128 {
+    u128::from(now.millis_since(since)) * u128::from(quota.rate())
+}
+
+/// Milliseconds until so many permits are there.
+fn wait_for(permits: u32, used: u128, quota: &Quota) -> u64 {
+    millis_for((used + parts(permits, quota)).saturating_sub(parts(quota.capacity(), quota)), quota)
+}
+
+/// Milliseconds until so many parts have returned.
+fn millis_for(parts: u128, quota: &Quota) -> u64 {
+    u64::try_from(parts.div_ceil(u128::from(quota.rate()))).unwrap_or(u64::MAX).min(MAX_WAIT)
+}
+
+#[cfg(test)]
+mod tests;

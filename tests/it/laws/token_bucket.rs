@@ -1,0 +1,73 @@
+//! `token_bucket`: no window of an interval holds more than the rate.
+
+use proptest::prelude::*;
+use tidegate::limit::{Algorithm, Quota};
+
+use super::{Life, Subject};
+
+pub(super) const SUBJECT: Subject = Subject { algorithm: |_| Just(Algorithm::TokenBucket).boxed(), changed, law };
+
+fn changed(quota: Quota, change: usize) -> Quota {
+    let rate = u64::from(quota.rate());
+    let rate = if change == 0 { rate.div_ceil(2) } else { rate };
+    let interval = if change == 1 { 7 * quota.interval() } else { quota.interval() };
+    Quota::new(rate, interval, quota.algorithm()).expect("a quota")
+}
+
+fn law(life: &Life) -> Result<(), TestCaseError> {
+    let (rate, interval) = (u64::from(life.quota.rate()), life.quota.interval());
+    let used = |window: u64| -> u64 {
+        life.granted.iter().filter(|(at, _)| at + window > life.now).map(|(_, permits)| permits).sum()
+    };
+    prop_assert!(used(interval) <= rate, "{} granted in one window of rate {}", used(interval), rate);
+    // Nothing is withheld for longer than the slot that merged entries cost.
+    let slot = if rate > 512 { interval.div_ceil(511) } else { 0 };
+    let kept = rate - used(interval + slot).min(rate);
+    prop_assert!(life.left >= kept, "{} left where {} have returned", life.left, kept);
+    Ok(())
+}
+
+/// Gateways with an old and a new rule, in random turns: each judges by its own rule over the grants of both.
+#[test]
+fn while_rules_change_no_window_holds_more_than_the_rule_that_granted_last_allows() {
+    let stores = Stores::start();
+    for store in &stores.all {
+        let mut runner = super::config(48);
+        let rules = (1..=30_u64, 5_000..=20_000_u64, 1..=30_u64, 5_000..=100_000_u64);
+        let turns = prop::collection::vec((any::<bool>(), 0..=3_000_u64, 1..=3_u32), 1..80);
+        let outcome = runner.run(&(rules, turns), |((old_rate, old_interval, new_rate, new_interval), turns)| {
+            let name = fresh_name();
+            let longer = old_interval.max(new_interval);
+            let (mut now, mut longer_spoke) = (START, None);
+            let mut granted: Vec<(u64, u64)> = Vec::new();
+            for (new, passes, permits) in turns {
+                now += passes;
+                let (rate, interval) = if new { (new_rate, new_interval) } else { (old_rate, old_interval) };
+                // The longer interval is retained from its first grant on, for twice its length after its last.
+                if longer_spoke.is_some_and(|at| now > at + 2 * longer) || (longer_spoke.is_none() && interval < longer)
+                {
+                    continue;
+                }
+                let used =
+                    granted.iter().filter(|(at, _)| at + interval > now).map(|(_, permits)| permits).sum::<u64>();
+                let decision = stores.take(store, &[overall(&name, rate, interval, permits)], now).decisions[0];
+                let fits = used + u64::from(permits) <= rate;
+                prop_assert_eq!(
+                    decision.granted,
+                    fits,
+                    "{} of {} in {} ms are in use, {} asked",
+                    used,
+                    rate,
+                    interval,
+                    permits
+                );
+                if decision.granted {
+                    granted.push((now, u64::from(permits)));
+                    longer_spoke = if interval == longer { Some(now) } else { longer_spoke };
+                }
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    }
+}
