@@ -121,9 +121,10 @@ end
 local function redate(bucket, random)
   local ahead = '(' .. text(bucket.now)
   local permits = sum(redis.call('ZRANGEBYSCORE', bucket.log, ahead, '+inf'))
-  redis.call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
   bucket.newest, bucket.newest_at = pack(bucket, string.reverse(random), permits), bucket.now
+  -- Added before the others go: an empty log would lose its time to live.
   redis.call('ZADD', bucket.log, text(bucket.now), bucket.newest)
+  redis.call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
 end
 
 -- The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
@@ -194,16 +195,29 @@ local function find_entry(bucket, at)
   if larger then return unpack(larger) end
 end
 
+-- A request is undone by the rate that it was granted under. If the newest entry was sealed under another, the counter
+-- can be what its seal says although the permits in use are not: then the seal becomes one that no counter bears out.
+local function break_seal(bucket)
+  local newest = redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')
+  if not newest[1] or #newest[1] ~= 21 then return end
+  local used, rate = struct.unpack('>I4I4', newest[1], 2)
+  if used == bucket.used or rate - used ~= bucket.rate - bucket.used then return end
+  local broken = string.sub(newest[1], 1, 1) .. struct.pack('>I4I4', 4294967295, 0) .. string.sub(newest[1], 10)
+  redis.call('ZADD', bucket.log, newest[2], broken)
+  redis.call('ZREM', bucket.log, newest[1])
+end
+
 -- Takes permits out of the log, as if they had never been granted.
 function token_bucket.give_back(key, arg, at, now)
   local bucket = read(key, arg, now)
   local entry, permits, score = find_entry(bucket, at)
   if not entry then return end
   bucket.used = bucket.stored - bucket.permits
-  redis.call('ZREM', bucket.log, entry)
   if permits > bucket.permits then
     local bytes = string.sub(entry, 2, -5)
     redis.call('ZADD', bucket.log, score, struct.pack('<Bc0I4', #bytes, bytes, permits - bucket.permits))
   end
+  redis.call('ZREM', bucket.log, entry)
   redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'KEEPTTL')
+  break_seal(bucket)
 end
