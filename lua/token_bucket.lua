@@ -140,9 +140,10 @@ end
 local function redate(bucket, random)
   local ahead = '(' .. text(bucket.now)
   local permits = sum(redis.call('ZRANGEBYSCORE', bucket.log, ahead, '+inf'))
-  redis.call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
   bucket.newest, bucket.newest_at = pack(bucket, string.reverse(random), permits), bucket.now
+  -- Added before the others go: an empty log would lose its time to live.
   redis.call('ZADD', bucket.log, text(bucket.now), bucket.newest)
+  redis.call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
 end
 
 -- Do so many entries come together that grants share them?
@@ -232,9 +233,12 @@ local function seal(bucket)
   local last = redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')
   local newest, score = last[1], last[2]
   if newest then
-    local permits = sum(redis.call('ZRANGEBYSCORE', bucket.log, score, score))
-    redis.call('ZREMRANGEBYSCORE', bucket.log, score, score)
-    redis.call('ZADD', bucket.log, score, pack(bucket, string.sub(newest, -12, -5), permits))
+    local entries = redis.call('ZRANGEBYSCORE', bucket.log, score, score)
+    local sealed = pack(bucket, string.sub(newest, -12, -5), sum(entries))
+    redis.call('ZADD', bucket.log, score, sealed)
+    for _, entry in ipairs(entries) do
+      if entry ~= sealed then redis.call('ZREM', bucket.log, entry) end
+    end
   end
   redis.call('SET', bucket.value, text(bucket.rate - bucket.stored), 'KEEPTTL')
 end
@@ -244,12 +248,13 @@ function token_bucket.give_back(key, arg, at, now)
   local bucket = read(key, arg, now)
   recall(bucket)
   local entry, permits, score = find_entry(bucket, at)
-  if not entry then return end
-  redis.call('ZREM', bucket.log, entry)
+  if not entry or bucket.permits == 0 then return end
   if permits > bucket.permits then
     local bytes = string.sub(entry, 2, -5)
+    -- Added before the other goes: an empty log would lose its time to live.
     redis.call('ZADD', bucket.log, score, struct.pack('<Bc0I4', #bytes, bytes, permits - bucket.permits))
   end
+  redis.call('ZREM', bucket.log, entry)
   bucket.stored = bucket.stored - bucket.permits
   seal(bucket)
 end

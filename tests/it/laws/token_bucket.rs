@@ -1,9 +1,13 @@
 //! `token_bucket`: no window of an interval holds more than the rate.
 
+use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
+use tidegate::clock::Timestamp;
 use tidegate::limit::{Algorithm, Quota};
 
-use super::{Life, Subject};
+use super::{Life, START, Stores, Subject};
+use crate::support::overall;
+use crate::support::redis::{RedisServer, fresh_name};
 
 pub(super) const SUBJECT: Subject = Subject { algorithm: |_| Just(Algorithm::TokenBucket).boxed(), changed, law };
 
@@ -25,6 +29,39 @@ fn law(life: &Life) -> Result<(), TestCaseError> {
     let kept = rate - used(interval + slot).min(rate);
     prop_assert!(life.left >= kept, "{} left where {} have returned", life.left, kept);
     Ok(())
+}
+
+#[test]
+fn a_request_that_is_undone_under_an_older_rate_frees_what_it_took() {
+    let stores = Stores::start();
+    for store in &stores.all {
+        let name = fresh_name();
+        let older = [overall(&name, 1, 10_000, 1)];
+        let newer = [overall(&name, 2, 10_000, 1)];
+        assert!(stores.take(store, &older, START).granted() && stores.take(store, &newer, START).granted());
+        stores.give_back(store, &older, START, START);
+        assert!(stores.take(store, &newer, START).granted());
+        assert!(!stores.take(store, &newer, START).granted());
+    }
+}
+
+/// Redis removes an empty log, and its time to live with it: what replaces the only entry has to come first.
+#[tokio::test]
+async fn a_log_whose_only_entry_is_replaced_still_expires() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    let now = Timestamp::from_millis(START);
+    let charge = |name, permits| [overall(name, 1_000, 10_000, permits)];
+    let mut lives = |name| redis.pttl::<_, i64>(format!("{{{name}}}:permits")).expect("a time to live") > 0;
+
+    assert!(store.take_at(&charge("part", 5), now).await.expect("a decision").granted());
+    store.give_back_at(&charge("part", 2), now, now).await.expect("given back");
+    assert!(lives("part"), "what was given back in part stays for ever");
+
+    let back = Timestamp::from_millis(START - 3_600_000);
+    assert!(store.take_at(&charge("back", 5), now).await.expect("a decision").granted());
+    assert!(!store.take_at(&charge("back", 999), back).await.expect("a decision").granted());
+    assert!(lives("back"), "what was redated stays for ever");
 }
 
 /// Gateways with an old and a new rule, in random turns: each judges by its own rule over the grants of both.
