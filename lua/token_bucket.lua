@@ -211,7 +211,7 @@ end
 function token_bucket.give_back(key, arg, at, now)
   local bucket = read(key, arg, now)
   local entry, permits, score = find_entry(bucket, at)
-  if not entry then return end
+  if not entry or bucket.permits == 0 then return end
   bucket.used = bucket.stored - bucket.permits
   if permits > bucket.permits then
     local bytes = string.sub(entry, 2, -5)
