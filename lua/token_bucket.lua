@@ -21,9 +21,12 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Permits of an entry in today's format; readers follow the length of the random part, whatever it is.
+-- Permits of an entry in any format that Redisson has had: a length, so many bytes and the permits (today of 21 bytes,
+-- once of 13); before 3.17 the length had 8 bytes (20 in all), and before 3.16.4 there was a float instead (8 in all).
+-- The permits have always been the last four.
 local function permits_of(member)
-  local _, permits = struct.unpack('<Bc0I4', member)
+  if #member < 4 then return 0 end
+  local permits = struct.unpack('<I4', member, #member - 3)
   return permits
 end
 
@@ -31,6 +34,11 @@ local function pack(bucket, random, permits)
   local bytes = random
   if #random == 8 then bytes = struct.pack('>I4I4', bucket.used, bucket.rate) .. random end
   return struct.pack('<Bc0I4', #bytes, bytes, permits)
+end
+
+-- The entry with other permits, in the format that it has.
+local function with_permits(member, permits)
+  return string.sub(member, 1, -5) .. struct.pack('<I4', permits)
 end
 
 local function sum(entries)
@@ -128,7 +136,7 @@ end
 
 -- The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
 local function slot_of(bucket, at)
-  if bucket.rate <= MAX_ENTRIES then return at, at end
+  if bucket.separate or bucket.rate <= MAX_ENTRIES then return at, at end
   local slot = math.ceil(bucket.interval / (MAX_ENTRIES - 1))
   local first = math.floor(at / slot) * slot
   return first, first + slot - 1
@@ -137,7 +145,7 @@ end
 -- Takes the newest entry out if this grant shares its slot; returns what it held.
 local function share_entry(bucket)
   local live = bucket.newest_at and bucket.oldest
-  if bucket.rate <= MAX_ENTRIES or not live then return 0 end
+  if bucket.separate or bucket.rate <= MAX_ENTRIES or not live then return 0 end
   local first, last = slot_of(bucket, bucket.now)
   if bucket.newest_at < first or bucket.newest_at > last then return 0 end
   redis.call('ZREM', bucket.log, bucket.newest)
@@ -202,8 +210,7 @@ function token_bucket.give_back(key, arg, at, now)
   bucket.used = bucket.stored - bucket.permits
   redis.call('ZREM', bucket.log, entry)
   if permits > bucket.permits then
-    local bytes = string.sub(entry, 2, -5)
-    redis.call('ZADD', bucket.log, score, struct.pack('<Bc0I4', #bytes, bytes, permits - bucket.permits))
+    redis.call('ZADD', bucket.log, score, with_permits(entry, permits - bucket.permits))
   end
   redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'KEEPTTL')
 end

@@ -1,6 +1,8 @@
 //! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
 //! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
 
+pub mod foreign;
+mod rate_config;
 mod state;
 pub mod token_bucket;
 
@@ -9,6 +11,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use self::foreign::Sharing;
+pub use self::rate_config::{RateConfig, RateConfigError};
 pub use self::state::State;
 use crate::clock::Timestamp;
 
@@ -32,6 +36,8 @@ pub enum Mode {
 pub enum Algorithm {
     /// A permit returns exactly one interval after it was granted: [`token_bucket`].
     TokenBucket,
+    /// The same, shared with Redisson's clients: [`foreign`].
+    Foreign(Sharing),
 }
 
 /// How much may be granted: `rate` permits in each `interval`.
@@ -53,13 +59,15 @@ pub struct Limiter {
     pub quota: Quota,
 }
 
-/// Who a PER_CLIENT bucket belongs to. Only addresses are ever written to a store as they are.
+/// Who a PER_CLIENT bucket belongs to. Nothing that comes from a network is written to a store as it is, but addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClientId {
     /// An address, or the network that stands for it (an IPv6 prefix).
     Address(IpNet),
     /// An unambiguous encoding of what the client sent; of any length, and hashed before it leaves the process.
     Value(Box<[u8]>),
+    /// What an application calls itself, as Redisson's clients do; written as it is.
+    Instance(Arc<str>),
 }
 
 /// A request for permits from one bucket.
@@ -124,6 +132,7 @@ impl Algorithm {
     pub fn name(&self) -> &'static str {
         match self {
             Self::TokenBucket => "token_bucket",
+            Self::Foreign(_) => "foreign",
         }
     }
 }
@@ -153,6 +162,16 @@ impl Quota {
             return Err(QuotaError::Interval(interval));
         }
         Ok(Self { rate, interval, algorithm })
+    }
+
+    /// What is known of a limiter whose rate and interval only the store knows: nothing.
+    pub const fn adopted(sharing: Sharing) -> Self {
+        Self { rate: MAX_RATE, interval: MAX_INTERVAL, algorithm: Algorithm::Foreign(sharing) }
+    }
+
+    /// Does only the store know the rate and the interval?
+    pub const fn is_adopted(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Foreign(sharing) if sharing.follows_hash())
     }
 
     /// Permits in each interval.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::StoreError;
+use super::registry::Registry;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State};
@@ -28,6 +29,7 @@ pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
     clock: Arc<dyn Clock>,
     secret: KeySecret,
+    limiters: Registry,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl Memory {
     pub fn new(clock: Arc<dyn Clock>, secret: Option<KeySecret>) -> Self {
         let shard = || Mutex::new(Shard { buckets: HashMap::new(), sweep_at: SMALL });
         let shards = (0..SHARDS).map(|_| shard()).collect();
-        Self { shards, clock, secret: secret.unwrap_or_else(KeySecret::random) }
+        Self { shards, clock, secret: secret.unwrap_or_else(KeySecret::random), limiters: Registry::default() }
     }
 
     /// Makes all charges or none, at the clock's present.
@@ -73,8 +75,11 @@ impl Memory {
     /// Makes all charges or none at `now`.
     ///
     /// # Errors
-    /// [`StoreError::Full`], at the cap of buckets.
+    /// [`StoreError::Full`], at the cap of buckets; [`StoreError::NotInitialised`] for a limiter that only Redis knows.
     pub fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
+        if charges.iter().any(|charge| charge.limiter.quota.is_adopted()) {
+            return Err(StoreError::NotInitialised);
+        }
         let places: Vec<Place> = charges.iter().map(|charge| self.place(charge)).collect();
         let mut locked = self.lock(&places);
         let judge = |(charge, place): (&Charge, &Place)| locked.shard(*place).check(place.key, charge, now);
@@ -111,6 +116,11 @@ impl Memory {
         }
     }
 
+    /// The limiters of the library, and the present.
+    pub(super) fn limiters(&self) -> (&Registry, Timestamp) {
+        (&self.limiters, self.clock.now())
+    }
+
     /// How many buckets are kept at present.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().buckets.len()).sum()
@@ -135,6 +145,10 @@ impl Memory {
             Some(ClientId::Value(value)) => {
                 name.push(b'v');
                 name.extend_from_slice(value);
+            }
+            Some(ClientId::Instance(id)) => {
+                name.push(b'n');
+                name.extend_from_slice(id.as_bytes());
             }
         }
         let key = self.secret.hash(&name);
