@@ -3,20 +3,22 @@
 -- KEYS  those of each limit, in order (see the algorithms' files)
 -- ARGV  now (ms; empty: the server's TIME), random bytes (8 of ours; 16 are written as they are), then for each limit:
 --       its algorithm, and that algorithm's arguments
--- Returns now, then for each limit: granted (1, 0), remaining, wait (ms; -1: never), reset (ms),
---         delay (ms)
+-- Returns now, then for each limit: granted (1, 0), remaining, wait (ms; -1: never, 0: ask again at once), reset (ms),
+--         delay (ms); or the error of a limit that cannot be judged
 --
 -- Invariant: a refused request changes no bucket. TIME is read once, so that all limits judge the same moment.
 
 local now, random = present(ARGV[1]), ARGV[2]
 
-local buckets, granted = {}, true
+local buckets, granted, failure = {}, true, nil
 for_each_limit(function(algorithm, key, arg)
   local bucket = algorithm.check(key, arg, now)
   bucket.algorithm = algorithm
   granted = granted and bucket.granted
+  failure = failure or bucket.failure
   buckets[#buckets + 1] = bucket
 end)
+if failure then return redis.error_reply(failure) end
 
 local answer = { now }
 for _, bucket in ipairs(buckets) do

@@ -24,9 +24,12 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Permits of an entry in today's format; readers follow the length of the random part, whatever it is.
+-- Permits of an entry in any format that Redisson has had: a length, so many bytes and the permits (today of 21 bytes,
+-- once of 13); before 3.17 the length had 8 bytes (20 in all), and before 3.16.4 there was a float instead (8 in all).
+-- The permits have always been the last four.
 local function permits_of(member)
-  local _, permits = struct.unpack('<Bc0I4', member)
+  if #member < 4 then return 0 end
+  local permits = struct.unpack('<I4', member, #member - 3)
   return permits
 end
 
@@ -34,6 +37,11 @@ local function pack(bucket, random, permits)
   local bytes = random
   if #random == 8 then bytes = struct.pack('>I4I4', bucket.stored, bucket.rate) .. random end
   return struct.pack('<Bc0I4', #bytes, bytes, permits)
+end
+
+-- The entry with other permits, in the format that it has.
+local function with_permits(member, permits)
+  return string.sub(member, 1, -5) .. struct.pack('<I4', permits)
 end
 
 local function sum(entries)
@@ -148,7 +156,7 @@ end
 
 -- Do so many entries come together that grants share them?
 local function shares_entries(bucket)
-  return bucket.rate * math.ceil(bucket.horizon / bucket.interval) > MAX_ENTRIES
+  return not bucket.separate and bucket.rate * math.ceil(bucket.horizon / bucket.interval) > MAX_ENTRIES
 end
 
 -- The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
@@ -250,9 +258,8 @@ function token_bucket.give_back(key, arg, at, now)
   local entry, permits, score = find_entry(bucket, at)
   if not entry or bucket.permits == 0 then return end
   if permits > bucket.permits then
-    local bytes = string.sub(entry, 2, -5)
     -- Added before the other goes: an empty log would lose its time to live.
-    redis.call('ZADD', bucket.log, score, struct.pack('<Bc0I4', #bytes, bytes, permits - bucket.permits))
+    redis.call('ZADD', bucket.log, score, with_permits(entry, permits - bucket.permits))
   end
   redis.call('ZREM', bucket.log, entry)
   bucket.stored = bucket.stored - bucket.permits

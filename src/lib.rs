@@ -1,7 +1,8 @@
 //! Tidegate: an HTTP reverse-proxy gateway with exact distributed rate limiting.
 //!
 //! To limit the requests of a service of your own, put a [`RateLimitLayer`] over it; to run the gateway from code,
-//! start a [`Gateway`]. Both take their rules from a [`Config`].
+//! start a [`Gateway`]. Both take their rules from a [`Config`]. To limit anything else, and to share a limit with Java
+//! services that use Redisson, there is [`RateLimiter`].
 //!
 //! # The map
 //!
@@ -12,7 +13,7 @@
 //! | 6 roof | [`cli`] the commands · [`gateway`] every floor put together |
 //! | 5 services | `server` connections · `admin` what operators see · `access` the access log |
 //! | 4 the gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
-//! | 3 meaning | `admission` permit or denial · [`config`] the rule file |
+//! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
 //! | 2 machinery | [`store`] where buckets are · `upstream` where requests go |
 //! | 1 vocabulary | `facts` what a request says · `path` its normal form · [`client`] who is asking · [`route`] which rules touch it · [`rule`] what it costs |
 //! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters |
@@ -33,6 +34,7 @@ pub mod upstream;
 // 3 meaning
 mod admission;
 pub mod config;
+pub mod rate_limiter;
 // 4 the gateway
 mod forward;
 mod headers;
@@ -51,6 +53,7 @@ pub use config::Config;
 pub use gateway::Gateway;
 pub use layer::RateLimitLayer;
 pub use metrics::Metrics;
+pub use rate_limiter::RateLimiter;
 pub use store::Store;
 
 #[cfg(test)]

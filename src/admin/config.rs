@@ -112,7 +112,7 @@ fn show_limit(limit: &Limit) -> Value {
         "algorithm": quota.algorithm().name(),
         "burst": match quota.algorithm() {
             Algorithm::Gcra { burst } => Some(burst),
-            Algorithm::TokenBucket => None,
+            Algorithm::TokenBucket | Algorithm::Foreign(_) => None,
         },
         "permits": limit.permits,
         "key": limit.limiter.name,

@@ -1,7 +1,9 @@
 //! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
 //! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
 
+pub mod foreign;
 pub mod gcra;
+mod rate_config;
 mod state;
 pub mod token_bucket;
 
@@ -10,6 +12,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use self::foreign::Sharing;
+pub use self::rate_config::{RateConfig, RateConfigError};
 pub use self::state::State;
 use crate::clock::Timestamp;
 
@@ -38,6 +42,8 @@ pub enum Algorithm {
         /// The capacity: 1 to [`MAX_RATE`].
         burst: u32,
     },
+    /// The same, shared with Redisson's clients: [`foreign`].
+    Foreign(Sharing),
 }
 
 /// How much may be granted: `rate` permits in each `interval`.
@@ -59,13 +65,15 @@ pub struct Limiter {
     pub quota: Quota,
 }
 
-/// Who a PER_CLIENT bucket belongs to. Only addresses are ever written to a store as they are.
+/// Who a PER_CLIENT bucket belongs to. Nothing that comes from a network is written to a store as it is, but addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClientId {
     /// An address, or the network that stands for it (an IPv6 prefix).
     Address(IpNet),
     /// An unambiguous encoding of what the client sent; of any length, and hashed before it leaves the process.
     Value(Box<[u8]>),
+    /// What an application calls itself, as Redisson's clients do; written as it is.
+    Instance(Arc<str>),
 }
 
 /// A request for permits from one bucket.
@@ -134,6 +142,7 @@ impl Algorithm {
         match self {
             Self::TokenBucket => "token_bucket",
             Self::Gcra { .. } => "gcra",
+            Self::Foreign(_) => "foreign",
         }
     }
 }
@@ -170,6 +179,16 @@ impl Quota {
         Ok(Self { rate, interval, algorithm })
     }
 
+    /// What is known of a limiter whose rate and interval only the store knows: nothing.
+    pub const fn adopted(sharing: Sharing) -> Self {
+        Self { rate: MAX_RATE, interval: MAX_INTERVAL, algorithm: Algorithm::Foreign(sharing) }
+    }
+
+    /// Does only the store know the rate and the interval?
+    pub const fn is_adopted(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Foreign(sharing) if sharing.follows_hash())
+    }
+
     /// Permits in each interval.
     pub const fn rate(&self) -> u32 {
         self.rate
@@ -183,7 +202,7 @@ impl Quota {
     /// The most permits that can be in use at once, and so the most that one request can take.
     pub const fn capacity(&self) -> u32 {
         match self.algorithm {
-            Algorithm::TokenBucket => self.rate,
+            Algorithm::TokenBucket | Algorithm::Foreign(_) => self.rate,
             Algorithm::Gcra { burst } => burst,
         }
     }

@@ -16,7 +16,7 @@ impl State {
     /// An unused bucket.
     pub fn empty(quota: &Quota) -> Self {
         match quota.algorithm() {
-            Algorithm::TokenBucket => Self::TokenBucket(token_bucket::State::default()),
+            Algorithm::TokenBucket | Algorithm::Foreign(_) => Self::TokenBucket(token_bucket::State::default()),
             Algorithm::Gcra { .. } => Self::Gcra(gcra::State::default()),
         }
     }

@@ -107,6 +107,22 @@ impl State {
         }
     }
 
+    /// Puts the newest `permits` back, as if they had never been granted; returns how many there were.
+    pub fn release(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
+        self.forget(self.horizon(quota, now), now);
+        let mut left = u64::from(permits);
+        while let Some(newest) = self.log.back_mut().filter(|_| left > 0) {
+            let taken = newest.permits.min(left);
+            newest.permits -= taken;
+            self.stored -= taken;
+            left -= taken;
+            if newest.permits == 0 {
+                self.log.pop_back();
+            }
+        }
+        permits - u32::try_from(left).unwrap_or(permits)
+    }
+
     /// The moment from which the bucket is full and can be forgotten.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.horizon(quota, newest.at)))

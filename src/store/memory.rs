@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::StoreError;
+use super::registry::Registry;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State};
@@ -33,6 +34,7 @@ pub struct Memory {
     secret: KeySecret,
     /// Buckets that a shard holds at most.
     most: usize,
+    limiters: Registry,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,7 @@ impl Memory {
             || Mutex::new(Shard { buckets: HashMap::new(), sweep_at: SMALL, crowded_until: Timestamp::default() });
         let shards = (0..SHARDS).map(|_| shard()).collect();
         let secret = secret.unwrap_or_else(KeySecret::random);
-        Self { shards, clock, secret, most: most.div_ceil(SHARDS) }
+        Self { shards, clock, secret, most: most.div_ceil(SHARDS), limiters: Registry::default() }
     }
 
     /// Makes all charges or none, at the clock's present.
@@ -88,8 +90,11 @@ impl Memory {
     /// Makes all charges or none at `now`.
     ///
     /// # Errors
-    /// [`StoreError::Full`], at the cap of buckets.
+    /// [`StoreError::Full`], at the cap of buckets; [`StoreError::NotInitialised`] for a limiter that only Redis knows.
     pub fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
+        if charges.iter().any(|charge| charge.limiter.quota.is_adopted()) {
+            return Err(StoreError::NotInitialised);
+        }
         let places: Vec<Place> = charges.iter().map(|charge| self.place(charge)).collect();
         let mut locked = self.lock(&places);
         let judge = |(charge, place): (&Charge, &Place)| locked.shard(*place).check(place.key, charge, now);
@@ -126,6 +131,11 @@ impl Memory {
         }
     }
 
+    /// The limiters of the library, and the present.
+    pub(super) fn limiters(&self) -> (&Registry, Timestamp) {
+        (&self.limiters, self.clock.now())
+    }
+
     /// How many buckets are kept at present.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().buckets.len()).sum()
@@ -150,6 +160,10 @@ impl Memory {
             Some(ClientId::Value(value)) => {
                 name.push(b'v');
                 name.extend_from_slice(value);
+            }
+            Some(ClientId::Instance(id)) => {
+                name.push(b'n');
+                name.extend_from_slice(id.as_bytes());
             }
         }
         let key = self.secret.hash(&name);

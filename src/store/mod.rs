@@ -2,12 +2,15 @@
 //!
 //! A store takes a list of charges and makes all of them or none, atomically, where the buckets are.
 
+mod limiters;
 mod memory;
 mod redis;
+mod registry;
 pub mod settings;
 
 use std::sync::Arc;
 
+pub(crate) use self::limiters::{Named, SetRate};
 pub use self::memory::Memory;
 pub use self::redis::Redis;
 use self::settings::{RedisUrl, StoreSettings};
@@ -43,6 +46,12 @@ pub enum StoreError {
     /// Redis answered with something that the script does not return.
     #[error("answer of another shape than the script's")]
     Shape,
+    /// A limiter that others configure lacks its rate, interval or type.
+    #[error("limiter is not initialised")]
+    NotInitialised,
+    /// A limiter that others configure is OVERALL where the rule says PER_CLIENT, or the other way round.
+    #[error("limiter is of another mode than the rule says")]
+    ModeDiffers,
     /// The embedded store is at its cap and no bucket is full again.
     #[error("no room for another bucket")]
     Full,
@@ -151,7 +160,7 @@ impl StoreError {
         match self {
             Self::Timeout | Self::Broken | Self::Shape => true,
             Self::Answer(word) => word == "READONLY",
-            Self::Unreachable | Self::Full => false,
+            Self::Unreachable | Self::Full | Self::NotInitialised | Self::ModeDiffers => false,
         }
     }
 
@@ -163,6 +172,8 @@ impl StoreError {
             Self::Broken => "broken",
             Self::Shape => "shape",
             Self::Full => "full",
+            Self::NotInitialised => "not_initialised",
+            Self::ModeDiffers => "mode_differs",
             Self::Answer(word) => match word.as_str() {
                 "OOM" => "oom",
                 "READONLY" => "readonly",

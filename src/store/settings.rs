@@ -45,6 +45,16 @@ impl StoreSettings {
     pub const DEFAULT_POOL_SIZE: usize = 2;
 }
 
+// === impl RedisSettings ===
+
+impl RedisSettings {
+    /// What holds unless somebody says otherwise, for the Redis at this address.
+    pub fn new(url: RedisUrl) -> Self {
+        let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
+        Self { url, timeout, prefix: String::new(), pool_size, key_secret: None }
+    }
+}
+
 // === impl RedisUrl ===
 
 impl RedisUrl {

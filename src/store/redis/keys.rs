@@ -17,7 +17,14 @@ pub(super) fn keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
     match charge.limiter.quota.algorithm() {
         Algorithm::TokenBucket => vec![name.clone(), own("value"), own("permits")],
         Algorithm::Gcra { .. } => vec![own("gcra")],
+        Algorithm::Foreign(_) => foreign(name, &client).into(),
     }
+}
+
+/// The five keys of a limiter and a client's suffix, in Redisson's order.
+pub(super) fn foreign(name: &str, client: &str) -> [String; 5] {
+    let key = |suffix, client| suffixed(name, suffix, client);
+    [name.to_owned(), key("value", ""), key("value", client), key("permits", ""), key("permits", client)]
 }
 
 /// Redisson's `suffixName`: a name with a brace in it brings its own hash tag.
@@ -37,6 +44,7 @@ fn client_suffix(client: &ClientId, secret: &KeySecret) -> String {
         }
         ClientId::Address(network) => write!(suffix, ":{network}"),
         ClientId::Value(value) => write!(suffix, ":{:032x}", secret.hash(value)),
+        ClientId::Instance(id) => write!(suffix, ":{id}"),
     };
     suffix
 }

@@ -4,8 +4,10 @@
 //! never sent again.
 
 mod keys;
+mod limiters;
 mod link;
 mod script;
+mod trouble;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,10 +18,11 @@ use tokio::time::timeout;
 
 use self::link::{Link, Live, SharedSecret};
 use self::script::{Call, outcome};
+use self::trouble::Troubles;
 use super::StoreError;
 use super::settings::RedisSettings;
 use crate::clock::{Stopwatch, Timestamp};
-use crate::limit::{Charge, Outcome};
+use crate::limit::{Charge, Outcome, Wait};
 use crate::metrics::Metrics;
 
 /// Buckets in Redis.
@@ -32,6 +35,7 @@ pub struct Redis {
     links: OnceLock<Box<[Link]>>,
     turn: AtomicUsize,
     random: AtomicU64,
+    troubles: Troubles,
     metrics: Arc<Metrics>,
 }
 
@@ -50,7 +54,7 @@ impl Redis {
         let secret = Arc::new(SharedSecret::new(&settings));
         let random = AtomicU64::new(random_start());
         let (links, turn) = (OnceLock::new(), AtomicUsize::new(0));
-        Ok(Self { settings, pool, secret, links, turn, random, metrics })
+        Ok(Self { settings, pool, secret, links, turn, random, troubles: Troubles::default(), metrics })
     }
 
     /// Makes all charges or none, at Redis's TIME.
@@ -103,6 +107,7 @@ impl Redis {
         if decided.is_ok() {
             self.metrics.store_answered(stopwatch.elapsed());
         }
+        self.troubles.note(charges, decided.as_ref().err());
         decided
     }
 
@@ -125,6 +130,21 @@ impl Redis {
     }
 
     async fn call(&self, live: &mut Live, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+        loop {
+            let outcome = self.call_once(live, charges, now).await?;
+            if !outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0)) {
+                return Ok(outcome);
+            }
+            // Refused because of permits that have returned, of which a call removes only so many; it removed some.
+        }
+    }
+
+    async fn call_once(
+        &self,
+        live: &mut Live,
+        charges: &[Charge],
+        now: Option<Timestamp>,
+    ) -> Result<Outcome, StoreError> {
         // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
         let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let call = Call::admit(charges, &live.secret, now, random);
@@ -147,6 +167,8 @@ impl Redis {
 
 fn failure(error: &RedisError) -> StoreError {
     match error.code() {
+        Some("NOTINITIALISED") => StoreError::NotInitialised,
+        Some("MODEDIFFERS") => StoreError::ModeDiffers,
         Some(code) => StoreError::Answer(code.to_owned()),
         None if error.is_io_error() || error.is_unrecoverable_error() => StoreError::Broken,
         None => StoreError::Shape,

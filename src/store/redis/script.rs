@@ -3,10 +3,11 @@
 use std::sync::LazyLock;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{Cmd, RedisResult, cmd};
+use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
 
 use super::keys::keys;
 use crate::clock::Timestamp;
+use crate::limit::foreign::Sharing;
 use crate::limit::{Algorithm, Charge, Decision, Mode, Outcome, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
@@ -19,12 +20,15 @@ macro_rules! with_algorithms {
             "\n",
             include_str!("../../../lua/gcra.lua"),
             "\n",
+            include_str!("../../../lua/foreign.lua"),
+            "\n",
             include_str!("../../../lua/algorithms.lua"),
             "\n",
             include_str!(concat!("../../../lua/", $script)),
         )
     };
 }
+pub(super) use with_algorithms;
 
 /// Decides a list of charges.
 pub(super) static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("admit.lua")));
@@ -52,8 +56,22 @@ pub(super) struct Call<'c> {
 }
 
 impl Script {
-    fn new(source: &'static str) -> Self {
+    pub(super) fn new(source: &'static str) -> Self {
         Self { source, digest: deadpool_redis::redis::Script::new(source).get_hash().to_owned() }
+    }
+
+    /// Runs the script. A Redis that does not know it has run nothing, so that it may be sent once more, whole.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        connection: &mut MultiplexedConnection,
+        command: impl Fn(&str, &str) -> Cmd,
+    ) -> RedisResult<T> {
+        match command("EVALSHA", &self.digest).query_async(connection).await {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                command("EVAL", self.source).query_async(connection).await
+            }
+            answer => answer,
+        }
     }
 }
 
@@ -84,14 +102,8 @@ impl<'c> Call<'c> {
         Self { script, charges, keys, now, more }
     }
 
-    /// Runs the script. A Redis that does not know it has run nothing, so that it may be sent once more, whole.
     pub(super) async fn run(&self, connection: &mut MultiplexedConnection) -> RedisResult<Vec<i64>> {
-        match self.command("EVALSHA", &self.script.digest).query_async(connection).await {
-            Err(error) if error.code() == Some("NOSCRIPT") => {
-                self.command("EVAL", self.script.source).query_async(connection).await
-            }
-            answer => answer,
-        }
+        self.script.run(connection, |name, script| self.command(name, script)).await
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
@@ -118,15 +130,37 @@ fn arguments(charge: &Charge, call: &mut Cmd) {
     call.arg(quota.algorithm().name());
     match quota.algorithm() {
         Algorithm::TokenBucket => {
-            let kind = match charge.limiter.mode {
-                Mode::Overall => 0,
-                Mode::PerClient => 1,
-            };
-            call.arg(kind).arg(charge.permits).arg(quota.rate()).arg(quota.interval());
+            call.arg(kind(charge.limiter.mode)).arg(charge.permits).arg(quota.rate()).arg(quota.interval());
         }
         Algorithm::Gcra { burst } => {
             call.arg(charge.permits).arg(quota.rate()).arg(quota.interval()).arg(burst);
         }
+        Algorithm::Foreign(sharing) => foreign(sharing, charge, call),
+    }
+}
+
+fn foreign(sharing: Sharing, charge: &Charge, call: &mut Cmd) {
+    let quota = &charge.limiter.quota;
+    match sharing {
+        Sharing::Configure => {
+            call.arg("configure").arg(kind(charge.limiter.mode)).arg(charge.permits);
+            call.arg(quota.rate()).arg(quota.interval());
+        }
+        Sharing::Adopt(mode) => {
+            let kind = mode.map_or("", kind);
+            call.arg("adopt").arg(kind).arg(charge.permits).arg("").arg("");
+        }
+        Sharing::Library => {
+            call.arg("library").arg("").arg(charge.permits).arg("").arg("");
+        }
+    }
+}
+
+/// Redisson's number of a mode.
+pub(super) fn kind(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Overall => "0",
+        Mode::PerClient => "1",
     }
 }
 

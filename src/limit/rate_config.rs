@@ -1,0 +1,119 @@
+//! What a limiter of the library is told: the four fields of Redisson's hash.
+
+use std::time::Duration;
+
+use super::{Algorithm, MAX_INTERVAL, Mode, Quota, QuotaError};
+
+/// A mode, a rate, an interval and how long the limiter outlives its last grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateConfig {
+    mode: Mode,
+    quota: Quota,
+    keep_alive: u64,
+}
+
+/// Why a [`RateConfig`] cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RateConfigError {
+    /// The rate or the interval is out of its range.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// The interval or the time to live has a part of a millisecond.
+    #[error("{0:?} is not a whole number of milliseconds")]
+    Fraction(Duration),
+    /// Permits in use would be forgotten.
+    #[error("keep-alive must be from the interval of {interval} ms to 732 days, not {keep_alive} ms")]
+    KeepAlive {
+        /// What was asked for, in milliseconds.
+        keep_alive: u64,
+        /// The interval, in milliseconds.
+        interval: u64,
+    },
+}
+
+impl RateConfig {
+    /// `rate` permits, 1 to [`MAX_RATE`](super::MAX_RATE), in each `interval`, of 1 ms to 366 days in whole
+    /// milliseconds. The limiter does not expire.
+    ///
+    /// # Errors
+    /// Names what is out of its range.
+    pub fn new(mode: Mode, rate: u64, interval: Duration) -> Result<Self, RateConfigError> {
+        let quota = Quota::new(rate, whole_millis(interval)?, Algorithm::TokenBucket)?;
+        Ok(Self { mode, quota, keep_alive: 0 })
+    }
+
+    /// The limiter vanishes this long after its last grant; at least an interval, so that no permit in use is forgotten.
+    /// Refusals keep it no longer than until the wait they announced is over.
+    ///
+    /// # Errors
+    /// It is shorter than the interval, or longer than 732 days.
+    pub fn with_keep_alive(self, keep_alive: Duration) -> Result<Self, RateConfigError> {
+        let (keep_alive, interval) = (whole_millis(keep_alive)?, self.quota.interval());
+        match (interval..=2 * MAX_INTERVAL).contains(&keep_alive) {
+            true => Ok(Self { keep_alive, ..self }),
+            false => Err(RateConfigError::KeepAlive { keep_alive, interval }),
+        }
+    }
+
+    /// What a store has kept. Rates and intervals of Java beyond our ranges are shown at their ends; a rate or an
+    /// interval of nothing is none.
+    pub(crate) fn stored(mode: Mode, rate: u64, interval: u64, keep_alive: u64) -> Option<Self> {
+        let rate = rate.min(u64::from(super::MAX_RATE));
+        let quota = Quota::new(rate, interval.min(MAX_INTERVAL), Algorithm::TokenBucket).ok()?;
+        Some(Self { mode, quota, keep_alive })
+    }
+
+    /// One bucket, or one for each instance.
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Permits in each interval.
+    pub const fn rate(&self) -> u32 {
+        self.quota.rate()
+    }
+
+    /// How long after it was granted a permit comes back.
+    pub const fn interval(&self) -> Duration {
+        Duration::from_millis(self.quota.interval())
+    }
+
+    /// How long the limiter outlives its last grant; nothing if it does not expire.
+    pub const fn keep_alive(&self) -> Option<Duration> {
+        match self.keep_alive {
+            0 => None,
+            millis => Some(Duration::from_millis(millis)),
+        }
+    }
+
+    pub(crate) const fn quota(&self) -> &Quota {
+        &self.quota
+    }
+}
+
+fn whole_millis(duration: Duration) -> Result<u64, RateConfigError> {
+    match duration.subsec_nanos() % 1_000_000 {
+        0 => Ok(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+        _ => Err(RateConfigError::Fraction(duration)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_an_interval_and_a_keep_alive_out_of_range_are_errors() {
+        let seconds = Duration::from_secs;
+        let new = |rate, interval| RateConfig::new(Mode::Overall, rate, interval);
+        assert_eq!(new(0, seconds(1)), Err(QuotaError::Rate(0).into()));
+        assert_eq!(new((1 << 31) + 1, seconds(1)), Err(QuotaError::Rate((1 << 31) + 1).into()));
+        assert_eq!(new(1, Duration::ZERO), Err(QuotaError::Interval(0).into()));
+        assert_eq!(new(1, Duration::from_micros(1_500)), Err(RateConfigError::Fraction(Duration::from_micros(1_500))));
+        assert!(new(1, Duration::MAX).is_err());
+        let config = new(1, seconds(2)).expect("a configuration");
+        let too_short = RateConfigError::KeepAlive { keep_alive: 1_000, interval: 2_000 };
+        assert_eq!(config.with_keep_alive(seconds(1)), Err(too_short));
+        assert_eq!(config.with_keep_alive(seconds(2)).map(|config| config.keep_alive()), Ok(Some(seconds(2))));
+    }
+}

@@ -1,0 +1,79 @@
+//! Who an instance of a program is, where each has a bucket of its own.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The longest id.
+const LONGEST: usize = 128;
+
+/// The id of an instance: the suffix of its PER_CLIENT keys. Redisson makes one for each client it creates, and so does
+/// [`RateLimiter::new`](super::RateLimiter::new); who sets his own keeps his permits over a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InstanceId(Arc<str>);
+
+/// Why a text is no id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an instance id is 1 to {LONGEST} visible ASCII characters other than `{{` and `}}`")]
+pub struct InstanceIdError;
+
+impl InstanceId {
+    /// An id that nobody has had before: a UUID of version 4, in Java's spelling.
+    pub fn random() -> Self {
+        let mut bytes = [0; 16];
+        // Without randomness, instances would share a bucket: less would be granted, never more.
+        _ = getrandom::fill(&mut bytes);
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+        Self(groups.join("-").into())
+    }
+
+    /// An id of one's own: 1 to 128 visible ASCII characters, without braces, which would move keys in a cluster.
+    ///
+    /// # Errors
+    /// The text is none.
+    pub fn new(id: &str) -> Result<Self, InstanceIdError> {
+        let valid = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
+        match (1..=LONGEST).contains(&id.len()) && id.bytes().all(valid) {
+            true => Ok(Self(id.into())),
+            false => Err(InstanceIdError),
+        }
+    }
+
+    pub(super) fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_random_id_is_a_uuid_of_version_4_and_no_two_are_alike() {
+        let (one, other) = (InstanceId::random().to_string(), InstanceId::random().to_string());
+        assert_ne!(one, other);
+        let groups: Vec<_> = one.split('-').collect();
+        assert_eq!(groups.iter().map(|group| group.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+        assert!(groups[2].starts_with('4') && groups[3].starts_with(['8', '9', 'a', 'b']), "{one}");
+        assert!(
+            one.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)),
+            "{one}"
+        );
+    }
+
+    #[test]
+    fn an_id_that_would_move_keys_is_none() {
+        for id in ["", "a b", "{a}", "a}", "\n", "\u{e9}", &"x".repeat(129)] {
+            assert_eq!(InstanceId::new(id), Err(InstanceIdError), "{id:?}");
+        }
+        assert_eq!(InstanceId::new("worker:7").map(|id| id.to_string()), Ok("worker:7".into()));
+    }
+}

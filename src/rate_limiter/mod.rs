@@ -1,0 +1,119 @@
+//! [`RateLimiter`]: a limiter for programs, with the operations and the data of Redisson's RRateLimiter.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use tidegate::limit::{Mode, RateConfig};
+//! use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+//! use tidegate::{Metrics, RateLimiter, Store};
+//!
+//! let redis = RedisSettings::new(RedisUrl::new("redis://127.0.0.1:6379".into()));
+//! let store = Store::open(&StoreSettings::Redis(redis), Metrics::new().into())?;
+//! let limiter = RateLimiter::new(store, "mails")?;
+//! limiter.try_set_rate(&RateConfig::new(Mode::Overall, 10, Duration::from_secs(1))?).await?;
+//! limiter.acquire(3).await?; // waits until three permits are there
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A Java service with `redisson.getRateLimiter("mails")` shares these permits. What differs is told at each operation;
+//! the law is that of [`token_bucket`](crate::limit::token_bucket), and now is the store's clock, never the caller's.
+
+mod charged;
+mod configure;
+mod error;
+mod instance;
+mod wait;
+
+use std::sync::Arc;
+
+pub use self::configure::Usage;
+pub use self::error::RateLimiterError;
+pub use self::instance::{InstanceId, InstanceIdError};
+use self::wait::Line;
+use crate::limit::Wait;
+use crate::store::{Named, Store};
+
+/// A named limiter in a store. Cheap to clone; clones are one instance, with one id and one line of waiters.
+///
+/// Futures of the operations may be dropped: one that was going to take permits takes none. On Redis they must be run by
+/// Tokio, with its timers and IO enabled; on the embedded store only waiting needs Tokio's timers.
+#[derive(Clone, Debug)]
+pub struct RateLimiter {
+    store: Store,
+    named: Named,
+    line: Arc<Line>,
+}
+
+// === impl RateLimiter ===
+
+impl RateLimiter {
+    /// The limiter of this name, which is Redisson's; of an instance with a new [`InstanceId`]. Asks the store nothing.
+    ///
+    /// # Errors
+    /// [`RateLimiterError::NoName`]: the name is empty.
+    pub fn new(store: Store, name: &str) -> Result<Self, RateLimiterError> {
+        Self::with_instance(store, name, &InstanceId::random())
+    }
+
+    /// The limiter of this name, of this instance: under PER_CLIENT all who say the same id share a bucket.
+    ///
+    /// # Errors
+    /// [`RateLimiterError::NoName`]: the name is empty.
+    pub fn with_instance(store: Store, name: &str, instance: &InstanceId) -> Result<Self, RateLimiterError> {
+        if name.is_empty() {
+            return Err(RateLimiterError::NoName);
+        }
+        Ok(Self { store, named: Named::new(name, instance.shared()), line: Arc::default() })
+    }
+
+    /// Its name, as it was given.
+    pub fn name(&self) -> &str {
+        self.named.name()
+    }
+
+    /// Who it is, where each instance has a bucket of its own.
+    pub fn instance(&self) -> &str {
+        self.named.instance()
+    }
+
+    /// Takes `permits`, at least 1, if they are there now. It does not stand in line: while others wait it takes what
+    /// they cannot.
+    ///
+    /// # Errors
+    /// See [`RateLimiterError`]. After a failure of the store the permits may be taken; they return by themselves.
+    pub async fn try_acquire(&self, permits: u32) -> Result<bool, RateLimiterError> {
+        Ok(self.ask(permits).await? == Wait::Now)
+    }
+
+    /// How many permits are there now. Changes nothing, neither permits nor expiry.
+    ///
+    /// # Errors
+    /// See [`RateLimiterError`].
+    pub async fn available_permits(&self) -> Result<u32, RateLimiterError> {
+        Ok(charged::take(&self.store, &self.named, 0).await?.remaining)
+    }
+
+    /// Puts `permits`, at least 1, back before they return by themselves: the newest grants first, whoever made them.
+    /// Returns how many were in use; more than that cannot be put back. Waiters of this instance are told.
+    ///
+    /// # Errors
+    /// See [`RateLimiterError`]. It is never sent twice; after a failure of the store nobody knows.
+    pub async fn release(&self, permits: u32) -> Result<u32, RateLimiterError> {
+        let released = self.store.release(&self.named, some(permits)?).await?;
+        self.line.tell_released();
+        Ok(released)
+    }
+
+    /// Takes permits, or says when they will be there.
+    async fn ask(&self, permits: u32) -> Result<Wait, RateLimiterError> {
+        match charged::take(&self.store, &self.named, some(permits)?).await?.wait {
+            Wait::Never => Err(RateLimiterError::ExceedsRate(permits)),
+            wait => Ok(wait),
+        }
+    }
+}
+
+fn some(permits: u32) -> Result<u32, RateLimiterError> {
+    if permits == 0 { Err(RateLimiterError::NoPermits) } else { Ok(permits) }
+}

@@ -1,0 +1,79 @@
+//! Waiting for permits, first come first served.
+//!
+//! The first in line asks the store, learns to the millisecond when its permits will be there, and asks again then; the
+//! others wait for it. So a limiter's waiters cost the store one call for each grant, however many they are, and one
+//! who needs many permits is not overtaken for ever by those who need few. Who leaves the line has not been charged.
+
+use std::time::Duration;
+
+use tokio::sync::{Mutex, Notify};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::{RateLimiter, RateLimiterError, some};
+use crate::limit::Wait;
+
+/// The waiters of one instance.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// Held by the first in line; Tokio's mutex hands it on in the order in which it was asked for.
+    first: Mutex<()>,
+    released: Notify,
+}
+
+/// Waits are capped to this, since timers are; whoever wakes then asks again.
+const LONGEST_WAIT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+impl RateLimiter {
+    /// Takes `permits`, at least 1, as soon as they are there, however long that takes.
+    ///
+    /// # Errors
+    /// See [`RateLimiterError`]. Waiting ends with a failure of the store.
+    pub async fn acquire(&self, permits: u32) -> Result<(), RateLimiterError> {
+        some(permits)?;
+        let _first = self.line.first.lock().await;
+        self.acquire_as_first(permits, None).await?;
+        Ok(())
+    }
+
+    /// Takes `permits`, at least 1, if they are there within `timeout`, of which standing in line is a part. Says no as
+    /// soon as it knows: it waits for nothing that returns too late by itself.
+    ///
+    /// # Errors
+    /// See [`RateLimiterError`].
+    pub async fn try_acquire_for(&self, permits: u32, timeout: Duration) -> Result<bool, RateLimiterError> {
+        some(permits)?;
+        let Some(deadline) = Instant::now().checked_add(timeout) else {
+            return self.acquire(permits).await.map(|()| true);
+        };
+        match timeout_at(deadline, self.line.first.lock()).await {
+            Ok(_first) => self.acquire_as_first(permits, Some(deadline)).await,
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn acquire_as_first(&self, permits: u32, deadline: Option<Instant>) -> Result<bool, RateLimiterError> {
+        loop {
+            let asked_at = Instant::now();
+            let wait = match self.ask(permits).await? {
+                Wait::Millis(wait) => Duration::from_millis(wait),
+                Wait::Now | Wait::Never => return Ok(true),
+            };
+            // The wait began when the store decided, which was not before it was asked.
+            if deadline.is_some_and(|deadline| asked_at.checked_add(wait).is_none_or(|at| at > deadline)) {
+                return Ok(false);
+            }
+            let due = Instant::now() + wait.min(LONGEST_WAIT);
+            tokio::select! {
+                () = sleep_until(due) => {}
+                () = self.line.released.notified() => {}
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Permits were put back: the first in line may have them.
+    pub(super) fn tell_released(&self) {
+        self.released.notify_one();
+    }
+}

@@ -1,0 +1,124 @@
+//! The operations of limiters that the store itself knows the rate of: those of [`RateLimiter`](crate::RateLimiter).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Store, StoreError};
+use crate::limit::foreign::Sharing;
+use crate::limit::{Charge, ClientId, Limiter, Mode, Outcome, Quota, RateConfig};
+
+/// Which limiter, and whose buckets of it if it is PER_CLIENT.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    limiter: Arc<Limiter>,
+    instance: Arc<str>,
+}
+
+/// On what condition a limiter is given its rate, and what becomes of the permits in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetRate {
+    /// Only if it has none; permits in use from an earlier life stay in use.
+    Try,
+    /// In any case; nothing is in use afterwards.
+    Reset,
+    /// Only if it has one; permits in use stay in use.
+    UpdateAndKeep,
+    /// Only if it has one; nothing is in use afterwards.
+    UpdateAndReset,
+}
+
+// === impl Named ===
+
+impl Named {
+    pub(crate) fn new(name: &str, instance: Arc<str>) -> Self {
+        let quota = Quota::adopted(Sharing::Library);
+        // Which it is, the store knows; the client is there for the case that it is this one.
+        let limiter = Limiter { name: name.to_owned(), mode: Mode::PerClient, quota };
+        Self { limiter: Arc::new(limiter), instance }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.limiter.name
+    }
+
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    pub(crate) fn charge(&self, permits: u32) -> Charge {
+        let client = Some(ClientId::Instance(Arc::clone(&self.instance)));
+        Charge { limiter: Arc::clone(&self.limiter), client, permits }
+    }
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Takes permits, or says how long to wait; 0 permits ask without taking.
+    pub(crate) async fn acquire(&self, of: &Named, permits: u32) -> Result<Outcome, StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                let (limiters, now) = memory.limiters();
+                let decision = limiters.acquire(of, permits, now)?;
+                Ok(Outcome { now, decisions: vec![decision] })
+            }
+            Self::Redis(redis) => redis.take(&[of.charge(permits)]).await,
+        }
+    }
+
+    /// Gives a limiter its rate; was the condition met?
+    pub(crate) async fn set_rate(&self, of: &Named, how: SetRate, config: &RateConfig) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                let (limiters, now) = memory.limiters();
+                limiters.set_rate(of, how, config, now)
+            }
+            Self::Redis(redis) => redis.set_rate(of, how, config).await,
+        }
+    }
+
+    /// The configuration, if there is one.
+    pub(crate) async fn rate_config(&self, of: &Named) -> Result<Option<RateConfig>, StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                let (limiters, now) = memory.limiters();
+                Ok(limiters.config(of, now))
+            }
+            Self::Redis(redis) => redis.rate_config(of).await,
+        }
+    }
+
+    /// Puts permits back; returns how many were in use.
+    pub(crate) async fn release(&self, of: &Named, permits: u32) -> Result<u32, StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                let (limiters, now) = memory.limiters();
+                limiters.release(of, permits, now)
+            }
+            Self::Redis(redis) => redis.release(of, permits).await,
+        }
+    }
+
+    /// Lets a limiter vanish after this time, or never; was there one?
+    pub(crate) async fn expire(&self, of: &Named, after: Option<Duration>) -> Result<bool, StoreError> {
+        let after = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 53));
+        match self {
+            Self::Memory(memory) => {
+                let (limiters, now) = memory.limiters();
+                Ok(limiters.expire(of, after, now))
+            }
+            Self::Redis(redis) => redis.expire(of, after).await,
+        }
+    }
+
+    /// Removes a limiter with what is in use of it; was there anything?
+    pub(crate) async fn delete(&self, of: &Named) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                let (limiters, now) = memory.limiters();
+                Ok(limiters.delete(of, now))
+            }
+            Self::Redis(redis) => redis.delete(of).await,
+        }
+    }
+}

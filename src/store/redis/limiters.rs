@@ -1,0 +1,117 @@
+//! The operations of the library's limiters, one script call or command for each.
+
+use std::sync::LazyLock;
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
+
+use super::script::{Script, kind, with_algorithms};
+use super::{Redis, failure, keys};
+use crate::limit::{Mode, RateConfig};
+use crate::store::StoreError;
+use crate::store::limiters::{Named, SetRate};
+
+static SET_RATE: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("set_rate.lua")));
+static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("release.lua")));
+static EXPIRE: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("expire.lua")));
+
+/// The moment to decide at, as scripts take it: Redis's own.
+const NOW: &str = "";
+
+impl Redis {
+    /// Gives a limiter its rate; was the condition met?
+    pub(crate) async fn set_rate(&self, of: &Named, how: SetRate, config: &RateConfig) -> Result<bool, StoreError> {
+        let (how, usage) = match how {
+            SetRate::Try => ("try", "keep"),
+            SetRate::Reset => ("set", "reset"),
+            SetRate::UpdateAndKeep => ("update", "keep"),
+            SetRate::UpdateAndReset => ("update", "reset"),
+        };
+        let (rate, interval) = (config.rate().to_string(), config.quota().interval().to_string());
+        let keep_alive = config.keep_alive().unwrap_or_default().as_millis().to_string();
+        let arguments = [NOW, how, &rate, &interval, kind(config.mode()), &keep_alive, usage];
+        self.script(&SET_RATE, of, &arguments).await
+    }
+
+    /// The configuration, if there is one.
+    pub(crate) async fn rate_config(&self, of: &Named) -> Result<Option<RateConfig>, StoreError> {
+        let fields: Vec<Option<String>> = self
+            .command(|| {
+                let mut command = cmd("HMGET");
+                command.arg(of.name()).arg(&["rate", "interval", "type", "keepAliveTime"]);
+                command
+            })
+            .await?;
+        let [Some(rate), Some(interval), Some(kind), keep_alive] = &fields[..] else { return Ok(None) };
+        let mode = match kind.as_str() {
+            "1" => Mode::PerClient,
+            _ => Mode::Overall,
+        };
+        let number = |text: &str| text.parse::<u64>().map_err(|_| StoreError::Shape);
+        let keep_alive = keep_alive.as_deref().map_or(Ok(0), number)?;
+        RateConfig::stored(mode, number(rate)?, number(interval)?, keep_alive).map(Some).ok_or(StoreError::Shape)
+    }
+
+    /// Puts permits back; returns how many were in use. A call puts back what 512 entries hold, so that more take more.
+    pub(crate) async fn release(&self, of: &Named, permits: u32) -> Result<u32, StoreError> {
+        let mut released = 0;
+        while released < permits {
+            match self.script::<u32>(&RELEASE, of, &[NOW, &(permits - released).to_string()]).await {
+                Ok(0) => break,
+                Ok(more) => released += more,
+                // What was put back is put back; the caller is told so, and not that nothing was.
+                Err(_) if released > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(released)
+    }
+
+    /// Lets a limiter vanish after this many milliseconds, or never; was there one?
+    pub(crate) async fn expire(&self, of: &Named, after: Option<u64>) -> Result<bool, StoreError> {
+        let millis = after.map(|millis| millis.to_string()).unwrap_or_default();
+        self.script(&EXPIRE, of, &[&millis]).await
+    }
+
+    /// Removes a limiter with its state, in Redis's background; was there anything?
+    pub(crate) async fn delete(&self, of: &Named) -> Result<bool, StoreError> {
+        let keys = keys_of(of);
+        let removed: u64 = self
+            .command(|| {
+                let mut command = cmd("UNLINK");
+                command.arg(&keys[..]);
+                command
+            })
+            .await?;
+        Ok(removed > 0)
+    }
+
+    async fn script<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        of: &Named,
+        arguments: &[&str],
+    ) -> Result<T, StoreError> {
+        let keys = keys_of(of);
+        self.within_deadline(async |live| {
+            let command = |name: &str, script: &str| {
+                let mut call = cmd(name);
+                call.arg(script).arg(keys.len()).arg(&keys[..]).arg(arguments);
+                call
+            };
+            script.run(&mut live.connection, command).await.map_err(|error| failure(&error))
+        })
+        .await
+    }
+
+    async fn command<T: FromRedisValue>(&self, command: impl Fn() -> Cmd) -> Result<T, StoreError> {
+        let ask = async |connection: &mut MultiplexedConnection| -> RedisResult<T> {
+            command().query_async(connection).await
+        };
+        self.within_deadline(async |live| ask(&mut live.connection).await.map_err(|error| failure(&error))).await
+    }
+}
+
+fn keys_of(of: &Named) -> [String; 5] {
+    keys::foreign(of.name(), &format!(":{}", of.instance()))
+}

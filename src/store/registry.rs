@@ -1,0 +1,167 @@
+//! The limiters of the library in the embedded store: what the hash, the counter and the log are in Redis.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use super::StoreError;
+use super::limiters::{Named, SetRate};
+use crate::clock::Timestamp;
+use crate::limit::token_bucket::State;
+use crate::limit::{Decision, Mode, RateConfig, Wait};
+
+/// Limiters kept at most. A limiter is named by the program, not by its clients.
+const MAX_LIMITERS: usize = 1 << 16;
+
+/// All limiters of a store, by name.
+#[derive(Debug, Default)]
+pub(super) struct Registry(Mutex<HashMap<String, Entry>>);
+
+/// A limiter; without a configuration it is what has not returned of one that has expired.
+#[derive(Debug)]
+struct Entry {
+    config: Option<RateConfig>,
+    /// Under which the buckets were last charged.
+    last: RateConfig,
+    expires_at: Option<Timestamp>,
+    /// By instance; OVERALL has one, without a name.
+    buckets: HashMap<String, State>,
+}
+
+// === impl Registry ===
+
+impl Registry {
+    pub(super) fn acquire(&self, of: &Named, permits: u32, now: Timestamp) -> Result<Decision, StoreError> {
+        let mut limiters = self.0.lock();
+        let (entry, config) = configured(&mut limiters, of, now)?;
+        let bucket = entry.buckets.entry(bucket_name(&config, of)).or_default();
+        let decision = bucket.check(config.quota(), permits, now);
+        if !decision.granted {
+            bucket.settle(config.quota(), now);
+            entry.outlast(decision.wait, now);
+            return Ok(decision);
+        }
+        let decision = bucket.charge(config.quota(), permits, now);
+        if permits > 0 {
+            entry.keep_alive(now);
+        }
+        Ok(decision)
+    }
+
+    pub(super) fn set_rate(
+        &self,
+        of: &Named,
+        how: SetRate,
+        config: &RateConfig,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut limiters = self.0.lock();
+        let exists = configured(&mut limiters, of, now).is_ok();
+        match how {
+            SetRate::Try if exists => return Ok(false),
+            SetRate::UpdateAndKeep | SetRate::UpdateAndReset if !exists => return Ok(false),
+            _ => {}
+        }
+        make_room(&mut limiters, of, now)?;
+        let empty = || Entry { config: None, last: *config, expires_at: None, buckets: HashMap::new() };
+        let entry = limiters.entry(of.name().to_owned()).or_insert_with(empty);
+        if entry.last.mode() != config.mode() {
+            entry.buckets.clear();
+        }
+        if matches!(how, SetRate::Reset | SetRate::UpdateAndReset) {
+            entry.buckets.remove(&bucket_name(config, of));
+        }
+        (entry.config, entry.last, entry.expires_at) = (Some(*config), *config, None);
+        entry.keep_alive(now);
+        Ok(true)
+    }
+
+    pub(super) fn config(&self, of: &Named, now: Timestamp) -> Option<RateConfig> {
+        configured(&mut self.0.lock(), of, now).ok().map(|(_, config)| config)
+    }
+
+    pub(super) fn release(&self, of: &Named, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
+        let mut limiters = self.0.lock();
+        let (entry, config) = configured(&mut limiters, of, now)?;
+        let bucket = entry.buckets.get_mut(&bucket_name(&config, of));
+        let released = bucket.map_or(0, |bucket| bucket.release(config.quota(), permits, now));
+        if released > 0 {
+            entry.keep_alive(now);
+        }
+        Ok(released)
+    }
+
+    pub(super) fn expire(&self, of: &Named, after: Option<u64>, now: Timestamp) -> bool {
+        let mut limiters = self.0.lock();
+        let Ok((entry, _)) = configured(&mut limiters, of, now) else { return false };
+        let before = std::mem::replace(&mut entry.expires_at, after.map(|millis| now.plus_millis(millis)));
+        after.is_some() || before.is_some()
+    }
+
+    pub(super) fn delete(&self, of: &Named, now: Timestamp) -> bool {
+        let mut limiters = self.0.lock();
+        let existed = configured(&mut limiters, of, now).is_ok();
+        limiters.remove(of.name());
+        existed
+    }
+}
+
+/// OVERALL has one bucket; PER_CLIENT one for each instance.
+fn bucket_name(config: &RateConfig, of: &Named) -> String {
+    match config.mode() {
+        Mode::Overall => String::new(),
+        Mode::PerClient => of.instance().to_owned(),
+    }
+}
+
+/// The limiter of this name, if it has a configuration that has not expired.
+fn configured<'l>(
+    limiters: &'l mut HashMap<String, Entry>,
+    of: &Named,
+    now: Timestamp,
+) -> Result<(&'l mut Entry, RateConfig), StoreError> {
+    let entry = limiters.get_mut(of.name()).ok_or(StoreError::NotInitialised)?;
+    if entry.expires_at.is_some_and(|at| at <= now) {
+        (entry.config, entry.expires_at) = (None, None);
+    }
+    let config = entry.config.ok_or(StoreError::NotInitialised)?;
+    Ok((entry, config))
+}
+
+fn make_room(limiters: &mut HashMap<String, Entry>, of: &Named, now: Timestamp) -> Result<(), StoreError> {
+    if limiters.len() < MAX_LIMITERS || limiters.contains_key(of.name()) {
+        return Ok(());
+    }
+    limiters.retain(|_, entry| !entry.is_gone(now));
+    if limiters.len() < MAX_LIMITERS { Ok(()) } else { Err(StoreError::Full) }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn keep_alive(&mut self, now: Timestamp) {
+        if let Some(keep_alive) = self.last.keep_alive() {
+            let millis = u64::try_from(keep_alive.as_millis()).unwrap_or(u64::MAX);
+            self.expires_at = Some(now.plus_millis(millis.max(self.last.quota().interval())));
+        }
+        // Buckets of instances that are gone are as good as unused.
+        let quota = self.last.quota();
+        if self.buckets.len() > 64 && self.buckets.len().is_power_of_two() {
+            self.buckets.retain(|_, bucket| bucket.full_at(quota) > now);
+        }
+    }
+
+    /// After a refusal the limiter is there until the wait is over, and no longer for it.
+    fn outlast(&mut self, wait: Wait, now: Timestamp) {
+        if let (Wait::Millis(wait), Some(at), Some(_)) = (wait, self.expires_at, self.last.keep_alive())
+            && at <= now.plus_millis(wait)
+        {
+            self.expires_at = Some(now.plus_millis(wait).plus_millis(self.last.quota().interval()));
+        }
+    }
+
+    fn is_gone(&self, now: Timestamp) -> bool {
+        let expired = self.config.is_none() || self.expires_at.is_some_and(|at| at <= now);
+        expired && self.buckets.values().all(|bucket| bucket.full_at(self.last.quota()) <= now)
+    }
+}
