@@ -75,6 +75,7 @@ mod tests {
 
     use super::*;
     use crate::client::ClientSource;
+    use crate::cost::Cost;
     use crate::limit::{Algorithm, Decision, Limiter, Quota};
     use crate::rule::{OnMissingClient, OnStoreFailure};
 
@@ -84,7 +85,7 @@ mod tests {
             name: name.into(),
             limiter: Arc::new(Limiter { name: name.into(), mode, quota }),
             client: ClientSource::Ip,
-            permits: 1,
+            permits: Cost::Fixed(1),
             on_missing_client: OnMissingClient::Deny,
             on_store_failure: OnStoreFailure::Allow,
         }

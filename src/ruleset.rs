@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::headers;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::route::Route;
-use crate::rule::{LimitCharge, Rules, Unidentified};
+use crate::rule::{LimitCharge, Rules, Unjudged};
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl RuleSet {
         &'r self,
         route: &'r Route,
         facts: &Facts<'_>,
-    ) -> Result<Vec<LimitCharge<'r>>, Unidentified<'r>> {
+    ) -> Result<Vec<LimitCharge<'r>>, Unjudged<'r>> {
         self.rules.charges(route, facts)
     }
 

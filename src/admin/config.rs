@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::ClientSource;
 use crate::config::{AccessLog, Config};
+use crate::cost::{Cost, HeaderCost};
 use crate::limit::Mode;
 use crate::route::{HostPattern, Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
@@ -110,7 +111,7 @@ fn show_limit(limit: &Limit) -> Value {
         "rate": quota.rate(),
         "interval_ms": quota.interval(),
         "algorithm": "token_bucket",
-        "permits": limit.permits,
+        "permits": show_cost(&limit.permits),
         "key": limit.limiter.name,
         "on_missing_client": match limit.on_missing_client {
             OnMissingClient::Deny => "deny",
@@ -122,6 +123,15 @@ fn show_limit(limit: &Limit) -> Value {
             OnStoreFailure::Deny => "deny",
         },
     })
+}
+
+fn show_cost(cost: &Cost) -> Value {
+    match cost {
+        Cost::Fixed(permits) => (*permits).into(),
+        Cost::Header(HeaderCost { name, default, max }) => {
+            json!({ "header": name.as_str(), "default": default, "max": max })
+        }
+    }
 }
 
 fn show_client(client: &ClientSource) -> Value {

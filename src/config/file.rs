@@ -88,9 +88,24 @@ pub(crate) struct Limit {
     pub(crate) rate: Option<u64>,
     pub(crate) interval: Option<Millis>,
     pub(crate) algorithm: Option<Algorithm>,
-    pub(crate) permits: Option<u64>,
+    pub(crate) permits: Option<Permits>,
     pub(crate) on_store_failure: Option<OnStoreFailure>,
     pub(crate) on_missing_client: Option<OnMissingClient>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Permits {
+    Fixed(u64),
+    Header(HeaderPermits),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeaderPermits {
+    pub(crate) header: Option<String>,
+    pub(crate) default: Option<u64>,
+    pub(crate) max: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

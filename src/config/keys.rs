@@ -34,8 +34,8 @@ pub(crate) enum Kind {
     Named(&'static Kind),
     /// A map from names of header fields to values.
     Fields,
-    /// This, where a map is not built yet.
-    NoMapYet(&'static Kind),
+    /// This, or a map with these keys.
+    OrMap(&'static Kind, &'static Shape),
     /// Nothing yet: the key is not built.
     Unbuilt,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Shape {
 }
 
 use Kind::{
-    Address, Duration, Fields, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text, Unbuilt, Whole,
+    Address, Duration, Fields, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Text, Unbuilt, Whole,
     Word,
 };
 
@@ -60,7 +60,8 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs.
-pub(crate) static SHAPES: [&Shape; 9] = [&FILE, &LISTEN, &STORE, &CLIENTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT];
+pub(crate) static SHAPES: [&Shape; 10] =
+    [&FILE, &LISTEN, &STORE, &CLIENTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS];
 
 /// The whole file.
 pub(crate) static FILE: Shape = Shape {
@@ -157,7 +158,7 @@ static LIMIT: Shape = Shape {
         ("rate", Whole(1, MAX_RATE as u64)),
         ("interval", Duration(1, MAX_INTERVAL)),
         ("algorithm", Word(&["token_bucket"], &["gcra", "leaky_bucket", "fixed_window", "sliding_window"])),
-        ("permits", NoMapYet(&Whole(1, MAX_RATE as u64))),
+        ("permits", OrMap(&Whole(1, MAX_RATE as u64), &PERMITS)),
         ("on_store_failure", Word(&["allow", "deny"], &["local"])),
         ("on_missing_client", Word(&["deny", "skip", "ip"], &[])),
         ("burst", Unbuilt),
@@ -171,4 +172,10 @@ static LIMIT: Shape = Shape {
         ("candidate", Unbuilt),
         ("headers", Unbuilt),
     ],
+};
+
+static PERMITS: Shape = Shape {
+    what: "`permits`",
+    needs: &[("header", "header: X-Cost")],
+    keys: &[("header", Text), ("default", Whole(0, MAX_RATE as u64)), ("max", Whole(1, MAX_RATE as u64))],
 };

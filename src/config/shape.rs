@@ -61,8 +61,8 @@ impl<'n> Item<'n> {
             },
             Kind::Named(kind) => self.names(kind, problems),
             Kind::Fields => self.fields(problems),
-            Kind::NoMapYet(kind) => match &self.node.value {
-                Value::Map(_) => Err(self.wrong("as a map is not built yet", "write a number", problems)),
+            Kind::OrMap(kind, shape) => match &self.node.value {
+                Value::Map(_) => self.map(shape, problems),
                 Value::Scalar(_) | Value::List(_) => self.fill(kind, problems),
             },
             Kind::Unbuilt => Err(self.wrong("is not built yet", "leave it out", problems)),

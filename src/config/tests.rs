@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::client::ClientSource;
+use crate::cost::{Cost, HeaderCost};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::route::{HostPattern, PathPattern};
 use crate::rule::{OnMissingClient, OnStoreFailure};
@@ -109,9 +110,22 @@ fn routes_and_limits_become_what_they_say() {
     let key = ClientSource::Header(HeaderName::from_static("x-key"));
     let (cookie, query) = (ClientSource::Cookie("sid".into()), ClientSource::Query("k".into()));
     let all = vec![ClientSource::Ip, key, cookie, query, ClientSource::Host, ClientSource::Path];
-    assert_eq!((&one.client, one.permits, two.permits), (&ClientSource::All(all), 2, 1));
+    assert_eq!((&one.client, &one.permits, &two.permits), (&ClientSource::All(all), &Cost::Fixed(2), &Cost::Fixed(1)));
     assert_eq!((one.on_store_failure, two.on_store_failure), (OnStoreFailure::Deny, OnStoreFailure::Allow));
     assert_eq!((one.on_missing_client, two.on_missing_client), (OnMissingClient::Skip, OnMissingClient::Deny));
+}
+
+#[test]
+fn a_cost_from_a_header_has_a_default_and_may_have_a_most() {
+    let cost = |permits: &str| {
+        let text = "routes: [{name: a, match: {}, limits: [{name: b, mode: OVERALL, rate: 50, interval: 1s, permits: ";
+        let config = Config::parse(&format!("{text}{permits} }}] }}]")).unwrap_or_else(|problems| panic!("{problems}"));
+        let permits = config.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| limit.permits.clone());
+        permits.collect::<Vec<_>>()
+    };
+    let header = |default, max| [Cost::Header(HeaderCost { name: HeaderName::from_static("x-cost"), default, max })];
+    assert_eq!(cost("{ header: X-Cost }"), header(1, None));
+    assert_eq!(cost("{ header: X-Cost, default: 0, max: 50 }"), header(0, Some(50)));
 }
 
 #[test]

@@ -133,6 +133,41 @@ async fn a_request_without_its_client_is_denied_skipped_or_known_by_its_address(
 }
 
 #[tokio::test]
+async fn a_request_costs_what_its_header_says_and_nothing_else_is_believed() {
+    let limit = "      - { name: l, mode: PER_CLIENT, client: ip, rate: 10, interval: 1h, permits: { header: X-Cost, default: 2 } }\n";
+    let capped = limit.replace("default: 2", "default: 2, max: 5");
+    let redis = RedisServer::start();
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    for store in stores {
+        let gateway = TestGateway::start(&rules(&store, limit));
+        let left = async |header: &str| {
+            let answer = gateway.get("/", header).await;
+            (answer.status(), answer.field("ratelimit").unwrap_or_default(), answer.field("retry-after"))
+        };
+        let full = |status, left: &str| (status, format!("\"l\";r={left}"), None);
+        assert_eq!(left("X-Cost: 0\r\n").await, full(200, "10;t=0"), "{store}");
+        if let Some(redis) = redis.as_ref().filter(|_| store != "memory") {
+            let keys: Vec<String> = redis.connection().keys("{tidegate:*").expect("keys");
+            assert!(keys.is_empty(), "a request that costs nothing wrote {keys:?}");
+        }
+        assert_eq!(left("").await, full(200, "8;t=3600"), "{store}");
+        assert_eq!(left("X-Cost: 3\r\n").await, full(200, "5;t=3600"), "{store}");
+        assert_eq!(left("X-Cost: 11\r\n").await, full(429, "5;t=3600"), "more than the limit holds, in {store}");
+        assert_eq!(left("X-Cost: 99999999999999\r\n").await, full(429, "5;t=3600"), "{store}");
+        assert!(left("X-Cost: 6\r\n").await.2.is_some(), "what will pass later says when, in {store}");
+        for garbage in ["X-Cost: -1\r\n", "X-Cost:\r\n", "X-Cost: 1.5\r\n", "X-Cost: 1\r\nX-Cost: 1\r\n"] {
+            assert_eq!(left(garbage).await.0, 400, "{garbage} in {store}");
+        }
+        assert_eq!(left("X-Cost: 0\r\n").await.1, "\"l\";r=5;t=3600", "what was refused cost something in {store}");
+    }
+    let gateway = TestGateway::start(&rules("memory", &capped));
+    assert_eq!(gateway.get("/", "X-Cost: 5\r\n").await.status(), 200);
+    let refused = gateway.get("/", "X-Cost: 6\r\n").await;
+    assert_eq!(refused.status(), 400);
+    assert!(refused.text().contains("the value that tells the cost for `l` is above 5"), "{}", refused.text());
+}
+
+#[tokio::test]
 async fn no_spelling_of_a_path_walks_around_its_limit() {
     let rules = "store: memory
 upstreams: { echo: { targets: [builtin:echo] } }
@@ -256,7 +291,11 @@ async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
       - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }\n";
         let gateway = TestGateway::start(&rules(&store, limits).replace("builtin:echo", &format!("'http://{absent}'")));
         for _ in 0..3 {
-            assert_eq!(gateway.get("/", "").await.status(), 502, "a request that was not sent stayed charged in {store}");
+            assert_eq!(
+                gateway.get("/", "").await.status(),
+                502,
+                "a request that was not sent stayed charged in {store}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::header_name;
 use super::routes::duplicates;
-use super::{Checked, needed, number, parsed, part};
+use super::{Checked, cost, needed, parsed, part};
 use crate::client::ClientSource;
 use crate::config::file;
 use crate::config::node::Node;
@@ -30,7 +30,7 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
 }
 
 fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problems) -> Checked<Limit> {
-    let permits = permits(written, node, problems);
+    let permits = cost::cost(written, node, problems);
     let client = client(written, node, problems);
     let quota = quota(written, node, problems);
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
@@ -65,17 +65,6 @@ fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked
     };
     let (rate, interval) = (needed(&written.rate, node, problems)?, needed(&written.interval, node, problems)?);
     parsed(Quota::new(*rate, interval.0, algorithm), "choose numbers in these ranges", node, problems)
-}
-
-fn permits(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<u32> {
-    let (permits, at) = (part(&written.permits, node, "permits", problems)?, node.at("permits"));
-    if let (Some(permits), Some(rate)) = (permits, written.rate)
-        && *permits > rate
-    {
-        let message = format!("`permits` is {permits}, above the `rate` of {rate}: no request would ever pass");
-        return Err(problems.add(at.place, message, "raise `rate`, or let a request cost less"));
-    }
-    number(permits.copied(), 1, at, problems)
 }
 
 /// PER_CLIENT says who a client is; for OVERALL the question makes no sense.
