@@ -194,6 +194,16 @@ local function find_entry(bucket, at)
   if larger then return unpack(larger) end
 end
 
+-- Breaks the newest entry's seal, which knows nothing of what was given back. No counter bears the new one out, and it
+-- sorts after all others of its millisecond: the log is summed until an entry of a later one is the newest.
+local function unseal(bucket)
+  local newest = redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')
+  if not newest[1] or #newest[1] ~= 21 then return end
+  local bytes = string.rep('\255', 4) .. string.rep('\0', 4) .. string.sub(newest[1], 10, 17)
+  redis.call('ZREM', bucket.log, newest[1])
+  redis.call('ZADD', bucket.log, newest[2], struct.pack('<Bc0I4', 16, bytes, permits_of(newest[1])))
+end
+
 -- Takes permits out of the log, as if they had never been granted.
 function token_bucket.give_back(key, arg, at, now)
   local bucket = read(key, arg, now)
@@ -205,5 +215,6 @@ function token_bucket.give_back(key, arg, at, now)
     local bytes = string.sub(entry, 2, -5)
     redis.call('ZADD', bucket.log, score, struct.pack('<Bc0I4', #bytes, bytes, permits - bucket.permits))
   end
+  unseal(bucket)
   redis.call('SET', bucket.value, text(bucket.rate - bucket.used), 'KEEPTTL')
 end
