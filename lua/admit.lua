@@ -1,26 +1,28 @@
--- admit: decides a list of limits as one. All are checked, then all are charged or none is.
+-- admit: decides a list of limits as one. All are checked, then all live ones are charged or none is. A shadow only
+-- watches: it is charged if the live ones are and it has granted by itself.
 --
 -- KEYS  those of each limit, in order (see the algorithms' files)
 -- ARGV  now (ms; empty: the server's TIME), random bytes (8 of ours; 16 are written as they are), then for each limit:
---       its algorithm, and that algorithm's arguments
+--       the word `shadow` if it only watches, its algorithm, and that algorithm's arguments
 -- Returns now, then for each limit: granted (1, 0), remaining, wait (ms; -1: never), reset (ms),
 --         delay (ms)
 --
--- Invariant: a refused request changes no bucket. TIME is read once, so that all limits judge the same moment.
+-- Invariant: a refused request changes no bucket, and a shadow changes nothing but its own. TIME is read once, so that all limits judge the same moment.
 
 local now, random = present(ARGV[1]), ARGV[2]
 
 local buckets, granted = {}, true
-for_each_limit(function(algorithm, key, arg)
+for_each_limit(function(algorithm, key, arg, shadow)
   local bucket = algorithm.check(key, arg, now)
   bucket.algorithm = algorithm
-  granted = granted and bucket.granted
+  granted = granted and (shadow or bucket.granted)
   buckets[#buckets + 1] = bucket
 end)
 
 local answer = { now }
 for _, bucket in ipairs(buckets) do
-  if granted then bucket.algorithm.charge(bucket, random) else bucket.algorithm.settle(bucket, random) end
+  local move = granted and bucket.granted and 'charge' or 'settle'
+  bucket.algorithm[move](bucket, random)
   answer[#answer + 1] = bucket.granted and 1 or 0
   answer[#answer + 1] = bucket.remaining
   answer[#answer + 1] = bucket.wait

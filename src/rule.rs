@@ -32,6 +32,8 @@ pub struct Limit {
     pub on_missing_client: OnMissingClient,
     /// What to do when the store cannot say.
     pub on_store_failure: OnStoreFailure,
+    /// It only watches: it is judged and counted, and neither refuses a request nor takes from live limits.
+    pub shadow: bool,
 }
 
 /// What happens to a request without the value that makes its client.
@@ -90,7 +92,7 @@ pub enum Unclear {
 pub enum Due {
     /// It counts it.
     Charge(Charge),
-    /// It does not count it, for this reason.
+    /// It does not count it, for this reason: it is told to, or only watches.
     Skip(Unclear),
     /// It turns it away, for this reason.
     Deny(Unclear),
@@ -116,6 +118,14 @@ impl Rules {
 
     /// What this limit asks of a request with these facts.
     pub fn due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
+        match self.live_due(limit, facts) {
+            Due::Deny(cause) if limit.shadow => Due::Skip(cause),
+            due => due,
+        }
+    }
+
+    /// What it would ask if it were live.
+    fn live_due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
         let client = match limit.mode() {
             Mode::Overall => None,
             Mode::PerClient => match self.client(limit, facts) {
@@ -127,7 +137,9 @@ impl Rules {
             },
         };
         match limit.permits.of(facts) {
-            Ok(permits) => Due::Charge(Charge { limiter: Arc::clone(&limit.limiter), client, permits }),
+            Ok(permits) => {
+                Due::Charge(Charge { limiter: Arc::clone(&limit.limiter), client, permits, shadow: limit.shadow })
+            }
             Err(cause) => Due::Deny(Unclear::Cost(cause)),
         }
     }
@@ -147,5 +159,10 @@ impl Limit {
     /// One bucket, or one for each client.
     pub fn mode(&self) -> Mode {
         self.limiter.mode
+    }
+
+    /// Are clients told of it? Only of their own buckets, and only of those that can refuse them.
+    pub fn is_told(&self) -> bool {
+        self.mode() == Mode::PerClient && !self.shadow
     }
 }

@@ -111,6 +111,7 @@ fn show_limit(limit: &Limit) -> Value {
         "rate": quota.rate(),
         "interval_ms": quota.interval(),
         "algorithm": "token_bucket",
+        "shadow": limit.shadow,
         "permits": show_cost(&limit.permits),
         "key": limit.limiter.name,
         "on_missing_client": match limit.on_missing_client {

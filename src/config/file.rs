@@ -91,6 +91,9 @@ pub(crate) struct Limit {
     pub(crate) permits: Option<Permits>,
     pub(crate) on_store_failure: Option<OnStoreFailure>,
     pub(crate) on_missing_client: Option<OnMissingClient>,
+    pub(crate) shadow: Option<bool>,
+    /// Of which only what makes a quota can be written.
+    pub(crate) candidate: Option<Box<Limit>>,
 }
 
 #[derive(Debug, Deserialize)]

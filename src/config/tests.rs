@@ -129,6 +129,28 @@ fn a_cost_from_a_header_has_a_default_and_may_have_a_most() {
 }
 
 #[test]
+fn a_candidate_is_a_shadow_beside_its_limit_with_a_quota_and_a_bucket_of_its_own() {
+    let config = parse(
+        "listen: 127.0.0.1:0
+upstreams: { a: { targets: builtin:echo } }
+routes:
+  - name: a
+    match: {}
+    upstream: a
+    limits:
+      - { name: b, mode: PER_CLIENT, client: 'header:k', rate: 9, interval: 1s, permits: 2, on_missing_client: skip,
+          candidate: { rate: 5, interval: 1m } }
+      - { name: c, mode: OVERALL, rate: 1, interval: 1s, shadow: true }",
+    );
+    let limits: Vec<_> = config.rules.routes.iter().flat_map(|route| &route.limits).collect();
+    let names: Vec<_> = limits.iter().map(|limit| (limit.name.as_str(), limit.shadow)).collect();
+    assert_eq!(names, [("b", false), ("b.candidate", true), ("c", true)]);
+    assert_eq!(limits[1].limiter.name, "{tidegate:a}:b.candidate");
+    assert_eq!((limits[1].limiter.quota.rate(), limits[1].limiter.quota.interval()), (5, 60_000));
+    assert_eq!((&limits[1].client, &limits[1].permits), (&limits[0].client, &Cost::Fixed(2)));
+}
+
+#[test]
 fn what_is_not_written_is_the_default() {
     let config = parse(
         "listen: 127.0.0.1:0\nupstreams: {a: {targets: builtin:echo}}\nroutes: [{name: a, match: {}, upstream: a}]",

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::StoreError;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State};
+use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State, live_granted};
 
 const SHARDS: usize = 64;
 
@@ -62,7 +62,7 @@ impl Memory {
         Self { shards, clock, secret: secret.unwrap_or_else(KeySecret::random) }
     }
 
-    /// Makes all charges or none, at the clock's present.
+    /// Makes all live charges or none, at the clock's present, and each shadow charge that goes with them.
     ///
     /// # Errors
     /// [`StoreError::Full`], at the cap of buckets.
@@ -70,7 +70,7 @@ impl Memory {
         self.take_at(charges, self.clock.now())
     }
 
-    /// Makes all charges or none at `now`.
+    /// Makes all live charges or none at `now`, and each shadow charge that goes with them.
     ///
     /// # Errors
     /// [`StoreError::Full`], at the cap of buckets.
@@ -79,21 +79,22 @@ impl Memory {
         let mut locked = self.lock(&places);
         let judge = |(charge, place): (&Charge, &Place)| locked.shard(*place).check(place.key, charge, now);
         let mut decisions: Vec<Decision> = charges.iter().zip(&places).map(judge).collect();
-        let granted = decisions.iter().all(|decision| decision.granted);
+        let granted = live_granted(charges, &decisions);
         if granted {
-            for (charge, place) in charges.iter().zip(&places) {
+            for (charge, place) in charges.iter().zip(&places).filter(|(charge, _)| !charge.shadow) {
                 locked.shard(*place).make_room(place.key, charge, now)?;
             }
         }
         for ((charge, place), decision) in charges.iter().zip(&places).zip(&mut decisions) {
             let shard = locked.shard(*place);
-            if granted {
-                *decision = shard.charge(place.key, charge, now);
-            } else {
+            if !(granted && decision.granted) {
                 shard.settle(place.key, charge, now);
+            } else if !charge.shadow || shard.make_room(place.key, charge, now).is_ok() {
+                // A shadow that finds no room is not remembered; that is no reason to refuse anybody.
+                *decision = shard.charge(place.key, charge, now);
             }
         }
-        Ok(Outcome { now, decisions })
+        Ok(Outcome::new(now, decisions, charges))
     }
 
     /// Gives back what charges took at `granted_at`; what has returned by itself is left alone.

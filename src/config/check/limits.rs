@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::header_name;
 use super::routes::duplicates;
-use super::{Checked, cost, needed, parsed, part};
+use super::{Checked, candidate, cost, needed, parsed, part};
 use crate::client::ClientSource;
 use crate::config::file;
 use crate::config::node::Node;
@@ -24,7 +24,11 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
     let group = format!("{{{prefix}tidegate:{}}}", route.name.as_deref().unwrap_or_default());
     let mut limits = Vec::with_capacity(written.len());
     for (written, node) in written.iter().zip(nodes) {
-        limits.push(needed(written, node, problems).and_then(|written| limit(written, node, &group, problems)));
+        let limit = needed(written, node, problems).and_then(|written| limit(written, node, &group, problems));
+        let others = route.limits.iter().flatten().flatten().filter_map(|limit| limit.name.as_deref());
+        let candidate = candidate::candidate(written.as_ref(), &limit, node, others, problems);
+        limits.push(limit);
+        limits.extend(candidate.transpose());
     }
     limits.into_iter().collect()
 }
@@ -35,6 +39,7 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
     let quota = quota(written, node, problems);
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
     let on_store_failure = part(&written.on_store_failure, node, "on_store_failure", problems);
+    let shadow = part(&written.shadow, node, "shadow", problems);
     let name = needed(&written.name, node, problems)?;
     let mode = match needed(&written.mode, node, problems)? {
         file::Mode::Overall => Mode::Overall,
@@ -56,10 +61,11 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
             Some(file::OnStoreFailure::Allow) => OnStoreFailure::Allow,
             Some(file::OnStoreFailure::Deny) => OnStoreFailure::Deny,
         },
+        shadow: shadow?.copied().unwrap_or_default(),
     })
 }
 
-fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
+pub(super) fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
     let algorithm = match part(&written.algorithm, node, "algorithm", problems)? {
         None | Some(file::Algorithm::TokenBucket) => Algorithm::TokenBucket,
     };

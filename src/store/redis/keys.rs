@@ -51,7 +51,7 @@ mod tests {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
         let limiter = Arc::new(Limiter { name: name.into(), mode, quota });
-        let charge = Charge { limiter, client, permits: 1 };
+        let charge = Charge { limiter, client, permits: 1, shadow: false };
         keys(&charge, &KeySecret::derive(b"a secret of these tests")).try_into().expect("three keys")
     }
 

@@ -21,5 +21,5 @@ pub fn per_client(name: &str, value: &[u8], rate: u64, interval: u64, permits: u
 
 fn charge(name: &str, mode: Mode, client: Option<ClientId>, rate: u64, interval: u64, permits: u32) -> Charge {
     let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
-    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits }
+    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits, shadow: false }
 }
