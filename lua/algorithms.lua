@@ -1,7 +1,8 @@
 -- What the scripts share: the algorithms by name, the time, and the walk over the limits of a call.
 --
 -- KEYS  those of each limit, in order
--- ARGV  two of the script's own, then for each limit: its algorithm, and that algorithm's arguments
+-- ARGV  two of the script's own, then for each limit: the word `shadow` if it only watches, its algorithm, and that
+--       algorithm's arguments
 -- Returns nothing; it stands before the scripts that do.
 --
 -- Invariant: every algorithm is a table of `keys` and `args` (how many it takes), and the functions
@@ -24,8 +25,10 @@ end
 local function for_each_limit(visit)
   local key, arg = 1, 3
   while arg <= #ARGV do
+    local shadow = ARGV[arg] == 'shadow'
+    if shadow then arg = arg + 1 end
     local algorithm = algorithms[ARGV[arg]]
-    visit(algorithm, key, arg + 1)
+    visit(algorithm, key, arg + 1, shadow)
     key, arg = key + algorithm.keys, arg + 1 + algorithm.args
   end
 end

@@ -2,14 +2,15 @@
 //! and `Retry-After` (RFC 9110 section 10.2.3).
 //!
 //! The first two are Lists of structured fields (RFC 9651), written by hand since names of limits need no escaping.
-//! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's.
+//! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's. Nor are those
+//! told that only watch: nobody has to keep to them.
 
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::admission::Standing;
-use crate::limit::{Mode, Wait};
+use crate::limit::Wait;
 use crate::rule::Limit;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -19,7 +20,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// Nothing if the route has no PER_CLIENT limit.
 pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
     let mut list = String::new();
-    for limit in limits.iter().filter(|limit| limit.mode() == Mode::PerClient) {
+    for limit in limits.iter().filter(|limit| limit.is_told()) {
         let quota = &limit.limiter.quota;
         // Writing to a string cannot fail.
         _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.rate());
@@ -35,7 +36,7 @@ pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
 pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<HeaderValue> {
     let mut list = String::new();
     for (index, decision) in &standing.0 {
-        let Some(limit) = limits.get(*index).filter(|limit| limit.mode() == Mode::PerClient) else { continue };
+        let Some(limit) = limits.get(*index).filter(|limit| limit.is_told()) else { continue };
         let reset = decision.reset.div_ceil(1_000);
         _ = write!(list, "{}\"{}\";r={};t={reset}", separator(&list), limit.name, decision.remaining);
     }
@@ -75,7 +76,8 @@ mod tests {
 
     use super::*;
     use crate::client::ClientSource;
-    use crate::limit::{Algorithm, Decision, Limiter, Quota};
+    use crate::cost::Cost;
+    use crate::limit::{Algorithm, Decision, Limiter, Mode, Quota};
     use crate::rule::{OnMissingClient, OnStoreFailure};
 
     fn limit(name: &str, mode: Mode, rate: u64, interval: u64) -> Limit {
@@ -84,10 +86,11 @@ mod tests {
             name: name.into(),
             limiter: Arc::new(Limiter { name: name.into(), mode, quota }),
             client: ClientSource::Ip,
-            permits: 1,
+            permits: Cost::Fixed(1),
             on_missing_client: OnMissingClient::Deny,
             on_store_failure: OnStoreFailure::Allow,
             patience: None,
+            shadow: false,
         }
     }
 

@@ -97,6 +97,8 @@ pub enum Outcome {
     Unlimited,
     /// All limits granted it.
     Allowed,
+    /// All live limits granted it; one that only watches would have refused.
+    ShadowLimited,
     /// A limit refused it.
     Limited,
     /// The store did not answer, and `on_store_failure` decided.
@@ -311,7 +313,7 @@ fn refusal(charges: &[LimitCharge<'_>], denial: Denial) -> Refusal {
     match denial {
         Denial::StoreFailed(_) => Refusal::StoreFailed,
         Denial::Limited { standing, wait } => {
-            let refused = charges.iter().zip(&standing.0).filter(|(_, (_, decision))| !decision.granted);
+            let refused = charges.iter().zip(&standing.0).filter(|(one, (_, said))| !one.limit.shadow && !said.granted);
             let violated = refused.map(|(one, _)| one.limit.name.clone()).collect();
             Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
         }
@@ -352,6 +354,9 @@ impl Notes<'_> {
         let (outcome, standing) = match admitted {
             _ if store_failure(admitted).is_some() => (Outcome::StoreFailed, None),
             Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
+            Ok(Admitted { standing, .. }) if standing.shadow_limited(charges) => {
+                (Outcome::ShadowLimited, Some(standing))
+            }
             Ok(Admitted { standing, .. }) => (Outcome::Allowed, Some(standing)),
             Err(Denial::Limited { standing, .. }) => (Outcome::Limited, Some(standing)),
             Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
@@ -378,6 +383,7 @@ impl Outcome {
         match self {
             Self::Unlimited => "unlimited",
             Self::Allowed => "allowed",
+            Self::ShadowLimited => "shadow_limited",
             Self::Limited => "limited",
             Self::StoreFailed => "store_failed",
         }

@@ -15,7 +15,7 @@
 //! | 4 the gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
 //! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
 //! | 2 machinery | [`store`] where buckets are · `upstream` where requests go |
-//! | 1 vocabulary | `facts` what a request says · `path` its normal form · [`client`] who is asking · [`route`] which rules touch it · [`rule`] what it costs |
+//! | 1 vocabulary | `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`route`] which rules touch it · [`rule`] the charges |
 //! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters |
 
 // 0 ground
@@ -24,6 +24,7 @@ pub mod limit;
 pub mod metrics;
 // 1 vocabulary
 pub mod client;
+pub mod cost;
 mod facts;
 mod path;
 pub mod route;

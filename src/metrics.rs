@@ -38,6 +38,7 @@ pub struct Metrics {
 pub struct LimitMetrics {
     allowed: Counter,
     limited: Counter,
+    shadow_limited: Counter,
     store_failed: Counter,
 }
 
@@ -139,7 +140,12 @@ impl Metrics {
             let labels = DecisionLabels { route: route.to_owned(), limit: limit.to_owned(), outcome };
             self.decisions.get_or_create(&labels).clone()
         };
-        LimitMetrics { allowed: counter("allowed"), limited: counter("limited"), store_failed: counter("store_failed") }
+        LimitMetrics {
+            allowed: counter("allowed"),
+            limited: counter("limited"),
+            shadow_limited: counter("shadow_limited"),
+            store_failed: counter("store_failed"),
+        }
     }
 
     /// The counters of one route. An empty name stands for requests that match none.
@@ -217,6 +223,11 @@ impl LimitMetrics {
     /// It refused a request.
     pub fn limited(&self) {
         self.limited.inc();
+    }
+
+    /// It would have refused a request, but only watches.
+    pub fn shadow_limited(&self) {
+        self.shadow_limited.inc();
     }
 
     /// The store did not say, and the limit's `on_store_failure` decided.

@@ -7,8 +7,9 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::client::NoClient;
+use crate::cost::BadCost;
 use crate::facts::BadRequest;
-use crate::rule::Unidentified;
+use crate::rule::{Unclear, Unjudged};
 
 /// The problem type of a spent quota (draft-ietf-httpapi-ratelimit-headers).
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -24,6 +25,13 @@ pub enum Refusal {
         limit: String,
         /// Whether the value was there more than once.
         ambiguous: bool,
+    },
+    /// 400: a limit cannot tell what the request costs.
+    BadCost {
+        /// The limit's name.
+        limit: String,
+        /// What the request says instead.
+        cause: BadCost,
     },
     /// 404: no route matches.
     NoRoute,
@@ -107,6 +115,9 @@ impl Refusal {
             Self::NoClient { limit, ambiguous: true } => {
                 (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` was sent twice"))
             }
+            Self::BadCost { limit, cause } => {
+                (StatusCode::BAD_REQUEST, format!("the value that tells the cost for `{limit}` {cause}"))
+            }
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "the request's body broke off".into()),
             Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming".into()),
@@ -147,8 +158,12 @@ impl From<BadRequest> for Refusal {
     }
 }
 
-impl From<Unidentified<'_>> for Refusal {
-    fn from(nobody: Unidentified<'_>) -> Self {
-        Self::NoClient { limit: nobody.limit.to_owned(), ambiguous: nobody.cause == NoClient::Ambiguous }
+impl From<Unjudged<'_>> for Refusal {
+    fn from(Unjudged { limit, cause }: Unjudged<'_>) -> Self {
+        let limit = limit.to_owned();
+        match cause {
+            Unclear::Client(cause) => Self::NoClient { limit, ambiguous: cause == NoClient::Ambiguous },
+            Unclear::Cost(cause) => Self::BadCost { limit, cause },
+        }
     }
 }

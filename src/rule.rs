@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::{AddressRules, ClientSource, NoClient};
+use crate::cost::{BadCost, Cost};
 use crate::facts::Facts;
 use crate::limit::{Charge, ClientId, Limiter, Mode};
 use crate::route::{Route, Routes};
@@ -27,13 +28,15 @@ pub struct Limit {
     /// Who is a client; only for PER_CLIENT.
     pub client: ClientSource,
     /// What one request costs.
-    pub permits: u32,
+    pub permits: Cost,
     /// What to do with requests that have no client.
     pub on_missing_client: OnMissingClient,
     /// What to do when the store cannot say.
     pub on_store_failure: OnStoreFailure,
     /// Whether refused requests may wait for their permits; none may if there is none.
     pub patience: Option<Patience>,
+    /// It only watches: it is judged and counted, and neither refuses a request nor takes from live limits.
+    pub shadow: bool,
 }
 
 /// How long refused requests may wait for their permits, and how many of them.
@@ -78,50 +81,88 @@ pub struct LimitCharge<'r> {
     pub charge: Charge,
 }
 
-/// Why a request is not judged: a limit cannot tell who is asking.
+/// Why a request is not judged by a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unidentified<'r> {
-    /// The limit that needs a client.
+pub struct Unjudged<'r> {
+    /// The limit's name.
     pub limit: &'r str,
     /// What is wrong with the request.
-    pub cause: NoClient,
+    pub cause: Unclear,
+}
+
+/// What a limit cannot tell of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unclear {
+    /// Who is asking.
+    Client(NoClient),
+    /// What it costs.
+    Cost(BadCost),
+}
+
+/// What one limit asks of one request.
+#[derive(Clone, Debug)]
+pub enum Due {
+    /// It counts it.
+    Charge(Charge),
+    /// It does not count it, for this reason: it is told to, or only watches.
+    Skip(Unclear),
+    /// It turns it away, for this reason.
+    Deny(Unclear),
 }
 
 impl Rules {
     /// What a request with these facts, on this route of ours, costs: one charge for each limit that counts it.
     ///
     /// # Errors
-    /// A limit that denies requests without a client cannot find one, or any limit finds more than one.
-    pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Vec<LimitCharge<'r>>, Unidentified<'r>> {
+    /// A limit that denies requests without a client cannot find one, any limit finds more than one, or the request
+    /// does not tell its cost.
+    pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Vec<LimitCharge<'r>>, Unjudged<'r>> {
         let mut charges = Vec::with_capacity(route.limits.len());
         for (index, limit) in route.limits.iter().enumerate() {
-            let client = match limit.mode() {
-                Mode::Overall => None,
-                Mode::PerClient => match self.client(limit, facts)? {
-                    None => continue,
-                    client => client,
-                },
-            };
-            let charge = Charge { limiter: Arc::clone(&limit.limiter), client, permits: limit.permits };
-            charges.push(LimitCharge { index, limit, charge });
+            match self.due(limit, facts) {
+                Due::Charge(charge) => charges.push(LimitCharge { index, limit, charge }),
+                Due::Skip(_) => {}
+                Due::Deny(cause) => return Err(Unjudged { limit: &limit.name, cause }),
+            }
         }
         Ok(charges)
     }
 
-    fn client<'r>(&self, limit: &'r Limit, facts: &Facts<'_>) -> Result<Option<ClientId>, Unidentified<'r>> {
-        let cause = match limit.client.identify(facts, &self.addresses) {
-            Ok(client) => return Ok(Some(client)),
-            Err(cause) => cause,
+    /// What this limit asks of a request with these facts.
+    pub fn due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
+        match self.live_due(limit, facts) {
+            Due::Deny(cause) if limit.shadow => Due::Skip(cause),
+            due => due,
+        }
+    }
+
+    /// What it would ask if it were live.
+    fn live_due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
+        let client = match limit.mode() {
+            Mode::Overall => None,
+            Mode::PerClient => match self.client(limit, facts) {
+                Ok(client) => Some(client),
+                Err(NoClient::Missing) if limit.on_missing_client == OnMissingClient::Skip => {
+                    return Due::Skip(Unclear::Client(NoClient::Missing));
+                }
+                Err(cause) => return Due::Deny(Unclear::Client(cause)),
+            },
         };
-        match (cause, limit.on_missing_client) {
-            (NoClient::Missing, OnMissingClient::Skip) => Ok(None),
-            (NoClient::Missing, OnMissingClient::Ip) => {
+        match limit.permits.of(facts) {
+            Ok(permits) => {
+                Due::Charge(Charge { limiter: Arc::clone(&limit.limiter), client, permits, shadow: limit.shadow })
+            }
+            Err(cause) => Due::Deny(Unclear::Cost(cause)),
+        }
+    }
+
+    fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, NoClient> {
+        match (limit.client.identify(facts, &self.addresses), limit.on_missing_client) {
+            (Err(NoClient::Missing), OnMissingClient::Ip) => {
                 let address = self.addresses.address(facts);
-                Ok(Some(ClientId::Address(self.addresses.network(address))))
+                Ok(ClientId::Address(self.addresses.network(address)))
             }
-            (NoClient::Missing, OnMissingClient::Deny) | (NoClient::Ambiguous, _) => {
-                Err(Unidentified { limit: &limit.name, cause })
-            }
+            (identified, _) => identified,
         }
     }
 }
@@ -135,5 +176,10 @@ impl Limit {
     /// One bucket, or one for each client.
     pub fn mode(&self) -> Mode {
         self.limiter.mode
+    }
+
+    /// Are clients told of it? Only of their own buckets, and only of those that can refuse them.
+    pub fn is_told(&self) -> bool {
+        self.mode() == Mode::PerClient && !self.shadow
     }
 }

@@ -2,12 +2,12 @@
 
 use http::HeaderValue;
 
-use crate::admission::{Admitted, Denial, Passage, store_failure};
+use crate::admission::{Admitted, Denial, Passage};
 use crate::facts::Facts;
 use crate::headers;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::route::Route;
-use crate::rule::{LimitCharge, Rules, Unidentified};
+use crate::rule::{LimitCharge, Rules, Unjudged};
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl RuleSet {
         &'r self,
         route: &'r Route,
         facts: &Facts<'_>,
-    ) -> Result<Vec<LimitCharge<'r>>, Unidentified<'r>> {
+    ) -> Result<Vec<LimitCharge<'r>>, Unjudged<'r>> {
         self.rules.charges(route, facts)
     }
 
@@ -75,13 +75,18 @@ impl Prepared {
     /// was not charged.
     pub(crate) fn count(&self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
         let counters = charges.iter().filter_map(|one| self.limits.get(one.index));
-        match admitted {
-            _ if store_failure(admitted).is_some() => counters.for_each(LimitMetrics::store_failed),
-            Err(Denial::Limited { standing, .. }) => {
-                let refused = counters.zip(&standing.0).filter(|(_, (_, decision))| !decision.granted);
-                refused.for_each(|(counter, _)| counter.limited());
+        let (standing, passed) = match admitted {
+            Err(Denial::Limited { standing, .. }) => (standing, false),
+            Ok(Admitted { standing, unchecked: None, .. }) => (standing, true),
+            Ok(_) | Err(Denial::StoreFailed(_)) => return counters.for_each(LimitMetrics::store_failed),
+        };
+        for ((counter, one), (_, decision)) in counters.zip(charges).zip(&standing.0) {
+            match (decision.granted, one.limit.shadow) {
+                (true, _) if passed => counter.allowed(),
+                (true, _) => {}
+                (false, true) => counter.shadow_limited(),
+                (false, false) => counter.limited(),
             }
-            _ => counters.for_each(LimitMetrics::allowed),
         }
     }
 }

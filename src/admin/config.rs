@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::ClientSource;
 use crate::config::{AccessLog, Config};
+use crate::cost::{Cost, HeaderCost};
 use crate::limit::{Algorithm, Mode};
 use crate::route::{HostPattern, Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
@@ -114,7 +115,8 @@ fn show_limit(limit: &Limit) -> Value {
             Algorithm::Gcra { burst } => Some(burst),
             Algorithm::TokenBucket | Algorithm::Foreign(_) => None,
         },
-        "permits": limit.permits,
+        "shadow": limit.shadow,
+        "permits": show_cost(&limit.permits),
         "key": limit.limiter.name,
         "on_missing_client": match limit.on_missing_client {
             OnMissingClient::Deny => "deny",
@@ -126,6 +128,15 @@ fn show_limit(limit: &Limit) -> Value {
             OnStoreFailure::Deny => "deny",
         },
     })
+}
+
+fn show_cost(cost: &Cost) -> Value {
+    match cost {
+        Cost::Fixed(permits) => (*permits).into(),
+        Cost::Header(HeaderCost { name, default, max }) => {
+            json!({ "header": name.as_str(), "default": default, "max": max })
+        }
+    }
 }
 
 fn show_client(client: &ClientSource) -> Value {

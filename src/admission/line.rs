@@ -143,7 +143,7 @@ mod tests {
     fn charge(name: &str) -> Charge {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter { name: name.into(), mode: Mode::Overall, quota });
-        Charge { limiter, client: None, permits: 1 }
+        Charge { limiter, client: None, permits: 1, shadow: false }
     }
 
     fn place<'l>(lines: &'l Lines, buckets: &[&str]) -> Place<'l> {

@@ -15,7 +15,7 @@ pub(crate) use self::line::Lines;
 use self::waiting::Waiting;
 
 use crate::clock::Timestamp;
-use crate::limit::{Charge, Decision, Wait};
+use crate::limit::{Charge, Decision, Outcome, Wait};
 use crate::rule::{LimitCharge, OnStoreFailure};
 use crate::store::{Store, StoreError};
 
@@ -109,7 +109,7 @@ async fn decide(store: &Store, charges: &[LimitCharge<'_>], passage: &Passage) -
     let permit = passage.permit();
     let (standing, receipt) = match take(store, charges).await {
         Ok(taken) => taken,
-        Err(error) if charges.iter().any(|one| one.limit.on_store_failure == OnStoreFailure::Deny) => {
+        Err(error) if charges.iter().any(denies_uncounted) => {
             return Err(Denial::StoreFailed(error));
         }
         Err(error) => {
@@ -117,7 +117,7 @@ async fn decide(store: &Store, charges: &[LimitCharge<'_>], passage: &Passage) -
             return Ok(Admitted { permit, receipt, standing, unchecked: Some(error) });
         }
     };
-    match standing.longest_wait() {
+    match standing.longest_wait(charges) {
         Wait::Now => Ok(Admitted { permit, receipt, standing, unchecked: None }),
         wait => Err(Denial::Limited { standing, wait }),
     }
@@ -129,11 +129,25 @@ async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<(Standing, R
     }
     let asked: Vec<Charge> = charges.iter().map(|one| one.charge.clone()).collect();
     let outcome = store.take(&asked).await?;
+    let receipt = Receipt::new(asked, &outcome);
     let standing = charges.iter().map(|one| one.index).zip(outcome.decisions).collect();
-    Ok((Standing(standing), Receipt { charges: asked, granted_at: outcome.now }))
+    Ok((Standing(standing), receipt))
+}
+
+fn denies_uncounted(one: &LimitCharge<'_>) -> bool {
+    !one.limit.shadow && one.limit.on_store_failure == OnStoreFailure::Deny
 }
 
 impl Receipt {
+    /// Of what was asked for, that which was taken.
+    fn new(mut charges: Vec<Charge>, outcome: &Outcome) -> Self {
+        let mut decisions = outcome.decisions.iter();
+        charges.retain(|charge| {
+            decisions.next().is_some_and(|one| outcome.granted() && one.granted && charge.permits > 0)
+        });
+        Self { charges, granted_at: outcome.now }
+    }
+
     /// Gives back what a request was charged that nobody received. A receipt serves once.
     pub(crate) async fn give_back(self, store: &Store) {
         if self.charges.is_empty() {
@@ -152,8 +166,14 @@ impl Passage {
 }
 
 impl Standing {
-    /// How long the request would have to wait for all its limits.
-    fn longest_wait(&self) -> Wait {
-        self.0.iter().map(|(_, decision)| decision.wait).max().unwrap_or(Wait::Now)
+    /// How long the request would have to wait for all its live limits.
+    fn longest_wait(&self, charges: &[LimitCharge<'_>]) -> Wait {
+        let live = charges.iter().zip(&self.0).filter(|(one, _)| !one.limit.shadow);
+        live.map(|(_, (_, decision))| decision.wait).max().unwrap_or(Wait::Now)
+    }
+
+    /// Would a limit have refused the request that only watches?
+    pub(crate) fn shadow_limited(&self, charges: &[LimitCharge<'_>]) -> bool {
+        charges.iter().zip(&self.0).any(|(one, (_, decision))| one.limit.shadow && !decision.granted)
     }
 }

@@ -33,7 +33,7 @@ impl<'w> Waiting<'w> {
 
     /// Queues up where others wait already: they came first.
     pub(super) async fn behind_others(&mut self) -> Result<(), Denial> {
-        let waited_for = |one: &&LimitCharge<'_>| one.limit.patience.is_some() && self.lines.is_waited_for(&one.charge);
+        let waited_for = |one: &&LimitCharge<'_>| waits(one) && self.lines.is_waited_for(&one.charge);
         let waited_for: Vec<usize> = self.positions(waited_for);
         match self.join(&waited_for) {
             Ok(()) => Ok(()),
@@ -57,7 +57,8 @@ impl<'w> Waiting<'w> {
 
     /// Waits for the permits that were refused, or says that this request does not wait for them.
     pub(super) async fn permits(&mut self, standing: Standing, wait: Wait) -> Result<(), Denial> {
-        let refused: Vec<usize> = (0..self.charges.len()).filter(|one| !standing.0[*one].1.granted).collect();
+        let live = self.positions(|one| !one.limit.shadow);
+        let refused: Vec<usize> = live.into_iter().filter(|one| !standing.0[*one].1.granted).collect();
         let all_may = refused.iter().all(|one| self.may_wait(*one, &standing.0[*one].1));
         let Wait::Millis(millis) = wait else { return Err(Denial::Limited { standing, wait }) };
         if !all_may || self.join(&refused).is_err() {
@@ -72,7 +73,8 @@ impl<'w> Waiting<'w> {
 
     /// Holds a request that was granted a slot until the slot is there.
     pub(super) async fn slot(&self, admitted: Admitted) -> Result<Admitted, Denial> {
-        let delay = admitted.standing.0.iter().map(|(_, decision)| decision.delay).max().unwrap_or(0);
+        let decisions = self.charges.iter().zip(&admitted.standing.0).filter(|(one, _)| !one.limit.shadow);
+        let delay = decisions.map(|(_, (_, decision))| decision.delay).max().unwrap_or(0);
         if delay == 0 {
             return Ok(admitted);
         }
@@ -118,13 +120,18 @@ impl<'w> Waiting<'w> {
             let decision = &mut standing.0[*line].1;
             (decision.granted, decision.wait) = (false, Wait::Millis(decision.reset));
         }
-        let wait = standing.longest_wait();
+        let wait = standing.longest_wait(self.charges);
         Denial::Limited { standing, wait }
     }
 
     fn positions(&self, which: impl Fn(&&LimitCharge<'_>) -> bool) -> Vec<usize> {
         (0..self.charges.len()).filter(|position| which(&&self.charges[*position])).collect()
     }
+}
+
+/// May requests wait for this limit?
+fn waits(one: &LimitCharge<'_>) -> bool {
+    !one.limit.shadow && one.limit.patience.is_some()
 }
 
 impl Drop for Slot<'_> {

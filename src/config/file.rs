@@ -89,11 +89,29 @@ pub(crate) struct Limit {
     pub(crate) interval: Option<Millis>,
     pub(crate) algorithm: Option<Algorithm>,
     pub(crate) burst: Option<u64>,
-    pub(crate) permits: Option<u64>,
+    pub(crate) permits: Option<Permits>,
     pub(crate) on_store_failure: Option<OnStoreFailure>,
     pub(crate) on_missing_client: Option<OnMissingClient>,
     pub(crate) max_wait: Option<Millis>,
     pub(crate) queue: Option<u64>,
+    pub(crate) shadow: Option<bool>,
+    /// Of which only what makes a quota can be written.
+    pub(crate) candidate: Option<Box<Limit>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Permits {
+    Fixed(u64),
+    Header(HeaderPermits),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeaderPermits {
+    pub(crate) header: Option<String>,
+    pub(crate) default: Option<u64>,
+    pub(crate) max: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

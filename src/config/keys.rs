@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Name,
     /// One of the built words; those not built yet come second.
     Word(&'static [&'static str], &'static [&'static str]),
+    /// `true` or `false`.
+    Flag,
     /// A whole number in this range.
     Whole(u64, u64),
     /// A duration in this range of milliseconds.
@@ -34,8 +36,8 @@ pub(crate) enum Kind {
     Named(&'static Kind),
     /// A map from names of header fields to values.
     Fields,
-    /// This, where a map is not built yet.
-    NoMapYet(&'static Kind),
+    /// This, or a map with these keys.
+    OrMap(&'static Kind, &'static Shape),
     /// Nothing yet: the key is not built.
     Unbuilt,
 }
@@ -52,8 +54,8 @@ pub(crate) struct Shape {
 }
 
 use Kind::{
-    Address, Duration, Fields, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text, Unbuilt, Whole,
-    Word,
+    Address, Duration, Fields, Flag, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Text, Unbuilt,
+    Whole, Word,
 };
 
 const SECOND: u64 = 1000;
@@ -61,7 +63,8 @@ const MAX_QUEUE: u64 = 100_000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs.
-pub(crate) static SHAPES: [&Shape; 9] = [&FILE, &LISTEN, &STORE, &CLIENTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT];
+pub(crate) static SHAPES: [&Shape; 11] =
+    [&FILE, &LISTEN, &STORE, &CLIENTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS, &CANDIDATE];
 
 /// The whole file.
 pub(crate) static FILE: Shape = Shape {
@@ -159,17 +162,38 @@ static LIMIT: Shape = Shape {
         ("interval", Duration(1, MAX_INTERVAL)),
         ("algorithm", Word(&["token_bucket", "gcra"], &["leaky_bucket", "fixed_window", "sliding_window"])),
         ("burst", Whole(1, MAX_RATE as u64)),
-        ("permits", NoMapYet(&Whole(1, MAX_RATE as u64))),
+        ("permits", OrMap(&Whole(1, MAX_RATE as u64), &PERMITS)),
         ("on_store_failure", Word(&["allow", "deny"], &["local"])),
         ("on_missing_client", Word(&["deny", "skip", "ip"], &[])),
         ("queue", Whole(1, MAX_QUEUE)),
         ("segments", Unbuilt),
         ("timezone", Unbuilt),
         ("max_wait", Duration(1, HOUR)),
-        ("shadow", Unbuilt),
+        ("shadow", Flag),
         ("key", Unbuilt),
         ("adopt", Unbuilt),
-        ("candidate", Unbuilt),
+        ("candidate", Map(&CANDIDATE)),
         ("headers", Unbuilt),
+    ],
+};
+
+static PERMITS: Shape = Shape {
+    what: "`permits`",
+    needs: &[("header", "header: X-Cost")],
+    keys: &[("header", Text), ("default", Whole(0, MAX_RATE as u64)), ("max", Whole(1, MAX_RATE as u64))],
+};
+
+/// A quota as a limit has it: whoever takes to it moves these keys up.
+static CANDIDATE: Shape = Shape {
+    what: "a `candidate`",
+    needs: &[("rate", "rate: 100"), ("interval", "interval: 1m")],
+    keys: &[
+        ("rate", Whole(1, MAX_RATE as u64)),
+        ("interval", Duration(1, MAX_INTERVAL)),
+        ("algorithm", Word(&["token_bucket"], &["gcra", "leaky_bucket", "fixed_window", "sliding_window"])),
+        ("burst", Unbuilt),
+        ("queue", Unbuilt),
+        ("segments", Unbuilt),
+        ("timezone", Unbuilt),
     ],
 };

@@ -49,6 +49,7 @@ impl<'n> Item<'n> {
             Kind::Secret => Ok(self.secret(problems)?.into()),
             Kind::Name => Ok(self.name(problems)?.into()),
             Kind::Word(built, unbuilt) => Ok(self.word(built, unbuilt, problems)?.into()),
+            Kind::Flag => Ok(self.flag(problems)?.into()),
             Kind::Whole(least, most) => Ok(self.whole(*least, *most, problems)?.into()),
             Kind::Duration(least, most) => Ok(self.duration(*least, *most, problems)?.into()),
             Kind::Map(shape) => self.map(shape, problems),
@@ -61,8 +62,8 @@ impl<'n> Item<'n> {
             },
             Kind::Named(kind) => self.names(kind, problems),
             Kind::Fields => self.fields(problems),
-            Kind::NoMapYet(kind) => match &self.node.value {
-                Value::Map(_) => Err(self.wrong("as a map is not built yet", "write a number", problems)),
+            Kind::OrMap(kind, shape) => match &self.node.value {
+                Value::Map(_) => self.map(shape, problems),
                 Value::Scalar(_) | Value::List(_) => self.fill(kind, problems),
             },
             Kind::Unbuilt => Err(self.wrong("is not built yet", "leave it out", problems)),

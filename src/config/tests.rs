@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::client::ClientSource;
+use crate::cost::{Cost, HeaderCost};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::route::{HostPattern, PathPattern};
 use crate::rule::{OnMissingClient, OnStoreFailure};
@@ -109,7 +110,7 @@ fn routes_and_limits_become_what_they_say() {
     let key = ClientSource::Header(HeaderName::from_static("x-key"));
     let (cookie, query) = (ClientSource::Cookie("sid".into()), ClientSource::Query("k".into()));
     let all = vec![ClientSource::Ip, key, cookie, query, ClientSource::Host, ClientSource::Path];
-    assert_eq!((&one.client, one.permits, two.permits), (&ClientSource::All(all), 2, 1));
+    assert_eq!((&one.client, &one.permits, &two.permits), (&ClientSource::All(all), &Cost::Fixed(2), &Cost::Fixed(1)));
     assert_eq!((one.on_store_failure, two.on_store_failure), (OnStoreFailure::Deny, OnStoreFailure::Allow));
     assert_eq!((one.on_missing_client, two.on_missing_client), (OnMissingClient::Skip, OnMissingClient::Deny));
 }
@@ -123,6 +124,41 @@ fn the_burst_of_gcra_is_its_rate_unless_it_is_written() {
     let quotas = config.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| limit.limiter.quota);
     let gcra = |burst| Quota::new(5, 1_000, Algorithm::Gcra { burst }).expect("a quota");
     assert_eq!(quotas.collect::<Vec<_>>(), [gcra(20), gcra(5)]);
+}
+
+#[test]
+fn a_cost_from_a_header_has_a_default_and_may_have_a_most() {
+    let cost = |permits: &str| {
+        let text = "routes: [{name: a, match: {}, limits: [{name: b, mode: OVERALL, rate: 50, interval: 1s, permits: ";
+        let config = Config::parse(&format!("{text}{permits} }}] }}]")).unwrap_or_else(|problems| panic!("{problems}"));
+        let permits = config.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| limit.permits.clone());
+        permits.collect::<Vec<_>>()
+    };
+    let header = |default, max| [Cost::Header(HeaderCost { name: HeaderName::from_static("x-cost"), default, max })];
+    assert_eq!(cost("{ header: X-Cost }"), header(1, None));
+    assert_eq!(cost("{ header: X-Cost, default: 0, max: 50 }"), header(0, Some(50)));
+}
+
+#[test]
+fn a_candidate_is_a_shadow_beside_its_limit_with_a_quota_and_a_bucket_of_its_own() {
+    let config = parse(
+        "listen: 127.0.0.1:0
+upstreams: { a: { targets: builtin:echo } }
+routes:
+  - name: a
+    match: {}
+    upstream: a
+    limits:
+      - { name: b, mode: PER_CLIENT, client: 'header:k', rate: 9, interval: 1s, permits: 2, on_missing_client: skip,
+          candidate: { rate: 5, interval: 1m } }
+      - { name: c, mode: OVERALL, rate: 1, interval: 1s, shadow: true }",
+    );
+    let limits: Vec<_> = config.rules.routes.iter().flat_map(|route| &route.limits).collect();
+    let names: Vec<_> = limits.iter().map(|limit| (limit.name.as_str(), limit.shadow)).collect();
+    assert_eq!(names, [("b", false), ("b.candidate", true), ("c", true)]);
+    assert_eq!(limits[1].limiter.name, "{tidegate:a}:b.candidate");
+    assert_eq!((limits[1].limiter.quota.rate(), limits[1].limiter.quota.interval()), (5, 60_000));
+    assert_eq!((&limits[1].client, &limits[1].permits), (&limits[0].client, &Cost::Fixed(2)));
 }
 
 #[test]

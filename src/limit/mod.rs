@@ -85,6 +85,8 @@ pub struct Charge {
     pub client: Option<ClientId>,
     /// How many permits; 0 asks without taking.
     pub permits: u32,
+    /// Only watches: what it says refuses nothing. It is made if it is granted and all live charges are.
+    pub shadow: bool,
 }
 
 /// What one limit says to a charge.
@@ -113,13 +115,15 @@ pub enum Wait {
     Never,
 }
 
-/// The store's answer to a list of charges, which are all made or none.
+/// The store's answer to a list of charges. The live ones are all made or none; then each shadow charge that was granted
+/// is made too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The store's clock when it decided.
     pub now: Timestamp,
     /// One decision for each charge, in their order.
     pub decisions: Vec<Decision>,
+    granted: bool,
 }
 
 /// Why a [`Quota`] cannot be.
@@ -145,6 +149,11 @@ impl Algorithm {
             Self::Foreign(_) => "foreign",
         }
     }
+}
+
+/// Does every live charge have a decision that grants it?
+pub fn live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
+    charges.iter().zip(decisions).all(|(charge, decision)| charge.shadow || decision.granted)
 }
 
 // === impl Mode ===
@@ -216,8 +225,14 @@ impl Quota {
 // === impl Outcome ===
 
 impl Outcome {
-    /// Were the charges made?
+    /// The answer to `charges`.
+    pub fn new(now: Timestamp, decisions: Vec<Decision>, charges: &[Charge]) -> Self {
+        let granted = live_granted(charges, &decisions);
+        Self { now, decisions, granted }
+    }
+
+    /// Were the live charges made?
     pub fn granted(&self) -> bool {
-        self.decisions.iter().all(|decision| decision.granted)
+        self.granted
     }
 }

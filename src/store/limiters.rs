@@ -47,7 +47,7 @@ impl Named {
 
     pub(crate) fn charge(&self, permits: u32) -> Charge {
         let client = Some(ClientId::Instance(Arc::clone(&self.instance)));
-        Charge { limiter: Arc::clone(&self.limiter), client, permits }
+        Charge { limiter: Arc::clone(&self.limiter), client, permits, shadow: false }
     }
 }
 
@@ -60,7 +60,7 @@ impl Store {
             Self::Memory(memory) => {
                 let (limiters, now) = memory.limiters();
                 let decision = limiters.acquire(of, permits, now)?;
-                Ok(Outcome { now, decisions: vec![decision] })
+                Ok(Outcome::new(now, vec![decision], &[of.charge(permits)]))
             }
             Self::Redis(redis) => redis.take(&[of.charge(permits)]).await,
         }

@@ -13,7 +13,7 @@ use super::StoreError;
 use super::registry::Registry;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State};
+use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State, live_granted};
 
 const SHARDS: usize = 64;
 
@@ -79,7 +79,7 @@ impl Memory {
         Self { shards, clock, secret, most: most.div_ceil(SHARDS), limiters: Registry::default() }
     }
 
-    /// Makes all charges or none, at the clock's present.
+    /// Makes all live charges or none, at the clock's present, and each shadow charge that goes with them.
     ///
     /// # Errors
     /// [`StoreError::Full`], at the cap of buckets.
@@ -87,7 +87,7 @@ impl Memory {
         self.take_at(charges, self.clock.now())
     }
 
-    /// Makes all charges or none at `now`.
+    /// Makes all live charges or none at `now`, and each shadow charge that goes with them.
     ///
     /// # Errors
     /// [`StoreError::Full`], at the cap of buckets; [`StoreError::NotInitialised`] for a limiter that only Redis knows.
@@ -99,21 +99,22 @@ impl Memory {
         let mut locked = self.lock(&places);
         let judge = |(charge, place): (&Charge, &Place)| locked.shard(*place).check(place.key, charge, now);
         let mut decisions: Vec<Decision> = charges.iter().zip(&places).map(judge).collect();
-        let granted = decisions.iter().all(|decision| decision.granted);
+        let granted = live_granted(charges, &decisions);
         if granted {
-            for (charge, place) in charges.iter().zip(&places) {
+            for (charge, place) in charges.iter().zip(&places).filter(|(charge, _)| !charge.shadow) {
                 locked.shard(*place).make_room(place.key, charge, now, self.most)?;
             }
         }
         for ((charge, place), decision) in charges.iter().zip(&places).zip(&mut decisions) {
             let shard = locked.shard(*place);
-            if granted {
-                *decision = shard.charge(place.key, charge, now);
-            } else {
+            if !(granted && decision.granted) {
                 shard.settle(place.key, charge, now);
+            } else if !charge.shadow || shard.make_room(place.key, charge, now, self.most).is_ok() {
+                // A shadow that finds no room is not remembered; that is no reason to refuse anybody.
+                *decision = shard.charge(place.key, charge, now);
             }
         }
-        Ok(Outcome { now, decisions })
+        Ok(Outcome::new(now, decisions, charges))
     }
 
     /// Gives back what charges took at `granted_at`; what has returned by itself is left alone.
@@ -254,7 +255,7 @@ mod tests {
     fn charge(client: u32) -> Charge {
         let quota = Quota::new(1, 10_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter { name: "l".into(), mode: Mode::PerClient, quota });
-        Charge { limiter, client: Some(ClientId::Value(client.to_le_bytes().into())), permits: 1 }
+        Charge { limiter, client: Some(ClientId::Value(client.to_le_bytes().into())), permits: 1, shadow: false }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where buckets are kept and decided on: in this process, or in a Redis that gateways share.
 //!
-//! A store takes a list of charges and makes all of them or none, atomically, where the buckets are.
+//! A store takes a list of charges and makes all of them or none, atomically, where the buckets are. Shadow charges only
+//! watch: each is made if the live ones are and its own limit grants it.
 
 mod limiters;
 mod memory;

@@ -133,6 +133,83 @@ async fn a_request_without_its_client_is_denied_skipped_or_known_by_its_address(
 }
 
 #[tokio::test]
+async fn a_request_costs_what_its_header_says_and_nothing_else_is_believed() {
+    let limit = "      - { name: l, mode: PER_CLIENT, client: ip, rate: 10, interval: 1h, permits: { header: X-Cost, default: 2 } }\n";
+    let capped = limit.replace("default: 2", "default: 2, max: 5");
+    let redis = RedisServer::start();
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    for store in stores {
+        let gateway = TestGateway::start(&rules(&store, limit));
+        let left = async |header: &str| {
+            let answer = gateway.get("/", header).await;
+            (answer.status(), answer.field("ratelimit").unwrap_or_default(), answer.field("retry-after"))
+        };
+        let full = |status, left: &str| (status, format!("\"l\";r={left}"), None);
+        assert_eq!(left("X-Cost: 0\r\n").await, full(200, "10;t=0"), "{store}");
+        if let Some(redis) = redis.as_ref().filter(|_| store != "memory") {
+            let keys: Vec<String> = redis.connection().keys("{tidegate:*").expect("keys");
+            assert!(keys.is_empty(), "a request that costs nothing wrote {keys:?}");
+        }
+        assert_eq!(left("").await, full(200, "8;t=3600"), "{store}");
+        assert_eq!(left("X-Cost: 3\r\n").await, full(200, "5;t=3600"), "{store}");
+        assert_eq!(left("X-Cost: 11\r\n").await, full(429, "5;t=3600"), "more than the limit holds, in {store}");
+        assert_eq!(left("X-Cost: 99999999999999\r\n").await, full(429, "5;t=3600"), "{store}");
+        assert!(left("X-Cost: 6\r\n").await.2.is_some(), "what will pass later says when, in {store}");
+        for garbage in ["X-Cost: -1\r\n", "X-Cost:\r\n", "X-Cost: 1.5\r\n", "X-Cost: 1\r\nX-Cost: 1\r\n"] {
+            assert_eq!(left(garbage).await.0, 400, "{garbage} in {store}");
+        }
+        assert_eq!(left("X-Cost: 0\r\n").await.1, "\"l\";r=5;t=3600", "what was refused cost something in {store}");
+    }
+    let gateway = TestGateway::start(&rules("memory", &capped));
+    assert_eq!(gateway.get("/", "X-Cost: 5\r\n").await.status(), 200);
+    let refused = gateway.get("/", "X-Cost: 6\r\n").await;
+    assert_eq!(refused.status(), 400);
+    assert!(refused.text().contains("the value that tells the cost for `l` is above 5"), "{}", refused.text());
+}
+
+#[tokio::test]
+async fn a_shadow_is_judged_and_counted_and_refuses_nobody() {
+    let limits = "      - { name: own, mode: PER_CLIENT, client: ip, rate: 3, interval: 1h, candidate: { rate: 2, interval: 1h } }
+      - { name: total, mode: OVERALL, rate: 1, interval: 1h, shadow: true, on_store_failure: deny }
+      - { name: key, mode: PER_CLIENT, client: 'header:X-Key', rate: 1, interval: 1h, shadow: true }\n";
+    let redis = RedisServer::start();
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    for store in stores {
+        let gateway = TestGateway::start(&rules(&store, limits));
+        let mut answers = Vec::new();
+        for headers in ["X-Key: a\r\n", "X-Key: a\r\nX-Key: b\r\n", "", "X-Key: a\r\n"] {
+            answers.push(gateway.get("/", headers).await);
+        }
+        let statuses: Vec<_> = answers.iter().map(Message::status).collect();
+        assert_eq!(statuses, [200, 200, 200, 429], "{store}");
+        let told = answers[0].field("ratelimit-policy");
+        assert_eq!(told.as_deref(), Some("\"own\";q=3;w=3600"), "clients were told of a shadow");
+        assert_eq!(answers[2].field("ratelimit").as_deref(), Some("\"own\";r=0;t=3600"), "{store}");
+        assert!(answers[3].text().contains(r#""violated-policies":["own"]"#), "{}", answers[3].text());
+        let counted = async |limit: &str| {
+            let mut counts = Vec::new();
+            for outcome in ["allowed", "shadow_limited", "limited"] {
+                let series =
+                    format!("tidegate_decisions_total{{route=\"all\",limit=\"{limit}\",outcome=\"{outcome}\"}}");
+                counts.push(gateway.counter(&series).await);
+            }
+            counts
+        };
+        assert_eq!(counted("own").await, [3, 0, 1], "{store}");
+        assert_eq!(counted("own.candidate").await, [2, 2, 0], "{store}");
+        assert_eq!(counted("total").await, [1, 3, 0], "{store}");
+        assert_eq!(counted("key").await, [1, 1, 0], "who has no client was judged in {store}");
+    }
+    let Some(redis) = redis else { return };
+    let log: u64 =
+        redis.connection().zcard("{tidegate:all}:own.candidate:permits:127.0.0.1").expect("a bucket of its own");
+    assert_eq!(log, 2);
+    let gateway = TestGateway::start(&rules(&redis.url(), limits));
+    drop(redis);
+    assert_eq!(gateway.get("/", "").await.status(), 200, "a shadow denied what the store did not count");
+}
+
+#[tokio::test]
 async fn no_spelling_of_a_path_walks_around_its_limit() {
     let rules = "store: memory
 upstreams: { echo: { targets: [builtin:echo] } }
@@ -253,7 +330,8 @@ async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
     let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
     for store in stores {
         let limits = "      - { name: total, mode: OVERALL, rate: 1, interval: 1h }
-      - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }\n";
+      - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }
+      - { name: shadow, mode: OVERALL, rate: 1, interval: 1h, shadow: true }\n";
         let gateway = TestGateway::start(&rules(&store, limits).replace("builtin:echo", &format!("'http://{absent}'")));
         for _ in 0..3 {
             assert_eq!(
@@ -262,5 +340,7 @@ async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
                 "a request that was not sent stayed charged in {store}"
             );
         }
+        let shadow = r#"tidegate_decisions_total{route="all",limit="shadow",outcome="shadow_limited"}"#;
+        assert_eq!(gateway.counter(shadow).await, 0, "a shadow kept what was given back in {store}");
     }
 }

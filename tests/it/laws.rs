@@ -13,7 +13,7 @@ use tidegate::store::{Memory, Store};
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{charge_of, overall, per_client};
 
-const START: u64 = 1_700_000_000_000;
+pub const START: u64 = 1_700_000_000_000;
 
 /// Every algorithm whose waits are exact.
 const ALGORITHMS: [Subject; 2] = [token_bucket::SUBJECT, gcra::SUBJECT];
@@ -39,29 +39,31 @@ struct Life {
 }
 
 /// Both stores, and a runtime to ask them on.
-struct Stores {
+pub struct Stores {
     runtime: tokio::runtime::Runtime,
-    all: Vec<Store>,
-    _redis: Option<RedisServer>,
+    /// The embedded one first.
+    pub all: Vec<Store>,
+    /// What the other one is in.
+    pub redis: Option<RedisServer>,
 }
 
 impl Stores {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let redis = RedisServer::start();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
         let mut all = vec![Store::Memory(Arc::new(Memory::new(clock, None)))];
         all.extend(redis.iter().map(RedisServer::store));
-        Self { runtime, all, _redis: redis }
+        Self { runtime, all, redis }
     }
 
-    fn take(&self, store: &Store, charges: &[Charge], now: u64) -> Outcome {
+    pub fn take(&self, store: &Store, charges: &[Charge], now: u64) -> Outcome {
         let now = Timestamp::from_millis(now);
         self.runtime.block_on(store.take_at(charges, now)).expect("a decision")
     }
 
-    fn give_back(&self, store: &Store, charges: &[Charge], granted_at: u64, now: u64) {
+    pub fn give_back(&self, store: &Store, charges: &[Charge], granted_at: u64, now: u64) {
         let (granted_at, now) = (Timestamp::from_millis(granted_at), Timestamp::from_millis(now));
         self.runtime.block_on(store.give_back_at(charges, granted_at, now)).expect("given back");
     }
@@ -255,7 +257,7 @@ impl Stores {
 }
 
 /// A runner that keeps what it found beside this file.
-fn config(cases: u32) -> proptest::test_runner::TestRunner {
+pub fn config(cases: u32) -> proptest::test_runner::TestRunner {
     let persistence = proptest::test_runner::FileFailurePersistence::Direct("tests/it/laws.regressions");
     proptest::test_runner::TestRunner::new(ProptestConfig {
         cases,

@@ -115,6 +115,23 @@ async fn the_access_log_has_a_line_for_each_request_and_no_secret() {
 }
 
 #[tokio::test]
+async fn the_access_log_tells_what_a_shadow_would_have_refused() {
+    let shadow = "rate: 3, interval: 1h, candidate: { rate: 1, interval: 1h }";
+    let rules = rules("builtin:echo", "access_log: stdout").replace("rate: 3, interval: 1h", shadow);
+    let file = RuleFile::new("shadow", &rules);
+    let (program, address, _admin) = Program::run(&file, &["--log-format", "json"]);
+    let mut client = Raw::connect(address).await;
+    for _ in 0..4 {
+        get(&mut client, "/", "").await;
+    }
+    program.signal("TERM");
+    let (_, log) = program.end();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let said: Vec<_> = lines.filter_map(|line| line["limits"].as_str().map(str::to_owned)).collect();
+    assert_eq!(said, ["allowed", "shadow_limited", "shadow_limited", "limited"], "{log}");
+}
+
+#[tokio::test]
 async fn large_bodies_stream_in_both_directions_in_little_memory() {
     const LARGE: usize = 256 << 20;
     let origin = Origin::start(async |mut visit: Visit| {

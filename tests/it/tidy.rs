@@ -10,9 +10,13 @@ use std::path::Path;
 /// The floors of `src/lib.rs`' map. A module names those of its own floor and of the floors below.
 const FLOORS: [(&str, &[&str], &str); 7] = [
     ("0 ground", &["clock", "limit", "metrics"], "arithmetic and time: no request, no socket, no file"),
-    ("1 vocabulary", &["client", "facts", "path", "route", "rule"], "what a request says and costs: no IO"),
+    ("1 vocabulary", &["client", "cost", "facts", "path", "route", "rule"], "what a request says and costs: no IO"),
     ("2 machinery", &["store", "upstream"], "IO that knows charges and addresses, but no routes and no YAML"),
-    ("3 meaning", &["admission", "config"], "what the rules mean: once to a request, once to a reader of the file"),
+    (
+        "3 meaning",
+        &["admission", "config", "rate_limiter"],
+        "what the rules mean: once to a request, once to a reader of the file",
+    ),
     ("4 the gateway", &["forward", "headers", "layer", "refusal", "ruleset"], "the life of one request"),
     ("5 services", &["access", "admin", "server"], "what stands around requests: connections, operators, logs"),
     ("6 roof", &["cli", "gateway", "lib", "main"], "every floor put together"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::header_name;
 use super::routes::duplicates;
-use super::{Checked, needed, number, parsed, part};
+use super::{Checked, candidate, cost, needed, number, parsed, part};
 use crate::client::ClientSource;
 use crate::config::file;
 use crate::config::node::Node;
@@ -27,18 +27,23 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
     let group = format!("{{{prefix}tidegate:{}}}", route.name.as_deref().unwrap_or_default());
     let mut limits = Vec::with_capacity(written.len());
     for (written, node) in written.iter().zip(nodes) {
-        limits.push(needed(written, node, problems).and_then(|written| limit(written, node, &group, problems)));
+        let limit = needed(written, node, problems).and_then(|written| limit(written, node, &group, problems));
+        let others = route.limits.iter().flatten().flatten().filter_map(|limit| limit.name.as_deref());
+        let candidate = candidate::candidate(written.as_ref(), &limit, node, others, problems);
+        limits.push(limit);
+        limits.extend(candidate.transpose());
     }
     limits.into_iter().collect()
 }
 
 fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problems) -> Checked<Limit> {
-    let permits = permits(written, node, problems);
+    let permits = cost::cost(written, node, problems);
     let client = client(written, node, problems);
     let quota = quota(written, node, problems);
     let patience = patience(written, node, problems);
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
     let on_store_failure = part(&written.on_store_failure, node, "on_store_failure", problems);
+    let shadow = part(&written.shadow, node, "shadow", problems);
     let name = needed(&written.name, node, problems)?;
     let mode = match needed(&written.mode, node, problems)? {
         file::Mode::Overall => Mode::Overall,
@@ -61,10 +66,11 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
             Some(file::OnStoreFailure::Deny) => OnStoreFailure::Deny,
         },
         patience: patience?,
+        shadow: shadow?.copied().unwrap_or_default(),
     })
 }
 
-fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
+pub(super) fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
     let kind = part(&written.algorithm, node, "algorithm", problems)?.copied().unwrap_or_default();
     own_keys(kind, node, problems);
     let burst = part(&written.burst, node, "burst", problems);
@@ -84,23 +90,6 @@ fn own_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
         let message = format!("{} has no effect without `algorithm: {name}`", quote(key));
         problems.add(entry.place, message, format!("leave it out, or add `algorithm: {name}`"));
     }
-}
-
-fn permits(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<u32> {
-    let (permits, at) = (part(&written.permits, node, "permits", problems)?, node.at("permits"));
-    let (key, capacity) = match written.algorithm {
-        // Of an algorithm that was not understood, nobody knows what holds its permits.
-        None if node.has("algorithm") => ("rate", None),
-        Some(file::Algorithm::Gcra) if node.has("burst") => ("burst", written.burst),
-        None | Some(file::Algorithm::TokenBucket | file::Algorithm::Gcra) => ("rate", written.rate),
-    };
-    if let (Some(permits), Some(capacity)) = (permits, capacity)
-        && *permits > capacity
-    {
-        let message = format!("`permits` is {permits}, above the `{key}` of {capacity}: no request would ever pass");
-        return Err(problems.add(at.place, message, format!("raise `{key}`, or let a request cost less")));
-    }
-    number(permits.copied(), 1, at, problems)
 }
 
 /// How long requests may wait, and how many: `queue` says nothing without `max_wait`.

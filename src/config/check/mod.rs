@@ -1,6 +1,8 @@
 //! From what people wrote to what the program uses. Every part is checked, whatever is wrong with the others; a part
 //! that cannot be had is [`Broken`], which only a reported mistake makes.
 
+mod candidate;
+mod cost;
 mod limits;
 mod listen;
 mod matcher;

@@ -60,7 +60,7 @@ mod tests {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
         let limiter = Arc::new(Limiter { name: name.into(), mode, quota });
-        let charge = Charge { limiter, client, permits: 1 };
+        let charge = Charge { limiter, client, permits: 1, shadow: false };
         keys(&charge, &KeySecret::derive(b"a secret of these tests")).try_into().expect("three keys")
     }
 
@@ -75,7 +75,7 @@ mod tests {
     fn gcra_has_one_key() {
         let quota = Quota::new(1, 1_000, Algorithm::Gcra { burst: 1 }).expect("a quota");
         let limiter = Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota });
-        let charge = Charge { limiter, client: None, permits: 1 };
+        let charge = Charge { limiter, client: None, permits: 1, shadow: false };
         assert_eq!(keys(&charge, &KeySecret::derive(b"a secret of these tests")), ["{lim}:gcra"]);
     }
 

@@ -149,7 +149,7 @@ impl Redis {
         let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let call = Call::admit(charges, &live.secret, now, random);
         let answer = call.run(&mut live.connection).await.map_err(|error| failure(&error))?;
-        outcome(&answer, charges.len())
+        outcome(&answer, charges)
     }
 
     fn links(&self) -> &[Link] {

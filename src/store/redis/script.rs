@@ -124,9 +124,12 @@ impl<'c> Call<'c> {
     }
 }
 
-/// What the scripts take of a charge: the algorithm's name, and what its file says.
+/// What the scripts take of a charge: whether it is a shadow, the algorithm's name, and what its file says.
 fn arguments(charge: &Charge, call: &mut Cmd) {
     let quota = &charge.limiter.quota;
+    if charge.shadow {
+        call.arg("shadow");
+    }
     call.arg(quota.algorithm().name());
     match quota.algorithm() {
         Algorithm::TokenBucket => {
@@ -165,14 +168,14 @@ pub(super) fn kind(mode: Mode) -> &'static str {
 }
 
 /// Reads what the script returns: the time, then five numbers for each limit.
-pub(super) fn outcome(answer: &[i64], charges: usize) -> Result<Outcome, StoreError> {
+pub(super) fn outcome(answer: &[i64], charges: &[Charge]) -> Result<Outcome, StoreError> {
     let (now, decisions) = answer.split_first().ok_or(StoreError::Shape)?;
-    if decisions.len() != 5 * charges {
+    if decisions.len() != 5 * charges.len() {
         return Err(StoreError::Shape);
     }
     let decisions = decisions.chunks_exact(5).map(decision).collect::<Option<_>>().ok_or(StoreError::Shape)?;
     let now = u64::try_from(*now).map_err(|_| StoreError::Shape)?;
-    Ok(Outcome { now: Timestamp::from_millis(now), decisions })
+    Ok(Outcome::new(Timestamp::from_millis(now), decisions, charges))
 }
 
 fn decision(numbers: &[i64]) -> Option<Decision> {

@@ -23,10 +23,10 @@ pub fn per_client(name: &str, value: &[u8], rate: u64, interval: u64, permits: u
 pub fn charge_of(name: &str, client: Option<&[u8]>, quota: Quota, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
     let client = client.map(|value| ClientId::Value(value.into()));
-    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits }
+    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits, shadow: false }
 }
 
 fn charge(name: &str, mode: Mode, client: Option<ClientId>, rate: u64, interval: u64, permits: u32) -> Charge {
     let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
-    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits }
+    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits, shadow: false }
 }

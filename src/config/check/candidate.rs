@@ -1,0 +1,53 @@
+//! A second quota beside a live limit, judged in shadow: what would be refused if it were in its place.
+
+use std::sync::Arc;
+
+use super::limits::quota;
+use super::{Checked, part};
+use crate::config::file;
+use crate::config::node::Node;
+use crate::config::problem::{Problems, quote};
+use crate::cost::Cost;
+use crate::limit::{Limiter, Quota};
+use crate::rule::Limit;
+
+/// The limit that watches beside `live`: the same but for its quota, its name and its bucket.
+pub(super) fn candidate<'f>(
+    written: Option<&file::Limit>,
+    live: &Checked<Limit>,
+    node: &Node,
+    mut others: impl Iterator<Item = &'f str>,
+    problems: &mut Problems,
+) -> Checked<Option<Limit>> {
+    let Some(written) = written else { return Ok(None) };
+    let (candidate, at) = (part(&written.candidate, node, "candidate", problems)?, node.at("candidate"));
+    let Some(candidate) = candidate else { return Ok(None) };
+    let quota = quota(candidate, at, problems);
+    // A limit that is broken has been reported; what stands beside it cannot be told.
+    let (Ok(live), quota) = (live, quota?) else { return Ok(None) };
+    let name = format!("{}.candidate", live.name);
+    if live.shadow {
+        let help = "leave out `shadow`, or write two limits with `shadow: true`";
+        return Err(problems.add(at.place, "a candidate stands beside a live limit, and this one is a shadow", help));
+    }
+    if others.any(|other| other == name) {
+        let message = format!("{} is the name of a limit, and of this candidate in metrics and keys", quote(&name));
+        return Err(problems.add(at.place, message, "give that limit another name"));
+    }
+    payable(&live.permits, &quota, at, problems)?;
+    let limiter = Limiter { name: format!("{}.candidate", live.limiter.name), mode: live.mode(), quota };
+    Ok(Some(Limit { name, limiter: Arc::new(limiter), shadow: true, ..live.clone() }))
+}
+
+/// Can a bucket that is full pay for the dearest request?
+fn payable(cost: &Cost, quota: &Quota, node: &Node, problems: &mut Problems) -> Checked<()> {
+    let dearest = match cost {
+        Cost::Fixed(permits) => *permits,
+        Cost::Header(cost) => cost.max.unwrap_or(0).max(cost.default),
+    };
+    if dearest <= quota.rate() {
+        return Ok(());
+    }
+    let message = format!("the candidate's `rate` is {}, below the {dearest} that a request may cost", quota.rate());
+    Err(problems.add(node.place, message, "raise the candidate's `rate`, or let a request cost less"))
+}
