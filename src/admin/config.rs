@@ -113,7 +113,7 @@ fn show_limit(limit: &Limit) -> Value {
         "algorithm": quota.algorithm().name(),
         "burst": match quota.algorithm() {
             Algorithm::Gcra { burst } => Some(burst),
-            Algorithm::TokenBucket | Algorithm::Foreign(_) => None,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket(_) | Algorithm::Foreign(_) => None,
         },
         "shadow": limit.shadow,
         "permits": show_cost(&limit.permits),

@@ -14,8 +14,7 @@ use std::sync::Arc;
 pub(crate) use self::line::Lines;
 use self::waiting::Waiting;
 
-use crate::clock::Timestamp;
-use crate::limit::{Charge, Decision, Outcome, Wait};
+use crate::limit::{Charge, Decision, Granted, Wait};
 use crate::rule::{LimitCharge, OnStoreFailure};
 use crate::store::{Store, StoreError};
 
@@ -45,10 +44,7 @@ pub(crate) struct Standing(pub(crate) Vec<(usize, Decision)>);
 
 /// What a request was charged, so that it can be given back.
 #[derive(Debug, Default)]
-pub(crate) struct Receipt {
-    charges: Vec<Charge>,
-    granted_at: Timestamp,
-}
+pub(crate) struct Receipt(Vec<Granted>);
 
 /// A request that may go on.
 #[derive(Debug)]
@@ -129,7 +125,7 @@ async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<(Standing, R
     }
     let asked: Vec<Charge> = charges.iter().map(|one| one.charge.clone()).collect();
     let outcome = store.take(&asked).await?;
-    let receipt = Receipt::new(asked, &outcome);
+    let receipt = Receipt(outcome.made(asked));
     let standing = charges.iter().map(|one| one.index).zip(outcome.decisions).collect();
     Ok((Standing(standing), receipt))
 }
@@ -139,21 +135,12 @@ fn denies_uncounted(one: &LimitCharge<'_>) -> bool {
 }
 
 impl Receipt {
-    /// Of what was asked for, that which was taken.
-    fn new(mut charges: Vec<Charge>, outcome: &Outcome) -> Self {
-        let mut decisions = outcome.decisions.iter();
-        charges.retain(|charge| {
-            decisions.next().is_some_and(|one| outcome.granted() && one.granted && charge.permits > 0)
-        });
-        Self { charges, granted_at: outcome.now }
-    }
-
     /// Gives back what a request was charged that nobody received. A receipt serves once.
     pub(crate) async fn give_back(self, store: &Store) {
-        if self.charges.is_empty() {
+        if self.0.is_empty() {
             return;
         }
-        if let Err(error) = store.give_back(&self.charges, self.granted_at).await {
+        if let Err(error) = store.give_back(&self.0).await {
             tracing::debug!(%error, "permits were not given back, and return by themselves");
         }
     }

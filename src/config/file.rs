@@ -127,6 +127,7 @@ pub(crate) enum Algorithm {
     #[default]
     TokenBucket,
     Gcra,
+    LeakyBucket,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

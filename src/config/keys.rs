@@ -160,7 +160,7 @@ static LIMIT: Shape = Shape {
         ("client", OneOrMany(&Text)),
         ("rate", Whole(1, MAX_RATE as u64)),
         ("interval", Duration(1, MAX_INTERVAL)),
-        ("algorithm", Word(&["token_bucket", "gcra"], &["leaky_bucket", "fixed_window", "sliding_window"])),
+        ("algorithm", Word(&["token_bucket", "gcra", "leaky_bucket"], &["fixed_window", "sliding_window"])),
         ("burst", Whole(1, MAX_RATE as u64)),
         ("permits", OrMap(&Whole(1, MAX_RATE as u64), &PERMITS)),
         ("on_store_failure", Word(&["allow", "deny"], &["local"])),

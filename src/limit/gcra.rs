@@ -84,7 +84,7 @@ impl State {
     }
 
     /// What is in use at `now`, in parts of this quota's permits.
-    fn used_at(&self, quota: &Quota, now: Timestamp) -> u128 {
+    pub(super) fn used_at(&self, quota: &Quota, now: Timestamp) -> u128 {
         if self.used == 0 {
             return 0;
         }
@@ -92,17 +92,30 @@ impl State {
         used.saturating_sub(returned(self.at, now, quota))
     }
 
+    /// When the last `permits` that came in began to be all there was, if they were the last: for buckets with slots.
+    pub(super) fn slot_of_last(&self, quota: &Quota, permits: u32) -> Option<Timestamp> {
+        let before = self.used_at(quota, self.at).checked_sub(parts(permits, quota))?;
+        Some(self.at.plus_millis(millis_for(before, quota)))
+    }
+
+    /// Takes out `permits` that came in last.
+    pub(super) fn take_out(&mut self, quota: &Quota, permits: u32, now: Timestamp) {
+        self.used = self.used_at(quota, self.at).saturating_sub(parts(permits, quota));
+        self.interval = quota.interval();
+        self.advance(quota, now);
+    }
+
     fn advance(&mut self, quota: &Quota, now: Timestamp) {
         *self = Self { at: now, used: self.used_at(quota, now), interval: quota.interval() };
     }
 }
 
-fn parts(permits: u32, quota: &Quota) -> u128 {
+pub(super) fn parts(permits: u32, quota: &Quota) -> u128 {
     u128::from(permits) * u128::from(quota.interval())
 }
 
 /// The parts that return between two moments.
-fn returned(since: Timestamp, now: Timestamp, quota: &Quota) -> u128 {
+pub(super) fn returned(since: Timestamp, now: Timestamp, quota: &Quota) -> u128 {
     u128::from(now.millis_since(since)) * u128::from(quota.rate())
 }
 
@@ -112,7 +125,7 @@ fn wait_for(permits: u32, used: u128, quota: &Quota) -> u64 {
 }
 
 /// Milliseconds until so many parts have returned.
-fn millis_for(parts: u128, quota: &Quota) -> u64 {
+pub(super) fn millis_for(parts: u128, quota: &Quota) -> u64 {
     u64::try_from(parts.div_ceil(u128::from(quota.rate()))).unwrap_or(u64::MAX).min(MAX_WAIT)
 }
 

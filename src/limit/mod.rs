@@ -3,6 +3,7 @@
 
 pub mod foreign;
 pub mod gcra;
+pub mod leaky_bucket;
 mod rate_config;
 mod state;
 pub mod token_bucket;
@@ -42,7 +43,9 @@ pub enum Algorithm {
         /// The capacity: 1 to [`MAX_RATE`].
         burst: u32,
     },
-    /// The same, shared with Redisson's clients: [`foreign`].
+    /// Requests wait for slots at an even distance: [`leaky_bucket`].
+    LeakyBucket(leaky_bucket::Queue),
+    /// The same as [`TokenBucket`](Self::TokenBucket), shared with Redisson's clients: [`foreign`].
     Foreign(Sharing),
 }
 
@@ -87,6 +90,15 @@ pub struct Charge {
     pub permits: u32,
     /// Only watches: what it says refuses nothing. It is made if it is granted and all live charges are.
     pub shadow: bool,
+}
+
+/// A charge that was made, and when: at the moment of the decision, or of the slot that it gave.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// What was asked for.
+    pub charge: Charge,
+    /// Since when it is in use.
+    pub at: Timestamp,
 }
 
 /// What one limit says to a charge.
@@ -146,6 +158,7 @@ impl Algorithm {
         match self {
             Self::TokenBucket => "token_bucket",
             Self::Gcra { .. } => "gcra",
+            Self::LeakyBucket(_) => "leaky_bucket",
             Self::Foreign(_) => "foreign",
         }
     }
@@ -211,7 +224,7 @@ impl Quota {
     /// The most permits that can be in use at once, and so the most that one request can take.
     pub const fn capacity(&self) -> u32 {
         match self.algorithm {
-            Algorithm::TokenBucket | Algorithm::Foreign(_) => self.rate,
+            Algorithm::TokenBucket | Algorithm::LeakyBucket(_) | Algorithm::Foreign(_) => self.rate,
             Algorithm::Gcra { burst } => burst,
         }
     }
@@ -234,5 +247,12 @@ impl Outcome {
     /// Were the live charges made?
     pub fn granted(&self) -> bool {
         self.granted
+    }
+
+    /// Of the charges that this answers, those that were made.
+    pub fn made(&self, charges: Vec<Charge>) -> Vec<Granted> {
+        let asked = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
+        let made = asked.filter(|(charge, decision)| decision.granted && charge.permits > 0);
+        made.map(|(charge, decision)| Granted { charge, at: self.now.plus_millis(decision.delay) }).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! A bucket of any algorithm: one arm for each of them.
 
-use super::{Algorithm, Decision, Quota, gcra, token_bucket};
+use super::{Algorithm, Decision, Quota, gcra, leaky_bucket, token_bucket};
 use crate::clock::Timestamp;
 
 /// What is remembered of a bucket.
@@ -10,6 +10,8 @@ pub enum State {
     TokenBucket(token_bucket::State),
     /// What is in use of a bucket that refills continuously.
     Gcra(gcra::State),
+    /// What waits for its slots.
+    LeakyBucket(leaky_bucket::State),
 }
 
 impl State {
@@ -18,6 +20,7 @@ impl State {
         match quota.algorithm() {
             Algorithm::TokenBucket | Algorithm::Foreign(_) => Self::TokenBucket(token_bucket::State::default()),
             Algorithm::Gcra { .. } => Self::Gcra(gcra::State::default()),
+            Algorithm::LeakyBucket(_) => Self::LeakyBucket(leaky_bucket::State::default()),
         }
     }
 
@@ -26,6 +29,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.check(quota, permits, now),
             Self::Gcra(state) => state.check(quota, permits, now),
+            Self::LeakyBucket(state) => state.check(quota, permits, now),
         }
     }
 
@@ -34,6 +38,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.charge(quota, permits, now),
             Self::Gcra(state) => state.charge(quota, permits, now),
+            Self::LeakyBucket(state) => state.charge(quota, permits, now),
         }
     }
 
@@ -42,6 +47,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.settle(quota, now),
             Self::Gcra(state) => state.settle(quota, now),
+            Self::LeakyBucket(state) => state.settle(quota, now),
         }
     }
 
@@ -51,6 +57,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.give_back(quota, permits, granted_at, now),
             Self::Gcra(state) => state.give_back(quota, permits, granted_at, now),
+            Self::LeakyBucket(state) => state.give_back(quota, permits, granted_at, now),
         }
     }
 
@@ -59,6 +66,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.full_at(quota),
             Self::Gcra(state) => state.full_at(quota),
+            Self::LeakyBucket(state) => state.full_at(quota),
         }
     }
 }

@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::clock::Timestamp;
-use crate::limit::{Decision, Outcome};
+use crate::limit::{Decision, Granted, Outcome};
 use crate::store::{Named, Store, StoreError};
 
 /// A store's answer on its way. Dropped before it is claimed, it gives back what was taken: whoever asked has left.
@@ -55,7 +55,7 @@ impl Drop for Unclaimed {
         if let (1.., Ok(runtime)) = (self.taken, Handle::try_current()) {
             let (store, charge, at) = (self.store.clone(), self.of.charge(self.taken), self.at);
             runtime.spawn(async move {
-                if let Err(error) = store.give_back(&[charge], at).await {
+                if let Err(error) = store.give_back(&[Granted { charge, at }]).await {
                     tracing::debug!(%error, "permits were not given back, and return by themselves");
                 }
             });

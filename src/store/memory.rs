@@ -13,7 +13,7 @@ use super::StoreError;
 use super::registry::Registry;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{Charge, ClientId, Decision, Outcome, Quota, State, live_granted};
+use crate::limit::{Charge, ClientId, Decision, Granted, Outcome, Quota, State, live_granted};
 
 const SHARDS: usize = 64;
 
@@ -117,17 +117,17 @@ impl Memory {
         Ok(Outcome::new(now, decisions, charges))
     }
 
-    /// Gives back what charges took at `granted_at`; what has returned by itself is left alone.
-    pub fn give_back(&self, charges: &[Charge], granted_at: Timestamp) {
-        self.give_back_at(charges, granted_at, self.clock.now());
+    /// Gives back what was granted; what has returned by itself is left alone.
+    pub fn give_back(&self, granted: &[Granted]) {
+        self.give_back_at(granted, self.clock.now());
     }
 
-    /// Gives back what charges took at `granted_at`, as if the clock showed `now`.
-    pub fn give_back_at(&self, charges: &[Charge], granted_at: Timestamp, now: Timestamp) {
-        for charge in charges {
+    /// Gives back what was granted, as if the clock showed `now`.
+    pub fn give_back_at(&self, granted: &[Granted], now: Timestamp) {
+        for Granted { charge, at } in granted {
             let Place { shard, key } = self.place(charge);
             if let Some(bucket) = self.shards[shard].lock().buckets.get_mut(&key) {
-                bucket.state.give_back(&charge.limiter.quota, charge.permits, granted_at, now);
+                bucket.state.give_back(&charge.limiter.quota, charge.permits, *at, now);
             }
         }
     }

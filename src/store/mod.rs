@@ -16,7 +16,7 @@ pub use self::memory::Memory;
 pub use self::redis::Redis;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{SystemClock, Timestamp};
-use crate::limit::{Charge, Outcome};
+use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 
 /// A place for buckets. Cheap to clone; clones share the buckets.
@@ -119,18 +119,18 @@ impl Store {
 }
 
 impl Store {
-    /// Gives back what charges took at `granted_at`, for a request that nobody received. Never sent twice: a permit that
-    /// stays lost returns by itself, one that is given back twice is granted twice.
+    /// Gives back what was granted to a request that nobody received. Never sent twice: a permit that stays lost returns by
+    /// itself, one that is given back twice is granted twice.
     ///
     /// # Errors
     /// The store could not be asked, and the permits return by themselves.
-    pub async fn give_back(&self, charges: &[Charge], granted_at: Timestamp) -> Result<(), StoreError> {
+    pub async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => {
-                memory.give_back(charges, granted_at);
+                memory.give_back(granted);
                 Ok(())
             }
-            Self::Redis(redis) => redis.give_back(charges, granted_at, None).await,
+            Self::Redis(redis) => redis.give_back(granted, None).await,
         }
     }
 
@@ -138,18 +138,13 @@ impl Store {
     ///
     /// # Errors
     /// The store could not be asked.
-    pub async fn give_back_at(
-        &self,
-        charges: &[Charge],
-        granted_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    pub async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => {
-                memory.give_back_at(charges, granted_at, now);
+                memory.give_back_at(granted, now);
                 Ok(())
             }
-            Self::Redis(redis) => redis.give_back(charges, granted_at, Some(now)).await,
+            Self::Redis(redis) => redis.give_back(granted, Some(now)).await,
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The laws of the algorithms, on the embedded store and on a real Redis, and that the two are one.
 
 mod gcra;
+mod leaky_bucket;
 mod token_bucket;
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::{Algorithm, Charge, Outcome, Quota, Wait};
+use tidegate::limit::{Algorithm, Charge, Granted, Outcome, Quota, Wait};
 use tidegate::store::{Memory, Store};
 
 use crate::support::redis::{RedisServer, fresh_name};
@@ -16,7 +17,7 @@ use crate::support::{charge_of, overall, per_client};
 pub const START: u64 = 1_700_000_000_000;
 
 /// Every algorithm whose waits are exact.
-const ALGORITHMS: [Subject; 2] = [token_bucket::SUBJECT, gcra::SUBJECT];
+const ALGORITHMS: [Subject; 3] = [token_bucket::SUBJECT, gcra::SUBJECT, leaky_bucket::SUBJECT];
 
 /// An algorithm: how its quotas are drawn, and its law.
 struct Subject {
@@ -63,9 +64,9 @@ impl Stores {
         self.runtime.block_on(store.take_at(charges, now)).expect("a decision")
     }
 
-    pub fn give_back(&self, store: &Store, charges: &[Charge], granted_at: u64, now: u64) {
-        let (granted_at, now) = (Timestamp::from_millis(granted_at), Timestamp::from_millis(now));
-        self.runtime.block_on(store.give_back_at(charges, granted_at, now)).expect("given back");
+    pub fn give_back(&self, store: &Store, granted: &[Granted], now: u64) {
+        let now = Timestamp::from_millis(now);
+        self.runtime.block_on(store.give_back_at(granted, now)).expect("given back");
     }
 
     /// Runs a scenario on each store, with a bucket name of its own.
@@ -213,11 +214,11 @@ impl Stores {
                 let charges: Vec<Charge> = (0..).zip(&step.permits).map(charge).collect();
                 let (one, other) = (self.take(memory, &charges, now), self.take(redis, &charges, now));
                 prop_assert_eq!(&one, &other, "step {}: {:?}, {:?}", index, quota, step);
-                granted.extend(one.granted().then_some((charges, now)));
+                granted.extend(one.granted().then(|| one.made(charges)));
                 let undone = step.undo.and_then(|back| granted.len().checked_sub(back + 1));
-                if let Some((charges, granted_at)) = undone.map(|last| granted.remove(last)) {
-                    self.give_back(memory, &charges, granted_at, now);
-                    self.give_back(redis, &charges, granted_at, now);
+                if let Some(granted) = undone.map(|last| granted.remove(last)) {
+                    self.give_back(memory, &granted, now);
+                    self.give_back(redis, &granted, now);
                 }
             }
             Ok(())

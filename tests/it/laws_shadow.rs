@@ -3,7 +3,7 @@
 
 use deadpool_redis::redis::{Commands, Connection, cmd};
 use proptest::prelude::*;
-use tidegate::limit::{Charge, Decision, Outcome, Wait};
+use tidegate::limit::{Charge, Decision, Wait};
 use tidegate::store::Store;
 
 use crate::laws::{START, Stores, config};
@@ -58,12 +58,6 @@ fn live(charges: &[Charge]) -> Vec<Charge> {
     charges.iter().filter(|charge| !charge.shadow).cloned().collect()
 }
 
-/// What was taken, to give it back.
-fn taken(charges: &[Charge], outcome: &Outcome) -> Vec<Charge> {
-    let pairs = charges.iter().zip(&outcome.decisions);
-    pairs.filter(|(_, decision)| outcome.granted() && decision.granted).map(|(charge, _)| charge.clone()).collect()
-}
-
 fn check(life: impl Strategy<Value = Vec<Step>>, law: impl Fn(Vec<Step>) -> Result<(), TestCaseError>) {
     config(48).run(&life, law).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -81,8 +75,9 @@ fn the_script_and_the_embedded_store_watch_alike() {
             let (one, other) = (stores.take(memory, &charges, now), stores.take(redis, &charges, now));
             prop_assert_eq!(&one, &other, "{:?}", step);
             if step.undo {
-                stores.give_back(memory, &taken(&charges, &one), now, now);
-                stores.give_back(redis, &taken(&charges, &one), now, now);
+                let made = one.made(charges);
+                stores.give_back(memory, &made, now);
+                stores.give_back(redis, &made, now);
             }
         }
         Ok(())

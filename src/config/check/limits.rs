@@ -10,6 +10,7 @@ use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
+use crate::limit::leaky_bucket::Queue;
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure, Patience};
 
@@ -79,6 +80,7 @@ pub(super) fn quota(written: &file::Limit, node: &Node, problems: &mut Problems)
     let algorithm = match kind {
         file::Algorithm::TokenBucket => Algorithm::TokenBucket,
         file::Algorithm::Gcra => Algorithm::Gcra { burst },
+        file::Algorithm::LeakyBucket => Algorithm::LeakyBucket(queue(written, *rate, interval.0, node, problems)?),
     };
     parsed(Quota::new(*rate, interval.0, algorithm), "choose numbers in these ranges", node, problems)
 }
@@ -92,8 +94,18 @@ fn own_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
     }
 }
 
+/// What may wait for slots: as many permits as one interval has, for as long as that takes, unless the file says otherwise.
+fn queue(written: &file::Limit, rate: u64, interval: u64, node: &Node, problems: &mut Problems) -> Checked<Queue> {
+    let max_wait = part(&written.max_wait, node, "max_wait", problems)?.map_or(interval, |max_wait| max_wait.0);
+    let length = part(&written.queue, node, "queue", problems)?.copied().unwrap_or(rate);
+    Ok(Queue { length: number(Some(length), 0, node.at("queue"), problems)?, max_wait })
+}
+
 /// How long requests may wait, and how many: `queue` says nothing without `max_wait`.
 fn patience(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<Patience>> {
+    if matches!(written.algorithm, Some(file::Algorithm::LeakyBucket)) {
+        return Ok(None); // its slots are waited for, not its permits
+    }
     let max_wait = part(&written.max_wait, node, "max_wait", problems);
     let (queue, at) = (part(&written.queue, node, "queue", problems), node.at("queue"));
     let Some(max_wait) = max_wait? else {

@@ -17,6 +17,7 @@ pub(super) fn keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
     match charge.limiter.quota.algorithm() {
         Algorithm::TokenBucket => vec![name.clone(), own("value"), own("permits")],
         Algorithm::Gcra { .. } => vec![own("gcra")],
+        Algorithm::LeakyBucket(_) => vec![own("slots")],
         Algorithm::Foreign(_) => foreign(name, &client).into(),
     }
 }

@@ -22,7 +22,7 @@ use self::trouble::Troubles;
 use super::StoreError;
 use super::settings::RedisSettings;
 use crate::clock::{Stopwatch, Timestamp};
-use crate::limit::{Charge, Outcome, Wait};
+use crate::limit::{Charge, Granted, Outcome, Wait};
 use crate::metrics::Metrics;
 
 /// Buckets in Redis.
@@ -73,18 +73,13 @@ impl Redis {
         self.decide(charges, Some(now)).await
     }
 
-    /// Gives back what charges took at `granted_at`.
+    /// Gives back what was granted.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn give_back(
-        &self,
-        charges: &[Charge],
-        granted_at: Timestamp,
-        now: Option<Timestamp>,
-    ) -> Result<(), StoreError> {
+    pub async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
         self.within_deadline(async |live| {
-            let call = Call::give_back(charges, &live.secret, now, granted_at);
+            let call = Call::give_back(granted, &live.secret, now);
             call.run(&mut live.connection).await.map(|_| ()).map_err(|error| failure(&error))
         })
         .await

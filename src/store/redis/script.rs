@@ -8,7 +8,7 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
 use super::keys::keys;
 use crate::clock::Timestamp;
 use crate::limit::foreign::Sharing;
-use crate::limit::{Algorithm, Charge, Decision, Mode, Outcome, Wait};
+use crate::limit::{Algorithm, Charge, Decision, Granted, Mode, Outcome, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
@@ -19,6 +19,8 @@ macro_rules! with_algorithms {
             include_str!("../../../lua/token_bucket.lua"),
             "\n",
             include_str!("../../../lua/gcra.lua"),
+            "\n",
+            include_str!("../../../lua/leaky_bucket.lua"),
             "\n",
             include_str!("../../../lua/foreign.lua"),
             "\n",
@@ -47,7 +49,7 @@ pub(super) struct Script {
 #[derive(Debug)]
 pub(super) struct Call<'c> {
     script: &'static Script,
-    charges: &'c [Charge],
+    charges: Vec<&'c Charge>,
     keys: Vec<Vec<String>>,
     /// The moment to decide at; Redis's own if none is given.
     now: Option<Timestamp>,
@@ -78,22 +80,19 @@ impl Script {
 impl<'c> Call<'c> {
     /// A decision; `random` tells its log entries from all others.
     pub(super) fn admit(charges: &'c [Charge], secret: &KeySecret, now: Option<Timestamp>, random: u64) -> Self {
-        Self::new(&ADMIT, charges, secret, now, random.to_be_bytes().to_vec())
+        Self::new(&ADMIT, charges.iter().collect(), secret, now, random.to_be_bytes().to_vec())
     }
 
     /// The undoing of a decision.
-    pub(super) fn give_back(
-        charges: &'c [Charge],
-        secret: &KeySecret,
-        now: Option<Timestamp>,
-        granted_at: Timestamp,
-    ) -> Self {
-        Self::new(&GIVE_BACK, charges, secret, now, granted_at.as_millis().to_string().into_bytes())
+    pub(super) fn give_back(granted: &'c [Granted], secret: &KeySecret, now: Option<Timestamp>) -> Self {
+        let times: Vec<String> = granted.iter().map(|one| one.at.as_millis().to_string()).collect();
+        let charges = granted.iter().map(|one| &one.charge).collect();
+        Self::new(&GIVE_BACK, charges, secret, now, times.join(" ").into_bytes())
     }
 
     fn new(
         script: &'static Script,
-        charges: &'c [Charge],
+        charges: Vec<&'c Charge>,
         secret: &KeySecret,
         now: Option<Timestamp>,
         more: Vec<u8>,
@@ -117,7 +116,7 @@ impl<'c> Call<'c> {
             None => call.arg(""),
         };
         call.arg(&self.more);
-        for charge in self.charges {
+        for charge in &self.charges {
             arguments(charge, &mut call);
         }
         call
@@ -137,6 +136,9 @@ fn arguments(charge: &Charge, call: &mut Cmd) {
         }
         Algorithm::Gcra { burst } => {
             call.arg(charge.permits).arg(quota.rate()).arg(quota.interval()).arg(burst);
+        }
+        Algorithm::LeakyBucket(queue) => {
+            call.arg(charge.permits).arg(quota.rate()).arg(quota.interval()).arg(queue.length).arg(queue.max_wait);
         }
         Algorithm::Foreign(sharing) => foreign(sharing, charge, call),
     }

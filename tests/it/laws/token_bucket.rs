@@ -3,7 +3,7 @@
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
 use tidegate::clock::Timestamp;
-use tidegate::limit::{Algorithm, Quota};
+use tidegate::limit::{Algorithm, Granted, Quota};
 
 use super::{Life, START, Stores, Subject};
 use crate::support::overall;
@@ -38,8 +38,9 @@ fn a_request_that_is_undone_under_an_older_rate_frees_what_it_took() {
         let name = fresh_name();
         let older = [overall(&name, 1, 10_000, 1)];
         let newer = [overall(&name, 2, 10_000, 1)];
-        assert!(stores.take(store, &older, START).granted() && stores.take(store, &newer, START).granted());
-        stores.give_back(store, &older, START, START);
+        let undone = stores.take(store, &older, START).made(older.to_vec());
+        assert!(stores.take(store, &newer, START).granted());
+        stores.give_back(store, &undone, START);
         assert!(stores.take(store, &newer, START).granted());
         assert!(!stores.take(store, &newer, START).granted());
     }
@@ -55,7 +56,8 @@ async fn a_log_whose_only_entry_is_replaced_still_expires() {
     let mut lives = |name| redis.pttl::<_, i64>(format!("{{{name}}}:permits")).expect("a time to live") > 0;
 
     assert!(store.take_at(&charge("part", 5), now).await.expect("a decision").granted());
-    store.give_back_at(&charge("part", 2), now, now).await.expect("given back");
+    let [part] = charge("part", 2);
+    store.give_back_at(&[Granted { charge: part, at: now }], now).await.expect("given back");
     assert!(lives("part"), "what was given back in part stays for ever");
 
     let back = Timestamp::from_millis(START - 3_600_000);
