@@ -1,7 +1,7 @@
 //! What clients are told about their limits: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers)
 //! and `Retry-After` (RFC 9110 section 10.2.3).
 //!
-//! The first two are Lists of structured fields (RFC 9651), written by hand since names of limits need no escaping.
+//! The first is made at load, in [`policy`](crate::policy); the second is a List of structured fields like it.
 //! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's. Nor are those
 //! told that only watch: nobody has to keep to them.
 
@@ -11,26 +11,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::admission::Standing;
 use crate::limit::Wait;
+use crate::policy::{separator, value};
 use crate::rule::Limit;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-
-/// `RateLimit-Policy` of a route: `q` permits in `w` seconds. The same for all answers, so it is made at load.
-/// Nothing if the route has no PER_CLIENT limit.
-pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
-    let mut list = String::new();
-    for limit in limits.iter().filter(|limit| limit.is_told()) {
-        let quota = &limit.limiter.quota;
-        // Writing to a string cannot fail.
-        _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.rate());
-        // The window is in whole seconds; of an interval below one, none is told.
-        if quota.interval() >= 1_000 {
-            _ = write!(list, ";w={}", quota.interval().div_ceil(1_000));
-        }
-    }
-    value(list)
-}
 
 /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
 pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<HeaderValue> {
@@ -38,6 +23,7 @@ pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<Header
     for (index, decision) in &standing.0 {
         let Some(limit) = limits.get(*index).filter(|limit| limit.is_told()) else { continue };
         let reset = decision.reset.div_ceil(1_000);
+        // Writing to a string cannot fail.
         _ = write!(list, "{}\"{}\";r={};t={reset}", separator(&list), limit.name, decision.remaining);
     }
     value(list)
@@ -60,14 +46,6 @@ pub(crate) fn retry_after(wait: Wait) -> Option<u64> {
     }
 }
 
-fn separator(list: &str) -> &'static str {
-    if list.is_empty() { "" } else { ", " }
-}
-
-fn value(list: String) -> Option<HeaderValue> {
-    (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -78,6 +56,7 @@ mod tests {
     use crate::client::ClientSource;
     use crate::cost::Cost;
     use crate::limit::{Algorithm, Decision, Limiter, Mode, Quota};
+    use crate::policy::policy;
     use crate::rule::{OnMissingClient, OnStoreFailure};
 
     fn limit(name: &str, mode: Mode, rate: u64, interval: u64) -> Limit {

@@ -103,10 +103,7 @@ impl Routes {
 impl Matcher {
     /// Does a request with these facts meet every condition?
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
-        self.path.as_ref().is_none_or(|path| path.matches(&facts.path))
-            && self.host.as_ref().is_none_or(|host| host.matches(&facts.host))
-            && (self.methods.is_empty() || self.methods.contains(facts.method))
-            && self.headers.iter().all(|(name, value)| facts.headers.get_all(name).iter().any(|sent| sent == value))
+        self.unmet(facts).is_none()
     }
 
     /// Does this one match whatever `other` matches? Then a route with `other` after this one is never reached.
@@ -179,6 +176,15 @@ impl HostPattern {
             (_, Self::Exact(name)) => self.matches(name),
             (Self::Suffix(wide), Self::Suffix(narrow)) => narrow.ends_with(wide.as_str()),
             (Self::Exact(_), Self::Suffix(_)) => false,
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Suffix(suffix) => write!(f, "*{suffix}"),
         }
     }
 }

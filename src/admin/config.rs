@@ -6,7 +6,7 @@ use crate::client::ClientSource;
 use crate::config::{AccessLog, Config};
 use crate::cost::{Cost, HeaderCost};
 use crate::limit::Mode;
-use crate::route::{HostPattern, Matcher, Route};
+use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::settings::{RedisSettings, StoreSettings};
 use crate::upstream::settings::{Target, UpstreamSettings};
@@ -88,14 +88,10 @@ fn show_route(route: &Route) -> Value {
 }
 
 fn show_match(matcher: &Matcher) -> Value {
-    let host = matcher.host.as_ref().map(|host| match host {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Suffix(suffix) => format!("*{suffix}"),
-    });
     // What a header must be is often a secret that proxies share; that it is asked for is not.
     let headers: Vec<&str> = matcher.headers.iter().map(|(name, _)| name.as_str()).collect();
     json!({
-        "host": host,
+        "host": matcher.host.as_ref().map(ToString::to_string),
         "path": matcher.path.as_ref().map(ToString::to_string),
         "methods": matcher.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
         "headers": headers,
