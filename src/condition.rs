@@ -105,7 +105,8 @@ mod tests {
             sent in prop::option::of(prop::sample::select(vec!["1", "2"])),
         ) {
             let route = |(index, matcher): (usize, Matcher)| {
-                Route { name: index.to_string().into(), matcher, limits: Vec::new(), upstream: None }
+                let (limits, told, upstream) = (Vec::new(), crate::policy::Told::default(), None);
+                Route { name: index.to_string().into(), matcher, limits, told, upstream }
             };
             let routes = Routes::new(matchers.into_iter().enumerate().map(route).collect());
             let headers: HeaderMap =

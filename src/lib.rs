@@ -14,7 +14,7 @@
 //! | 4 the gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
 //! | 3 meaning | `admission` permit or denial · [`config`] the rule file |
 //! | 2 machinery | [`store`] where buckets are · `upstream` where requests go |
-//! | 1 vocabulary | `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`route`] which rules touch it · [`condition`] and why · [`rule`] the charges · `policy` what is told of them |
+//! | 1 vocabulary | `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`route`] which rules touch it · [`condition`] and why · [`rule`] the charges · [`policy`] what is told of them |
 //! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters |
 
 // 0 ground
@@ -27,7 +27,7 @@ pub mod condition;
 pub mod cost;
 mod facts;
 mod path;
-mod policy;
+pub mod policy;
 pub mod route;
 pub mod rule;
 // 2 machinery

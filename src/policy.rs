@@ -8,6 +8,21 @@ use http::HeaderValue;
 
 use crate::rule::Limit;
 
+/// In which fields clients are told: a route's `headers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// `RateLimit-Policy` and `RateLimit`.
+    pub ietf: bool,
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+    pub legacy: bool,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self { ietf: true, legacy: false }
+    }
+}
+
 /// `RateLimit-Policy` of a route: `q` permits in `w` seconds. The same for all answers, so it is made at load.
 /// Nothing if the route has no limit that clients are told of.
 pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {

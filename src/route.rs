@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Method};
 
 use crate::facts::Facts;
+use crate::policy::Told;
 use crate::rule::Limit;
 
 /// The routes of a rule file, in their order.
@@ -21,6 +22,8 @@ pub struct Route {
     pub matcher: Matcher,
     /// What it takes from its requests; may be empty.
     pub limits: Vec<Limit>,
+    /// In which fields its clients are told what is left.
+    pub told: Told,
     /// The upstream's name; none where the layer stands in somebody's own service.
     pub upstream: Option<Arc<str>>,
 }

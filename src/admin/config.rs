@@ -6,6 +6,7 @@ use crate::client::ClientSource;
 use crate::config::{AccessLog, Config};
 use crate::cost::{Cost, HeaderCost};
 use crate::limit::Mode;
+use crate::policy::Told;
 use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::settings::{RedisSettings, StoreSettings};
@@ -83,8 +84,13 @@ fn show_route(route: &Route) -> Value {
         "name": *route.name,
         "match": show_match(&route.matcher),
         "upstream": route.upstream.as_deref(),
+        "headers": show_told(route.told),
         "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
     })
+}
+
+fn show_told(told: Told) -> Vec<&'static str> {
+    [("ietf", told.ietf), ("legacy", told.legacy)].into_iter().filter(|(_, told)| *told).map(|(word, _)| word).collect()
 }
 
 fn show_match(matcher: &Matcher) -> Value {

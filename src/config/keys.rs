@@ -135,7 +135,7 @@ static ROUTE: Shape = Shape {
         ("match", Map(&MATCH)),
         ("upstream", Text),
         ("limits", List(&Map(&LIMIT))),
-        ("headers", Unbuilt),
+        ("headers", List(&Word(&["ietf", "legacy"], &[]))),
     ],
 };
 

@@ -8,11 +8,12 @@ use crate::cost::Cost;
 use crate::facts::Facts;
 use crate::limit::{Charge, ClientId, Mode, Wait};
 use crate::policy::policy;
+use crate::route::Route;
 use crate::rule::{Due, Limit, Unclear};
 
 /// All of them, and what clients are told.
 pub(super) fn limits(
-    limits: &[Limit],
+    route: &Route,
     dues: &[(&Limit, Due)],
     facts: &Facts<'_>,
     f: &mut fmt::Formatter<'_>,
@@ -29,10 +30,22 @@ pub(super) fn limits(
         writeln!(f, ": {}", asks(limit, due, facts))?;
         comes_to(limit, due, f)?;
     }
-    match policy(limits) {
-        Some(policy) => writeln!(f, "  clients see RateLimit-Policy: {}\n", policy.to_str().unwrap_or_default()),
-        None => writeln!(f, "  clients see none of it\n"),
+    told(route, f)
+}
+
+fn told(route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let policy = policy(&route.limits);
+    match &policy {
+        Some(policy) if route.told.ietf => {
+            writeln!(f, "  clients see RateLimit-Policy: {}", policy.to_str().unwrap_or_default())?;
+        }
+        Some(_) if route.told.legacy => {}
+        _ => writeln!(f, "  clients see none of it")?,
     }
+    if policy.is_some() && route.told.legacy {
+        writeln!(f, "  clients see X-RateLimit-Limit, -Remaining and -Reset of the limit with the least left")?;
+    }
+    writeln!(f)
 }
 
 /// What it is about the request that a limit cannot tell.

@@ -17,7 +17,7 @@ impl fmt::Display for Explanation<'_> {
         self.passed_over(f)?;
         self.address(f)?;
         if let Some(route) = self.route() {
-            limits(&route.limits, &self.dues, self.facts, f)?;
+            limits(route, &self.dues, self.facts, f)?;
         }
         self.answer(f)
     }
