@@ -4,6 +4,7 @@
 //! the right, past trusted proxies, to the first address that is none. Garbage ends the walk where it stands: what is
 //! left of it may be anybody's invention.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::HeaderName;
@@ -40,6 +41,28 @@ pub struct AddressRules {
     pub trusted_proxies: Vec<IpNet>,
     /// Bits of an IPv6 address that tell clients apart, 32 to 128; providers hand out at least a /64.
     pub ipv6_prefix: u8,
+}
+
+/// How a client's address was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace<'f> {
+    /// The trusted proxies that were walked past, from the peer on.
+    pub proxies: Vec<IpAddr>,
+    /// Where the walk ended.
+    pub address: IpAddr,
+    /// Why it ended there.
+    pub end: TraceEnd<'f>,
+}
+
+/// Why the walk to the client's address went no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceEnd<'f> {
+    /// The address is no trusted proxy's.
+    Stranger,
+    /// The address is a trusted proxy's, which forwarded nothing more.
+    Exhausted,
+    /// What it forwarded is no address.
+    Garbage(&'f [u8]),
 }
 
 /// Why a request has no client.
@@ -86,6 +109,23 @@ impl ClientSource {
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for ClientSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip => f.write_str("ip"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Host => f.write_str("host"),
+            Self::Path => f.write_str("path"),
+            Self::All(sources) => {
+                let words: Vec<_> = sources.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", words.join(", "))
+            }
+        }
     }
 }
 
@@ -137,16 +177,34 @@ impl Default for AddressRules {
 impl AddressRules {
     /// The client's address: the nearest one that is not a trusted proxy's.
     pub fn address(&self, facts: &Facts<'_>) -> IpAddr {
+        self.walk(facts, |_| {}).0
+    }
+
+    /// Finds what [`address`](Self::address) finds, and keeps why.
+    pub fn trace<'f>(&self, facts: &'f Facts<'_>) -> Trace<'f> {
+        let mut proxies = Vec::new();
+        let (address, garbage) = self.walk(facts, |proxy| proxies.push(proxy));
+        let end = match garbage {
+            Some(hop) => TraceEnd::Garbage(hop),
+            None if self.trusts(address) => TraceEnd::Exhausted,
+            None => TraceEnd::Stranger,
+        };
+        Trace { proxies, address, end }
+    }
+
+    /// Walks to the client's address, past trusted proxies; tells the garbage that ended the walk, if any did.
+    fn walk<'f>(&self, facts: &'f Facts<'_>, mut past: impl FnMut(IpAddr)) -> (IpAddr, Option<&'f [u8]>) {
         let mut nearest = facts.peer;
         let fields = facts.headers.get_all(X_FORWARDED_FOR).iter().rev();
         for hop in fields.flat_map(|field| field.as_bytes().rsplit(|byte| *byte == b',')) {
             if !self.trusts(nearest) {
                 break;
             }
-            let Some(address) = hop_address(hop) else { break };
+            let Some(address) = hop_address(hop) else { return (nearest, Some(hop)) };
+            past(nearest);
             nearest = address;
         }
-        nearest
+        (nearest, None)
     }
 
     /// Is `address` one of the trusted proxies?
@@ -223,6 +281,28 @@ mod tests {
         assert_eq!(address("10.0.0.1", &[b"198.51.100.7, unknown"]), "10.0.0.1");
         assert_eq!(address("10.0.0.1", &[b"6.6.6.6, \xff, 10.2.3.4"]), "10.2.3.4");
         assert_eq!(address("10.0.0.1", &[b""]), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_trace_tells_the_proxies_and_why_the_walk_ended() {
+        let trace = |peer: &str, forwarded: &'static [u8]| {
+            let trusted_proxies = vec!["10.0.0.0/8".parse().expect("a network")];
+            let rules = AddressRules { trusted_proxies, ipv6_prefix: 64 };
+            let headers = headers(&[("x-forwarded-for", forwarded)]);
+            let facts = facts(&Method::GET, &headers, peer);
+            let trace = rules.trace(&facts);
+            let proxies: Vec<_> = trace.proxies.iter().map(ToString::to_string).collect();
+            let end = match trace.end {
+                TraceEnd::Stranger => "stranger".to_owned(),
+                TraceEnd::Exhausted => "exhausted".to_owned(),
+                TraceEnd::Garbage(hop) => String::from_utf8_lossy(hop).into_owned(),
+            };
+            format!("{} {} {end}", proxies.join("<"), trace.address)
+        };
+        assert_eq!(trace("192.0.2.1", b"198.51.100.7"), " 192.0.2.1 stranger");
+        assert_eq!(trace("10.0.0.1", b"6.6.6.6, 198.51.100.7, 10.2.3.4"), "10.0.0.1<10.2.3.4 198.51.100.7 stranger");
+        assert_eq!(trace("10.0.0.1", b"10.2.3.4"), "10.0.0.1 10.2.3.4 exhausted");
+        assert_eq!(trace("10.0.0.1", b"6.6.6.6,?,10.2.3.4"), "10.0.0.1 10.2.3.4 ?");
     }
 
     #[test]

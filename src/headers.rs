@@ -1,7 +1,7 @@
 //! What clients are told about their limits: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers)
 //! and `Retry-After` (RFC 9110 section 10.2.3).
 //!
-//! The first two are Lists of structured fields (RFC 9651), written by hand since names of limits need no escaping.
+//! The first is made at load, in [`policy`](crate::policy); the second is a List of structured fields like it.
 //! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's. Nor are those
 //! told that only watch: nobody has to keep to them.
 
@@ -11,26 +11,14 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::admission::Standing;
 use crate::limit::Wait;
+use crate::policy::{separator, value};
 use crate::rule::Limit;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-
-/// `RateLimit-Policy` of a route: `q` permits in `w` seconds. The same for all answers, so it is made at load.
-/// Nothing if the route has no PER_CLIENT limit.
-pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
-    let mut list = String::new();
-    for limit in limits.iter().filter(|limit| limit.is_told()) {
-        let quota = &limit.limiter.quota;
-        // Writing to a string cannot fail.
-        _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.rate());
-        // The window is in whole seconds; of an interval below one, none is told.
-        if quota.interval() >= 1_000 {
-            _ = write!(list, ";w={}", quota.interval().div_ceil(1_000));
-        }
-    }
-    value(list)
-}
 
 /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
 pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<HeaderValue> {
@@ -38,9 +26,37 @@ pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<Header
     for (index, decision) in &standing.0 {
         let Some(limit) = limits.get(*index).filter(|limit| limit.is_told()) else { continue };
         let reset = decision.reset.div_ceil(1_000);
+        // Writing to a string cannot fail.
         _ = write!(list, "{}\"{}\";r={};t={reset}", separator(&list), limit.name, decision.remaining);
     }
     value(list)
+}
+
+/// What `X-RateLimit-*` can tell: one limit, the one with the least left, and of those the one that lasts longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Legacy {
+    rate: u32,
+    remaining: u32,
+    /// Seconds from now.
+    reset: u64,
+}
+
+/// `X-RateLimit-*`; nothing if the request met no limit that clients are told of.
+pub(crate) fn legacy(limits: &[Limit], standing: &Standing) -> Option<Legacy> {
+    let told = standing.0.iter().filter_map(|(index, said)| Some((limits.get(*index)?, said)));
+    let told = told.filter(|(limit, _)| limit.is_told());
+    let (limit, said) = told.min_by_key(|(_, said)| (said.remaining, std::cmp::Reverse(said.reset)))?;
+    let (rate, reset) = (limit.limiter.quota.rate(), said.reset.div_ceil(1_000));
+    Some(Legacy { rate, remaining: said.remaining, reset })
+}
+
+impl Legacy {
+    /// Puts them into an answer. They can only be there once, so an upstream's give way.
+    pub(crate) fn stamp(self, headers: &mut HeaderMap) {
+        headers.insert(X_LIMIT, self.rate.into());
+        headers.insert(X_REMAINING, self.remaining.into());
+        headers.insert(X_RESET, self.reset.into());
+    }
 }
 
 /// Adds both to an answer, beside what an upstream may have put there: a client has to keep to all of them.
@@ -60,14 +76,6 @@ pub(crate) fn retry_after(wait: Wait) -> Option<u64> {
     }
 }
 
-fn separator(list: &str) -> &'static str {
-    if list.is_empty() { "" } else { ", " }
-}
-
-fn value(list: String) -> Option<HeaderValue> {
-    (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -78,6 +86,7 @@ mod tests {
     use crate::client::ClientSource;
     use crate::cost::Cost;
     use crate::limit::{Algorithm, Decision, Limiter, Mode, Quota};
+    use crate::policy::policy;
     use crate::rule::{OnMissingClient, OnStoreFailure};
 
     fn limit(name: &str, mode: Mode, rate: u64, interval: u64) -> Limit {
@@ -126,6 +135,20 @@ mod tests {
             Some(&b"\"per-ip\";r=4;t=60, \"burst\";r=4;t=60"[..])
         );
         assert_eq!(parsed(rate_limit).len(), 2);
+    }
+
+    #[test]
+    fn the_legacy_fields_tell_of_the_limit_with_the_least_left() {
+        let limits = [
+            limit("total", Mode::Overall, 1_000, 1_000),
+            limit("wide", Mode::PerClient, 50, 60_000),
+            limit("tight", Mode::PerClient, 5, 1_000),
+            limit("slow", Mode::PerClient, 9, 60_000),
+        ];
+        let said = |remaining, reset| Decision { granted: true, remaining, wait: Wait::Now, reset, delay: 0 };
+        let standing = Standing(vec![(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))]);
+        assert_eq!(legacy(&limits, &standing), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
+        assert_eq!(legacy(&limits, &Standing(vec![(0, said(0, 1))])), None);
     }
 
     #[test]

@@ -143,6 +143,7 @@ struct Notes<'r> {
     route: Option<(&'r Route, &'r Prepared)>,
     outcome: Outcome,
     rate_limit: Option<HeaderValue>,
+    legacy: Option<headers::Legacy>,
 }
 
 // === impl RateLimitLayer ===
@@ -364,12 +365,17 @@ impl Notes<'_> {
         self.outcome = outcome;
         let limits = self.route.map(|(route, _)| route.limits.as_slice()).unwrap_or_default();
         self.rate_limit = standing.and_then(|standing| headers::rate_limit(limits, standing));
+        let legacy = self.route.is_some_and(|(route, _)| route.told.legacy);
+        self.legacy = standing.filter(|_| legacy).and_then(|standing| headers::legacy(limits, standing));
     }
 
     /// Tells the client where it stands, and the access log what happened.
     fn stamp<B>(self, response: &mut Response<B>) {
         let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
         headers::stamp(response.headers_mut(), policy, self.rate_limit);
+        if let Some(legacy) = self.legacy {
+            legacy.stamp(response.headers_mut());
+        }
         let route = self.route.map(|(route, _)| Arc::clone(&route.name));
         response.extensions_mut().insert(Report { route, outcome: self.outcome });
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Method};
 
 use crate::facts::Facts;
+use crate::policy::Told;
 use crate::rule::Limit;
 
 /// The routes of a rule file, in their order.
@@ -21,6 +22,8 @@ pub struct Route {
     pub matcher: Matcher,
     /// What it takes from its requests; may be empty.
     pub limits: Vec<Limit>,
+    /// In which fields its clients are told what is left.
+    pub told: Told,
     /// The upstream's name; none where the layer stands in somebody's own service.
     pub upstream: Option<Arc<str>>,
 }
@@ -103,10 +106,7 @@ impl Routes {
 impl Matcher {
     /// Does a request with these facts meet every condition?
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
-        self.path.as_ref().is_none_or(|path| path.matches(&facts.path))
-            && self.host.as_ref().is_none_or(|host| host.matches(&facts.host))
-            && (self.methods.is_empty() || self.methods.contains(facts.method))
-            && self.headers.iter().all(|(name, value)| facts.headers.get_all(name).iter().any(|sent| sent == value))
+        self.unmet(facts).is_none()
     }
 
     /// Does this one match whatever `other` matches? Then a route with `other` after this one is never reached.
@@ -179,6 +179,15 @@ impl HostPattern {
             (_, Self::Exact(name)) => self.matches(name),
             (Self::Suffix(wide), Self::Suffix(narrow)) => narrow.ends_with(wide.as_str()),
             (Self::Exact(_), Self::Suffix(_)) => false,
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Suffix(suffix) => write!(f, "*{suffix}"),
         }
     }
 }

@@ -4,8 +4,8 @@ use http::HeaderValue;
 
 use crate::admission::{Admitted, Denial, Passage};
 use crate::facts::Facts;
-use crate::headers;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
+use crate::policy::policy;
 use crate::route::Route;
 use crate::rule::{LimitCharge, Rules, Unjudged};
 
@@ -68,7 +68,7 @@ impl RuleSet {
 impl Prepared {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let limits = route.limits.iter().map(|limit| metrics.limit(&route.name, &limit.name)).collect();
-        Self { metrics: metrics.route(&route.name), limits, policy: headers::policy(&route.limits) }
+        Self { metrics: metrics.route(&route.name), limits, policy: policy(&route.limits).filter(|_| route.told.ietf) }
     }
 
     /// Counts what each limit said. One that would have granted a request which another refused is not counted: it

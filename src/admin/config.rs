@@ -6,7 +6,8 @@ use crate::client::ClientSource;
 use crate::config::{AccessLog, Config};
 use crate::cost::{Cost, HeaderCost};
 use crate::limit::{Algorithm, Mode};
-use crate::route::{HostPattern, Matcher, Route};
+use crate::policy::Told;
+use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::settings::{RedisSettings, StoreSettings};
 use crate::upstream::settings::{Target, UpstreamSettings};
@@ -83,19 +84,20 @@ fn show_route(route: &Route) -> Value {
         "name": *route.name,
         "match": show_match(&route.matcher),
         "upstream": route.upstream.as_deref(),
+        "headers": show_told(route.told),
         "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
     })
 }
 
+fn show_told(told: Told) -> Vec<&'static str> {
+    [("ietf", told.ietf), ("legacy", told.legacy)].into_iter().filter(|(_, told)| *told).map(|(word, _)| word).collect()
+}
+
 fn show_match(matcher: &Matcher) -> Value {
-    let host = matcher.host.as_ref().map(|host| match host {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Suffix(suffix) => format!("*{suffix}"),
-    });
     // What a header must be is often a secret that proxies share; that it is asked for is not.
     let headers: Vec<&str> = matcher.headers.iter().map(|(name, _)| name.as_str()).collect();
     json!({
-        "host": host,
+        "host": matcher.host.as_ref().map(ToString::to_string),
         "path": matcher.path.as_ref().map(ToString::to_string),
         "methods": matcher.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
         "headers": headers,

@@ -2,6 +2,7 @@
 
 pub mod check;
 mod demo;
+mod explain;
 mod logging;
 mod run;
 
@@ -36,6 +37,8 @@ enum Command {
         #[arg(default_value = run::DEFAULT_FILE)]
         file: PathBuf,
     },
+    /// Tell which route and which limits a request meets, and why
+    Explain(explain::ExplainArgs),
 }
 
 #[derive(Debug, Args)]
@@ -76,6 +79,9 @@ pub fn main() -> ExitCode {
         None => run::run(&cli.run),
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Demo(args)) => demo::demo(&args),
+        Some(Command::Explain(args)) => {
+            explain::explain(&args, &mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(2)
+        }
         Some(Command::Check { file }) => check::check(&file, &mut io::stdout().lock()).unwrap_or(2),
     };
     ExitCode::from(code)

@@ -68,6 +68,7 @@ pub(crate) struct Route {
     pub(crate) r#match: Option<Match>,
     pub(crate) upstream: Option<String>,
     pub(crate) limits: Option<Vec<Option<Limit>>>,
+    pub(crate) headers: Option<Vec<Option<Fields>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -119,6 +120,13 @@ pub(crate) struct HeaderPermits {
 pub(crate) enum Mode {
     Overall,
     PerClient,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fields {
+    Ietf,
+    Legacy,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -136,7 +136,7 @@ static ROUTE: Shape = Shape {
         ("match", Map(&MATCH)),
         ("upstream", Text),
         ("limits", List(&Map(&LIMIT))),
-        ("headers", Unbuilt),
+        ("headers", List(&Word(&["ietf", "legacy"], &[]))),
     ],
 };
 
@@ -190,9 +190,10 @@ static CANDIDATE: Shape = Shape {
     keys: &[
         ("rate", Whole(1, MAX_RATE as u64)),
         ("interval", Duration(1, MAX_INTERVAL)),
-        ("algorithm", Word(&["token_bucket"], &["gcra", "leaky_bucket", "fixed_window", "sliding_window"])),
-        ("burst", Unbuilt),
-        ("queue", Unbuilt),
+        ("algorithm", Word(&["token_bucket", "gcra", "leaky_bucket"], &["fixed_window", "sliding_window"])),
+        ("burst", Whole(1, MAX_RATE as u64)),
+        ("queue", Whole(1, MAX_QUEUE)),
+        ("max_wait", Duration(1, HOUR)),
         ("segments", Unbuilt),
         ("timezone", Unbuilt),
     ],

@@ -26,7 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::load::LoadError;
+pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
+pub(crate) use self::units::Millis;
 use crate::rule::Rules;
 use crate::store::settings::StoreSettings;
 use crate::upstream::settings::UpstreamSettings;

@@ -1,6 +1,7 @@
 //! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
 //! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
 
+mod forecast;
 pub mod foreign;
 pub mod gcra;
 pub mod leaky_bucket;

@@ -210,6 +210,28 @@ async fn a_shadow_is_judged_and_counted_and_refuses_nobody() {
 }
 
 #[tokio::test]
+async fn a_route_tells_its_clients_in_the_fields_that_it_lists() {
+    let limits = "      - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1m }\n";
+    let told = async |headers: &str| {
+        let rules = rules("memory", limits).replace("    upstream: echo\n", &format!("    upstream: echo\n{headers}"));
+        let gateway = TestGateway::start(&rules);
+        let (passed, refused) = (gateway.get("/", "").await, gateway.get("/", "").await);
+        assert_eq!((passed.status(), refused.status()), (200, 429));
+        let legacy = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+        let fields = |answer: &Message| {
+            let legacy: Vec<_> = legacy.iter().filter_map(|name| answer.field(name)).collect();
+            (answer.field("ratelimit").is_some(), answer.field("ratelimit-policy").is_some(), legacy.join(" "))
+        };
+        assert_eq!(fields(&passed), fields(&refused));
+        fields(&passed)
+    };
+    assert_eq!(told("").await, (true, true, String::new()));
+    assert_eq!(told("    headers: [ietf, legacy]\n").await, (true, true, "1 0 60".to_owned()));
+    assert_eq!(told("    headers: [legacy]\n").await, (false, false, "1 0 60".to_owned()));
+    assert_eq!(told("    headers: []\n").await, (false, false, String::new()));
+}
+
+#[tokio::test]
 async fn no_spelling_of_a_path_walks_around_its_limit() {
     let rules = "store: memory
 upstreams: { echo: { targets: [builtin:echo] } }

@@ -8,7 +8,7 @@ use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::cost::Cost;
-use crate::limit::{Limiter, Quota};
+use crate::limit::{Algorithm, Limiter, Quota};
 use crate::rule::Limit;
 
 /// The limit that watches beside `live`: the same but for its quota, its name and its bucket.
@@ -45,9 +45,11 @@ fn payable(cost: &Cost, quota: &Quota, node: &Node, problems: &mut Problems) -> 
         Cost::Fixed(permits) => *permits,
         Cost::Header(cost) => cost.max.unwrap_or(0).max(cost.default),
     };
-    if dearest <= quota.rate() {
+    if dearest <= quota.capacity() {
         return Ok(());
     }
-    let message = format!("the candidate's `rate` is {}, below the {dearest} that a request may cost", quota.rate());
-    Err(problems.add(node.place, message, "raise the candidate's `rate`, or let a request cost less"))
+    let key = if matches!(quota.algorithm(), Algorithm::Gcra { .. }) { "burst" } else { "rate" };
+    let capacity = quota.capacity();
+    let message = format!("the candidate's `{key}` is {capacity}, below the {dearest} that a request may cost");
+    Err(problems.add(node.place, message, format!("raise the candidate's `{key}`, or let a request cost less")))
 }

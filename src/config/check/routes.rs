@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::matcher::matcher;
 use super::{Checked, limits, needed, part, reach};
 use crate::config::Purpose;
-use crate::config::file::{self, File};
+use crate::config::file::{self, Fields, File};
 use crate::config::node::Node;
 use crate::config::problem::{Place, Problems, quote, quote_all};
 use crate::config::suggest::nearest;
+use crate::policy::Told;
 use crate::route::{Matcher, Route, Routes};
 
 /// What a route is checked against.
@@ -51,8 +52,18 @@ fn route(
     limits: Checked<Vec<crate::rule::Limit>>,
     problems: &mut Problems,
 ) -> Checked<Route> {
+    let told = told(written, node, problems);
     let name = Arc::from(needed(&written.name, node, problems)?.as_str());
-    Ok(Route { name, matcher: matcher?, limits: limits?, upstream: upstream? })
+    Ok(Route { name, matcher: matcher?, limits: limits?, told: told?, upstream: upstream? })
+}
+
+/// An empty list tells nothing; none at all is the default.
+fn told(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<Told> {
+    let Some(fields) = part(&written.headers, node, "headers", problems)? else { return Ok(Told::default()) };
+    let has = |fields: &[Fields], one| fields.contains(&one);
+    let fields: Vec<Fields> =
+        fields.iter().map(|field| needed(field, node, problems).copied()).collect::<Checked<_>>()?;
+    Ok(Told { ietf: has(&fields, Fields::Ietf), legacy: has(&fields, Fields::Legacy) })
 }
 
 /// Names that are given twice among their kind.

@@ -1,0 +1,118 @@
+//! What each limit of a route asks of a request, and what it comes to.
+
+use std::fmt;
+
+use crate::client::NoClient;
+use crate::config::{Millis, quote};
+use crate::cost::Cost;
+use crate::facts::Facts;
+use crate::limit::{Charge, ClientId, Mode, Wait};
+use crate::policy::policy;
+use crate::route::Route;
+use crate::rule::{Due, Limit, Unclear};
+
+/// All of them, and what clients are told.
+pub(super) fn limits(
+    route: &Route,
+    dues: &[(&Limit, Due)],
+    facts: &Facts<'_>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    if dues.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "limits: all live ones are charged, or none")?;
+    for (number, (limit, due)) in (1..).zip(dues) {
+        write!(f, "  {number}. {}", quote(&limit.name))?;
+        if limit.shadow {
+            write!(f, ", which only watches")?;
+        }
+        writeln!(f, ": {}", asks(limit, due, facts))?;
+        comes_to(limit, due, f)?;
+    }
+    told(route, f)
+}
+
+fn told(route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let policy = policy(&route.limits);
+    match &policy {
+        Some(policy) if route.told.ietf => {
+            writeln!(f, "  clients see RateLimit-Policy: {}", policy.to_str().unwrap_or_default())?;
+        }
+        Some(_) if route.told.legacy => {}
+        _ => writeln!(f, "  clients see none of it")?,
+    }
+    if policy.is_some() && route.told.legacy {
+        writeln!(f, "  clients see X-RateLimit-Limit, -Remaining and -Reset of the limit with the least left")?;
+    }
+    writeln!(f)
+}
+
+/// What it is about the request that a limit cannot tell.
+pub(super) fn unclear(limit: &Limit, cause: &Unclear) -> String {
+    match (cause, &limit.permits) {
+        (Unclear::Client(NoClient::Missing), _) => format!("client {} is missing", quote(&limit.client.to_string())),
+        (Unclear::Client(NoClient::Ambiguous), _) => {
+            format!("client {} was sent twice", quote(&limit.client.to_string()))
+        }
+        (Unclear::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
+        (Unclear::Cost(cause), Cost::Fixed(_)) => format!("cost {cause}"),
+    }
+}
+
+fn asks(limit: &Limit, due: &Due, facts: &Facts<'_>) -> String {
+    match due {
+        Due::Charge(charge) => format!("{} from {}", cost(limit, charge, facts), bucket(limit, charge)),
+        Due::Skip(cause) => format!("does not count it, since {}", unclear(limit, cause)),
+        Due::Deny(cause) => format!("turns it away, since {}", unclear(limit, cause)),
+    }
+}
+
+fn cost(limit: &Limit, charge: &Charge, facts: &Facts<'_>) -> String {
+    let permits = match charge.permits {
+        1 => "1 permit".to_owned(),
+        permits => format!("{permits} permits"),
+    };
+    match &limit.permits {
+        Cost::Fixed(_) => permits,
+        Cost::Header(cost) if facts.headers.contains_key(&cost.name) => format!("{permits}, as {} says,", cost.name),
+        Cost::Header(cost) => format!("{permits}, since there is no {},", cost.name),
+    }
+}
+
+fn bucket(limit: &Limit, charge: &Charge) -> String {
+    match &charge.client {
+        None => "the one bucket for all".to_owned(),
+        Some(ClientId::Address(network)) => {
+            let address = match network.prefix_len() == network.max_prefix_len() {
+                true => network.addr().to_string(),
+                false => network.to_string(),
+            };
+            match limit.client {
+                crate::client::ClientSource::Ip => format!("the bucket of {address}"),
+                _ => format!("the bucket of {address}, since {} is missing", quote(&limit.client.to_string())),
+            }
+        }
+        // The store holds a hash of it under a secret, and nobody else needs to see it.
+        Some(ClientId::Value(_) | ClientId::Instance(_)) => {
+            format!("the bucket of this {}", quote(&limit.client.to_string()))
+        }
+    }
+}
+
+fn comes_to(limit: &Limit, due: &Due, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (quota, interval) = (&limit.limiter.quota, Millis::show(limit.limiter.quota.interval()));
+    let algorithm = quota.algorithm();
+    writeln!(f, "     law      {}, {} in {interval}: {}", algorithm.name(), quota.rate(), algorithm.law())?;
+    let each = match limit.mode() {
+        Mode::Overall => "for all together",
+        Mode::PerClient => "for each client",
+    };
+    writeln!(f, "     at most  {} in any {interval}, {each}", quota.worst_case())?;
+    let Due::Charge(charge) = due else { return Ok(()) };
+    match quota.wait_when_drained(charge.permits) {
+        Wait::Now => writeln!(f, "     drained  it grants this request all the same"),
+        Wait::Millis(wait) => writeln!(f, "     drained  it grants this request {} later", Millis::show(wait)),
+        Wait::Never => writeln!(f, "     drained  or full, it never grants this request"),
+    }
+}

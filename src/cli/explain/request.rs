@@ -1,0 +1,33 @@
+//! A request in arguments.
+
+use http::header::{HeaderName, HeaderValue};
+use http::{Method, Uri};
+
+use crate::facts::BadRequest;
+
+pub(super) fn method(text: &str) -> Result<Method, String> {
+    Method::from_bytes(text.as_bytes()).map_err(|_| "a method is a word such as GET or POST".to_owned())
+}
+
+pub(super) fn target(text: &str) -> Result<Uri, String> {
+    let uri: Uri = text.parse().map_err(|error| format!("{error}; write http://host/path, or /path"))?;
+    match uri.scheme().is_some() || text.starts_with('/') {
+        true => Ok(uri),
+        false => Err("write http://host/path, or /path".to_owned()),
+    }
+}
+
+pub(super) fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
+    let name = name.trim().parse().map_err(|_| "what is before the colon is not the name of a header field")?;
+    let value = value.trim().parse().map_err(|_| "what is behind the colon is not the value of a header field")?;
+    Ok((name, value))
+}
+
+/// The status that such a request is answered with.
+pub(super) fn status(error: &BadRequest) -> u16 {
+    match error {
+        BadRequest::TargetTooLong => 414,
+        BadRequest::NoHost | BadRequest::BadHost | BadRequest::BadPath(_) => 400,
+    }
+}

@@ -1,0 +1,47 @@
+//! What a quota comes to, told before anybody has asked it for anything.
+
+use super::{Algorithm, Quota, State, Wait};
+use crate::clock::Timestamp;
+
+impl Algorithm {
+    /// Its law in a few words.
+    pub fn law(&self) -> &'static str {
+        match self {
+            Self::TokenBucket => "a permit comes back exactly one interval after it was granted",
+            Self::Gcra { .. } => "permits come back continuously, one by one, until the burst is full",
+            Self::LeakyBucket(_) => "requests go on at an even distance, in the order in which they came",
+            Self::Foreign(_) => "a permit comes back exactly one interval after it was granted, shared with Redisson",
+        }
+    }
+}
+
+impl Quota {
+    /// The most that one bucket can grant in any window of one interval.
+    pub fn worst_case(&self) -> u64 {
+        match self.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket(_) | Algorithm::Foreign(_) => u64::from(self.rate()),
+            Algorithm::Gcra { burst } => u64::from(self.rate()) + u64::from(burst),
+        }
+    }
+
+    /// How long a request for so many permits waits for a bucket from which all were taken at once.
+    pub fn wait_when_drained(&self, permits: u32) -> Wait {
+        let (mut state, now) = (State::empty(self), Timestamp::default());
+        let all = state.check(self, 0, now).remaining;
+        state.charge(self, all, now);
+        state.check(self, permits, now).wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drained_bucket_lets_a_request_pass_when_its_permits_are_back() {
+        let quota = Quota::new(5, 60_000, Algorithm::TokenBucket).expect("a quota");
+        assert_eq!(quota.wait_when_drained(0), Wait::Now);
+        assert_eq!(quota.wait_when_drained(1), Wait::Millis(60_000));
+        assert_eq!(quota.wait_when_drained(6), Wait::Never);
+    }
+}

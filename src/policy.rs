@@ -1,0 +1,50 @@
+//! What clients are told of a route's limits, whatever they have used of them: `RateLimit-Policy`
+//! (draft-ietf-httpapi-ratelimit-headers), a List of structured fields (RFC 9651). It is written by hand since names of
+//! limits need no escaping.
+
+use std::fmt::Write;
+
+use http::HeaderValue;
+
+use crate::rule::Limit;
+
+/// In which fields clients are told: a route's `headers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// `RateLimit-Policy` and `RateLimit`.
+    pub ietf: bool,
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+    pub legacy: bool,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self { ietf: true, legacy: false }
+    }
+}
+
+/// `RateLimit-Policy` of a route: `q` permits in `w` seconds. The same for all answers, so it is made at load.
+/// Nothing if the route has no limit that clients are told of.
+pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
+    let mut list = String::new();
+    for limit in limits.iter().filter(|limit| limit.is_told()) {
+        let quota = &limit.limiter.quota;
+        // Writing to a string cannot fail.
+        _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.rate());
+        // The window is in whole seconds; of an interval below one, none is told.
+        if quota.interval() >= 1_000 {
+            _ = write!(list, ";w={}", quota.interval().div_ceil(1_000));
+        }
+    }
+    value(list)
+}
+
+/// What goes before the next member of a list.
+pub(crate) fn separator(list: &str) -> &'static str {
+    if list.is_empty() { "" } else { ", " }
+}
+
+/// A list as a field; none if nothing is in it.
+pub(crate) fn value(list: String) -> Option<HeaderValue> {
+    (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()
+}

@@ -1,0 +1,79 @@
+//! `tidegate explain`: what it says of a request, in snapshots, and its exit codes.
+
+use crate::support::process::output;
+
+const FILE: &str = "tests/fixtures/explain.yaml";
+
+/// What `tidegate explain` says, with its exit code.
+fn said(file: &str, arguments: &[&str]) -> String {
+    let output = output(&[&["explain", "-c", file], arguments].concat());
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    let code = output.status.code().expect("an exit code");
+    format!("{}{}exit code {code}\n", text(&output.stdout), text(&output.stderr))
+}
+
+fn snapshot(name: &str, file: &str, arguments: &[&str]) {
+    let said = said(file, arguments);
+    assert!(!said.contains("hunter2"), "{said}");
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!(format!("explain_{name}"), said);
+    });
+}
+
+#[test]
+fn a_request_behind_proxies_is_explained_from_its_route_to_its_limits() {
+    let forwarded = "X-Forwarded-For: 6.6.6.6, 2001:db8::7, 10.2.3.4";
+    let arguments =
+        ["POST", "https://api.example.com/x/../login?a=1", "--peer", "10.0.0.1", "-H", forwarded, "-H", "X-Cost: 3"];
+    snapshot("limits", FILE, &arguments);
+}
+
+#[test]
+fn a_value_that_tells_clients_apart_is_not_repeated() {
+    snapshot("value", FILE, &["GET", "http://a.example/keys/1", "-H", "X-Api-Key: hunter2"]);
+}
+
+#[test]
+fn garbage_in_a_forwarding_field_is_told() {
+    let arguments = ["GET", "/free", "-H", "host: a", "--peer", "10.0.0.1", "-H", "x-forwarded-for: 6.6.6.6, unknown"];
+    snapshot("garbage", FILE, &arguments);
+    snapshot("proxies_only", FILE, &["GET", "http://a/free", "--peer", "10.0.0.1", "-H", "x-forwarded-for: 10.9.9.9"]);
+}
+
+#[test]
+fn a_cost_that_no_bucket_holds_is_told_to_be_hopeless() {
+    snapshot("never", FILE, &["GET", "http://a/dear", "-H", "x-cost: 4"]);
+    snapshot("nothing", FILE, &["GET", "http://a/dear", "-H", "x-cost: 0"]);
+}
+
+#[test]
+fn a_request_that_is_turned_away_says_by_whom_and_with_what() {
+    snapshot("no_client", FILE, &["GET", "http://a.example/keys/1"]);
+    snapshot("two_clients", FILE, &["GET", "http://a/keys/1", "-H", "x-api-key: a", "-H", "X-Api-Key: b"]);
+    snapshot("no_cost", FILE, &["GET", "http://a/dear", "-H", "x-cost: cheap"]);
+    snapshot("no_route", FILE, &["DELETE", "http://a.example/admin/x"]);
+    snapshot("no_host", FILE, &["GET", "/free"]);
+    snapshot("no_path", FILE, &["GET", "http://a/x/..%2flogin"]);
+    let long = format!("/{}", "x".repeat(9_000));
+    assert!(
+        said(FILE, &["GET", &long]).ends_with("answered with 414: target is longer than 8192 bytes\nexit code 1\n")
+    );
+}
+
+#[test]
+fn what_cannot_be_answered_is_neither_yes_nor_no() {
+    snapshot("bad_file", "tests/fixtures/config/many_mistakes.yaml", &["GET", "http://a/"]);
+    for (arguments, complaint) in [
+        (&["GET"][..], "<URL>"),
+        (&["G T", "http://a/"], "a method is a word such as GET or POST"),
+        (&["GET", "a.example/x"], "write http://host/path, or /path"),
+        (&["GET", "http://a b/"], "write http://host/path, or /path"),
+        (&["GET", "http://a/", "-H", "no colon"], "write NAME: VALUE"),
+        (&["GET", "http://a/", "-H", "a b: c"], "is not the name of a header field"),
+        (&["GET", "http://a/", "--peer", "a.example"], "invalid IP address syntax"),
+    ] {
+        let said = said(FILE, arguments);
+        assert!(said.contains(complaint) && said.ends_with("exit code 2\n"), "{arguments:?}: {said}");
+    }
+    assert!(said("no/such/file.yaml", &["GET", "http://a/"]).ends_with("exit code 2\n"));
+}
