@@ -11,7 +11,10 @@
 --   settle(bucket, random)       after a refusal: writes nothing, unless the clock went back
 --   give_back(key, arg, at, now) undoes what was granted at `at`, if it has not returned by itself
 
-local algorithms = { token_bucket = token_bucket }
+local algorithms = {
+  token_bucket = token_bucket,
+  sliding_window = sliding_window,
+}
 
 -- The moment to decide at, in milliseconds: as it is told, or the server's own. Read once for a call.
 local function present(told)

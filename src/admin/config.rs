@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::ClientSource;
 use crate::config::{AccessLog, Config};
-use crate::limit::Mode;
+use crate::limit::{Algorithm, Mode};
 use crate::route::{HostPattern, Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::settings::{RedisSettings, StoreSettings};
@@ -109,7 +109,8 @@ fn show_limit(limit: &Limit) -> Value {
         "client": (limit.mode() == Mode::PerClient).then(|| show_client(&limit.client)),
         "rate": quota.rate(),
         "interval_ms": quota.interval(),
-        "algorithm": "token_bucket",
+        "algorithm": quota.algorithm().name(),
+        "segments": segments(&quota.algorithm()),
         "permits": limit.permits,
         "key": limit.limiter.name,
         "on_missing_client": match limit.on_missing_client {
@@ -122,6 +123,13 @@ fn show_limit(limit: &Limit) -> Value {
             OnStoreFailure::Deny => "deny",
         },
     })
+}
+
+fn segments(algorithm: &Algorithm) -> Option<u32> {
+    match algorithm {
+        Algorithm::SlidingWindow { segments } => Some(*segments),
+        _ => None,
+    }
 }
 
 fn show_client(client: &ClientSource) -> Value {

@@ -88,6 +88,7 @@ pub(crate) struct Limit {
     pub(crate) rate: Option<u64>,
     pub(crate) interval: Option<Millis>,
     pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) segments: Option<u64>,
     pub(crate) permits: Option<u64>,
     pub(crate) on_store_failure: Option<OnStoreFailure>,
     pub(crate) on_missing_client: Option<OnMissingClient>,
@@ -100,10 +101,11 @@ pub(crate) enum Mode {
     PerClient,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Algorithm {
     TokenBucket,
+    SlidingWindow,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

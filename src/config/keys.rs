@@ -1,6 +1,7 @@
 //! Every key of the rule file: where it stands, what it takes, and whether it is built. [`shape`](super::shape) holds
 //! files against this table, and [`file`](super::file) has a field for every key that is built.
 
+use crate::limit::sliding_window::MAX_SEGMENTS;
 use crate::limit::{MAX_INTERVAL, MAX_RATE};
 
 /// What a value must be.
@@ -156,13 +157,13 @@ static LIMIT: Shape = Shape {
         ("client", OneOrMany(&Text)),
         ("rate", Whole(1, MAX_RATE as u64)),
         ("interval", Duration(1, MAX_INTERVAL)),
-        ("algorithm", Word(&["token_bucket"], &["gcra", "leaky_bucket", "fixed_window", "sliding_window"])),
+        ("algorithm", Word(&["token_bucket", "sliding_window"], &["gcra", "leaky_bucket", "fixed_window"])),
         ("permits", NoMapYet(&Whole(1, MAX_RATE as u64))),
         ("on_store_failure", Word(&["allow", "deny"], &["local"])),
         ("on_missing_client", Word(&["deny", "skip", "ip"], &[])),
         ("burst", Unbuilt),
         ("queue", Unbuilt),
-        ("segments", Unbuilt),
+        ("segments", Whole(1, MAX_SEGMENTS as u64)),
         ("timezone", Unbuilt),
         ("max_wait", Unbuilt),
         ("shadow", Unbuilt),

@@ -115,6 +115,19 @@ fn routes_and_limits_become_what_they_say() {
 }
 
 #[test]
+fn an_interval_is_cut_into_the_segments_that_are_written_or_ten() {
+    let limit = |name: &str, more: &str| {
+        format!("{{ name: {name}, mode: OVERALL, rate: 5, interval: 1m, algorithm: sliding_window{more} }}")
+    };
+    let limits = [limit("a", ""), limit("b", ", segments: 512")].join(", ");
+    let config =
+        Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: [{limits}] }}]")).expect("no mistakes");
+    let routes: Vec<_> = config.rules.routes.iter().collect();
+    let algorithms: Vec<_> = routes[0].limits.iter().map(|limit| limit.limiter.quota.algorithm()).collect();
+    assert_eq!(algorithms, [10, 512].map(|segments| Algorithm::SlidingWindow { segments }));
+}
+
+#[test]
 fn what_is_not_written_is_the_default() {
     let config = parse(
         "listen: 127.0.0.1:0\nupstreams: {a: {targets: builtin:echo}}\nroutes: [{name: a, match: {}, upstream: a}]",

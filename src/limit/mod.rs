@@ -1,6 +1,8 @@
 //! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
 //! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
 
+mod counters;
+pub mod sliding_window;
 mod state;
 pub mod token_bucket;
 
@@ -32,6 +34,11 @@ pub enum Mode {
 pub enum Algorithm {
     /// A permit returns exactly one interval after it was granted: [`token_bucket`].
     TokenBucket,
+    /// A permit returns one interval after its segment has ended: [`sliding_window`].
+    SlidingWindow {
+        /// Into how many segments the interval is cut, 1 to [`sliding_window::MAX_SEGMENTS`].
+        segments: u32,
+    },
 }
 
 /// How much may be granted: `rate` permits in each `interval`.
@@ -117,6 +124,9 @@ pub enum QuotaError {
     /// Too short to be an interval or too long to be kept.
     #[error("interval must be between 1 ms and 366 days, not {0} ms")]
     Interval(u64),
+    /// No segment, or too many to look at in one decision.
+    #[error("segments must be between 1 and {max}, not {0}", max = sliding_window::MAX_SEGMENTS)]
+    Segments(u32),
 }
 
 impl Algorithm {
@@ -124,6 +134,7 @@ impl Algorithm {
     pub fn name(&self) -> &'static str {
         match self {
             Self::TokenBucket => "token_bucket",
+            Self::SlidingWindow { .. } => "sliding_window",
         }
     }
 }
@@ -151,6 +162,11 @@ impl Quota {
         let rate = exact.ok_or(QuotaError::Rate(rate))?;
         if !(1..=MAX_INTERVAL).contains(&interval) {
             return Err(QuotaError::Interval(interval));
+        }
+        if let Algorithm::SlidingWindow { segments } = algorithm
+            && !(1..=sliding_window::MAX_SEGMENTS).contains(&segments)
+        {
+            return Err(QuotaError::Segments(segments));
         }
         Ok(Self { rate, interval, algorithm })
     }

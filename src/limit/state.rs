@@ -1,6 +1,6 @@
 //! A bucket of any algorithm: one arm for each of them.
 
-use super::{Algorithm, Decision, Quota, token_bucket};
+use super::{Algorithm, Decision, Quota, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 
 /// What is remembered of a bucket.
@@ -8,6 +8,8 @@ use crate::clock::Timestamp;
 pub enum State {
     /// A log of grants.
     TokenBucket(token_bucket::State),
+    /// Counters of segments.
+    SlidingWindow(sliding_window::State),
 }
 
 impl State {
@@ -15,6 +17,7 @@ impl State {
     pub fn empty(quota: &Quota) -> Self {
         match quota.algorithm() {
             Algorithm::TokenBucket => Self::TokenBucket(token_bucket::State::default()),
+            Algorithm::SlidingWindow { .. } => Self::SlidingWindow(sliding_window::State::default()),
         }
     }
 
@@ -22,6 +25,7 @@ impl State {
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         match self {
             Self::TokenBucket(state) => state.check(quota, permits, now),
+            Self::SlidingWindow(state) => state.check(quota, permits, now),
         }
     }
 
@@ -29,6 +33,7 @@ impl State {
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         match self {
             Self::TokenBucket(state) => state.charge(quota, permits, now),
+            Self::SlidingWindow(state) => state.charge(quota, permits, now),
         }
     }
 
@@ -36,6 +41,7 @@ impl State {
     pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
         match self {
             Self::TokenBucket(state) => state.settle(quota, now),
+            Self::SlidingWindow(state) => state.settle(quota, now),
         }
     }
 
@@ -44,6 +50,7 @@ impl State {
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         match self {
             Self::TokenBucket(state) => state.give_back(quota, permits, granted_at, now),
+            Self::SlidingWindow(state) => state.give_back(quota, permits, granted_at),
         }
     }
 
@@ -51,6 +58,7 @@ impl State {
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         match self {
             Self::TokenBucket(state) => state.full_at(quota),
+            Self::SlidingWindow(state) => state.full_at(quota),
         }
     }
 }

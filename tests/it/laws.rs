@@ -10,17 +10,17 @@ use tidegate::store::{Memory, Store};
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{overall, per_client};
 
-const START: u64 = 1_700_000_000_000;
+pub const START: u64 = 1_700_000_000_000;
 
 /// Both stores, and a runtime to ask them on.
-struct Stores {
+pub struct Stores {
     runtime: tokio::runtime::Runtime,
-    all: Vec<Store>,
+    pub all: Vec<Store>,
     _redis: Option<RedisServer>,
 }
 
 impl Stores {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let redis = RedisServer::start();
@@ -30,18 +30,18 @@ impl Stores {
         Self { runtime, all, _redis: redis }
     }
 
-    fn take(&self, store: &Store, charges: &[Charge], now: u64) -> Outcome {
+    pub fn take(&self, store: &Store, charges: &[Charge], now: u64) -> Outcome {
         let now = Timestamp::from_millis(now);
         self.runtime.block_on(store.take_at(charges, now)).expect("a decision")
     }
 
-    fn give_back(&self, store: &Store, charges: &[Charge], granted_at: u64, now: u64) {
+    pub fn give_back(&self, store: &Store, charges: &[Charge], granted_at: u64, now: u64) {
         let (granted_at, now) = (Timestamp::from_millis(granted_at), Timestamp::from_millis(now));
         self.runtime.block_on(store.give_back_at(charges, granted_at, now)).expect("given back");
     }
 
     /// Runs a scenario on each store, with a bucket name of its own.
-    fn each(&self, scenario: impl Fn(&str, &dyn Fn(&[Charge], u64) -> Outcome)) {
+    pub fn each(&self, scenario: impl Fn(&str, &dyn Fn(&[Charge], u64) -> Outcome)) {
         for store in &self.all {
             scenario(&fresh_name(), &|charges, now| self.take(store, charges, now));
         }

@@ -5,6 +5,7 @@
 mod check;
 mod gateway;
 mod laws;
+mod laws_windows;
 mod program;
 mod redis_format;
 mod support;

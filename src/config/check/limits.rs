@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::header_name;
 use super::routes::duplicates;
-use super::{Checked, needed, number, parsed, part};
+use super::{Checked, needed, number, parsed, part, windows};
 use crate::client::ClientSource;
 use crate::config::file;
 use crate::config::node::Node;
@@ -62,7 +62,9 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
 fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
     let algorithm = match part(&written.algorithm, node, "algorithm", problems)? {
         None | Some(file::Algorithm::TokenBucket) => Algorithm::TokenBucket,
+        Some(file::Algorithm::SlidingWindow) => windows::sliding(written, node, problems)?,
     };
+    windows::out_of_place(&algorithm, node, problems);
     let (rate, interval) = (needed(&written.rate, node, problems)?, needed(&written.interval, node, problems)?);
     parsed(Quota::new(*rate, interval.0, algorithm), "choose numbers in these ranges", node, problems)
 }

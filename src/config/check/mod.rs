@@ -8,6 +8,7 @@ mod reach;
 mod routes;
 mod store;
 mod upstreams;
+mod windows;
 
 use std::fmt::Display;
 

@@ -16,6 +16,7 @@ pub(super) fn keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
     let own = |suffix| suffixed(name, suffix, &client);
     match charge.limiter.quota.algorithm() {
         Algorithm::TokenBucket => vec![name.clone(), own("value"), own("permits")],
+        Algorithm::SlidingWindow { .. } => vec![own("segments")],
     }
 }
 

@@ -17,6 +17,10 @@ macro_rules! with_algorithms {
         concat!(
             include_str!("../../../lua/token_bucket.lua"),
             "\n",
+            include_str!("../../../lua/counters.lua"),
+            "\n",
+            include_str!("../../../lua/sliding_window.lua"),
+            "\n",
             include_str!("../../../lua/algorithms.lua"),
             "\n",
             include_str!(concat!("../../../lua/", $script)),
@@ -121,6 +125,9 @@ fn arguments(charge: &Charge, call: &mut Cmd) {
                 Mode::PerClient => 1,
             };
             call.arg(kind).arg(charge.permits).arg(quota.rate()).arg(quota.interval());
+        }
+        Algorithm::SlidingWindow { segments } => {
+            call.arg(charge.permits).arg(quota.rate()).arg(quota.interval()).arg(segments);
         }
     }
 }
