@@ -6,7 +6,8 @@
 --
 -- Invariant: every algorithm is a table of `keys` and `args` (how many it takes), and the functions
 --   check(key, arg, now)         judges a limit and writes nothing; returns its bucket, with `granted`, `remaining`,
---                                `wait` (-1: never), `reset`, and `delay` if a slot lies ahead
+--                                `wait` (-1: never), `reset`, and `delay` if a slot lies ahead; or one that is
+--                                `unknown`, if what was sent does not say how to judge at `now`
 --   charge(bucket, random)       takes what check() granted, and brings `remaining`, `reset` and `delay` up to date
 --   settle(bucket, random)       after a refusal: writes nothing, unless the clock went back
 --   give_back(key, arg, at, now) undoes what was granted at `at`, if it has not returned by itself
@@ -14,6 +15,7 @@
 local algorithms = {
   token_bucket = token_bucket,
   sliding_window = sliding_window,
+  fixed_window = fixed_window,
 }
 
 -- The moment to decide at, in milliseconds: as it is told, or the server's own. Read once for a call.

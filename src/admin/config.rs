@@ -111,6 +111,7 @@ fn show_limit(limit: &Limit) -> Value {
         "interval_ms": quota.interval(),
         "algorithm": quota.algorithm().name(),
         "segments": segments(&quota.algorithm()),
+        "calendar": calendar(&quota.algorithm()),
         "permits": limit.permits,
         "key": limit.limiter.name,
         "on_missing_client": match limit.on_missing_client {
@@ -128,6 +129,15 @@ fn show_limit(limit: &Limit) -> Value {
 fn segments(algorithm: &Algorithm) -> Option<u32> {
     match algorithm {
         Algorithm::SlidingWindow { segments } => Some(*segments),
+        _ => None,
+    }
+}
+
+fn calendar(algorithm: &Algorithm) -> Option<Value> {
+    match algorithm {
+        Algorithm::FixedWindow(calendar) => {
+            Some(json!({ "unit": calendar.unit().name(), "timezone": calendar.zone() }))
+        }
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::units::Millis;
+use super::units::{Interval, Millis};
 
 /// Not `Debug`: it holds secrets.
 #[derive(Deserialize)]
@@ -86,9 +86,10 @@ pub(crate) struct Limit {
     pub(crate) mode: Option<Mode>,
     pub(crate) client: Option<Vec<Option<String>>>,
     pub(crate) rate: Option<u64>,
-    pub(crate) interval: Option<Millis>,
+    pub(crate) interval: Option<Interval>,
     pub(crate) algorithm: Option<Algorithm>,
     pub(crate) segments: Option<u64>,
+    pub(crate) timezone: Option<String>,
     pub(crate) permits: Option<u64>,
     pub(crate) on_store_failure: Option<OnStoreFailure>,
     pub(crate) on_missing_client: Option<OnMissingClient>,
@@ -106,6 +107,7 @@ pub(crate) enum Mode {
 pub(crate) enum Algorithm {
     TokenBucket,
     SlidingWindow,
+    FixedWindow,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

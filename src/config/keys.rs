@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Whole(u64, u64),
     /// A duration in this range of milliseconds.
     Duration(u64, u64),
+    /// A duration in this range of milliseconds, or a unit of the calendar.
+    Interval(u64, u64),
     /// A map with these keys.
     Map(&'static Shape),
     /// A map with these keys, or a text, which stands for the map that has only this key.
@@ -53,8 +55,8 @@ pub(crate) struct Shape {
 }
 
 use Kind::{
-    Address, Duration, Fields, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text, Unbuilt, Whole,
-    Word,
+    Address, Duration, Fields, Interval, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text,
+    Unbuilt, Whole, Word,
 };
 
 const SECOND: u64 = 1000;
@@ -156,15 +158,15 @@ static LIMIT: Shape = Shape {
         ("mode", Word(&["OVERALL", "PER_CLIENT"], &[])),
         ("client", OneOrMany(&Text)),
         ("rate", Whole(1, MAX_RATE as u64)),
-        ("interval", Duration(1, MAX_INTERVAL)),
-        ("algorithm", Word(&["token_bucket", "sliding_window"], &["gcra", "leaky_bucket", "fixed_window"])),
+        ("interval", Interval(1, MAX_INTERVAL)),
+        ("algorithm", Word(&["token_bucket", "sliding_window", "fixed_window"], &["gcra", "leaky_bucket"])),
         ("permits", NoMapYet(&Whole(1, MAX_RATE as u64))),
         ("on_store_failure", Word(&["allow", "deny"], &["local"])),
         ("on_missing_client", Word(&["deny", "skip", "ip"], &[])),
         ("burst", Unbuilt),
         ("queue", Unbuilt),
         ("segments", Whole(1, MAX_SEGMENTS as u64)),
-        ("timezone", Unbuilt),
+        ("timezone", Text),
         ("max_wait", Unbuilt),
         ("shadow", Unbuilt),
         ("key", Unbuilt),

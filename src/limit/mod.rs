@@ -1,7 +1,9 @@
 //! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
 //! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
 
+pub mod calendar;
 mod counters;
+pub mod fixed_window;
 pub mod sliding_window;
 mod state;
 pub mod token_bucket;
@@ -11,6 +13,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use self::calendar::Calendar;
 pub use self::state::State;
 use crate::clock::Timestamp;
 
@@ -39,6 +42,8 @@ pub enum Algorithm {
         /// Into how many segments the interval is cut, 1 to [`sliding_window::MAX_SEGMENTS`].
         segments: u32,
     },
+    /// All permits return when a window of the calendar ends: [`fixed_window`].
+    FixedWindow(Calendar),
 }
 
 /// How much may be granted: `rate` permits in each `interval`.
@@ -135,6 +140,7 @@ impl Algorithm {
         match self {
             Self::TokenBucket => "token_bucket",
             Self::SlidingWindow { .. } => "sliding_window",
+            Self::FixedWindow(_) => "fixed_window",
         }
     }
 }
@@ -153,13 +159,18 @@ impl fmt::Display for Mode {
 // === impl Quota ===
 
 impl Quota {
-    /// `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds.
+    /// `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds. That of a fixed window
+    /// is its calendar's.
     ///
     /// # Errors
     /// Names the number that is out of its range.
     pub fn new(rate: u64, interval: u64, algorithm: Algorithm) -> Result<Self, QuotaError> {
         let exact = u32::try_from(rate).ok().filter(|rate| (1..=MAX_RATE).contains(rate));
         let rate = exact.ok_or(QuotaError::Rate(rate))?;
+        let interval = match algorithm {
+            Algorithm::FixedWindow(calendar) => calendar.unit().millis(),
+            _ => interval,
+        };
         if !(1..=MAX_INTERVAL).contains(&interval) {
             return Err(QuotaError::Interval(interval));
         }
@@ -176,7 +187,7 @@ impl Quota {
         self.rate
     }
 
-    /// The interval in milliseconds.
+    /// The interval in milliseconds; that of a fixed window is as long as its unit if clocks were never set.
     pub const fn interval(&self) -> u64 {
         self.interval
     }

@@ -1,6 +1,6 @@
 //! A bucket of any algorithm: one arm for each of them.
 
-use super::{Algorithm, Decision, Quota, sliding_window, token_bucket};
+use super::{Algorithm, Decision, Quota, fixed_window, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 
 /// What is remembered of a bucket.
@@ -10,6 +10,8 @@ pub enum State {
     TokenBucket(token_bucket::State),
     /// Counters of segments.
     SlidingWindow(sliding_window::State),
+    /// Counters of windows of the calendar.
+    FixedWindow(fixed_window::State),
 }
 
 impl State {
@@ -18,6 +20,7 @@ impl State {
         match quota.algorithm() {
             Algorithm::TokenBucket => Self::TokenBucket(token_bucket::State::default()),
             Algorithm::SlidingWindow { .. } => Self::SlidingWindow(sliding_window::State::default()),
+            Algorithm::FixedWindow(_) => Self::FixedWindow(fixed_window::State::default()),
         }
     }
 
@@ -26,6 +29,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.check(quota, permits, now),
             Self::SlidingWindow(state) => state.check(quota, permits, now),
+            Self::FixedWindow(state) => state.check(quota, permits, now),
         }
     }
 
@@ -34,6 +38,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.charge(quota, permits, now),
             Self::SlidingWindow(state) => state.charge(quota, permits, now),
+            Self::FixedWindow(state) => state.charge(quota, permits, now),
         }
     }
 
@@ -42,6 +47,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.settle(quota, now),
             Self::SlidingWindow(state) => state.settle(quota, now),
+            Self::FixedWindow(state) => state.settle(quota, now),
         }
     }
 
@@ -51,6 +57,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.give_back(quota, permits, granted_at, now),
             Self::SlidingWindow(state) => state.give_back(quota, permits, granted_at),
+            Self::FixedWindow(state) => state.give_back(quota, permits, granted_at),
         }
     }
 
@@ -59,6 +66,7 @@ impl State {
         match self {
             Self::TokenBucket(state) => state.full_at(quota),
             Self::SlidingWindow(state) => state.full_at(quota),
+            Self::FixedWindow(state) => state.full_at(),
         }
     }
 }

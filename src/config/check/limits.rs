@@ -61,12 +61,14 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
 
 fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
     let algorithm = match part(&written.algorithm, node, "algorithm", problems)? {
-        None | Some(file::Algorithm::TokenBucket) => Algorithm::TokenBucket,
-        Some(file::Algorithm::SlidingWindow) => windows::sliding(written, node, problems)?,
+        None | Some(file::Algorithm::TokenBucket) => Ok(Algorithm::TokenBucket),
+        Some(file::Algorithm::SlidingWindow) => windows::sliding(written, node, problems),
+        Some(file::Algorithm::FixedWindow) => windows::fixed(written, node, problems),
     };
-    windows::out_of_place(&algorithm, node, problems);
-    let (rate, interval) = (needed(&written.rate, node, problems)?, needed(&written.interval, node, problems)?);
-    parsed(Quota::new(*rate, interval.0, algorithm), "choose numbers in these ranges", node, problems)
+    windows::out_of_place(written, node, problems);
+    let (rate, algorithm) = (needed(&written.rate, node, problems)?, algorithm?);
+    let interval = windows::length(needed(&written.interval, node, problems)?, &algorithm, node, problems)?;
+    parsed(Quota::new(*rate, interval, algorithm), "choose numbers in these ranges", node, problems)
 }
 
 fn permits(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<u32> {

@@ -17,6 +17,7 @@ pub(super) fn keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
     match charge.limiter.quota.algorithm() {
         Algorithm::TokenBucket => vec![name.clone(), own("value"), own("permits")],
         Algorithm::SlidingWindow { .. } => vec![own("segments")],
+        Algorithm::FixedWindow(_) => vec![own("window")],
     }
 }
 

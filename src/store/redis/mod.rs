@@ -5,6 +5,7 @@
 
 mod keys;
 mod link;
+mod present;
 mod script;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +16,8 @@ use deadpool_redis::{Manager, Pool, Runtime};
 use tokio::time::timeout;
 
 use self::link::{Link, Live, SharedSecret};
-use self::script::{Call, outcome};
+use self::present::Present;
+use self::script::{Answer, Call, answer};
 use super::StoreError;
 use super::settings::RedisSettings;
 use crate::clock::{Stopwatch, Timestamp};
@@ -32,6 +34,7 @@ pub struct Redis {
     links: OnceLock<Box<[Link]>>,
     turn: AtomicUsize,
     random: AtomicU64,
+    present: Present,
     metrics: Arc<Metrics>,
 }
 
@@ -50,7 +53,7 @@ impl Redis {
         let secret = Arc::new(SharedSecret::new(&settings));
         let random = AtomicU64::new(random_start());
         let (links, turn) = (OnceLock::new(), AtomicUsize::new(0));
-        Ok(Self { settings, pool, secret, links, turn, random, metrics })
+        Ok(Self { settings, pool, secret, links, turn, random, present: Present::default(), metrics })
     }
 
     /// Makes all charges or none, at Redis's TIME.
@@ -125,11 +128,32 @@ impl Redis {
     }
 
     async fn call(&self, live: &mut Live, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+        let near = now.unwrap_or_else(|| self.present.guess());
+        let shown = match self.ask(live, charges, now, near).await? {
+            Answer::Decided(outcome) => return Ok(outcome),
+            Answer::BoundariesNeeded(shown) => shown,
+        };
+        // Nothing ran, so asking once more resends nothing.
+        self.present.learn(shown);
+        match self.ask(live, charges, now, shown).await? {
+            Answer::Decided(outcome) => Ok(outcome),
+            Answer::BoundariesNeeded(_) => Err(StoreError::Shape),
+        }
+    }
+
+    /// One call, with the boundaries around `near` for limits by the calendar.
+    async fn ask(
+        &self,
+        live: &mut Live,
+        charges: &[Charge],
+        now: Option<Timestamp>,
+        near: Timestamp,
+    ) -> Result<Answer, StoreError> {
         // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
         let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let call = Call::admit(charges, &live.secret, now, random);
-        let answer = call.run(&mut live.connection).await.map_err(|error| failure(&error))?;
-        outcome(&answer, charges.len())
+        let call = Call::admit(charges, &live.secret, now, near, random);
+        let numbers = call.run(&mut live.connection).await.map_err(|error| failure(&error))?;
+        answer(&numbers, charges.len())
     }
 
     fn links(&self) -> &[Link] {

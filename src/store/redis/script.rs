@@ -21,6 +21,8 @@ macro_rules! with_algorithms {
             "\n",
             include_str!("../../../lua/sliding_window.lua"),
             "\n",
+            include_str!("../../../lua/fixed_window.lua"),
+            "\n",
             include_str!("../../../lua/algorithms.lua"),
             "\n",
             include_str!(concat!("../../../lua/", $script)),
@@ -41,6 +43,14 @@ pub(super) struct Script {
     digest: String,
 }
 
+/// What a call that decides comes back with.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Decided(Outcome),
+    /// Nothing was decided and nothing ran: this is the present, and a calendar was sent boundaries of another time.
+    BoundariesNeeded(Timestamp),
+}
+
 /// One call of a script about a list of charges.
 #[derive(Debug)]
 pub(super) struct Call<'c> {
@@ -49,6 +59,8 @@ pub(super) struct Call<'c> {
     keys: Vec<Vec<String>>,
     /// The moment to decide at; Redis's own if none is given.
     now: Option<Timestamp>,
+    /// The moment around which limits by the calendar are sent their boundaries.
+    near: Timestamp,
     /// What the script takes beside the charges.
     more: Vec<u8>,
 }
@@ -60,9 +72,15 @@ impl Script {
 }
 
 impl<'c> Call<'c> {
-    /// A decision; `random` tells its log entries from all others.
-    pub(super) fn admit(charges: &'c [Charge], secret: &KeySecret, now: Option<Timestamp>, random: u64) -> Self {
-        Self::new(&ADMIT, charges, secret, now, random.to_be_bytes().to_vec())
+    /// A decision, probably somewhere `near`; `random` tells its log entries from all others.
+    pub(super) fn admit(
+        charges: &'c [Charge],
+        secret: &KeySecret,
+        now: Option<Timestamp>,
+        near: Timestamp,
+        random: u64,
+    ) -> Self {
+        Self { near, ..Self::new(&ADMIT, charges, secret, now, random.to_be_bytes().to_vec()) }
     }
 
     /// The undoing of a decision.
@@ -72,7 +90,8 @@ impl<'c> Call<'c> {
         now: Option<Timestamp>,
         granted_at: Timestamp,
     ) -> Self {
-        Self::new(&GIVE_BACK, charges, secret, now, granted_at.as_millis().to_string().into_bytes())
+        let more = granted_at.as_millis().to_string().into_bytes();
+        Self { near: granted_at, ..Self::new(&GIVE_BACK, charges, secret, now, more) }
     }
 
     fn new(
@@ -83,7 +102,7 @@ impl<'c> Call<'c> {
         more: Vec<u8>,
     ) -> Self {
         let keys = charges.iter().map(|charge| keys(charge, secret)).collect();
-        Self { script, charges, keys, now, more }
+        Self { script, charges, keys, now, near: now.unwrap_or_default(), more }
     }
 
     /// Runs the script. A Redis that does not know it has run nothing, so that it may be sent once more, whole.
@@ -108,14 +127,14 @@ impl<'c> Call<'c> {
         };
         call.arg(&self.more);
         for charge in self.charges {
-            arguments(charge, &mut call);
+            arguments(charge, self.near, &mut call);
         }
         call
     }
 }
 
 /// What the scripts take of a charge: the algorithm's name, and what its file says.
-fn arguments(charge: &Charge, call: &mut Cmd) {
+fn arguments(charge: &Charge, near: Timestamp, call: &mut Cmd) {
     let quota = &charge.limiter.quota;
     call.arg(quota.algorithm().name());
     match quota.algorithm() {
@@ -129,18 +148,35 @@ fn arguments(charge: &Charge, call: &mut Cmd) {
         Algorithm::SlidingWindow { segments } => {
             call.arg(charge.permits).arg(quota.rate()).arg(quota.interval()).arg(segments);
         }
+        Algorithm::FixedWindow(calendar) => {
+            call.arg(charge.permits).arg(quota.rate());
+            for boundary in calendar.span(near).0 {
+                call.arg(boundary.as_millis());
+            }
+        }
     }
 }
 
-/// Reads what the script returns: the time, then five numbers for each limit.
-pub(super) fn outcome(answer: &[i64], charges: usize) -> Result<Outcome, StoreError> {
+/// Reads what the script returns: an outcome, or the time alone.
+pub(super) fn answer(numbers: &[i64], charges: usize) -> Result<Answer, StoreError> {
+    match numbers {
+        [now] if charges > 0 => Ok(Answer::BoundariesNeeded(moment(*now)?)),
+        numbers => outcome(numbers, charges).map(Answer::Decided),
+    }
+}
+
+/// Reads the time, then five numbers for each limit.
+fn outcome(answer: &[i64], charges: usize) -> Result<Outcome, StoreError> {
     let (now, decisions) = answer.split_first().ok_or(StoreError::Shape)?;
     if decisions.len() != 5 * charges {
         return Err(StoreError::Shape);
     }
     let decisions = decisions.chunks_exact(5).map(decision).collect::<Option<_>>().ok_or(StoreError::Shape)?;
-    let now = u64::try_from(*now).map_err(|_| StoreError::Shape)?;
-    Ok(Outcome { now: Timestamp::from_millis(now), decisions })
+    Ok(Outcome { now: moment(*now)?, decisions })
+}
+
+fn moment(millis: i64) -> Result<Timestamp, StoreError> {
+    u64::try_from(millis).map(Timestamp::from_millis).map_err(|_| StoreError::Shape)
 }
 
 fn decision(numbers: &[i64]) -> Option<Decision> {
