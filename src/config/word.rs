@@ -6,6 +6,7 @@ use super::scalar::{Scalar, ScalarKind};
 use super::shape::{Item, describe as describe_node};
 use super::suggest::nearest;
 use super::units::{Millis, unit};
+use crate::limit::calendar::Unit;
 
 /// What a name is.
 pub(super) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
@@ -130,6 +131,13 @@ impl<'n> Item<'n> {
     pub(super) fn interval(self, least: u64, most: u64, problems: &mut Problems) -> Result<&'n str, Broken> {
         match self.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) if unit(text).is_some() => Ok(text),
+            Some(Scalar { text, kind: ScalarKind::Text }) if Millis::parse(text).is_none() => {
+                let help = match nearest(text, Unit::ALL.into_iter().map(Unit::name)) {
+                    Some(near) => format!("did you mean {}?", quote(near)),
+                    None => UNITS_HELP.to_owned(),
+                };
+                Err(self.wrong(&format!("must be a duration, not {}", quote(text)), help, problems))
+            }
             _ => self.duration(least, most, problems),
         }
     }

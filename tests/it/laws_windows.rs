@@ -5,11 +5,17 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use tidegate::clock::Timestamp;
+use tidegate::limit::calendar::{Calendar, Unit};
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota, Wait};
 use tidegate::store::Store;
 
 use crate::laws::{START, Stores};
 use crate::support::redis::fresh_name;
+
+/// Near the end of a second, of an hour of half an hour, of days of 23 and 25 hours, and of a leap February.
+const STARTS: [u64; 5] =
+    [START - 1, 1_759_591_799_000, 1_774_738_799_000, 1_792_886_400_000 - 7_200_001, 1_835_395_199_000];
 
 fn charge(name: &str, quota: Quota, client: Option<u8>, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
@@ -19,6 +25,11 @@ fn charge(name: &str, quota: Quota, client: Option<u8>, permits: u32) -> Charge 
 
 fn sliding(rate: u64, interval: u64, segments: u32) -> Quota {
     Quota::new(rate, interval, Algorithm::SlidingWindow { segments }).expect("a quota")
+}
+
+fn fixed(rate: u64, unit: Unit, zone: &str) -> Quota {
+    let calendar = Calendar::new(unit, zone).expect("a calendar");
+    Quota::new(rate, unit.millis(), Algorithm::FixedWindow(calendar)).expect("a quota")
 }
 
 /// One step of a random life: time passes (or jumps back), and a decision over some of the buckets is asked for.
@@ -35,6 +46,7 @@ struct Step {
 /// A random life under some quotas, the first of them most of the time.
 #[derive(Clone, Debug)]
 struct Life {
+    start: u64,
     quotas: Vec<Quota>,
     steps: Vec<Step>,
 }
@@ -56,9 +68,12 @@ fn step(rate: u32, interval: u64) -> impl Strategy<Value = Step> {
 }
 
 fn life(quotas: impl Strategy<Value = Vec<Quota>>) -> impl Strategy<Value = Life> {
-    quotas.prop_flat_map(|quotas| {
-        prop::collection::vec(step(quotas[0].rate(), quotas[0].interval()), 1..60)
-            .prop_map(move |steps| Life { quotas: quotas.clone(), steps })
+    (quotas, prop::sample::select(&STARTS)).prop_flat_map(|(quotas, start)| {
+        prop::collection::vec(step(quotas[0].rate(), quotas[0].interval()), 1..60).prop_map(move |steps| Life {
+            start,
+            quotas: quotas.clone(),
+            steps,
+        })
     })
 }
 
@@ -79,11 +94,25 @@ fn sliding_quotas() -> impl Strategy<Value = Vec<Quota>> {
     })
 }
 
+/// A quota of fixed windows, the same at half the rate, and two of other units or zones.
+fn fixed_quotas() -> impl Strategy<Value = Vec<Quota>> {
+    let rate = prop_oneof![1..=20_u64, 1..=100_000_u64];
+    // Longer than a second, which a test may take in real time.
+    let unit = || prop::sample::select(&Unit::ALL[1..]);
+    let zones =
+        &["UTC", "Europe/Rome", "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Kiritimati"];
+    let zone = move || prop::sample::select(&zones[..]);
+    (rate, unit(), zone(), unit(), zone()).prop_map(|(rate, unit, zone, other_unit, other_zone)| {
+        let (usual, half) = (fixed(rate, unit, zone), fixed(rate.div_ceil(2), unit, zone));
+        vec![usual, half, fixed(rate, other_unit, zone), fixed(rate, unit, other_zone)]
+    })
+}
+
 /// Lives a life on both stores and holds every answer of the one against the other's.
-fn decide_alike(stores: &Stores, Life { quotas, steps }: &Life) -> Result<(), TestCaseError> {
+fn decide_alike(stores: &Stores, Life { start, quotas, steps }: &Life) -> Result<(), TestCaseError> {
     let [memory, redis] = &stores.all[..] else { return Ok(()) };
     let name = fresh_name();
-    let mut now = START;
+    let mut now = *start;
     let mut granted = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         now = now.checked_add_signed(step.passes).expect("a moment");
@@ -116,8 +145,8 @@ struct Ledger<'s> {
 }
 
 impl<'s> Ledger<'s> {
-    fn new(stores: &'s Stores, store: &'s Store, quota: Quota) -> Self {
-        Self { stores, store, name: fresh_name(), quota, now: START, granted: Vec::new() }
+    fn new(stores: &'s Stores, store: &'s Store, quota: Quota, now: u64) -> Self {
+        Self { stores, store, name: fresh_name(), quota, now, granted: Vec::new() }
     }
 
     fn ask(&self, permits: u32, at: u64) -> tidegate::limit::Decision {
@@ -144,7 +173,7 @@ impl<'s> Ledger<'s> {
     }
 
     /// The permits that were granted after this moment.
-    fn since(&self, after: u64) -> u64 {
+    fn after(&self, after: u64) -> u64 {
         self.granted.iter().filter(|(at, _)| *at > after).map(|(_, permits)| permits).sum()
     }
 }
@@ -160,18 +189,18 @@ fn the_script_and_the_embedded_store_count_segments_alike() {
 fn no_interval_ever_holds_more_than_the_rate_of_a_sliding_window_and_every_wait_is_exact() {
     let stores = Stores::start();
     for store in &stores.all {
-        let outcome = config(48).run(&(life(sliding_quotas())), |Life { quotas, steps }| {
-            let mut ledger = Ledger::new(&stores, store, quotas[0]);
+        let outcome = config(48).run(&life(sliding_quotas()), |Life { start, quotas, steps }| {
+            let mut ledger = Ledger::new(&stores, store, quotas[0], start);
             let (rate, interval) = (u64::from(quotas[0].rate()), quotas[0].interval());
             let Algorithm::SlidingWindow { segments } = quotas[0].algorithm() else { return Ok(()) };
             let segment = interval.div_ceil(u64::from(segments));
             for step in steps {
                 ledger.now += step.passes.unsigned_abs();
                 ledger.take(step.permits[0])?;
-                let used = ledger.since(ledger.now - interval);
+                let used = ledger.after(ledger.now - interval);
                 prop_assert!(used <= rate, "{} granted in one interval at a rate of {}", used, rate);
                 // Nothing is withheld for longer than an interval and a segment.
-                let kept = rate - ledger.since(ledger.now - interval - segment).min(rate);
+                let kept = rate - ledger.after(ledger.now - interval - segment).min(rate);
                 let left = ledger.ask(0, ledger.now).remaining;
                 prop_assert!(u64::from(left) >= kept, "{} left where {} have returned", left, kept);
             }
@@ -202,6 +231,66 @@ fn a_clock_that_goes_back_an_hour_gives_a_sliding_window_nothing_extra() {
         assert_eq!(take(back).wait, Wait::Millis(5_500));
         assert!(!take(back + 5_499).granted);
         assert!(take(back + 5_500).granted);
+    });
+}
+
+#[test]
+fn the_script_and_the_embedded_store_count_windows_of_the_calendar_alike() {
+    let stores = Stores::start();
+    let outcome = config(96).run(&life(fixed_quotas()), |life| decide_alike(&stores, &life));
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn no_window_of_the_calendar_ever_holds_more_than_the_rate_and_every_wait_is_exact() {
+    let stores = Stores::start();
+    for store in &stores.all {
+        let outcome = config(48).run(&life(fixed_quotas()), |Life { start, quotas, steps }| {
+            let mut ledger = Ledger::new(&stores, store, quotas[0], start);
+            let Algorithm::FixedWindow(calendar) = quotas[0].algorithm() else { return Ok(()) };
+            let rate = u64::from(quotas[0].rate());
+            for step in steps {
+                ledger.now += step.passes.unsigned_abs();
+                ledger.take(step.permits[0])?;
+                let window = calendar.window(Timestamp::from_millis(ledger.now));
+                let used = ledger.after(window.start.as_millis() - 1);
+                prop_assert!(used <= rate, "{} granted in one window at a rate of {}", used, rate);
+                let told = ledger.ask(0, ledger.now);
+                prop_assert_eq!(u64::from(told.remaining), rate - used);
+                let rest = window.end.as_millis() - ledger.now;
+                prop_assert_eq!(told.reset, if used > 0 { rest } else { 0 });
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn three_a_day_in_rome_are_granted_again_at_its_midnight_after_23_hours() {
+    // 2026-03-28T23:00:00Z, midnight before the clocks are set forward.
+    const SUNDAY: u64 = 1_774_738_800_000;
+    const HOUR: u64 = 3_600_000;
+    Stores::start().each(|name, take| {
+        let take =
+            |after| take(&[charge(name, fixed(3, Unit::Day, "Europe/Rome"), None, 1)], SUNDAY + after).decisions[0];
+        assert_eq!([0, 1, 2, 3].map(|after| take(after).granted), [true, true, true, false]);
+        assert_eq!(take(HOUR).wait, Wait::Millis(22 * HOUR));
+        assert!(!take(23 * HOUR - 1).granted);
+        assert_eq!(take(23 * HOUR).reset, 24 * HOUR);
+    });
+}
+
+#[test]
+fn a_clock_that_goes_back_an_hour_gives_a_window_of_the_calendar_nothing_extra() {
+    Stores::start().each(|name, take| {
+        let take = |at: u64| take(&[charge(name, fixed(2, Unit::Minute, "UTC"), None, 2)], at).decisions[0];
+        let start = START / 60_000 * 60_000;
+        assert!(take(start).granted);
+        let back = start - 3_600_000;
+        assert_eq!(take(back + 10).wait, Wait::Millis(59_990));
+        assert!(!take(back + 59_999).granted);
+        assert!(take(back + 60_000).granted);
     });
 }
 

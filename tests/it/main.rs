@@ -9,3 +9,4 @@ mod laws_windows;
 mod program;
 mod redis_format;
 mod support;
+mod windows_redis;

@@ -182,3 +182,75 @@ fn random_start() -> u64 {
     _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limit::calendar::{Calendar, Unit};
+    use crate::limit::{Algorithm, Limiter, Mode, Quota};
+    use crate::store::settings::RedisUrl;
+
+    /// A Redis that ends with its owner; nothing where there is none to start.
+    struct Server(Child);
+
+    impl Server {
+        fn start(port: u16) -> Option<Self> {
+            let mut command = Command::new("redis-server");
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Self)
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            _ = self.0.kill();
+            _ = self.0.wait();
+        }
+    }
+
+    fn charge(name: &str, algorithm: Algorithm) -> Charge {
+        let quota = Quota::new(3, 60_000, algorithm).expect("a quota");
+        Charge {
+            limiter: Arc::new(Limiter { name: name.into(), mode: Mode::Overall, quota }),
+            client: None,
+            permits: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_guess_of_redis_time_is_set_right_and_charges_nothing_twice() {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        let Some(_server) = Server::start(port) else {
+            assert!(std::env::var_os("REQUIRE_REDIS").is_none(), "redis-server cannot be started");
+            return;
+        };
+        let settings = RedisSettings {
+            url: RedisUrl::new(format!("redis://127.0.0.1:{port}")),
+            timeout: Duration::from_secs(10),
+            prefix: String::new(),
+            pool_size: 1,
+            key_secret: None,
+        };
+        let redis = Redis::new(settings, Arc::new(Metrics::new())).expect("a store");
+        while !redis.is_up().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar"));
+        let charges = [charge("bucket", Algorithm::TokenBucket), charge("day", day)];
+        for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
+            redis.present.learn(Timestamp::from_millis(guess));
+            let outcome = redis.take(&charges).await.expect("a decision");
+            let told: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
+            assert_eq!(told, [(true, left); 2]);
+            assert!(redis.present.guess().millis_since(outcome.now) < 60_000, "it has not learned");
+            redis.present.learn(Timestamp::from_millis(guess));
+            redis.give_back(&charges[..1], outcome.now, None).await.expect("given back");
+            redis.take(&charges[..1]).await.expect("a decision");
+        }
+    }
+}
