@@ -16,40 +16,44 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
-local function ends_before(one, other)
-  return one.ends < other.ends
-end
-
--- All counters of a key, oldest first.
+-- All counters of a key: a table from when they end to their permits.
 function counters.read(key)
-  local fields, list = redis.call('HGETALL', key), {}
-  for i = 1, #fields, 2 do
-    list[#list + 1] = { ends = tonumber(fields[i]), permits = tonumber(fields[i + 1]) }
-  end
-  table.sort(list, ends_before)
-  return list
+  local fields, permits = redis.call('HGETALL', key), {}
+  for i = 1, #fields, 2 do permits[tonumber(fields[i])] = tonumber(fields[i + 1]) end
+  return permits
 end
 
--- Sets the permits in use, when the oldest of them end, and whether there are enough left.
+-- Sets the permits in use, when the oldest of them end and the newest of all, and whether there are enough left.
 function counters.judge(bucket)
-  bucket.used, bucket.oldest = 0, nil
-  for _, counter in ipairs(bucket.counters) do
-    if counter.ends > bucket.horizon then
-      bucket.used = bucket.used + counter.permits
-      bucket.oldest = bucket.oldest or counter.ends
+  bucket.used, bucket.newest = 0, 0
+  for ends, permits in pairs(bucket.counters) do
+    if ends > bucket.newest then bucket.newest = ends end
+    if ends > bucket.horizon then
+      bucket.used = bucket.used + permits
+      if not bucket.oldest or ends < bucket.oldest then bucket.oldest = ends end
     end
   end
   bucket.remaining = math.max(0, bucket.rate - bucket.used)
   bucket.granted = bucket.permits == 0 or bucket.permits <= bucket.remaining
 end
 
+-- When the counters in use end, oldest first. Only who has to wait needs their order.
+function counters.in_order(bucket)
+  local order = {}
+  for ends in pairs(bucket.counters) do
+    if ends > bucket.horizon then order[#order + 1] = ends end
+  end
+  table.sort(order)
+  return order
+end
+
 -- Counts permits in the present counter, with all that lie ahead. Written first and deleted second, so that the key
 -- never goes away in between, and its time to live with it.
 function counters.add(bucket, permits)
   local gone = {}
-  for _, counter in ipairs(bucket.counters) do
-    if counter.ends >= bucket.present then permits = permits + counter.permits end
-    if counter.ends > bucket.present or counter.ends <= bucket.forget then gone[#gone + 1] = text(counter.ends) end
+  for ends, counted in pairs(bucket.counters) do
+    if ends >= bucket.present then permits = permits + counted end
+    if ends > bucket.present or ends <= bucket.forget then gone[#gone + 1] = text(ends) end
   end
   redis.call('HSET', bucket.key, text(bucket.present), text(permits))
   if #gone > 0 then redis.call('HDEL', bucket.key, unpack(gone)) end
@@ -65,8 +69,7 @@ end
 
 -- After a refusal: nothing is written, unless counters lie ahead.
 function counters.settle(bucket)
-  local newest = bucket.counters[#bucket.counters]
-  if newest and newest.ends > bucket.present then counters.add(bucket, 0) end
+  if bucket.newest > bucket.present then counters.add(bucket, 0) end
 end
 
 -- Takes permits out of the counter that ends then. One that is not there, or holds fewer, has returned them or passed

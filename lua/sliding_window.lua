@@ -23,11 +23,9 @@ end
 
 -- Milliseconds until so many permits have returned, counted from the oldest segment of the window on.
 local function wait_for(bucket, missing)
-  for _, counter in ipairs(bucket.counters) do
-    if counter.ends > bucket.horizon then
-      missing = missing - counter.permits
-      if missing <= 0 then return returns_in(bucket, counter.ends) end
-    end
+  for _, ends in ipairs(counters.in_order(bucket)) do
+    missing = missing - bucket.counters[ends]
+    if missing <= 0 then return returns_in(bucket, ends) end
   end
   return bucket.interval
 end
