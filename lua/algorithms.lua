@@ -8,12 +8,20 @@
 -- Invariant: every algorithm is a table of `keys` and `args` (how many it takes), and the functions
 --   check(key, arg, now)         judges a limit and writes nothing; returns its bucket, with `granted`, `remaining`,
 --                                `wait` (-1: never), `reset`, and `delay` if a slot lies ahead; or with `failure`, an
---                                error that ends the call, and nothing else
+--                                error that ends the call; or one that is `unknown`, if what was sent does not say how to
+--                                judge at `now`
 --   charge(bucket, random)       takes what check() granted, and brings `remaining`, `reset` and `delay` up to date
 --   settle(bucket, random)       after a refusal: writes nothing, unless the clock went back
 --   give_back(key, arg, at, now) undoes what was granted at `at`, if it has not returned by itself
 
-local algorithms = { token_bucket = token_bucket, gcra = gcra, leaky_bucket = leaky_bucket, foreign = foreign }
+local algorithms = {
+  token_bucket = token_bucket,
+  gcra = gcra,
+  leaky_bucket = leaky_bucket,
+  fixed_window = fixed_window,
+  sliding_window = sliding_window,
+  foreign = foreign,
+}
 
 -- The moment to decide at, in milliseconds: as it is told, or the server's own. Read once for a call.
 local function present(told)

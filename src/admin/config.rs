@@ -115,10 +115,12 @@ fn show_limit(limit: &Limit) -> Value {
         "algorithm": quota.algorithm().name(),
         "burst": match quota.algorithm() {
             Algorithm::Gcra { burst } => Some(burst),
-            Algorithm::TokenBucket | Algorithm::LeakyBucket(_) | Algorithm::Foreign(_) => None,
+            _ => None,
         },
         "shadow": limit.shadow,
         "permits": show_cost(&limit.permits),
+        "segments": segments(&quota.algorithm()),
+        "calendar": calendar(&quota.algorithm()),
         "key": limit.limiter.name,
         "on_missing_client": match limit.on_missing_client {
             OnMissingClient::Deny => "deny",
@@ -138,6 +140,22 @@ fn show_cost(cost: &Cost) -> Value {
         Cost::Header(HeaderCost { name, default, max }) => {
             json!({ "header": name.as_str(), "default": default, "max": max })
         }
+    }
+}
+
+fn segments(algorithm: &Algorithm) -> Option<u32> {
+    match algorithm {
+        Algorithm::SlidingWindow { segments } => Some(*segments),
+        _ => None,
+    }
+}
+
+fn calendar(algorithm: &Algorithm) -> Option<Value> {
+    match algorithm {
+        Algorithm::FixedWindow(calendar) => {
+            Some(json!({ "unit": calendar.unit().name(), "timezone": calendar.zone() }))
+        }
+        _ => None,
     }
 }
 

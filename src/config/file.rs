@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::units::Millis;
+use super::units::{Interval, Millis};
 
 /// Not `Debug`: it holds secrets.
 #[derive(Deserialize)]
@@ -87,9 +87,11 @@ pub(crate) struct Limit {
     pub(crate) mode: Option<Mode>,
     pub(crate) client: Option<Vec<Option<String>>>,
     pub(crate) rate: Option<u64>,
-    pub(crate) interval: Option<Millis>,
+    pub(crate) interval: Option<Interval>,
     pub(crate) algorithm: Option<Algorithm>,
     pub(crate) burst: Option<u64>,
+    pub(crate) segments: Option<u64>,
+    pub(crate) timezone: Option<String>,
     pub(crate) permits: Option<Permits>,
     pub(crate) on_store_failure: Option<OnStoreFailure>,
     pub(crate) on_missing_client: Option<OnMissingClient>,
@@ -136,6 +138,20 @@ pub(crate) enum Algorithm {
     TokenBucket,
     Gcra,
     LeakyBucket,
+    SlidingWindow,
+    FixedWindow,
+}
+
+impl Algorithm {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::SlidingWindow => "sliding_window",
+            Self::FixedWindow => "fixed_window",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -1,6 +1,7 @@
 //! Every key of the rule file: where it stands, what it takes, and whether it is built. [`shape`](super::shape) holds
 //! files against this table, and [`file`](super::file) has a field for every key that is built.
 
+use crate::limit::sliding_window::MAX_SEGMENTS;
 use crate::limit::{MAX_INTERVAL, MAX_RATE};
 
 /// What a value must be.
@@ -22,6 +23,8 @@ pub(crate) enum Kind {
     Whole(u64, u64),
     /// A duration in this range of milliseconds.
     Duration(u64, u64),
+    /// A duration in this range of milliseconds, or a unit of the calendar.
+    Interval(u64, u64),
     /// A map with these keys.
     Map(&'static Shape),
     /// A map with these keys, or a text, which stands for the map that has only this key.
@@ -54,10 +57,11 @@ pub(crate) struct Shape {
 }
 
 use Kind::{
-    Address, Duration, Fields, Flag, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Text, Unbuilt,
-    Whole, Word,
+    Address, Duration, Fields, Flag, Interval, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Text,
+    Unbuilt, Whole, Word,
 };
 
+const ALGORITHMS: [&str; 5] = ["token_bucket", "gcra", "leaky_bucket", "fixed_window", "sliding_window"];
 const SECOND: u64 = 1000;
 const MAX_QUEUE: u64 = 100_000;
 const HOUR: u64 = 60 * 60 * SECOND;
@@ -159,15 +163,15 @@ static LIMIT: Shape = Shape {
         ("mode", Word(&["OVERALL", "PER_CLIENT"], &[])),
         ("client", OneOrMany(&Text)),
         ("rate", Whole(1, MAX_RATE as u64)),
-        ("interval", Duration(1, MAX_INTERVAL)),
-        ("algorithm", Word(&["token_bucket", "gcra", "leaky_bucket"], &["fixed_window", "sliding_window"])),
+        ("interval", Interval(1, MAX_INTERVAL)),
+        ("algorithm", Word(&ALGORITHMS, &[])),
         ("burst", Whole(1, MAX_RATE as u64)),
         ("permits", OrMap(&Whole(1, MAX_RATE as u64), &PERMITS)),
         ("on_store_failure", Word(&["allow", "deny"], &["local"])),
         ("on_missing_client", Word(&["deny", "skip", "ip"], &[])),
         ("queue", Whole(1, MAX_QUEUE)),
-        ("segments", Unbuilt),
-        ("timezone", Unbuilt),
+        ("segments", Whole(1, MAX_SEGMENTS as u64)),
+        ("timezone", Text),
         ("max_wait", Duration(1, HOUR)),
         ("shadow", Flag),
         ("key", Unbuilt),
@@ -189,12 +193,12 @@ static CANDIDATE: Shape = Shape {
     needs: &[("rate", "rate: 100"), ("interval", "interval: 1m")],
     keys: &[
         ("rate", Whole(1, MAX_RATE as u64)),
-        ("interval", Duration(1, MAX_INTERVAL)),
-        ("algorithm", Word(&["token_bucket", "gcra", "leaky_bucket"], &["fixed_window", "sliding_window"])),
+        ("interval", Interval(1, MAX_INTERVAL)),
+        ("algorithm", Word(&ALGORITHMS, &[])),
         ("burst", Whole(1, MAX_RATE as u64)),
         ("queue", Whole(1, MAX_QUEUE)),
         ("max_wait", Duration(1, HOUR)),
-        ("segments", Unbuilt),
-        ("timezone", Unbuilt),
+        ("segments", Whole(1, MAX_SEGMENTS as u64)),
+        ("timezone", Text),
     ],
 };

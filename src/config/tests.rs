@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::client::ClientSource;
 use crate::cost::{Cost, HeaderCost};
+use crate::limit::calendar::{Calendar, Unit};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::route::{HostPattern, PathPattern};
 use crate::rule::{OnMissingClient, OnStoreFailure};
@@ -159,6 +160,45 @@ routes:
     assert_eq!(limits[1].limiter.name, "{tidegate:a}:b.candidate");
     assert_eq!((limits[1].limiter.quota.rate(), limits[1].limiter.quota.interval()), (5, 60_000));
     assert_eq!((&limits[1].client, &limits[1].permits), (&limits[0].client, &Cost::Fixed(2)));
+}
+
+#[test]
+fn an_interval_is_cut_into_the_segments_that_are_written_or_ten() {
+    let limit = |name: &str, more: &str| {
+        format!("{{ name: {name}, mode: OVERALL, rate: 5, interval: 1m, algorithm: sliding_window{more} }}")
+    };
+    let limits = [limit("a", ""), limit("b", ", segments: 512")].join(", ");
+    let config =
+        Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: [{limits}] }}]")).expect("no mistakes");
+    let routes: Vec<_> = config.rules.routes.iter().collect();
+    let algorithms: Vec<_> = routes[0].limits.iter().map(|limit| limit.limiter.quota.algorithm()).collect();
+    assert_eq!(algorithms, [10, 512].map(|segments| Algorithm::SlidingWindow { segments }));
+}
+
+#[test]
+fn a_fixed_window_is_a_unit_of_the_calendar_of_a_time_zone_or_of_utc() {
+    let limit = |index: usize, interval: &str, more: &str| {
+        format!("{{ name: l{index}, mode: OVERALL, rate: 5, interval: {interval}, algorithm: fixed_window{more} }}")
+    };
+    let expected = [
+        ("second", "", Unit::Second, "UTC"),
+        ("1s", "", Unit::Second, "UTC"),
+        ("60s", "", Unit::Minute, "UTC"),
+        ("1h", "", Unit::Hour, "UTC"),
+        ("1d", ", timezone: Asia/Kolkata", Unit::Day, "Asia/Kolkata"),
+        ("week", "", Unit::Week, "UTC"),
+        ("month", ", timezone: europe/rome", Unit::Month, "Europe/Rome"),
+    ];
+    let limits: Vec<_> =
+        (0..).zip(&expected).map(|(index, (interval, more, ..))| limit(index, interval, more)).collect();
+    let config = Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: [{}] }}]", limits.join(", ")));
+    let config = config.expect("no mistakes");
+    let routes: Vec<_> = config.rules.routes.iter().collect();
+    for (limit, (.., unit, zone)) in routes[0].limits.iter().zip(expected) {
+        let quota = limit.limiter.quota;
+        let calendar = Calendar::new(unit, zone).expect("a calendar");
+        assert_eq!((quota.algorithm(), quota.interval()), (Algorithm::FixedWindow(calendar), unit.millis()));
+    }
 }
 
 #[test]

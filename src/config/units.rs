@@ -1,12 +1,23 @@
-//! Durations as people write them: `250ms`, `10s`, `1m30s`, `2h`, `1d`.
+//! Durations as people write them: `250ms`, `10s`, `1m30s`, `2h`, `1d`; and the units of the calendar: `month`.
 
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
+use crate::limit::calendar::Unit;
+
 /// A duration of the rule file, in whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Millis(pub(crate) u64);
+
+/// The interval of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interval {
+    /// As long as this.
+    Length(Millis),
+    /// As long as the calendar makes it.
+    Unit(Unit),
+}
 
 /// Units from the longest to the shortest, in milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -49,6 +60,19 @@ impl<'de> Deserialize<'de> for Millis {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| D::Error::custom("not a duration"))
     }
+}
+
+impl<'de> Deserialize<'de> for Interval {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let length = || Millis::parse(&text).map(Self::Length);
+        unit(&text).map(Self::Unit).or_else(length).ok_or_else(|| D::Error::custom("not an interval"))
+    }
+}
+
+/// The unit of this name.
+pub(crate) fn unit(name: &str) -> Option<Unit> {
+    Unit::ALL.into_iter().find(|unit| unit.name() == name)
 }
 
 #[cfg(test)]

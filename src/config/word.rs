@@ -5,16 +5,14 @@ use super::problem::{Broken, Problems, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
 use super::shape::{Item, describe as describe_node};
 use super::suggest::nearest;
-use super::units::Millis;
+use super::units::{Millis, unit};
+use crate::limit::calendar::Unit;
 
 /// What a name is.
 pub(super) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
 
 /// What a duration is.
 const UNITS_HELP: &str = "a duration is `250ms`, `10s`, `1m`, `2h`, `1d`, or several units as in `1m30s`";
-
-/// Units that are not of a fixed length, or are the calendar's.
-const CALENDAR: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
 
 /// Is this the name of a route, a limit or an upstream? It goes into keys and labels as it is.
 pub(super) fn is_name(text: &str) -> bool {
@@ -129,7 +127,6 @@ impl<'n> Item<'n> {
                     let (least, most) = (Millis::show(least), Millis::show(most));
                     format!("must be from {least} to {most}, not {}", quote(text))
                 }
-                None if CALENDAR.contains(&text.as_str()) => return Err(self.unbuilt(text, UNITS_HELP, problems)),
                 None => format!("must be a duration, not {}", quote(text)),
             },
             Some(Scalar { text, kind: ScalarKind::Int(number) }) if *number > 0 => {
@@ -139,6 +136,21 @@ impl<'n> Item<'n> {
             _ => format!("must be a duration, not {}", describe_node(self.node)),
         };
         Err(self.wrong(&message, UNITS_HELP, problems))
+    }
+
+    /// A duration, or a unit of the calendar.
+    pub(super) fn interval(self, least: u64, most: u64, problems: &mut Problems) -> Result<&'n str, Broken> {
+        match self.scalar() {
+            Some(Scalar { text, kind: ScalarKind::Text }) if unit(text).is_some() => Ok(text),
+            Some(Scalar { text, kind: ScalarKind::Text }) if Millis::parse(text).is_none() => {
+                let help = match nearest(text, Unit::ALL.into_iter().map(Unit::name)) {
+                    Some(near) => format!("did you mean {}?", quote(near)),
+                    None => UNITS_HELP.to_owned(),
+                };
+                Err(self.wrong(&format!("must be a duration, not {}", quote(text)), help, problems))
+            }
+            _ => self.duration(least, most, problems),
+        }
     }
 
     /// A value that will be right one day.

@@ -10,6 +10,8 @@ impl Algorithm {
             Self::TokenBucket => "a permit comes back exactly one interval after it was granted",
             Self::Gcra { .. } => "permits come back continuously, one by one, until the burst is full",
             Self::LeakyBucket(_) => "requests go on at an even distance, in the order in which they came",
+            Self::FixedWindow(_) => "all permits come back when a window of the calendar ends",
+            Self::SlidingWindow { .. } => "a permit comes back one interval after its segment has ended",
             Self::Foreign(_) => "a permit comes back exactly one interval after it was granted, shared with Redisson",
         }
     }
@@ -19,8 +21,10 @@ impl Quota {
     /// The most that one bucket can grant in any window of one interval.
     pub fn worst_case(&self) -> u64 {
         match self.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket(_) | Algorithm::Foreign(_) => u64::from(self.rate()),
             Algorithm::Gcra { burst } => u64::from(self.rate()) + u64::from(burst),
+            // A whole window's permits just before the boundary, and as many just after it.
+            Algorithm::FixedWindow(_) => 2 * u64::from(self.rate()),
+            _ => u64::from(self.rate()),
         }
     }
 

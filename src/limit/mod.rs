@@ -1,11 +1,15 @@
 //! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
 //! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
 
+pub mod calendar;
+mod counters;
+pub mod fixed_window;
 mod forecast;
 pub mod foreign;
 pub mod gcra;
 pub mod leaky_bucket;
 mod rate_config;
+pub mod sliding_window;
 mod state;
 pub mod token_bucket;
 
@@ -14,6 +18,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use self::calendar::Calendar;
 use self::foreign::Sharing;
 pub use self::rate_config::{RateConfig, RateConfigError};
 pub use self::state::State;
@@ -48,6 +53,13 @@ pub enum Algorithm {
     LeakyBucket(leaky_bucket::Queue),
     /// The same as [`TokenBucket`](Self::TokenBucket), shared with Redisson's clients: [`foreign`].
     Foreign(Sharing),
+    /// A permit returns one interval after its segment has ended: [`sliding_window`].
+    SlidingWindow {
+        /// Into how many segments the interval is cut, 1 to [`sliding_window::MAX_SEGMENTS`].
+        segments: u32,
+    },
+    /// All permits return when a window of the calendar ends: [`fixed_window`].
+    FixedWindow(Calendar),
 }
 
 /// How much may be granted: `rate` permits in each `interval`.
@@ -151,6 +163,9 @@ pub enum QuotaError {
     /// No permit would ever be granted, or sums would not be exact.
     #[error("burst must be between 1 and {MAX_RATE}, not {0}")]
     Burst(u32),
+    /// No segment, or too many to look at in one decision.
+    #[error("segments must be between 1 and {max}, not {0}", max = sliding_window::MAX_SEGMENTS)]
+    Segments(u32),
 }
 
 impl Algorithm {
@@ -161,6 +176,8 @@ impl Algorithm {
             Self::Gcra { .. } => "gcra",
             Self::LeakyBucket(_) => "leaky_bucket",
             Self::Foreign(_) => "foreign",
+            Self::SlidingWindow { .. } => "sliding_window",
+            Self::FixedWindow(_) => "fixed_window",
         }
     }
 }
@@ -184,13 +201,18 @@ impl fmt::Display for Mode {
 // === impl Quota ===
 
 impl Quota {
-    /// `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds.
+    /// `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds. That of a fixed window
+    /// is its calendar's.
     ///
     /// # Errors
     /// Names the number that is out of its range.
     pub fn new(rate: u64, interval: u64, algorithm: Algorithm) -> Result<Self, QuotaError> {
         let exact = u32::try_from(rate).ok().filter(|rate| (1..=MAX_RATE).contains(rate));
         let rate = exact.ok_or(QuotaError::Rate(rate))?;
+        let interval = match algorithm {
+            Algorithm::FixedWindow(calendar) => calendar.unit().millis(),
+            _ => interval,
+        };
         if !(1..=MAX_INTERVAL).contains(&interval) {
             return Err(QuotaError::Interval(interval));
         }
@@ -198,6 +220,11 @@ impl Quota {
             && !(1..=MAX_RATE).contains(&burst)
         {
             return Err(QuotaError::Burst(burst));
+        }
+        if let Algorithm::SlidingWindow { segments } = algorithm
+            && !(1..=sliding_window::MAX_SEGMENTS).contains(&segments)
+        {
+            return Err(QuotaError::Segments(segments));
         }
         Ok(Self { rate, interval, algorithm })
     }
@@ -217,7 +244,7 @@ impl Quota {
         self.rate
     }
 
-    /// The interval in milliseconds.
+    /// The interval in milliseconds; that of a fixed window is as long as its unit if clocks were never set.
     pub const fn interval(&self) -> u64 {
         self.interval
     }
@@ -225,8 +252,8 @@ impl Quota {
     /// The most permits that can be in use at once, and so the most that one request can take.
     pub const fn capacity(&self) -> u32 {
         match self.algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket(_) | Algorithm::Foreign(_) => self.rate,
             Algorithm::Gcra { burst } => burst,
+            _ => self.rate,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A bucket of any algorithm: one arm for each of them.
 
-use super::{Algorithm, Decision, Quota, gcra, leaky_bucket, token_bucket};
+use super::{Algorithm, Decision, Quota, fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 
 /// What is remembered of a bucket.
@@ -12,6 +12,10 @@ pub enum State {
     Gcra(gcra::State),
     /// What waits for its slots.
     LeakyBucket(leaky_bucket::State),
+    /// Counters of segments.
+    SlidingWindow(sliding_window::State),
+    /// Counters of windows of the calendar.
+    FixedWindow(fixed_window::State),
 }
 
 impl State {
@@ -21,6 +25,8 @@ impl State {
             Algorithm::TokenBucket | Algorithm::Foreign(_) => Self::TokenBucket(token_bucket::State::default()),
             Algorithm::Gcra { .. } => Self::Gcra(gcra::State::default()),
             Algorithm::LeakyBucket(_) => Self::LeakyBucket(leaky_bucket::State::default()),
+            Algorithm::SlidingWindow { .. } => Self::SlidingWindow(sliding_window::State::default()),
+            Algorithm::FixedWindow(_) => Self::FixedWindow(fixed_window::State::default()),
         }
     }
 
@@ -30,6 +36,8 @@ impl State {
             Self::TokenBucket(state) => state.check(quota, permits, now),
             Self::Gcra(state) => state.check(quota, permits, now),
             Self::LeakyBucket(state) => state.check(quota, permits, now),
+            Self::SlidingWindow(state) => state.check(quota, permits, now),
+            Self::FixedWindow(state) => state.check(quota, permits, now),
         }
     }
 
@@ -39,6 +47,8 @@ impl State {
             Self::TokenBucket(state) => state.charge(quota, permits, now),
             Self::Gcra(state) => state.charge(quota, permits, now),
             Self::LeakyBucket(state) => state.charge(quota, permits, now),
+            Self::SlidingWindow(state) => state.charge(quota, permits, now),
+            Self::FixedWindow(state) => state.charge(quota, permits, now),
         }
     }
 
@@ -48,6 +58,8 @@ impl State {
             Self::TokenBucket(state) => state.settle(quota, now),
             Self::Gcra(state) => state.settle(quota, now),
             Self::LeakyBucket(state) => state.settle(quota, now),
+            Self::SlidingWindow(state) => state.settle(quota, now),
+            Self::FixedWindow(state) => state.settle(quota, now),
         }
     }
 
@@ -58,6 +70,8 @@ impl State {
             Self::TokenBucket(state) => state.give_back(quota, permits, granted_at, now),
             Self::Gcra(state) => state.give_back(quota, permits, granted_at, now),
             Self::LeakyBucket(state) => state.give_back(quota, permits, granted_at, now),
+            Self::SlidingWindow(state) => state.give_back(quota, permits, granted_at),
+            Self::FixedWindow(state) => state.give_back(quota, permits, granted_at),
         }
     }
 
@@ -67,6 +81,8 @@ impl State {
             Self::TokenBucket(state) => state.full_at(quota),
             Self::Gcra(state) => state.full_at(quota),
             Self::LeakyBucket(state) => state.full_at(quota),
+            Self::SlidingWindow(state) => state.full_at(quota),
+            Self::FixedWindow(state) => state.full_at(),
         }
     }
 }

@@ -70,7 +70,7 @@ impl Stores {
     }
 
     /// Runs a scenario on each store, with a bucket name of its own.
-    fn each(&self, scenario: impl Fn(&str, &dyn Fn(&[Charge], u64) -> Outcome)) {
+    pub fn each(&self, scenario: impl Fn(&str, &dyn Fn(&[Charge], u64) -> Outcome)) {
         for store in &self.all {
             scenario(&fresh_name(), &|charges, now| self.take(store, charges, now));
         }

@@ -10,7 +10,11 @@ use std::path::Path;
 /// The floors of `src/lib.rs`' map. A module names those of its own floor and of the floors below.
 const FLOORS: [(&str, &[&str], &str); 7] = [
     ("0 ground", &["clock", "limit", "metrics"], "arithmetic and time: no request, no socket, no file"),
-    ("1 vocabulary", &["client", "cost", "facts", "path", "route", "rule"], "what a request says and costs: no IO"),
+    (
+        "1 vocabulary",
+        &["client", "condition", "cost", "facts", "path", "policy", "route", "rule"],
+        "what a request says and costs: no IO",
+    ),
     ("2 machinery", &["store", "upstream"], "IO that knows charges and addresses, but no routes and no YAML"),
     (
         "3 meaning",
@@ -33,9 +37,10 @@ const UPWARD: [(&str, &str, &str); 1] =
 const TEST_ROOMS: [&str; 1] = ["wire"];
 
 /// Tests that may sleep: where, why. All others wait on a condition or in virtual time.
-const SLEEPERS: [(&str, &str); 6] = [
+const SLEEPERS: [(&str, &str); 7] = [
     ("src/forward/tests/failures.rs", "the pauses of a slow client are what is tested"),
     ("src/server/tests.rs", "the pauses of a slow client are what is tested"),
+    ("src/store/redis/mod.rs", "asks again until Redis answers"),
     ("tests/it/redis_format.rs", "asks again until Redis has let its keys expire, on a clock that is not ours"),
     ("tests/it/support/", "asks again until a condition holds; here, so that no test has to"),
     ("tests/it/tidy.rs", "names what it looks for"),

@@ -52,7 +52,7 @@ fn capacity(written: &Limit, node: &Node) -> Capacity {
         // Of an algorithm that was not understood, nobody knows what holds its permits.
         None if node.has("algorithm") => ("rate", None),
         Some(Algorithm::Gcra) if node.has("burst") => ("burst", written.burst),
-        None | Some(Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket) => ("rate", written.rate),
+        None | Some(_) => ("rate", written.rate),
     }
 }
 

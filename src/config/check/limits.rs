@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::header_name;
 use super::routes::duplicates;
-use super::{Checked, candidate, cost, needed, number, parsed, part};
+use super::{Checked, candidate, cost, needed, number, parsed, part, windows};
 use crate::client::ClientSource;
 use crate::config::file;
 use crate::config::node::Node;
@@ -18,7 +18,11 @@ const CLIENT_HELP: &str =
     "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, or a list of these";
 
 /// The keys that belong to one algorithm, with its name in the file.
-const OWN_KEYS: [(&str, file::Algorithm, &str); 1] = [("burst", file::Algorithm::Gcra, "gcra")];
+const OWN_KEYS: [(&str, file::Algorithm, &str); 3] = [
+    ("burst", file::Algorithm::Gcra, "gcra"),
+    ("segments", file::Algorithm::SlidingWindow, "sliding_window"),
+    ("timezone", file::Algorithm::FixedWindow, "fixed_window"),
+];
 
 pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &mut Problems) -> Checked<Vec<Limit>> {
     let written = part(&route.limits, node, "limits", problems)?.map(Vec::as_slice).unwrap_or_default();
@@ -74,15 +78,21 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
 pub(super) fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
     let kind = part(&written.algorithm, node, "algorithm", problems)?.copied().unwrap_or_default();
     own_keys(kind, node, problems);
-    let burst = part(&written.burst, node, "burst", problems);
-    let (rate, interval) = (needed(&written.rate, node, problems)?, needed(&written.interval, node, problems)?);
+    let (burst, interval) = (part(&written.burst, node, "burst", problems), needed(&written.interval, node, problems));
+    let windows = match kind {
+        file::Algorithm::SlidingWindow => Some(windows::sliding(written, node, problems)?),
+        file::Algorithm::FixedWindow => Some(windows::fixed(written, node, problems)?),
+        _ => None,
+    };
+    let (rate, interval) = (needed(&written.rate, node, problems)?, interval?);
+    let interval = windows::length(interval, windows.as_ref(), kind, node, problems)?;
     let burst = number(burst?.copied().or(Some(*rate)), 1, node.at("burst"), problems)?;
     let algorithm = match kind {
-        file::Algorithm::TokenBucket => Algorithm::TokenBucket,
         file::Algorithm::Gcra => Algorithm::Gcra { burst },
-        file::Algorithm::LeakyBucket => Algorithm::LeakyBucket(queue(written, *rate, interval.0, node, problems)?),
+        file::Algorithm::LeakyBucket => Algorithm::LeakyBucket(queue(written, *rate, interval, node, problems)?),
+        _ => windows.unwrap_or(Algorithm::TokenBucket),
     };
-    parsed(Quota::new(*rate, interval.0, algorithm), "choose numbers in these ranges", node, problems)
+    parsed(Quota::new(*rate, interval, algorithm), "choose numbers in these ranges", node, problems)
 }
 
 /// Keys of one algorithm make no sense with another.

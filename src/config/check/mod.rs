@@ -10,6 +10,7 @@ mod reach;
 mod routes;
 mod store;
 mod upstreams;
+mod windows;
 
 use std::fmt::Display;
 

@@ -19,6 +19,8 @@ pub(super) fn keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
         Algorithm::Gcra { .. } => vec![own("gcra")],
         Algorithm::LeakyBucket(_) => vec![own("slots")],
         Algorithm::Foreign(_) => foreign(name, &client).into(),
+        Algorithm::SlidingWindow { .. } => vec![own("segments")],
+        Algorithm::FixedWindow(_) => vec![own("window")],
     }
 }
 

@@ -6,6 +6,7 @@
 mod keys;
 mod limiters;
 mod link;
+mod present;
 mod script;
 mod trouble;
 
@@ -17,7 +18,8 @@ use deadpool_redis::{Manager, Pool, Runtime};
 use tokio::time::timeout;
 
 use self::link::{Link, Live, SharedSecret};
-use self::script::{Call, outcome};
+use self::present::Present;
+use self::script::{Answer, Call, answer};
 use self::trouble::Troubles;
 use super::StoreError;
 use super::settings::RedisSettings;
@@ -35,6 +37,7 @@ pub struct Redis {
     links: OnceLock<Box<[Link]>>,
     turn: AtomicUsize,
     random: AtomicU64,
+    present: Present,
     troubles: Troubles,
     metrics: Arc<Metrics>,
 }
@@ -54,7 +57,8 @@ impl Redis {
         let secret = Arc::new(SharedSecret::new(&settings));
         let random = AtomicU64::new(random_start());
         let (links, turn) = (OnceLock::new(), AtomicUsize::new(0));
-        Ok(Self { settings, pool, secret, links, turn, random, troubles: Troubles::default(), metrics })
+        let (present, troubles) = (Present::default(), Troubles::default());
+        Ok(Self { settings, pool, secret, links, turn, random, present, troubles, metrics })
     }
 
     /// Makes all charges or none, at Redis's TIME.
@@ -125,26 +129,36 @@ impl Redis {
     }
 
     async fn call(&self, live: &mut Live, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+        let mut near = now.unwrap_or_else(|| self.present.guess());
+        let mut asked_anew = false;
         loop {
-            let outcome = self.call_once(live, charges, now).await?;
-            if !outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0)) {
-                return Ok(outcome);
+            match self.ask(live, charges, now, near).await? {
+                // Nothing ran, so asking once more resends nothing.
+                Answer::BoundariesNeeded(shown) if !asked_anew => {
+                    self.present.learn(shown);
+                    (near, asked_anew) = (shown, true);
+                }
+                Answer::BoundariesNeeded(_) => return Err(StoreError::Shape),
+                // Refused because of permits that have returned, of which a call removes only so many; it removed some.
+                Answer::Decided(outcome) if asks_again(&outcome) => {}
+                Answer::Decided(outcome) => return Ok(outcome),
             }
-            // Refused because of permits that have returned, of which a call removes only so many; it removed some.
         }
     }
 
-    async fn call_once(
+    /// One call, with the boundaries around `near` for limits by the calendar.
+    async fn ask(
         &self,
         live: &mut Live,
         charges: &[Charge],
         now: Option<Timestamp>,
-    ) -> Result<Outcome, StoreError> {
+        near: Timestamp,
+    ) -> Result<Answer, StoreError> {
         // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
         let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let call = Call::admit(charges, &live.secret, now, random);
-        let answer = call.run(&mut live.connection).await.map_err(|error| failure(&error))?;
-        outcome(&answer, charges)
+        let call = Call::admit(charges, &live.secret, now, near, random);
+        let numbers = call.run(&mut live.connection).await.map_err(|error| failure(&error))?;
+        answer(&numbers, charges)
     }
 
     fn links(&self) -> &[Link] {
@@ -158,6 +172,10 @@ impl Redis {
         let links = self.links();
         &links[self.turn.fetch_add(1, Ordering::Relaxed) % links.len()]
     }
+}
+
+fn asks_again(outcome: &Outcome) -> bool {
+    outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0))
 }
 
 fn failure(error: &RedisError) -> StoreError {
@@ -174,4 +192,77 @@ fn random_start() -> u64 {
     let mut bytes = [0; 8];
     _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limit::calendar::{Calendar, Unit};
+    use crate::limit::{Algorithm, Limiter, Mode, Quota};
+    use crate::store::settings::RedisUrl;
+
+    /// A Redis that ends with its owner; nothing where there is none to start.
+    struct Server(Child);
+
+    impl Server {
+        fn start(port: u16) -> Option<Self> {
+            let mut command = Command::new("redis-server");
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Self)
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            _ = self.0.kill();
+            _ = self.0.wait();
+        }
+    }
+
+    fn charge(name: &str, algorithm: Algorithm) -> Charge {
+        let quota = Quota::new(3, 60_000, algorithm).expect("a quota");
+        Charge {
+            limiter: Arc::new(Limiter { name: name.into(), mode: Mode::Overall, quota }),
+            client: None,
+            permits: 1,
+            shadow: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_guess_of_redis_time_is_set_right_and_charges_nothing_twice() {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        let Some(_server) = Server::start(port) else {
+            assert!(std::env::var_os("REQUIRE_REDIS").is_none(), "redis-server cannot be started");
+            return;
+        };
+        let settings = RedisSettings {
+            url: RedisUrl::new(format!("redis://127.0.0.1:{port}")),
+            timeout: Duration::from_secs(10),
+            prefix: String::new(),
+            pool_size: 1,
+            key_secret: None,
+        };
+        let redis = Redis::new(settings, Arc::new(Metrics::new())).expect("a store");
+        while !redis.is_up().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar"));
+        let charges = [charge("bucket", Algorithm::TokenBucket), charge("day", day)];
+        for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
+            redis.present.learn(Timestamp::from_millis(guess));
+            let outcome = redis.take(&charges).await.expect("a decision");
+            let told: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
+            assert_eq!(told, [(true, left); 2]);
+            assert!(redis.present.guess().millis_since(outcome.now) < 60_000, "it has not learned");
+            redis.present.learn(Timestamp::from_millis(guess));
+            redis.give_back(&outcome.made(charges[..1].to_vec()), None).await.expect("given back");
+            redis.take(&charges[..1]).await.expect("a decision");
+        }
+    }
 }

@@ -24,6 +24,12 @@ macro_rules! with_algorithms {
             "\n",
             include_str!("../../../lua/foreign.lua"),
             "\n",
+            include_str!("../../../lua/counters.lua"),
+            "\n",
+            include_str!("../../../lua/sliding_window.lua"),
+            "\n",
+            include_str!("../../../lua/fixed_window.lua"),
+            "\n",
             include_str!("../../../lua/algorithms.lua"),
             "\n",
             include_str!(concat!("../../../lua/", $script)),
@@ -45,6 +51,14 @@ pub(super) struct Script {
     digest: String,
 }
 
+/// What a call that decides comes back with.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Decided(Outcome),
+    /// Nothing was decided and nothing ran: this is the present, and a calendar was sent boundaries of another time.
+    BoundariesNeeded(Timestamp),
+}
+
 /// One call of a script about a list of charges.
 #[derive(Debug)]
 pub(super) struct Call<'c> {
@@ -53,6 +67,8 @@ pub(super) struct Call<'c> {
     keys: Vec<Vec<String>>,
     /// The moment to decide at; Redis's own if none is given.
     now: Option<Timestamp>,
+    /// The moment around which limits by the calendar are sent their boundaries.
+    near: Timestamp,
     /// What the script takes beside the charges.
     more: Vec<u8>,
 }
@@ -78,16 +94,25 @@ impl Script {
 }
 
 impl<'c> Call<'c> {
-    /// A decision; `random` tells its log entries from all others.
-    pub(super) fn admit(charges: &'c [Charge], secret: &KeySecret, now: Option<Timestamp>, random: u64) -> Self {
-        Self::new(&ADMIT, charges.iter().collect(), secret, now, random.to_be_bytes().to_vec())
+    /// A decision, probably somewhere `near`; `random` tells its log entries from all others.
+    pub(super) fn admit(
+        charges: &'c [Charge],
+        secret: &KeySecret,
+        now: Option<Timestamp>,
+        near: Timestamp,
+        random: u64,
+    ) -> Self {
+        let more = random.to_be_bytes().to_vec();
+        Self { near, ..Self::new(&ADMIT, charges.iter().collect(), secret, now, more) }
     }
 
     /// The undoing of a decision.
     pub(super) fn give_back(granted: &'c [Granted], secret: &KeySecret, now: Option<Timestamp>) -> Self {
         let times: Vec<String> = granted.iter().map(|one| one.at.as_millis().to_string()).collect();
         let charges = granted.iter().map(|one| &one.charge).collect();
-        Self::new(&GIVE_BACK, charges, secret, now, times.join(" ").into_bytes())
+        // Slots lie after the decision, windows do not.
+        let near = granted.iter().map(|one| one.at).min().unwrap_or_default();
+        Self { near, ..Self::new(&GIVE_BACK, charges, secret, now, times.join(" ").into_bytes()) }
     }
 
     fn new(
@@ -98,7 +123,7 @@ impl<'c> Call<'c> {
         more: Vec<u8>,
     ) -> Self {
         let keys = charges.iter().map(|charge| keys(charge, secret)).collect();
-        Self { script, charges, keys, now, more }
+        Self { script, charges, keys, now, near: now.unwrap_or_default(), more }
     }
 
     pub(super) async fn run(&self, connection: &mut MultiplexedConnection) -> RedisResult<Vec<i64>> {
@@ -117,14 +142,14 @@ impl<'c> Call<'c> {
         };
         call.arg(&self.more);
         for charge in &self.charges {
-            arguments(charge, &mut call);
+            arguments(charge, self.near, &mut call);
         }
         call
     }
 }
 
 /// What the scripts take of a charge: whether it is a shadow, the algorithm's name, and what its file says.
-fn arguments(charge: &Charge, call: &mut Cmd) {
+fn arguments(charge: &Charge, near: Timestamp, call: &mut Cmd) {
     let quota = &charge.limiter.quota;
     if charge.shadow {
         call.arg("shadow");
@@ -139,6 +164,15 @@ fn arguments(charge: &Charge, call: &mut Cmd) {
         }
         Algorithm::LeakyBucket(queue) => {
             call.arg(charge.permits).arg(quota.rate()).arg(quota.interval()).arg(queue.length).arg(queue.max_wait);
+        }
+        Algorithm::SlidingWindow { segments } => {
+            call.arg(charge.permits).arg(quota.rate()).arg(quota.interval()).arg(segments);
+        }
+        Algorithm::FixedWindow(calendar) => {
+            call.arg(charge.permits).arg(quota.rate());
+            for boundary in calendar.span(near).0 {
+                call.arg(boundary.as_millis());
+            }
         }
         Algorithm::Foreign(sharing) => foreign(sharing, charge, call),
     }
@@ -169,15 +203,26 @@ pub(super) fn kind(mode: Mode) -> &'static str {
     }
 }
 
-/// Reads what the script returns: the time, then five numbers for each limit.
-pub(super) fn outcome(answer: &[i64], charges: &[Charge]) -> Result<Outcome, StoreError> {
+/// Reads what the script returns: an outcome, or the time alone.
+pub(super) fn answer(numbers: &[i64], charges: &[Charge]) -> Result<Answer, StoreError> {
+    match numbers {
+        [now] if !charges.is_empty() => Ok(Answer::BoundariesNeeded(moment(*now)?)),
+        numbers => outcome(numbers, charges).map(Answer::Decided),
+    }
+}
+
+/// Reads the time, then five numbers for each limit.
+fn outcome(answer: &[i64], charges: &[Charge]) -> Result<Outcome, StoreError> {
     let (now, decisions) = answer.split_first().ok_or(StoreError::Shape)?;
     if decisions.len() != 5 * charges.len() {
         return Err(StoreError::Shape);
     }
     let decisions = decisions.chunks_exact(5).map(decision).collect::<Option<_>>().ok_or(StoreError::Shape)?;
-    let now = u64::try_from(*now).map_err(|_| StoreError::Shape)?;
-    Ok(Outcome::new(Timestamp::from_millis(now), decisions, charges))
+    Ok(Outcome::new(moment(*now)?, decisions, charges))
+}
+
+fn moment(millis: i64) -> Result<Timestamp, StoreError> {
+    u64::try_from(millis).map(Timestamp::from_millis).map_err(|_| StoreError::Shape)
 }
 
 fn decision(numbers: &[i64]) -> Option<Decision> {

@@ -1,6 +1,7 @@
 //! A `redis-server` of the tests' own, on a free port, gone with its owner.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,10 +27,21 @@ impl RedisServer {
     }
 
     /// Starts a Redis on this port.
-    #[expect(clippy::print_stdout, reason = "what was not tested must be said")]
     pub fn start_on(port: u16) -> Option<Self> {
+        Self::start_with(port, &["--appendonly", "no"])
+    }
+
+    /// Starts a Redis on a free port that writes down in this folder what it is told, and knows it when it starts again.
+    pub fn start_in(folder: &Path) -> Option<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let folder = folder.to_str().expect("a path in UTF-8");
+        Self::start_with(free.expect("a free port").port(), &["--appendonly", "yes", "--dir", folder])
+    }
+
+    #[expect(clippy::print_stdout, reason = "what was not tested must be said")]
+    fn start_with(port: u16, more: &[&str]) -> Option<Self> {
         let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]).args(more);
         let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(child) => child,
             Err(error) => {

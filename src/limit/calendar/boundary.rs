@@ -1,0 +1,79 @@
+//! Where the windows of a time zone begin: the only calendar arithmetic there is.
+
+use jiff::ToSpan;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::Unit;
+use crate::clock::Timestamp;
+
+/// The boundaries before and after a moment. Beyond the years that calendars know, all days are equal.
+pub(super) fn bounds(unit: Unit, zone: &TimeZone, at: Timestamp) -> (Timestamp, Timestamp) {
+    let length = unit.millis();
+    let start = at.as_millis() / length * length;
+    let equal = (Timestamp::from_millis(start), Timestamp::from_millis(start).plus_millis(length));
+    let moment = i64::try_from(at.as_millis()).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+    let found = moment.and_then(|at| match unit {
+        Unit::Second | Unit::Minute | Unit::Hour => clock_bounds(unit, zone, at),
+        Unit::Day | Unit::Week | Unit::Month => date_bounds(unit, zone, at),
+    });
+    // Whatever happens, a moment is in its window.
+    let known = found.map(|(start, end)| (timestamp(start), timestamp(end)));
+    known.filter(|(start, end)| (*start..*end).contains(&at)).unwrap_or(equal)
+}
+
+/// Where the clocks of the zone show a whole unit, or were set by something else.
+fn clock_bounds(unit: Unit, zone: &TimeZone, at: jiff::Timestamp) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
+    let length = i64::try_from(unit.millis() / 1000).ok()?;
+    let phase = |at: jiff::Timestamp| i64::from(zone.to_offset(at).seconds()).rem_euclid(length);
+    let second = at.as_second();
+    let start = second - (second + phase(at)).rem_euclid(length);
+    let mut start = jiff::Timestamp::from_second(start).ok()?;
+    let mut end = start.checked_add(length.seconds()).ok()?;
+    if phase(start) != phase(at) {
+        start = zone.preceding(at.checked_add(1.nanosecond()).ok()?).next()?.timestamp();
+    }
+    if phase(end.checked_sub(1.nanosecond()).ok()?) != phase(at) {
+        end = zone.following(at).next()?.timestamp();
+    }
+    Some((start, end))
+}
+
+/// Where a date begins.
+fn date_bounds(unit: Unit, zone: &TimeZone, at: jiff::Timestamp) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
+    let mut first = first_of(unit, zone.to_datetime(at).date())?;
+    let mut next = next_after(unit, first)?;
+    // Clocks that are set back over midnight show a date again that has ended.
+    while begin(zone, next)? <= at {
+        (first, next) = (next, next_after(unit, next)?);
+    }
+    Some((begin(zone, first)?, begin(zone, next)?))
+}
+
+/// The first day of the window that a date is in.
+fn first_of(unit: Unit, date: Date) -> Option<Date> {
+    match unit {
+        Unit::Week => date.checked_sub(i64::from(date.weekday().to_monday_zero_offset()).days()).ok(),
+        Unit::Month => Some(date.first_of_month()),
+        _ => Some(date),
+    }
+}
+
+fn next_after(unit: Unit, first: Date) -> Option<Date> {
+    let length = match unit {
+        Unit::Week => 1.week(),
+        Unit::Month => 1.month(),
+        _ => 1.day(),
+    };
+    first.checked_add(length).ok()
+}
+
+/// The moment of midnight: of two the earlier one, and of none when the clocks were set past it.
+fn begin(zone: &TimeZone, date: Date) -> Option<jiff::Timestamp> {
+    zone.to_timestamp(date.at(0, 0, 0, 0)).ok()
+}
+
+/// In whole milliseconds from the epoch, before which nothing is decided.
+pub(super) fn timestamp(at: jiff::Timestamp) -> Timestamp {
+    Timestamp::from_millis(u64::try_from(at.as_millisecond()).unwrap_or_default())
+}

@@ -1,0 +1,72 @@
+//! Permits that are counted together: one counter for each segment or window, known by the moment at which it ends.
+//!
+//! Every permit in a counter was granted before that moment, whatever segments or windows the limit has today. So no
+//! change of them sets a permit free too early, and a counter that ends later than the present one is a sign that the
+//! clock went back or that they were longer once: its permits belong to the present one at the latest.
+//!
+//! `lua/counters.lua` is the translation of this file.
+
+use std::collections::VecDeque;
+
+use crate::clock::Timestamp;
+
+/// The counters of a bucket, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters(VecDeque<Counter>);
+
+/// Permits, all of them granted before the moment at which it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counter {
+    pub(super) ends: Timestamp,
+    pub(super) permits: u64,
+}
+
+impl Counters {
+    /// Those that end after `horizon`, oldest first.
+    pub(super) fn after(&self, horizon: Timestamp) -> impl Iterator<Item = &Counter> {
+        self.0.iter().skip_while(move |counter| counter.ends <= horizon)
+    }
+
+    /// The permits of those that end after `horizon`.
+    pub(super) fn used_after(&self, horizon: Timestamp) -> u64 {
+        self.after(horizon).map(|counter| counter.permits).sum()
+    }
+
+    /// When the newest ends.
+    pub(super) fn newest(&self) -> Option<Timestamp> {
+        self.0.back().map(|counter| counter.ends)
+    }
+
+    /// Counts `permits` in the counter that ends at `present`, with all that are in those that end later.
+    pub(super) fn add(&mut self, permits: u64, present: Timestamp) {
+        let earlier = self.0.partition_point(|counter| counter.ends < present);
+        let folded: u64 = self.0.drain(earlier..).map(|counter| counter.permits).sum();
+        self.0.push_back(Counter { ends: present, permits: folded + permits });
+    }
+
+    /// Forgets those that end at `horizon` or before.
+    pub(super) fn forget(&mut self, horizon: Timestamp) {
+        let gone = self.0.partition_point(|counter| counter.ends <= horizon);
+        self.0.drain(..gone);
+    }
+
+    /// Takes `permits` out of the counter that ends at `ends`. One that is not there, or holds fewer, has returned them
+    /// or passed them on.
+    pub(super) fn remove(&mut self, permits: u64, ends: Timestamp) {
+        let position = self.0.partition_point(|counter| counter.ends < ends);
+        let Some(counter) = self.0.get_mut(position).filter(|found| found.ends == ends && found.permits >= permits)
+        else {
+            return;
+        };
+        counter.permits -= permits;
+        if counter.permits == 0 {
+            self.0.remove(position);
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,223 @@
+//! `fixed_window`: so many in each window of the calendar.
+//!
+//! **Law.** At most `rate` permits are granted from one boundary of the [`Calendar`](super::calendar::Calendar) to the
+//! next, and a refused request passes when the next window begins.
+//!
+//! **State.** The counters of the present window and of the one before it, which counts again if the clock is set back
+//! over the boundary; after a change to a longer unit, those of two shorter windows for as long as they count.
+//!
+//! **Changes.** A new rate holds at once. With another unit or time zone, whatever was counted in windows that end after
+//! the present one has begun counts in full in the present one, and is gone with it: nothing that is remembered is
+//! forgiven, but an hour's counter does not know what was granted earlier in the month.
+//!
+//! **Clock jumps.** A clock that went back finds windows that end after its present one. Their permits are moved into it,
+//! and are gone with it.
+//!
+//! `lua/fixed_window.lua` is the translation of this file.
+
+use super::calendar::Window;
+use super::counters::Counters;
+use super::{Algorithm, Decision, Quota, Wait};
+use crate::clock::Timestamp;
+
+/// The permits in use: one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State(Counters);
+
+impl State {
+    /// Judges a request for `permits` at `now`; changes nothing.
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        let window = window(quota, now);
+        let used = self.0.used_after(window.start);
+        let available = u64::from(quota.rate()).saturating_sub(used);
+        let rest = window.end.millis_since(now);
+        let wait = match permits {
+            0 => Wait::Now,
+            permits if u64::from(permits) <= available => Wait::Now,
+            permits if permits > quota.rate() => Wait::Never,
+            _ => Wait::Millis(rest),
+        };
+        Decision {
+            granted: wait == Wait::Now,
+            remaining: u32::try_from(available).unwrap_or(u32::MAX),
+            wait,
+            reset: if used > 0 { rest } else { 0 },
+            delay: 0,
+        }
+    }
+
+    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if permits > 0 {
+            let window = window(quota, now);
+            self.0.forget(window.previous);
+            self.0.add(u64::from(permits), window.end);
+        }
+        self.check(quota, 0, now)
+    }
+
+    /// After a refusal at `now`: changes nothing, unless windows end after the present one.
+    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        let window = window(quota, now);
+        if self.0.newest().is_some_and(|newest| newest > window.end) {
+            self.0.forget(window.previous);
+            self.0.add(0, window.end);
+        }
+    }
+
+    /// Takes `permits` that were granted at `granted_at` out of their window, as if they had never been. What is gone, or
+    /// was moved to another window since, is left alone.
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp) {
+        self.0.remove(u64::from(permits), window(quota, granted_at).end);
+    }
+
+    /// The moment from which the bucket is as good as unused and can be forgotten.
+    pub fn full_at(&self) -> Timestamp {
+        self.0.newest().unwrap_or_default()
+    }
+}
+
+fn window(quota: &Quota, at: Timestamp) -> Window {
+    match quota.algorithm() {
+        Algorithm::FixedWindow(calendar) => calendar.window(at),
+        // Another algorithm's quota has no calendar; all its intervals are equal.
+        _ => {
+            let start = at.as_millis() / quota.interval() * quota.interval();
+            let previous = Timestamp::from_millis(start.saturating_sub(quota.interval()));
+            let start = Timestamp::from_millis(start);
+            Window { previous, start, end: start.plus_millis(quota.interval()) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::calendar::{Calendar, Unit};
+
+    const DAY: u64 = 86_400_000;
+    const HOUR: u64 = 3_600_000;
+    /// 2026-03-28T23:00:00Z: midnight in Rome, before the day on which its clocks are set forward.
+    const SUNDAY: u64 = 1_774_738_800_000;
+
+    fn quota(rate: u64, unit: Unit, zone: &str) -> Quota {
+        let calendar = Calendar::new(unit, zone).expect("a calendar");
+        Quota::new(rate, unit.millis(), Algorithm::FixedWindow(calendar)).expect("a quota")
+    }
+
+    fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
+        let now = Timestamp::from_millis(now);
+        let decision = state.check(quota, permits, now);
+        if decision.granted {
+            return state.charge(quota, permits, now);
+        }
+        state.settle(quota, now);
+        decision
+    }
+
+    #[test]
+    fn a_day_in_rome_ends_at_its_midnight_even_after_23_hours() {
+        let (mut state, quota) = (State::default(), quota(3, Unit::Day, "Europe/Rome"));
+        let granted =
+            [SUNDAY - 1, SUNDAY, SUNDAY, SUNDAY + 22 * HOUR].map(|now| take(&mut state, &quota, 1, now).granted);
+        assert_eq!(granted, [true; 4]);
+        let refused = take(&mut state, &quota, 1, SUNDAY + 22 * HOUR + 1);
+        assert_eq!((refused.wait, refused.reset, refused.remaining), (Wait::Millis(HOUR - 1), HOUR - 1, 0));
+        assert!(!take(&mut state, &quota, 1, SUNDAY + 23 * HOUR - 1).granted);
+        assert_eq!(take(&mut state, &quota, 3, SUNDAY + 23 * HOUR).reset, 24 * HOUR);
+    }
+
+    #[test]
+    fn more_than_the_rate_can_never_be_granted_and_nothing_always() {
+        let (mut state, quota) = (State::default(), quota(5, Unit::Second, "UTC"));
+        assert_eq!(take(&mut state, &quota, 6, 0).wait, Wait::Never);
+        let unused = take(&mut state, &quota, 0, 0);
+        assert_eq!((unused.granted, unused.remaining, unused.reset), (true, 5, 0));
+        assert_eq!(state, State::default());
+    }
+
+    #[test]
+    fn a_bucket_holds_at_most_two_counters() {
+        let (mut state, quota) = (State::default(), quota(5, Unit::Second, "UTC"));
+        for now in (0..100_000).step_by(100).chain((0..90_000).rev().step_by(300)) {
+            take(&mut state, &quota, 1, now);
+            assert!(state.0.len() <= 2, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_over_the_boundary_finds_the_window_as_it_was() {
+        let (mut state, quota) = (State::default(), quota(3, Unit::Day, "UTC"));
+        take(&mut state, &quota, 3, 10 * DAY - 1);
+        take(&mut state, &quota, 1, 10 * DAY + 1);
+        assert_eq!(take(&mut state, &quota, 1, 10 * DAY - 5).wait, Wait::Millis(5));
+        assert!(take(&mut state, &quota, 3, 10 * DAY).granted);
+    }
+
+    #[test]
+    fn a_clock_that_went_back_an_hour_starves_nobody_for_longer_than_a_window() {
+        let (mut state, quota) = (State::default(), quota(2, Unit::Minute, "UTC"));
+        take(&mut state, &quota, 2, 2 * HOUR);
+        assert_eq!(take(&mut state, &quota, 1, HOUR + 10).wait, Wait::Millis(59_990));
+        assert!(!take(&mut state, &quota, 1, HOUR + 59_999).granted);
+        assert!(take(&mut state, &quota, 2, HOUR + 60_000).granted);
+
+        let mut state = State::default();
+        take(&mut state, &quota, 1, 2 * HOUR);
+        assert_eq!(take(&mut state, &quota, 1, HOUR).remaining, 0, "what lies ahead is moved with a grant too");
+        assert!(take(&mut state, &quota, 2, HOUR + 60_000).granted);
+    }
+
+    #[test]
+    fn a_clock_that_leaps_forward_grants_one_extra_rate_and_no_more() {
+        let (mut state, quota) = (State::default(), quota(2, Unit::Hour, "UTC"));
+        assert!(take(&mut state, &quota, 2, 10 * HOUR).granted);
+        assert!(take(&mut state, &quota, 2, 1_000 * HOUR).granted);
+        assert!(!take(&mut state, &quota, 1, 1_000 * HOUR + 1).granted);
+        assert!(!take(&mut state, &quota, 1, 10 * HOUR + 1).granted, "and none when it is set right");
+    }
+
+    #[test]
+    fn another_rate_holds_at_once_and_forgives_nothing() {
+        let mut state = State::default();
+        take(&mut state, &quota(10, Unit::Hour, "UTC"), 8, 0);
+        let refused = take(&mut state, &quota(3, Unit::Hour, "UTC"), 1, 1);
+        assert_eq!((refused.remaining, refused.wait), (0, Wait::Millis(HOUR - 1)));
+        assert_eq!(take(&mut state, &quota(12, Unit::Hour, "UTC"), 1, 2).remaining, 3);
+    }
+
+    #[test]
+    fn what_another_unit_or_zone_has_counted_counts_in_the_present_window() {
+        let (hour, day) = (quota(5, Unit::Hour, "UTC"), quota(5, Unit::Day, "UTC"));
+        let mut state = State::default();
+        take(&mut state, &hour, 2, 9 * HOUR);
+        take(&mut state, &hour, 2, 10 * HOUR);
+        assert_eq!(take(&mut state, &day, 1, 11 * HOUR).remaining, 0, "both hours are of this day");
+
+        let mut state = State::default();
+        take(&mut state, &day, 5, 9 * HOUR);
+        assert_eq!(take(&mut state, &hour, 1, 12 * HOUR).wait, Wait::Millis(HOUR), "the day counts in this hour");
+        assert!(take(&mut state, &hour, 5, 13 * HOUR).granted, "and is gone with it");
+
+        let mut state = State::default();
+        take(&mut state, &day, 5, 9 * HOUR);
+        let tokyo = quota(5, Unit::Day, "Asia/Tokyo");
+        assert_eq!(take(&mut state, &tokyo, 1, 10 * HOUR).wait, Wait::Millis(5 * HOUR));
+        assert!(take(&mut state, &tokyo, 5, 15 * HOUR).granted);
+    }
+
+    #[test]
+    fn what_is_given_back_leaves_its_window_once_and_what_is_gone_is_left_alone() {
+        let (mut state, quota) = (State::default(), quota(4, Unit::Second, "UTC"));
+        let give_back = |state: &mut State, permits, at| state.give_back(&quota, permits, Timestamp::from_millis(at));
+        take(&mut state, &quota, 1, 0);
+        take(&mut state, &quota, 2, 150);
+        give_back(&mut state, 2, 150);
+        assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3);
+        give_back(&mut state, 2, 150);
+        assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3, "given back more than was taken");
+        take(&mut state, &quota, 1, 1_150);
+        give_back(&mut state, 1, 0);
+        assert_eq!(take(&mut state, &quota, 0, 1_200).remaining, 3);
+    }
+}

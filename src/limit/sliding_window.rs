@@ -1,0 +1,263 @@
+//! `sliding_window`: counters of segments.
+//!
+//! **Law.** Time is cut into segments of `ceil(interval / segments)` milliseconds, aligned to the epoch. The window is
+//! the current segment and those that ended within the interval before now; it holds at most `rate` permits. So a permit
+//! returns one interval after its segment has ended: never before an interval has passed since it was granted, and at
+//! most one segment later. In any `interval` at most `rate` permits are granted, and a refused request knows to the
+//! millisecond when it would pass.
+//!
+//! Were the window those that *began* within the interval, permits granted late in a segment would return early, and
+//! twice the rate could pass around its end.
+//!
+//! **State.** At most `segments + 1` counters, whatever the rate.
+//!
+//! **Changes.** A new rate, interval or number of segments holds at once for what is in use. Segments that were longer
+//! count as ending with the present one; what the old interval has already forgotten a longer one does not bring back.
+//!
+//! **Clock jumps.** A clock that went back finds segments ahead of its present one. Their permits are moved into it, and
+//! return one interval after it has ended.
+//!
+//! `lua/sliding_window.lua` is the translation of this file.
+
+use super::counters::{Counter, Counters};
+use super::{Algorithm, Decision, Quota, Wait};
+use crate::clock::Timestamp;
+
+/// The segments of a limit that does not say how many.
+pub const DEFAULT_SEGMENTS: u32 = 10;
+
+/// The most segments that an interval is cut into.
+pub const MAX_SEGMENTS: u32 = 512;
+
+/// The permits in use: one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State(Counters);
+
+impl State {
+    /// Judges a request for `permits` at `now`; changes nothing.
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        let horizon = horizon(quota, now);
+        let used = self.0.used_after(horizon);
+        let available = u64::from(quota.rate()).saturating_sub(used);
+        let wait = if permits == 0 || u64::from(permits) <= available {
+            Wait::Now
+        } else if permits > quota.rate() {
+            Wait::Never
+        } else {
+            // A lowered rate can leave more in use than it allows, so what must return is counted from `used`.
+            Wait::Millis(self.wait_for(used + u64::from(permits) - u64::from(quota.rate()), quota, now))
+        };
+        Decision {
+            granted: wait == Wait::Now,
+            remaining: u32::try_from(available).unwrap_or(u32::MAX),
+            wait,
+            reset: self.0.after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
+            delay: 0,
+        }
+    }
+
+    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if permits > 0 {
+            self.0.forget(horizon(quota, now));
+            self.0.add(u64::from(permits), segment_end(quota, now));
+        }
+        self.check(quota, 0, now)
+    }
+
+    /// After a refusal at `now`: changes nothing, unless segments lie ahead of the present one.
+    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        let present = segment_end(quota, now);
+        if self.0.newest().is_some_and(|newest| newest > present) {
+            self.0.forget(horizon(quota, now));
+            self.0.add(0, present);
+        }
+    }
+
+    /// Takes `permits` that were granted at `granted_at` out of their segment, as if they had never been. What has
+    /// returned, or was moved to another segment since, is left alone.
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp) {
+        self.0.remove(u64::from(permits), segment_end(quota, granted_at));
+    }
+
+    /// The moment from which the bucket is full and can be forgotten.
+    pub fn full_at(&self, quota: &Quota) -> Timestamp {
+        self.0.newest().map_or(Timestamp::default(), |ends| ends.plus_millis(quota.interval()))
+    }
+
+    /// Milliseconds until `missing` permits have returned, counted from the oldest segment of the window on.
+    fn wait_for(&self, missing: u64, quota: &Quota, now: Timestamp) -> u64 {
+        let mut returned = 0;
+        let last = self.0.after(horizon(quota, now)).find(|counter| {
+            returned += counter.permits;
+            returned >= missing
+        });
+        last.map_or(quota.interval(), |counter| returns_in(counter, quota, now))
+    }
+}
+
+/// Segments that ended at this moment or before have returned.
+fn horizon(quota: &Quota, now: Timestamp) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub(quota.interval()))
+}
+
+/// When the segment ends that a moment is in.
+fn segment_end(quota: &Quota, at: Timestamp) -> Timestamp {
+    let segments = match quota.algorithm() {
+        Algorithm::SlidingWindow { segments } => u64::from(segments),
+        _ => u64::from(DEFAULT_SEGMENTS),
+    };
+    let length = quota.interval().div_ceil(segments);
+    Timestamp::from_millis(at.as_millis() / length * length).plus_millis(length)
+}
+
+/// Milliseconds until a segment returns; one that lies ahead of the present one counts as this.
+fn returns_in(counter: &Counter, quota: &Quota, now: Timestamp) -> u64 {
+    counter.ends.min(segment_end(quota, now)).plus_millis(quota.interval()).millis_since(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(rate: u64, interval: u64, segments: u32) -> Quota {
+        Quota::new(rate, interval, Algorithm::SlidingWindow { segments }).expect("a quota")
+    }
+
+    fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
+        let now = Timestamp::from_millis(now);
+        let decision = state.check(quota, permits, now);
+        if decision.granted {
+            return state.charge(quota, permits, now);
+        }
+        state.settle(quota, now);
+        decision
+    }
+
+    #[test]
+    fn a_permit_returns_one_interval_after_its_segment_has_ended() {
+        let (mut state, quota) = (State::default(), quota(3, 10_000, 10));
+        let granted = [0, 999, 1_000, 2_000, 10_999, 11_000].map(|now| take(&mut state, &quota, 1, now).granted);
+        assert_eq!(granted, [true, true, true, false, false, true]);
+        assert!(take(&mut state, &quota, 1, 11_001).granted);
+        assert_eq!(take(&mut state, &quota, 1, 11_002).wait, Wait::Millis(998));
+    }
+
+    #[test]
+    fn the_wait_of_many_permits_is_when_enough_have_returned_not_when_the_first_do() {
+        let (mut state, quota) = (State::default(), quota(100, 1_000, 10));
+        take(&mut state, &quota, 5, 10_000);
+        let told = take(&mut state, &quota, 30, 10_150);
+        assert_eq!((told.remaining, told.reset), (65, 950));
+        assert_eq!(take(&mut state, &quota, 100, 10_200).wait, Wait::Millis(1_000));
+        assert!(!take(&mut state, &quota, 100, 11_199).granted);
+        assert!(take(&mut state, &quota, 100, 11_200).granted);
+    }
+
+    #[test]
+    fn no_interval_across_the_end_of_a_segment_holds_more_than_the_rate() {
+        let (mut state, quota) = (State::default(), quota(5, 1_000, 1));
+        assert!(take(&mut state, &quota, 5, 999).granted);
+        let waits = [1_000, 1_998].map(|now| take(&mut state, &quota, 1, now).wait);
+        assert_eq!(waits, [Wait::Millis(1_000), Wait::Millis(2)]);
+        assert!(take(&mut state, &quota, 5, 2_000).granted);
+    }
+
+    #[test]
+    fn more_than_the_rate_can_never_be_granted_and_nothing_always() {
+        let (mut state, quota) = (State::default(), quota(5, 1_000, 10));
+        assert_eq!(take(&mut state, &quota, 6, 0).wait, Wait::Never);
+        let unused = take(&mut state, &quota, 0, 0);
+        assert_eq!((unused.granted, unused.remaining, unused.reset), (true, 5, 0));
+        assert_eq!(state, State::default());
+    }
+
+    #[test]
+    fn a_bucket_holds_at_most_one_counter_more_than_segments() {
+        for (interval, segments) in [(60_000, 512), (1_000, 10), (997, 10), (7, 512), (1, 1)] {
+            let (mut state, quota) = (State::default(), quota(1_000_000, interval, segments));
+            for now in 0..100_000 {
+                take(&mut state, &quota, 1, now);
+                assert!(state.0.len() <= segments as usize + 1, "{} counters of {segments} at {now}", state.0.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_went_back_an_hour_starves_nobody_for_longer_than_an_interval_and_a_segment() {
+        let (mut state, quota) = (State::default(), quota(2, 1_000, 10));
+        take(&mut state, &quota, 1, 3_600_000);
+        take(&mut state, &quota, 1, 3_600_500);
+        assert_eq!(take(&mut state, &quota, 1, 5).wait, Wait::Millis(1_095));
+        assert!(!take(&mut state, &quota, 1, 1_099).granted);
+        assert!(take(&mut state, &quota, 2, 1_100).granted);
+    }
+
+    #[test]
+    fn a_clock_that_went_back_moves_what_lies_ahead_with_the_next_grant_too() {
+        let (mut state, quota) = (State::default(), quota(3, 1_000, 10));
+        take(&mut state, &quota, 2, 3_600_000);
+        assert_eq!(take(&mut state, &quota, 1, 5).remaining, 0);
+        assert!(!take(&mut state, &quota, 1, 1_099).granted);
+        assert!(take(&mut state, &quota, 3, 1_100).granted);
+    }
+
+    #[test]
+    fn a_clock_that_leaps_forward_grants_one_extra_rate_and_no_more() {
+        let (mut state, quota) = (State::default(), quota(2, 1_000, 10));
+        assert!(take(&mut state, &quota, 2, 0).granted);
+        assert!(take(&mut state, &quota, 2, 3_600_000).granted);
+        assert!(!take(&mut state, &quota, 1, 3_600_001).granted);
+        assert!(!take(&mut state, &quota, 1, 1).granted, "and none when it is set right");
+    }
+
+    #[test]
+    fn a_lowered_rate_is_honoured_at_once_and_forgives_nothing() {
+        let mut state = State::default();
+        take(&mut state, &quota(10, 1_000, 10), 8, 0);
+        take(&mut state, &quota(10, 1_000, 10), 2, 100);
+        let refused = take(&mut state, &quota(3, 1_000, 10), 1, 200);
+        assert_eq!((refused.remaining, refused.wait), (0, Wait::Millis(900)));
+        assert_eq!(take(&mut state, &quota(3, 1_000, 10), 2, 1_100).wait, Wait::Millis(100));
+    }
+
+    #[test]
+    fn other_segments_forgive_nothing() {
+        for (before, after) in [(1, 512), (512, 1), (10, 7), (7, 10)] {
+            let (before, after) = (quota(4, 1_000, before), quota(4, 1_000, after));
+            let mut state = State::default();
+            take(&mut state, &before, 2, 0);
+            take(&mut state, &before, 2, 999);
+            assert_eq!(take(&mut state, &after, 1, 1_000).remaining, 0);
+            for now in 1_001..1_999 {
+                assert!(take(&mut state, &after, 3, now).remaining <= 2, "{before:?} {after:?} {now}");
+            }
+            assert!(take(&mut state, &after, 4, 4_000).granted);
+        }
+    }
+
+    #[test]
+    fn another_interval_holds_at_once_for_what_is_in_use() {
+        let (short, long) = (quota(2, 1_000, 10), quota(2, 10_000, 10));
+        let mut state = State::default();
+        take(&mut state, &short, 2, 50);
+        assert_eq!(take(&mut state, &long, 1, 500).wait, Wait::Millis(9_600));
+        assert!(take(&mut state, &short, 2, 1_100).granted);
+    }
+
+    #[test]
+    fn what_is_given_back_leaves_its_segment_once_and_what_has_returned_is_left_alone() {
+        let (mut state, quota) = (State::default(), quota(4, 1_000, 10));
+        let give_back = |state: &mut State, permits, at| state.give_back(&quota, permits, Timestamp::from_millis(at));
+        take(&mut state, &quota, 1, 0);
+        take(&mut state, &quota, 2, 150);
+        give_back(&mut state, 2, 150);
+        assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3);
+        give_back(&mut state, 2, 150);
+        give_back(&mut state, 2, 0);
+        assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3, "given back more than was taken");
+        take(&mut state, &quota, 1, 1_150);
+        give_back(&mut state, 1, 0);
+        assert_eq!(take(&mut state, &quota, 0, 1_200).remaining, 3);
+    }
+}

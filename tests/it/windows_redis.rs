@@ -1,0 +1,110 @@
+//! What the algorithms that count in windows keep in Redis, and for how long.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use deadpool_redis::redis::Commands;
+use tidegate::clock::Timestamp;
+use tidegate::limit::calendar::{Calendar, Unit};
+use tidegate::limit::{Algorithm, Charge, Limiter, Mode, Quota};
+
+use crate::support::overall;
+use crate::support::redis::RedisServer;
+
+const HOUR: i64 = 3_600_000;
+
+fn charge(algorithm: Algorithm, interval: u64, rate: u64) -> Charge {
+    let quota = Quota::new(rate, interval, algorithm).expect("a quota");
+    Charge {
+        limiter: Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota }),
+        client: None,
+        permits: 1,
+        shadow: false,
+    }
+}
+
+fn monthly(rate: u64) -> Charge {
+    charge(Algorithm::FixedWindow(Calendar::new(Unit::Month, "Europe/Rome").expect("a calendar")), 1, rate)
+}
+
+/// A folder that is gone with its owner.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn a_monthly_quota_survives_a_redis_that_was_killed() {
+    let folder = Folder::new("monthly");
+    let Some(server) = RedisServer::start_in(&folder.0) else { return };
+    let store = server.store();
+    for left in [2, 1] {
+        let outcome = store.take(&[monthly(3)]).await.expect("a decision");
+        assert_eq!(outcome.decisions[0].remaining, left);
+    }
+    // Dropped, it is killed without a warning.
+    drop(server);
+    let server = RedisServer::start_in(&folder.0).expect("a Redis that starts again");
+    let store = server.store();
+    let outcome = store.take(&[monthly(3)]).await.expect("a decision");
+    let decision = outcome.decisions[0];
+    assert_eq!((decision.granted, decision.remaining), (true, 0));
+    assert!(!store.take(&[monthly(3)]).await.expect("a decision").granted());
+
+    let ttl: i64 = server.connection().pttl("{lim}:window").expect("a time to live");
+    let rest = decision.reset.cast_signed();
+    assert!((rest - 10_000..=rest + HOUR).contains(&ttl), "the month ends in {rest} ms, the key in {ttl} ms");
+}
+
+#[tokio::test]
+async fn counters_lie_under_one_key_that_outlives_them_and_refusals_do_not_keep_alive() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "UTC").expect("a calendar"));
+    let segments = Algorithm::SlidingWindow { segments: 10 };
+    for (key, charge, ends, live) in [
+        ("{lim}:window", charge(day, 1, 2), 1_700_006_400_000_u64, 6_400_000 + HOUR),
+        ("{lim}:segments", charge(segments, 60_000, 2), 1_700_000_004_000, 124_000),
+    ] {
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let take = async || store.take_at(std::slice::from_ref(&charge), now).await.expect("a decision").granted();
+        assert!(take().await && take().await);
+        let counters: HashMap<String, String> = redis.hgetall(key).expect("a hash");
+        assert_eq!(counters, HashMap::from([(ends.to_string(), "2".to_owned())]));
+        let ttl: i64 = redis.pttl(key).expect("a time to live");
+        assert!((live - 10_000..=live).contains(&ttl), "{key} lives for {ttl} ms, not {live}");
+
+        redis.pexpire::<_, ()>(key, 30_000).expect("set");
+        assert!(!take().await);
+        let ttl: i64 = redis.pttl(key).expect("a time to live");
+        assert!(ttl <= 30_000, "a refusal made {key} live for {ttl} ms");
+    }
+    assert_eq!(redis.keys::<_, Vec<String>>("*lim*").expect("keys").len(), 2);
+}
+
+#[tokio::test]
+async fn limits_of_all_algorithms_are_one_decision() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let sliding = || charge(Algorithm::SlidingWindow { segments: 10 }, 60_000, 5);
+    let all = [overall("bucket", 5, 60_000, 1), sliding(), monthly(1)];
+    let granted = store.take(&all).await.expect("a decision");
+    assert!(granted.granted());
+    let refused = store.take(&all).await.expect("a decision");
+    let told: Vec<_> = refused.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
+    assert_eq!(told, [(true, 4), (true, 4), (false, 0)]);
+    store.give_back(&granted.made(all.to_vec())).await.expect("given back");
+    assert!(store.take(&[monthly(1)]).await.expect("a decision").granted());
+}
