@@ -19,7 +19,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// Nothing if the route has no PER_CLIENT limit.
 pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
     let mut list = String::new();
-    for limit in limits.iter().filter(|limit| limit.mode() == Mode::PerClient) {
+    for limit in limits.iter().filter(|limit| is_told(limit)) {
         let quota = &limit.limiter.quota;
         // Writing to a string cannot fail.
         _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.rate());
@@ -35,7 +35,7 @@ pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
 pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<HeaderValue> {
     let mut list = String::new();
     for (index, decision) in &standing.0 {
-        let Some(limit) = limits.get(*index).filter(|limit| limit.mode() == Mode::PerClient) else { continue };
+        let Some(limit) = limits.get(*index).filter(|limit| is_told(limit)) else { continue };
         let reset = decision.reset.div_ceil(1_000);
         _ = write!(list, "{}\"{}\";r={};t={reset}", separator(&list), limit.name, decision.remaining);
     }
@@ -57,6 +57,11 @@ pub(crate) fn retry_after(wait: Wait) -> Option<u64> {
         Wait::Millis(wait) => Some(wait.div_ceil(1_000).max(1)),
         Wait::Never => None,
     }
+}
+
+/// What an OVERALL limit holds is nobody's business, and what an adopted one does only the store knows.
+fn is_told(limit: &Limit) -> bool {
+    limit.mode() == Mode::PerClient && !limit.limiter.quota.is_adopted()
 }
 
 fn separator(list: &str) -> &'static str {

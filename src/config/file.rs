@@ -91,6 +91,8 @@ pub(crate) struct Limit {
     pub(crate) permits: Option<u64>,
     pub(crate) on_store_failure: Option<OnStoreFailure>,
     pub(crate) on_missing_client: Option<OnMissingClient>,
+    pub(crate) key: Option<String>,
+    pub(crate) adopt: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

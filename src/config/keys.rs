@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Name,
     /// One of the built words; those not built yet come second.
     Word(&'static [&'static str], &'static [&'static str]),
+    /// `true` or `false`.
+    Flag,
     /// A whole number in this range.
     Whole(u64, u64),
     /// A duration in this range of milliseconds.
@@ -52,8 +54,8 @@ pub(crate) struct Shape {
 }
 
 use Kind::{
-    Address, Duration, Fields, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text, Unbuilt, Whole,
-    Word,
+    Address, Duration, Fields, Flag, List, Many, Map, Name, Named, NoMapYet, OneOrMany, Secret, Short, Text, Unbuilt,
+    Whole, Word,
 };
 
 const SECOND: u64 = 1000;
@@ -144,12 +146,8 @@ static MATCH: Shape = Shape {
 
 static LIMIT: Shape = Shape {
     what: "a limit",
-    needs: &[
-        ("name", "name: per-client"),
-        ("mode", "mode: PER_CLIENT"),
-        ("rate", "rate: 100"),
-        ("interval", "interval: 1m"),
-    ],
+    // The others it may leave out if it adopts them: see `check`.
+    needs: &[("name", "name: per-client")],
     keys: &[
         ("name", Name),
         ("mode", Word(&["OVERALL", "PER_CLIENT"], &[])),
@@ -166,8 +164,8 @@ static LIMIT: Shape = Shape {
         ("timezone", Unbuilt),
         ("max_wait", Unbuilt),
         ("shadow", Unbuilt),
-        ("key", Unbuilt),
-        ("adopt", Unbuilt),
+        ("key", Text),
+        ("adopt", Flag),
         ("candidate", Unbuilt),
         ("headers", Unbuilt),
     ],

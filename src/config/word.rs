@@ -91,6 +91,17 @@ impl<'n> Item<'n> {
         Err(self.wrong(&format!("must be {words}, not {}", quote(text)), help, problems))
     }
 
+    pub(super) fn flag(self, problems: &mut Problems) -> Result<bool, Broken> {
+        let help = match self.scalar() {
+            Some(Scalar { text, kind: ScalarKind::Bool }) => return Ok(text.eq_ignore_ascii_case("true")),
+            Some(Scalar { text, kind: ScalarKind::Text }) if matches!(text.as_str(), "true" | "false") => {
+                "write it without quotes"
+            }
+            _ => "write `true` or `false`",
+        };
+        Err(self.wrong(&format!("must be `true` or `false`, not {}", describe_node(self.node)), help, problems))
+    }
+
     pub(super) fn whole(self, least: u64, most: u64, problems: &mut Problems) -> Result<u64, Broken> {
         let help = match self.scalar() {
             Some(Scalar { kind: ScalarKind::Int(number), .. }) => {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::limiters::{Named, SetRate};
 use super::StoreError;
+use super::limiters::{Named, SetRate};
 use crate::clock::Timestamp;
 use crate::limit::token_bucket::State;
 use crate::limit::{Decision, Mode, RateConfig, Wait};

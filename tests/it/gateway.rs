@@ -256,7 +256,11 @@ async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
       - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }\n";
         let gateway = TestGateway::start(&rules(&store, limits).replace("builtin:echo", &format!("'http://{absent}'")));
         for _ in 0..3 {
-            assert_eq!(gateway.get("/", "").await.status(), 502, "a request that was not sent stayed charged in {store}");
+            assert_eq!(
+                gateway.get("/", "").await.status(),
+                502,
+                "a request that was not sent stayed charged in {store}"
+            );
         }
     }
 }

@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod check;
+mod foreign;
 mod gateway;
 mod laws;
 mod program;
+mod rate_limiter;
 mod redis_format;
+mod redisson_weaknesses;
 mod support;

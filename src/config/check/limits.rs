@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::matcher::header_name;
 use super::routes::duplicates;
-use super::{Checked, needed, number, parsed, part};
+use super::{Checked, foreign, needed, number, parsed, part};
 use crate::client::ClientSource;
 use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
-use crate::limit::{Algorithm, Limiter, Mode, Quota};
+use crate::limit::foreign::Sharing;
+use crate::limit::{Algorithm, Limiter, Quota};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 
 const CLIENT_HELP: &str =
@@ -32,17 +33,16 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
 fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problems) -> Checked<Limit> {
     let permits = permits(written, node, problems);
     let client = client(written, node, problems);
-    let quota = quota(written, node, problems);
+    let sharing = foreign::sharing(written, node, problems);
+    let quota = sharing.and_then(|sharing| quota(written, sharing, node, problems));
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
     let on_store_failure = part(&written.on_store_failure, node, "on_store_failure", problems);
     let name = needed(&written.name, node, problems)?;
-    let mode = match needed(&written.mode, node, problems)? {
-        file::Mode::Overall => Mode::Overall,
-        file::Mode::PerClient => Mode::PerClient,
-    };
+    let mode = foreign::mode(written, sharing?, node, problems)?;
+    let key = written.key.clone().unwrap_or_else(|| format!("{group}:{name}"));
     Ok(Limit {
         name: name.clone(),
-        limiter: Arc::new(Limiter { name: format!("{group}:{name}"), mode, quota: quota? }),
+        limiter: Arc::new(Limiter { name: key, mode, quota: quota? }),
         client: client?,
         permits: permits?,
         on_missing_client: match on_missing_client? {
@@ -59,7 +59,10 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
     })
 }
 
-fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
+fn quota(written: &file::Limit, sharing: Option<Sharing>, node: &Node, problems: &mut Problems) -> Checked<Quota> {
+    if let Some(sharing) = sharing {
+        return foreign::quota(written, sharing, node, problems);
+    }
     let algorithm = match part(&written.algorithm, node, "algorithm", problems)? {
         None | Some(file::Algorithm::TokenBucket) => Algorithm::TokenBucket,
     };

@@ -1,6 +1,7 @@
 //! From what people wrote to what the program uses. Every part is checked, whatever is wrong with the others; a part
 //! that cannot be had is [`Broken`], which only a reported mistake makes.
 
+mod foreign;
 mod limits;
 mod listen;
 mod matcher;
@@ -50,6 +51,7 @@ fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -
     let addresses = addresses(file, root, problems);
     let upstreams = upstreams::upstreams(file, root, problems);
     let routes = routes::routes(file, root, routes::Around { purpose, prefix: store::prefix(&store) }, problems);
+    foreign::check(file, root, &store, problems);
     let rules = Rules { addresses: addresses?, routes: routes? };
     Ok(Config { listen: listen?, admin: admin?, access_log: access_log?, store: store?, upstreams: upstreams?, rules })
 }

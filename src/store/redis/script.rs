@@ -65,7 +65,9 @@ impl Script {
         command: impl Fn(&str, &str) -> Cmd,
     ) -> RedisResult<T> {
         match command("EVALSHA", &self.digest).query_async(connection).await {
-            Err(error) if error.code() == Some("NOSCRIPT") => command("EVAL", self.source).query_async(connection).await,
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                command("EVAL", self.source).query_async(connection).await
+            }
             answer => answer,
         }
     }

@@ -51,8 +51,7 @@ impl Troubles {
 
 /// Their names are the rule file's, not a client's.
 fn adopted(charges: &[Charge]) -> impl Iterator<Item = &str> {
-    let is_adopted = |charge: &&Charge| {
-        matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(Sharing::Adopt(_)))
-    };
+    let is_adopted =
+        |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(Sharing::Adopt(_)));
     charges.iter().filter(is_adopted).map(|charge| charge.limiter.name.as_str())
 }

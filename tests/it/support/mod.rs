@@ -3,10 +3,12 @@
 pub mod gateway;
 pub mod process;
 pub mod redis;
+pub mod redisson;
 pub mod wire;
 
 use std::sync::Arc;
 
+use tidegate::limit::foreign::Sharing;
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
 
 /// A charge on an OVERALL bucket.
@@ -17,6 +19,23 @@ pub fn overall(name: &str, rate: u64, interval: u64, permits: u32) -> Charge {
 /// A charge on the PER_CLIENT bucket of a client that sent `value`.
 pub fn per_client(name: &str, value: &[u8], rate: u64, interval: u64, permits: u32) -> Charge {
     charge(name, Mode::PerClient, Some(ClientId::Value(value.into())), rate, interval, permits)
+}
+
+/// A charge on a limiter that others configure; `client` is its suffix where each has its own.
+pub fn adopted(name: &str, mode: Option<Mode>, client: Option<&str>, permits: u32) -> Charge {
+    shared(name, Quota::adopted(Sharing::Adopt(mode)), client, permits)
+}
+
+/// A charge on a limiter that others use and we configure.
+pub fn configured(name: &str, rate: u64, interval: u64, permits: u32) -> Charge {
+    let quota = Quota::new(rate, interval, Algorithm::Foreign(Sharing::Configure)).expect("a quota");
+    shared(name, quota, None, permits)
+}
+
+fn shared(name: &str, quota: Quota, client: Option<&str>, permits: u32) -> Charge {
+    let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
+    let client = client.map(|client| ClientId::Instance(client.into()));
+    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits }
 }
 
 fn charge(name: &str, mode: Mode, client: Option<ClientId>, rate: u64, interval: u64, permits: u32) -> Charge {

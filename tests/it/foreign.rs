@@ -1,0 +1,350 @@
+//! Limiters that Redisson's clients use too: who takes from them, and by whose rule, must make no difference.
+
+use deadpool_redis::redis::{Commands, cmd};
+use proptest::prelude::*;
+use tidegate::clock::Timestamp;
+use tidegate::limit::{Charge, Decision, Mode, Wait};
+use tidegate::store::{Store, StoreError};
+
+use crate::support::redis::{RedisServer, fresh_name};
+use crate::support::redisson::{Peer, member, script};
+use crate::support::{adopted, configured, overall};
+
+const NOW: u64 = 1_700_000_000_000;
+
+async fn ask(store: &Store, charge: Charge, now: u64) -> Result<Decision, StoreError> {
+    store.take_at(&[charge], Timestamp::from_millis(now)).await.map(|outcome| outcome.decisions[0])
+}
+
+async fn take(store: &Store, charge: Charge, now: u64) -> Decision {
+    ask(store, charge, now).await.expect("a decision")
+}
+
+#[tokio::test]
+async fn a_limiter_that_nobody_has_configured_is_a_state_of_its_own() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    let ask = || ask(&store, adopted("java", None, None, 1), NOW);
+    assert_eq!(ask().await, Err(StoreError::NotInitialised));
+    for field in ["rate", "interval", "type"] {
+        redis.hset_multiple::<_, _, _, ()>("java", &[("rate", 5), ("interval", 1_000), ("type", 0)]).expect("set");
+        redis.hdel::<_, _, ()>("java", field).expect("deleted");
+        assert_eq!(ask().await, Err(StoreError::NotInitialised), "without {field}");
+    }
+    assert_eq!(redis.keys::<_, Vec<String>>("*java*").expect("keys"), ["java"], "it was made up");
+    Peer::new(redis, "java", "").configure(0, 5, 1_000, 0);
+    assert_eq!(ask().await.map(|decision| decision.remaining), Ok(4));
+}
+
+#[tokio::test]
+async fn a_mode_other_than_the_stored_type_is_an_error_and_not_a_guess() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "jvm");
+    for (kind, right, wrong) in [(0, Mode::Overall, Mode::PerClient), (1, Mode::PerClient, Mode::Overall)] {
+        peer.configure(kind, 5, 1_000, 0);
+        let ask = |mode| ask(&store, adopted("java", mode, Some("c"), 1), NOW);
+        assert_eq!(ask(Some(wrong)).await, Err(StoreError::ModeDiffers));
+        assert!(ask(Some(right)).await.is_ok() && ask(None).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn one_limit_that_cannot_be_judged_charges_none() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let own = || overall("{route}:own", 5, 1_000, 1);
+    let both = [own(), adopted("java", None, None, 1)];
+    let failed = store.take_at(&both, Timestamp::from_millis(NOW)).await;
+    assert_eq!(failed, Err(StoreError::NotInitialised));
+    assert_eq!(take(&store, own(), NOW).await.remaining, 4);
+}
+
+#[tokio::test]
+async fn what_we_write_is_redissons_golden_vector() {
+    let Some(server) = RedisServer::start() else { return };
+    let mut peer = Peer::new(server.connection(), "lim", "");
+    peer.configure(0, 10, 1_000, 0);
+    let random: Vec<u8> = (0xa0..=0xaf).collect();
+    let keys = peer.keys().clone();
+    let mut call = cmd("EVAL");
+    call.arg(script("admit")).arg(5).arg(&keys[..]).arg(NOW).arg(&random);
+    call.arg(&["foreign", "adopt", "", "3", "", ""]);
+    let answer: Vec<i64> = call.query(peer.redis()).expect("an answer");
+    assert_eq!(answer, [NOW.cast_signed(), 1, 7, 0, 1_000, 0]);
+    let golden = [&[0x10][..], &random, &[3, 0, 0, 0]].concat();
+    assert_eq!((peer.log(), peer.counter()), (vec![(golden, NOW)], Some(7)));
+}
+
+#[tokio::test]
+async fn each_client_of_a_per_client_limiter_has_the_bucket_that_java_names_after_it() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let id = "0b7c2c9e-3f7a-4a34-9d4a-0b6a2f8f1c55";
+    let mut peer = Peer::new(server.connection(), "user:{42}", id);
+    peer.configure(1, 2, 1_000, 0);
+    assert_eq!(peer.acquire(1, NOW), None);
+    assert!(take(&store, adopted("user:{42}", None, Some(id), 1), NOW).await.granted);
+    assert!(!take(&store, adopted("user:{42}", None, Some(id), 1), NOW).await.granted);
+    assert!(take(&store, adopted("user:{42}", None, Some("other"), 2), NOW).await.granted);
+    assert!(peer.acquire(1, NOW).is_some());
+}
+
+/// Redisson's rules: the keepAliveTime at every call, refusals included; without one, what is left to the hash.
+#[tokio::test]
+async fn the_times_to_live_are_those_that_redisson_sets() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 2, 1_000, 50_000);
+    let ttls = |peer: &mut Peer| {
+        let keys = [&peer.keys()[0], &peer.keys()[1], &peer.keys()[3]].map(Clone::clone);
+        keys.map(|key| peer.redis().pttl::<_, i64>(key).expect("a time"))
+    };
+    for permits in [2, 1] {
+        assert_eq!(take(&store, adopted("java", None, None, permits), NOW).await.granted, permits == 2);
+        assert!(ttls(&mut peer).iter().all(|ttl| (40_000..=50_000).contains(ttl)), "{:?}", ttls(&mut peer));
+        for key in peer.keys().clone() {
+            peer.redis().pexpire::<_, ()>(key, 20_000).expect("an expiry");
+        }
+    }
+    peer.configure(0, 2, 1_000, 0);
+    for (at, permits) in [(1_000, 2), (1_001, 1)] {
+        take(&store, adopted("java", None, None, permits), NOW + at).await;
+        assert!(ttls(&mut peer).iter().all(|ttl| (1..=20_000).contains(ttl)), "{:?}", ttls(&mut peer));
+    }
+    let hash = peer.keys()[0].clone();
+    peer.redis().persist::<_, ()>(hash).expect("persisted");
+    cmd("DEL").arg(&peer.keys().clone()[1..]).exec(peer.redis()).expect("deleted");
+    take(&store, adopted("java", None, None, 1), NOW + 3_000).await;
+    assert_eq!(ttls(&mut peer), [-1, -1, -1]);
+}
+
+#[tokio::test]
+async fn a_key_without_adopt_brings_the_hash_up_to_our_rule_and_leaves_javas_keep_alive() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    assert!(take(&store, configured("java", 5, 1_000, 1), NOW).await.granted);
+    let hash = |peer: &mut Peer| -> Vec<String> {
+        let fields = &["rate", "interval", "keepAliveTime", "type"];
+        cmd("HMGET").arg("java").arg(fields).query(peer.redis()).expect("four fields")
+    };
+    assert_eq!(hash(&mut peer), ["5", "1000", "2000", "0"]);
+    peer.configure(0, 50, 100, 0);
+    assert!(take(&store, configured("java", 5, 1_000, 1), NOW).await.granted);
+    assert_eq!(hash(&mut peer), ["5", "1000", "0", "0"]);
+    assert_eq!(peer.acquire(4, NOW).map(|wait| wait > 0), Some(true));
+    assert_eq!(peer.acquire(3, NOW), None);
+    peer.configure(0, 5, 1_000, 1_500);
+    assert!(take(&store, configured("java", 5, 3_000, 1), NOW + 1_000).await.wait == Wait::Millis(2_000));
+    assert!(take(&store, configured("java", 5, 3_000, 1), NOW + 3_000).await.granted);
+    assert_eq!(hash(&mut peer), ["5", "3000", "6000", "0"], "a keep-alive below the interval forgets live permits");
+}
+
+#[tokio::test]
+async fn entries_in_every_format_that_redisson_has_had_count() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    for format in ["fI", "Lc0I", "Bc0I/8", "Bc0I/16"] {
+        for own in [false, true] {
+            let name = fresh_name();
+            let mut peer = Peer::new(server.connection(), &name, "");
+            peer.configure(0, 10, 1_000, 0);
+            // A first byte of 3 is also the length of a random part.
+            for (salt, permits) in [(0, 2), (1, 3), (3, 1)] {
+                peer.write(&member(format, salt, permits), NOW);
+            }
+            peer.tamper(4);
+            let charge = |permits| match own {
+                true => overall(&name, 10, 1_000, permits),
+                false => adopted(&name, None, None, permits),
+            };
+            let refused = take(&store, charge(5), NOW + 1).await;
+            assert_eq!((refused.remaining, refused.wait), (4, Wait::Millis(999)), "{format}, own: {own}");
+            assert!(take(&store, charge(4), NOW + 1).await.granted, "{format}, own: {own}");
+            assert!(take(&store, charge(6), NOW + 1_000).await.granted, "{format}, own: {own}");
+            assert_eq!(peer.counter(), Some(0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_received_is_given_back() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 5, 1_000, 0);
+    assert_eq!(peer.acquire(2, NOW), None);
+    let charge = adopted("java", None, None, 3);
+    assert!(take(&store, charge.clone(), NOW + 1).await.granted);
+    let at = Timestamp::from_millis;
+    for _ in 0..2 {
+        store.give_back_at(std::slice::from_ref(&charge), at(NOW + 1), at(NOW + 2)).await.expect("given back");
+        assert_eq!((peer.counter(), peer.log().len()), (Some(3), 1));
+    }
+}
+
+/// Redisson reads every expired entry in one call: after 100 000 grants that expire together, nobody else is served for
+/// 79 ms.
+#[tokio::test]
+async fn no_call_removes_more_than_512_entries_and_the_answer_is_right_all_the_same() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 20_000, 1_000, 0);
+    let fill =
+        "for i = 1, 20000 do redis.call('ZADD', KEYS[1], ARGV[1], struct.pack('<BI4I4I4I4I4', 16, i, 0, 0, 0, 1)) end";
+    let log = peer.keys()[3].clone();
+    cmd("EVAL").arg(fill).arg(1).arg(log).arg(NOW).exec(peer.redis()).expect("filled");
+    peer.tamper(0);
+    let refused = take(&store, adopted("java", None, None, 7), NOW + 1).await;
+    assert_eq!((refused.remaining, refused.wait), (0, Wait::Millis(999)));
+    assert!(take(&store, adopted("java", None, None, 7), NOW + 1_000).await.granted);
+    assert_eq!(peer.log().len(), 20_000 - 512 + 1);
+    // What is left behind has returned all the same, and a peer that frees it gets the counter right.
+    let rest = take(&store, adopted("java", None, None, 0), NOW + 1_000).await;
+    assert_eq!(rest.remaining, 20_000 - 7);
+    assert!(take(&store, adopted("java", None, None, 20_000 - 7), NOW + 1_000).await.granted);
+    assert!(peer.acquire(1, NOW + 1_000).is_some());
+    assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2));
+}
+
+/// More live entries than are read, behind more that have returned: the store asks again until all of these are gone.
+#[tokio::test]
+async fn a_request_that_returned_permits_hold_up_is_decided_all_the_same() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 4_000, 1_000, 0);
+    let fill = "for i = 1, 2000 do redis.call('ZADD', KEYS[1], ARGV[1], struct.pack('<BI4I4I4I4I4', 16, i, tonumber(ARGV[2]), 0, 0, 1)) end";
+    let log = peer.keys()[3].clone();
+    for (index, at) in [NOW, NOW + 500].iter().enumerate() {
+        cmd("EVAL").arg(fill).arg(1).arg(&log).arg(at).arg(index).exec(peer.redis()).expect("filled");
+    }
+    peer.tamper(0);
+    let refused = take(&store, adopted("java", None, None, 2_500), NOW + 500).await;
+    assert_eq!(refused.wait, Wait::Millis(1_000), "the 2500th permit returns with the second half");
+    assert!(take(&store, adopted("java", None, None, 2_000), NOW + 1_000).await.granted);
+    assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2_001));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pass(u64),
+    Ours(u32),
+    Peer(u32),
+    PeerRelease(u32),
+    Resend,
+    Tamper(i64),
+    OldFormat(usize, u32),
+}
+
+fn life() -> impl Strategy<Value = (u32, u64, Vec<Step>)> {
+    (1..=20_u32, 5_000..=9_000_u64).prop_flat_map(|(rate, interval)| {
+        let step = prop_oneof![
+            4 => (0..=interval / 3).prop_map(Step::Pass),
+            6 => prop_oneof![Just(1), 0..=rate + 1].prop_map(Step::Ours),
+            6 => prop_oneof![Just(1), 1..=rate].prop_map(Step::Peer),
+            1 => (1..=rate).prop_map(Step::PeerRelease),
+            1 => Just(Step::Resend),
+            1 => (-5..=2 * i64::from(rate)).prop_map(Step::Tamper),
+            1 => (2..4_usize, 1..=rate.div_ceil(4)).prop_map(|(format, permits)| Step::OldFormat(format, permits)),
+        ];
+        prop::collection::vec(step, 1..60).prop_map(move |steps| (rate, interval, steps))
+    })
+}
+
+/// What was granted, by whomever, and whether the counter has been touched since our last call.
+#[derive(Default)]
+struct Books {
+    grants: Vec<(u64, u64)>,
+    touched: bool,
+}
+
+impl Books {
+    fn in_window(&self, now: u64, interval: u64) -> u64 {
+        self.grants.iter().filter(|(at, _)| at + interval > now).map(|(_, permits)| permits).sum()
+    }
+}
+
+#[test]
+fn together_we_never_exceed_the_rate_and_every_wait_of_ours_is_exact() {
+    let Some(server) = RedisServer::start() else { return };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let store = server.store();
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let outcome = runner.run(&life(), |(rate, interval, steps)| {
+        let name = fresh_name();
+        let mut peer = Peer::new(server.connection(), &name, "");
+        peer.configure(0, rate.into(), interval, 0);
+        let mut books = Books::default();
+        let mut now = NOW;
+        let mut last = None;
+        let ours = |permits, now| runtime.block_on(take(&store, adopted(&name, None, None, permits), now));
+        for (index, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Pass(millis) => now += millis,
+                Step::Ours(permits) => {
+                    let decision = ours(permits, now);
+                    let mut granted = decision.granted;
+                    if let Wait::Millis(wait) = decision.wait {
+                        prop_assert!(!ours(permits, now + wait - 1).granted, "granted before the {} ms told", wait);
+                        now += wait;
+                        granted = ours(permits, now).granted;
+                        prop_assert!(granted, "refused after the {} ms told", wait);
+                    }
+                    if granted {
+                        books.grants.push((now, permits.into()));
+                    }
+                    let used = books.in_window(now, interval);
+                    prop_assert!(!granted || used <= rate.into() || permits == 0, "{} of {} in use", used, rate);
+                    if permits > 0 && permits <= rate {
+                        books.touched = false;
+                        let left = i64::from(rate) - i64::try_from(used).expect("small");
+                        prop_assert_eq!(peer.counter().unwrap_or(left), left, "the counter was not healed");
+                    }
+                }
+                Step::Peer(permits) => {
+                    last = Some((index as u128, permits, now));
+                    let answer = peer.acquire_as(index as u128, permits, now);
+                    if matches!(answer, Ok(None)) {
+                        books.grants.push((now, permits.into()));
+                        let used = books.in_window(now, interval);
+                        prop_assert!(books.touched || used <= rate.into(), "{} of {} in use by a peer's", used, rate);
+                    }
+                }
+                Step::PeerRelease(permits) => {
+                    peer.release(permits);
+                    books.touched = true;
+                }
+                Step::Resend => {
+                    // The entry is written once, whether it was before or is only now; the counter is lowered again.
+                    let Some((random, permits, at)) = last else { continue };
+                    let before = peer.log().len();
+                    books.touched = true;
+                    if matches!(peer.acquire_as(random, permits, at), Ok(None)) && peer.log().len() > before {
+                        books.grants.push((at, permits.into()));
+                    }
+                }
+                Step::Tamper(counter) => {
+                    peer.tamper(counter);
+                    books.touched = true;
+                }
+                Step::OldFormat(format, permits) => {
+                    let format = ["fI", "Lc0I", "Bc0I/8", "Bc0I/16"][format];
+                    peer.write(&member(format, index as u8, permits), now);
+                    books.grants.push((now, permits.into()));
+                    books.touched = true;
+                }
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
