@@ -78,6 +78,7 @@ function foreign.open(key, law, told, now, rate, interval, counter_rate)
   if bucket.failure then return bucket end
   bucket.rate = math.min(bucket.rate, MOST)
   bucket.stored_rate = bucket.stored_rate and math.min(bucket.stored_rate, MOST)
+  bucket.horizon = bucket.interval
   bucket.counter_rate = counter_rate or bucket.stored_rate
   local own = bucket.type == '1' and 1 or 0
   bucket.value, bucket.log = KEYS[key + 1 + own], KEYS[key + 3 + own]
@@ -259,11 +260,12 @@ function foreign.give_back(key, arg, at, now)
   if bucket.failure then return end
   bucket.permits = tonumber(ARGV[arg + 2])
   local entry, permits, score = find_entry(bucket, at)
-  if not entry then return end
-  redis.call('ZREM', bucket.log, entry)
+  if not entry or bucket.permits == 0 then return end
   if permits > bucket.permits then
+    -- Added before the other goes: an empty log would lose its time to live.
     redis.call('ZADD', bucket.log, score, with_permits(entry, permits - bucket.permits))
   end
+  redis.call('ZREM', bucket.log, entry)
   bucket.stored = bucket.stored - bucket.permits
   foreign.heal(bucket)
 end

@@ -2,10 +2,11 @@
 
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
-use tidegate::clock::Timestamp;
+use tidegate::clock::{Clock, SystemClock, Timestamp};
 use tidegate::limit::{Charge, Decision, Mode, Wait};
 use tidegate::store::{Store, StoreError};
 
+use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::redisson::{Peer, member, script};
 use crate::support::{adopted, configured, overall};
@@ -185,6 +186,36 @@ async fn what_nobody_received_is_given_back() {
     }
 }
 
+/// The whole way: rule file, gateway, Redis, Java's hash.
+#[tokio::test]
+async fn a_gateway_follows_what_java_configures_and_until_then_does_what_its_rule_says() {
+    let Some(server) = RedisServer::start() else { return };
+    let rules = |policy| {
+        format!(
+            "store: {}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
+             match: {{ path: /** }}\n    upstream: echo\n    limits:\n      - {{ name: l, key: java, adopt: true, \
+             on_store_failure: {policy} }}\n",
+            server.url()
+        )
+    };
+    let allow = TestGateway::start(&rules("allow"));
+    let deny = TestGateway::start(&rules("deny"));
+    assert_eq!([allow.get("/", "").await.status(), deny.get("/", "").await.status()], [200, 503]);
+    let failures = r#"tidegate_store_failures_total{cause="not_initialised"}"#;
+    assert_eq!((allow.counter(failures).await, deny.counter(failures).await), (1, 1));
+
+    let mut peer = Peer::new(server.connection(), "java", "jvm");
+    peer.configure(0, 2, 3_600_000, 0);
+    let clock = SystemClock::new();
+    assert_eq!(peer.acquire(1, clock.now().as_millis()), None);
+    let granted = allow.get("/", "").await;
+    assert_eq!((granted.status(), granted.field("ratelimit-policy")), (200, None));
+    assert_eq!([allow.get("/", "").await.status(), deny.get("/", "").await.status()], [429, 429]);
+    peer.configure(1, 2, 3_600_000, 0);
+    assert_eq!(deny.get("/", "").await.status(), 503, "without a client there is no bucket of one");
+    assert_eq!(deny.counter(r#"tidegate_store_failures_total{cause="mode_differs"}"#).await, 1);
+}
+
 /// Redisson reads every expired entry in one call: after 100 000 grants that expire together, nobody else is served for
 /// 79 ms.
 #[tokio::test]
@@ -338,7 +369,7 @@ fn together_we_never_exceed_the_rate_and_every_wait_of_ours_is_exact() {
                 }
                 Step::OldFormat(format, permits) => {
                     let format = ["fI", "Lc0I", "Bc0I/8", "Bc0I/16"][format];
-                    peer.write(&member(format, index as u8, permits), now);
+                    peer.write(&member(format, u8::try_from(index).expect("a short life"), permits), now);
                     books.grants.push((now, permits.into()));
                     books.touched = true;
                 }

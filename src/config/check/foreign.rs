@@ -16,11 +16,12 @@ const NEEDED: [(&str, &str); 3] = [("mode", "mode: PER_CLIENT"), ("rate", "rate:
 /// How a limit is shared, if it is.
 pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<Sharing>> {
     let (key, adopt) = (part(&written.key, node, "key", problems), part(&written.adopt, node, "adopt", problems));
-    let adopts = adopt.as_ref().is_ok_and(|adopt| adopt == &Some(&true));
+    // Of a limit that says neither yes nor no, nobody knows what it needs.
+    let adopts = adopt? == Some(&true);
     if !adopts {
         needs(node, problems);
     }
-    let (key, _) = (key?, adopt?);
+    let key = key?;
     if key.is_some() && !matches!(written.algorithm, None | Some(file::Algorithm::TokenBucket)) {
         let message = "a limit with `key` has the algorithm `token_bucket`, which is Redisson's";
         return Err(problems.add(node.at("algorithm").place, message, "leave `algorithm` out, or `key`"));

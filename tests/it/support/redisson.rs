@@ -100,8 +100,7 @@ impl Peer {
 
 /// An entry in each of the formats that Redisson has had.
 pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
-    let random =
-        |length: usize| (0..length).map(|byte| salt.wrapping_mul(31).wrapping_add(byte as u8)).collect::<Vec<_>>();
+    let random = |length: u8| (0..length).map(|byte| salt.wrapping_mul(31).wrapping_add(byte)).collect::<Vec<_>>();
     let head = match format {
         "fI" => random(4),
         "Lc0I" => [&8_u64.to_le_bytes()[..], &random(8)].concat(),
