@@ -1,15 +1,18 @@
 //! Limiters that Redisson's clients use too: who takes from them, and by whose rule, must make no difference.
 
+use std::sync::Arc;
+
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
 use tidegate::clock::{Clock, SystemClock, Timestamp};
-use tidegate::limit::{Charge, Decision, Mode, Wait};
-use tidegate::store::{Store, StoreError};
+use tidegate::limit::foreign::Sharing;
+use tidegate::limit::{Charge, Decision, Mode, Quota, Wait};
+use tidegate::store::{Memory, Store, StoreError};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::redisson::{Peer, member, script};
-use crate::support::{adopted, configured, overall};
+use crate::support::{adopted, configured, overall, shared};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -301,6 +304,11 @@ impl Books {
 
 #[test]
 fn together_we_never_exceed_the_rate_and_every_wait_of_ours_is_exact() {
+    together(Sharing::Adopt(None));
+    together(Sharing::Library);
+}
+
+fn together(sharing: Sharing) {
     let Some(server) = RedisServer::start() else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
@@ -317,7 +325,8 @@ fn together_we_never_exceed_the_rate_and_every_wait_of_ours_is_exact() {
         let mut books = Books::default();
         let mut now = NOW;
         let mut last = None;
-        let ours = |permits, now| runtime.block_on(take(&store, adopted(&name, None, None, permits), now));
+        let ours =
+            |permits, now| runtime.block_on(take(&store, shared(&name, Quota::adopted(sharing), None, permits), now));
         for (index, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Pass(millis) => now += millis,
@@ -374,6 +383,41 @@ fn together_we_never_exceed_the_rate_and_every_wait_of_ours_is_exact() {
                     books.touched = true;
                 }
             }
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Merged entries and a clock that jumps included: a rate, an interval, and steps of time with permits asked for.
+fn lonely_life() -> impl Strategy<Value = (u64, u64, Vec<(i64, u32)>)> {
+    let rate = prop_oneof![1..=20_u64, Just(513), 1..=100_000_u64];
+    let interval = prop_oneof![5_000..=6_000_u64, Just(86_400_000)];
+    (rate, interval).prop_flat_map(|(rate, interval)| {
+        let (length, most) = (interval.cast_signed(), u32::try_from(rate).expect("a small rate"));
+        let passes = prop_oneof![4 => Just(0), 6 => 0..=length / 8, 2 => 0..=2 * length, 1 => -2 * length..=0];
+        let permits = prop_oneof![4 => Just(1), 4 => 0..=most.div_ceil(3), 1 => 0..=most + 1];
+        prop::collection::vec((passes, permits), 1..60).prop_map(move |steps| (rate, interval, steps))
+    })
+}
+
+#[test]
+fn a_limiter_of_the_library_decides_as_the_embedded_store_does() {
+    let Some(server) = RedisServer::start() else { return };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let (redis, memory) = (server.store(), Store::Memory(Memory::new(Arc::new(SystemClock::new()), None).into()));
+    let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+    let outcome = proptest::test_runner::TestRunner::new(config).run(&lonely_life(), |(rate, interval, steps)| {
+        let name = fresh_name();
+        Peer::new(server.connection(), &name, "").configure(0, rate, interval, 0);
+        let mut now = NOW;
+        for (passes, permits) in steps {
+            now = now.checked_add_signed(passes).expect("a moment");
+            let library = shared(&name, Quota::adopted(Sharing::Library), None, permits);
+            let one = runtime.block_on(take(&memory, overall(&name, rate, interval, permits), now));
+            let other = runtime.block_on(take(&redis, library, now));
+            prop_assert_eq!(one, other, "{} permits after {} ms", permits, passes);
         }
         Ok(())
     });

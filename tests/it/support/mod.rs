@@ -32,7 +32,8 @@ pub fn configured(name: &str, rate: u64, interval: u64, permits: u32) -> Charge 
     shared(name, quota, None, permits)
 }
 
-fn shared(name: &str, quota: Quota, client: Option<&str>, permits: u32) -> Charge {
+/// A charge on a limiter with this quota, of this instance if each has its own.
+pub fn shared(name: &str, quota: Quota, client: Option<&str>, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
     let client = client.map(|client| ClientId::Instance(client.into()));
     Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits }
