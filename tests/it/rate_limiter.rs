@@ -113,6 +113,10 @@ async fn an_instance_has_a_bucket_of_its_own_only_under_per_client() {
         one.set_rate(&rate(Mode::PerClient, 2, 3_600_000)).await.expect("set");
         assert_eq!((one.try_acquire(2).await, one.try_acquire(1).await), (Ok(true), Ok(false)));
         assert_eq!((other.try_acquire(2).await, restarted.try_acquire(1).await), (Ok(true), Ok(false)));
+        // Nobody forgets what others have taken.
+        assert_eq!(one.delete().await, Ok(true));
+        one.set_rate(&rate(Mode::PerClient, 2, 3_600_000)).await.expect("set");
+        assert_eq!((one.available_permits().await, other.available_permits().await), (Ok(2), Ok(0)));
         one.set_rate(&rate(Mode::Overall, 2, 3_600_000)).await.expect("set");
         assert_eq!((one.try_acquire(2).await, other.try_acquire(1).await), (Ok(true), Ok(false)));
     }
