@@ -210,7 +210,7 @@ local function redate_own(bucket, random)
   bucket.newest, bucket.newest_at = last[1], tonumber(last[2])
   if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
   if redis.call('ZCOUNT', bucket.log, '(' .. text(bucket.now), '+inf') > BOUND then return end
-  redate(bucket, string.reverse(random))
+  redate(bucket, random)
 end
 
 -- What the newest entry holds if this grant joins it; only a log of our own merges entries.

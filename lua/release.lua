@@ -19,8 +19,9 @@ for i = 1, #newest, 2 do
   if put_back == left then break end
   local entry, permits = newest[i], permits_of(newest[i])
   local taken = math.min(permits, left - put_back)
-  redis.call('ZREM', bucket.log, entry)
+  -- Added before the other goes: an empty log would lose its time to live.
   if permits > taken then redis.call('ZADD', bucket.log, newest[i + 1], with_permits(entry, permits - taken)) end
+  redis.call('ZREM', bucket.log, entry)
   put_back = put_back + taken
 end
 bucket.stored = bucket.stored - put_back

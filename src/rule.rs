@@ -180,6 +180,6 @@ impl Limit {
 
     /// Are clients told of it? Only of their own buckets, and only of those that can refuse them.
     pub fn is_told(&self) -> bool {
-        self.mode() == Mode::PerClient && !self.shadow
+        self.mode() == Mode::PerClient && !self.shadow && !self.limiter.quota.is_adopted()
     }
 }

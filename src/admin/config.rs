@@ -110,8 +110,9 @@ fn show_limit(limit: &Limit) -> Value {
         "name": limit.name,
         "mode": limit.mode().to_string(),
         "client": (limit.mode() == Mode::PerClient).then(|| show_client(&limit.client)),
-        "rate": quota.rate(),
-        "interval_ms": quota.interval(),
+        "rate": (!quota.is_adopted()).then(|| quota.rate()),
+        "interval_ms": (!quota.is_adopted()).then(|| quota.interval()),
+        "adopt": quota.is_adopted(),
         "algorithm": quota.algorithm().name(),
         "burst": match quota.algorithm() {
             Algorithm::Gcra { burst } => Some(burst),

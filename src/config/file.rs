@@ -100,6 +100,8 @@ pub(crate) struct Limit {
     pub(crate) shadow: Option<bool>,
     /// Of which only what makes a quota can be written.
     pub(crate) candidate: Option<Box<Limit>>,
+    pub(crate) key: Option<String>,
+    pub(crate) adopt: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -152,12 +152,8 @@ static MATCH: Shape = Shape {
 
 static LIMIT: Shape = Shape {
     what: "a limit",
-    needs: &[
-        ("name", "name: per-client"),
-        ("mode", "mode: PER_CLIENT"),
-        ("rate", "rate: 100"),
-        ("interval", "interval: 1m"),
-    ],
+    // The others it may leave out if it adopts them: see `check`.
+    needs: &[("name", "name: per-client")],
     keys: &[
         ("name", Name),
         ("mode", Word(&["OVERALL", "PER_CLIENT"], &[])),
@@ -174,8 +170,8 @@ static LIMIT: Shape = Shape {
         ("timezone", Text),
         ("max_wait", Duration(1, HOUR)),
         ("shadow", Flag),
-        ("key", Unbuilt),
-        ("adopt", Unbuilt),
+        ("key", Text),
+        ("adopt", Flag),
         ("candidate", Map(&CANDIDATE)),
         ("headers", Unbuilt),
     ],

@@ -66,7 +66,8 @@ impl Registry {
         let empty = || Entry { config: None, last: *config, expires_at: None, buckets: HashMap::new() };
         let entry = limiters.entry(of.name().to_owned()).or_insert_with(empty);
         if entry.last.mode() != config.mode() {
-            entry.buckets.clear();
+            entry.buckets.remove(&bucket_name(&entry.last, of));
+            entry.buckets.remove(&bucket_name(config, of));
         }
         if matches!(how, SetRate::Reset | SetRate::UpdateAndReset) {
             entry.buckets.remove(&bucket_name(config, of));
@@ -100,9 +101,13 @@ impl Registry {
 
     pub(super) fn delete(&self, of: &Named, now: Timestamp) -> bool {
         let mut limiters = self.0.lock();
-        let existed = configured(&mut limiters, of, now).is_ok();
-        limiters.remove(of.name());
-        existed
+        let Ok((entry, config)) = configured(&mut limiters, of, now) else { return false };
+        entry.buckets.remove(&bucket_name(&config, of));
+        (entry.config, entry.expires_at) = (None, None);
+        if entry.buckets.is_empty() {
+            limiters.remove(of.name());
+        }
+        true
     }
 }
 

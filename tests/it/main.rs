@@ -4,13 +4,17 @@
 
 mod check;
 mod explain;
+mod foreign;
+mod foreign_laws;
 mod gateway;
 mod laws;
 mod laws_shadow;
 mod laws_windows;
 mod layer;
 mod program;
+mod rate_limiter;
 mod redis_format;
+mod redisson_weaknesses;
 mod support;
 mod tidy;
 mod waiting;

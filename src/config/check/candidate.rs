@@ -22,7 +22,7 @@ pub(super) fn candidate<'f>(
     let Some(written) = written else { return Ok(None) };
     let (candidate, at) = (part(&written.candidate, node, "candidate", problems)?, node.at("candidate"));
     let Some(candidate) = candidate else { return Ok(None) };
-    let quota = quota(candidate, at, problems);
+    let quota = quota(candidate, None, at, problems);
     // A limit that is broken has been reported; what stands beside it cannot be told.
     let (Ok(live), quota) = (live, quota?) else { return Ok(None) };
     let name = format!("{}.candidate", live.name);

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::matcher::header_name;
 use super::routes::duplicates;
-use super::{Checked, candidate, cost, needed, number, parsed, part, windows};
+use super::{Checked, candidate, cost, foreign, needed, number, parsed, part, windows};
 use crate::client::ClientSource;
 use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
+use crate::limit::foreign::Sharing;
 use crate::limit::leaky_bucket::Queue;
-use crate::limit::{Algorithm, Limiter, Mode, Quota};
+use crate::limit::{Algorithm, Limiter, Quota};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure, Patience};
 
 const CLIENT_HELP: &str =
@@ -44,19 +45,18 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
 fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problems) -> Checked<Limit> {
     let permits = cost::cost(written, node, problems);
     let client = client(written, node, problems);
-    let quota = quota(written, node, problems);
+    let sharing = foreign::sharing(written, node, problems);
+    let quota = sharing.and_then(|sharing| quota(written, sharing, node, problems));
     let patience = patience(written, node, problems);
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
     let on_store_failure = part(&written.on_store_failure, node, "on_store_failure", problems);
     let shadow = part(&written.shadow, node, "shadow", problems);
     let name = needed(&written.name, node, problems)?;
-    let mode = match needed(&written.mode, node, problems)? {
-        file::Mode::Overall => Mode::Overall,
-        file::Mode::PerClient => Mode::PerClient,
-    };
+    let mode = foreign::mode(written, sharing?, node, problems)?;
+    let key = written.key.clone().unwrap_or_else(|| format!("{group}:{name}"));
     Ok(Limit {
         name: name.clone(),
-        limiter: Arc::new(Limiter { name: format!("{group}:{name}"), mode, quota: quota? }),
+        limiter: Arc::new(Limiter { name: key, mode, quota: quota? }),
         client: client?,
         permits: permits?,
         on_missing_client: match on_missing_client? {
@@ -75,7 +75,15 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
     })
 }
 
-pub(super) fn quota(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Quota> {
+pub(super) fn quota(
+    written: &file::Limit,
+    sharing: Option<Sharing>,
+    node: &Node,
+    problems: &mut Problems,
+) -> Checked<Quota> {
+    if let Some(sharing) = sharing {
+        return foreign::quota(written, sharing, node, problems);
+    }
     let kind = part(&written.algorithm, node, "algorithm", problems)?.copied().unwrap_or_default();
     own_keys(kind, node, problems);
     let (burst, interval) = (part(&written.burst, node, "burst", problems), needed(&written.interval, node, problems));

@@ -3,6 +3,7 @@
 
 mod candidate;
 mod cost;
+mod foreign;
 mod limits;
 mod listen;
 mod matcher;
@@ -53,6 +54,7 @@ fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -
     let addresses = addresses(file, root, problems);
     let upstreams = upstreams::upstreams(file, root, problems);
     let routes = routes::routes(file, root, routes::Around { purpose, prefix: store::prefix(&store) }, problems);
+    foreign::check(file, root, &store, problems);
     let rules = Rules { addresses: addresses?, routes: routes? };
     Ok(Config { listen: listen?, admin: admin?, access_log: access_log?, store: store?, upstreams: upstreams?, rules })
 }

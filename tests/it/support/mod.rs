@@ -3,10 +3,12 @@
 pub mod gateway;
 pub mod process;
 pub mod redis;
+pub mod redisson;
 pub mod wire;
 
 use std::sync::Arc;
 
+use tidegate::limit::foreign::Sharing;
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
 
 /// A charge on an OVERALL bucket.
@@ -23,6 +25,24 @@ pub fn per_client(name: &str, value: &[u8], rate: u64, interval: u64, permits: u
 pub fn charge_of(name: &str, client: Option<&[u8]>, quota: Quota, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
     let client = client.map(|value| ClientId::Value(value.into()));
+    Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits, shadow: false }
+}
+
+/// A charge on a limiter that others configure; `client` is its suffix where each has its own.
+pub fn adopted(name: &str, mode: Option<Mode>, client: Option<&str>, permits: u32) -> Charge {
+    shared(name, Quota::adopted(Sharing::Adopt(mode)), client, permits)
+}
+
+/// A charge on a limiter that others use and we configure.
+pub fn configured(name: &str, rate: u64, interval: u64, permits: u32) -> Charge {
+    let quota = Quota::new(rate, interval, Algorithm::Foreign(Sharing::Configure)).expect("a quota");
+    shared(name, quota, None, permits)
+}
+
+/// A charge on a limiter with this quota, of this instance if each has its own.
+pub fn shared(name: &str, quota: Quota, client: Option<&str>, permits: u32) -> Charge {
+    let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
+    let client = client.map(|client| ClientId::Instance(client.into()));
     Charge { limiter: Arc::new(Limiter { name: name.to_owned(), mode, quota }), client, permits, shadow: false }
 }
 

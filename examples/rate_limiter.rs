@@ -1,0 +1,63 @@
+//! Two processes share one limit: `cargo run --example rate_limiter [redis://127.0.0.1:6379]`.
+//!
+//! The example starts itself once more as a child. Both take permits as fast as they can for three seconds from a
+//! limiter of 20 permits per second in Redis (the argument, else `REDIS_URL`); together they get what one alone would.
+//! A Java service with `redisson.getRateLimiter("tidegate-example")` could join them.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::limit::{Mode, RateConfig};
+use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::{Metrics, RateLimiter, Store};
+use tokio::time::{Instant, timeout_at};
+
+const RATE: u64 = 20;
+const SECONDS: u64 = 3;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Set for the child, so that it does not start another.
+const CHILD: &str = "TIDEGATE_EXAMPLE_CHILD";
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let redis = std::env::args().nth(1).or_else(|| std::env::var("REDIS_URL").ok());
+    let redis = redis.unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let limiter = limiter(&redis)?;
+    if std::env::var_os(CHILD).is_some() {
+        println!("{}", take_all(&limiter).await?);
+        return Ok(());
+    }
+    let config = RateConfig::new(Mode::Overall, RATE, Duration::from_secs(1))?;
+    limiter.set_rate(&config.with_keep_alive(Duration::from_secs(60))?).await?;
+    let child = Command::new(std::env::current_exe()?).arg(&redis).env(CHILD, "1").stdout(Stdio::piped()).spawn()?;
+    let ours = take_all(&limiter).await?;
+    let said = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;
+    let theirs: u64 = String::from_utf8(said.stdout)?.trim().parse()?;
+    println!("{RATE} permits per second for {SECONDS} seconds: the parent got {ours}, its child {theirs}");
+    println!("together {}, of which no second holds more than {RATE}", ours + theirs);
+    limiter.delete().await?;
+    Ok(())
+}
+
+fn limiter(redis: &str) -> Result<RateLimiter> {
+    let settings = RedisSettings { timeout: Duration::from_secs(1), ..RedisSettings::new(RedisUrl::new(redis.into())) };
+    let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
+    Ok(RateLimiter::new(store, "tidegate-example")?)
+}
+
+/// Takes permits one by one until the time is over; who is waiting then leaves, and is not charged.
+async fn take_all(limiter: &RateLimiter) -> Result<u64> {
+    let end = Instant::now() + Duration::from_secs(SECONDS);
+    let mut got = 0;
+    while let Ok(acquired) = timeout_at(end, limiter.acquire(1)).await {
+        acquired?;
+        got += 1;
+    }
+    Ok(got)
+}

@@ -1,0 +1,263 @@
+//! Limiters that Redisson's clients use too: who takes from them, and by whose rule, must make no difference.
+
+use deadpool_redis::redis::{Commands, cmd};
+use tidegate::clock::{Clock, SystemClock, Timestamp};
+use tidegate::limit::{Charge, Decision, Granted, Mode, Wait};
+use tidegate::store::{Store, StoreError};
+
+use crate::support::gateway::TestGateway;
+use crate::support::redis::{RedisServer, fresh_name};
+use crate::support::redisson::{Peer, member, script};
+use crate::support::{adopted, configured, overall};
+
+const NOW: u64 = 1_700_000_000_000;
+
+async fn ask(store: &Store, charge: Charge, now: u64) -> Result<Decision, StoreError> {
+    store.take_at(&[charge], Timestamp::from_millis(now)).await.map(|outcome| outcome.decisions[0])
+}
+
+pub async fn take(store: &Store, charge: Charge, now: u64) -> Decision {
+    ask(store, charge, now).await.expect("a decision")
+}
+
+#[tokio::test]
+async fn a_limiter_that_nobody_has_configured_is_a_state_of_its_own() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    let ask = || ask(&store, adopted("java", None, None, 1), NOW);
+    assert_eq!(ask().await, Err(StoreError::NotInitialised));
+    for field in ["rate", "interval", "type"] {
+        redis.hset_multiple::<_, _, _, ()>("java", &[("rate", 5), ("interval", 1_000), ("type", 0)]).expect("set");
+        redis.hdel::<_, _, ()>("java", field).expect("deleted");
+        assert_eq!(ask().await, Err(StoreError::NotInitialised), "without {field}");
+    }
+    assert_eq!(redis.keys::<_, Vec<String>>("*java*").expect("keys"), ["java"], "it was made up");
+    Peer::new(redis, "java", "").configure(0, 5, 1_000, 0);
+    assert_eq!(ask().await.map(|decision| decision.remaining), Ok(4));
+}
+
+#[tokio::test]
+async fn a_mode_other_than_the_stored_type_is_an_error_and_not_a_guess() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "jvm");
+    for (kind, right, wrong) in [(0, Mode::Overall, Mode::PerClient), (1, Mode::PerClient, Mode::Overall)] {
+        peer.configure(kind, 5, 1_000, 0);
+        let ask = |mode| ask(&store, adopted("java", mode, Some("c"), 1), NOW);
+        assert_eq!(ask(Some(wrong)).await, Err(StoreError::ModeDiffers));
+        assert!(ask(Some(right)).await.is_ok() && ask(None).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn one_limit_that_cannot_be_judged_charges_none() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let own = || overall("{route}:own", 5, 1_000, 1);
+    let both = [own(), adopted("java", None, None, 1)];
+    let failed = store.take_at(&both, Timestamp::from_millis(NOW)).await;
+    assert_eq!(failed, Err(StoreError::NotInitialised));
+    assert_eq!(take(&store, own(), NOW).await.remaining, 4);
+}
+
+#[tokio::test]
+async fn what_we_write_is_redissons_golden_vector() {
+    let Some(server) = RedisServer::start() else { return };
+    let mut peer = Peer::new(server.connection(), "lim", "");
+    peer.configure(0, 10, 1_000, 0);
+    let random: Vec<u8> = (0xa0..=0xaf).collect();
+    let keys = peer.keys().clone();
+    let mut call = cmd("EVAL");
+    call.arg(script("admit")).arg(5).arg(&keys[..]).arg(NOW).arg(&random);
+    call.arg(&["foreign", "adopt", "", "3", "", ""]);
+    let answer: Vec<i64> = call.query(peer.redis()).expect("an answer");
+    assert_eq!(answer, [NOW.cast_signed(), 1, 7, 0, 1_000, 0]);
+    let golden = [&[0x10][..], &random, &[3, 0, 0, 0]].concat();
+    assert_eq!((peer.log(), peer.counter()), (vec![(golden, NOW)], Some(7)));
+}
+
+#[tokio::test]
+async fn each_client_of_a_per_client_limiter_has_the_bucket_that_java_names_after_it() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let id = "0b7c2c9e-3f7a-4a34-9d4a-0b6a2f8f1c55";
+    let mut peer = Peer::new(server.connection(), "user:{42}", id);
+    peer.configure(1, 2, 1_000, 0);
+    assert_eq!(peer.acquire(1, NOW), None);
+    assert!(take(&store, adopted("user:{42}", None, Some(id), 1), NOW).await.granted);
+    assert!(!take(&store, adopted("user:{42}", None, Some(id), 1), NOW).await.granted);
+    assert!(take(&store, adopted("user:{42}", None, Some("other"), 2), NOW).await.granted);
+    assert!(peer.acquire(1, NOW).is_some());
+}
+
+/// Redisson's rules: the keepAliveTime at every call, refusals included; without one, what is left to the hash.
+#[tokio::test]
+async fn the_times_to_live_are_those_that_redisson_sets() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 2, 1_000, 50_000);
+    let ttls = |peer: &mut Peer| {
+        let keys = [&peer.keys()[0], &peer.keys()[1], &peer.keys()[3]].map(Clone::clone);
+        keys.map(|key| peer.redis().pttl::<_, i64>(key).expect("a time"))
+    };
+    for permits in [2, 1] {
+        assert_eq!(take(&store, adopted("java", None, None, permits), NOW).await.granted, permits == 2);
+        assert!(ttls(&mut peer).iter().all(|ttl| (40_000..=50_000).contains(ttl)), "{:?}", ttls(&mut peer));
+        for key in peer.keys().clone() {
+            peer.redis().pexpire::<_, ()>(key, 20_000).expect("an expiry");
+        }
+    }
+    peer.configure(0, 2, 1_000, 0);
+    for (at, permits) in [(1_000, 2), (1_001, 1)] {
+        take(&store, adopted("java", None, None, permits), NOW + at).await;
+        assert!(ttls(&mut peer).iter().all(|ttl| (1..=20_000).contains(ttl)), "{:?}", ttls(&mut peer));
+    }
+    let hash = peer.keys()[0].clone();
+    peer.redis().persist::<_, ()>(hash).expect("persisted");
+    cmd("DEL").arg(&peer.keys().clone()[1..]).exec(peer.redis()).expect("deleted");
+    take(&store, adopted("java", None, None, 1), NOW + 3_000).await;
+    assert_eq!(ttls(&mut peer), [-1, -1, -1]);
+}
+
+#[tokio::test]
+async fn a_key_without_adopt_brings_the_hash_up_to_our_rule_and_leaves_javas_keep_alive() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    assert!(take(&store, configured("java", 5, 1_000, 1), NOW).await.granted);
+    let hash = |peer: &mut Peer| -> Vec<String> {
+        let fields = &["rate", "interval", "keepAliveTime", "type"];
+        cmd("HMGET").arg("java").arg(fields).query(peer.redis()).expect("four fields")
+    };
+    assert_eq!(hash(&mut peer), ["5", "1000", "2000", "0"]);
+    peer.configure(0, 50, 100, 0);
+    assert!(take(&store, configured("java", 5, 1_000, 1), NOW).await.granted);
+    assert_eq!(hash(&mut peer), ["5", "1000", "0", "0"]);
+    assert_eq!(peer.acquire(4, NOW).map(|wait| wait > 0), Some(true));
+    assert_eq!(peer.acquire(3, NOW), None);
+    peer.configure(0, 5, 1_000, 1_500);
+    assert!(take(&store, configured("java", 5, 3_000, 1), NOW + 1_000).await.wait == Wait::Millis(2_000));
+    assert!(take(&store, configured("java", 5, 3_000, 1), NOW + 3_000).await.granted);
+    assert_eq!(hash(&mut peer), ["5", "3000", "6000", "0"], "a keep-alive below the interval forgets live permits");
+}
+
+#[tokio::test]
+async fn entries_in_every_format_that_redisson_has_had_count() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    for format in ["fI", "Lc0I", "Bc0I/8", "Bc0I/16"] {
+        for own in [false, true] {
+            let name = fresh_name();
+            let mut peer = Peer::new(server.connection(), &name, "");
+            peer.configure(0, 10, 1_000, 0);
+            // A first byte of 3 is also the length of a random part.
+            for (salt, permits) in [(0, 2), (1, 3), (3, 1)] {
+                peer.write(&member(format, salt, permits), NOW);
+            }
+            peer.tamper(4);
+            let charge = |permits| match own {
+                true => overall(&name, 10, 1_000, permits),
+                false => adopted(&name, None, None, permits),
+            };
+            let refused = take(&store, charge(5), NOW + 1).await;
+            assert_eq!((refused.remaining, refused.wait), (4, Wait::Millis(999)), "{format}, own: {own}");
+            assert!(take(&store, charge(4), NOW + 1).await.granted, "{format}, own: {own}");
+            assert!(take(&store, charge(6), NOW + 1_000).await.granted, "{format}, own: {own}");
+            assert_eq!(peer.counter(), Some(0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_received_is_given_back() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 5, 1_000, 0);
+    assert_eq!(peer.acquire(2, NOW), None);
+    let charge = adopted("java", None, None, 3);
+    assert!(take(&store, charge.clone(), NOW + 1).await.granted);
+    let at = Timestamp::from_millis;
+    for _ in 0..2 {
+        store
+            .give_back_at(&[Granted { charge: charge.clone(), at: at(NOW + 1) }], at(NOW + 2))
+            .await
+            .expect("given back");
+        assert_eq!((peer.counter(), peer.log().len()), (Some(3), 1));
+    }
+}
+
+/// The whole way: rule file, gateway, Redis, Java's hash.
+#[tokio::test]
+async fn a_gateway_follows_what_java_configures_and_until_then_does_what_its_rule_says() {
+    let Some(server) = RedisServer::start() else { return };
+    let rules = |policy| {
+        format!(
+            "store: {}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
+             match: {{ path: /** }}\n    upstream: echo\n    limits:\n      - {{ name: l, key: java, adopt: true, \
+             on_store_failure: {policy} }}\n",
+            server.url()
+        )
+    };
+    let allow = TestGateway::start(&rules("allow"));
+    let deny = TestGateway::start(&rules("deny"));
+    assert_eq!([allow.get("/", "").await.status(), deny.get("/", "").await.status()], [200, 503]);
+    let failures = r#"tidegate_store_failures_total{cause="not_initialised"}"#;
+    assert_eq!((allow.counter(failures).await, deny.counter(failures).await), (1, 1));
+
+    let mut peer = Peer::new(server.connection(), "java", "jvm");
+    peer.configure(0, 2, 3_600_000, 0);
+    let clock = SystemClock::new();
+    assert_eq!(peer.acquire(1, clock.now().as_millis()), None);
+    let granted = allow.get("/", "").await;
+    assert_eq!((granted.status(), granted.field("ratelimit-policy")), (200, None));
+    assert_eq!([allow.get("/", "").await.status(), deny.get("/", "").await.status()], [429, 429]);
+    peer.configure(1, 2, 3_600_000, 0);
+    assert_eq!(deny.get("/", "").await.status(), 503, "without a client there is no bucket of one");
+    assert_eq!(deny.counter(r#"tidegate_store_failures_total{cause="mode_differs"}"#).await, 1);
+}
+
+/// Redisson reads every expired entry in one call: after 100 000 grants that expire together, nobody else is served for
+/// 79 ms.
+#[tokio::test]
+async fn no_call_removes_more_than_512_entries_and_the_answer_is_right_all_the_same() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 20_000, 1_000, 0);
+    let fill =
+        "for i = 1, 20000 do redis.call('ZADD', KEYS[1], ARGV[1], struct.pack('<BI4I4I4I4I4', 16, i, 0, 0, 0, 1)) end";
+    let log = peer.keys()[3].clone();
+    cmd("EVAL").arg(fill).arg(1).arg(log).arg(NOW).exec(peer.redis()).expect("filled");
+    peer.tamper(0);
+    let refused = take(&store, adopted("java", None, None, 7), NOW + 1).await;
+    assert_eq!((refused.remaining, refused.wait), (0, Wait::Millis(999)));
+    assert!(take(&store, adopted("java", None, None, 7), NOW + 1_000).await.granted);
+    assert_eq!(peer.log().len(), 20_000 - 512 + 1);
+    // What is left behind has returned all the same, and a peer that frees it gets the counter right.
+    let rest = take(&store, adopted("java", None, None, 0), NOW + 1_000).await;
+    assert_eq!(rest.remaining, 20_000 - 7);
+    assert!(take(&store, adopted("java", None, None, 20_000 - 7), NOW + 1_000).await.granted);
+    assert!(peer.acquire(1, NOW + 1_000).is_some());
+    assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2));
+}
+
+/// More live entries than are read, behind more that have returned: the store asks again until all of these are gone.
+#[tokio::test]
+async fn a_request_that_returned_permits_hold_up_is_decided_all_the_same() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 4_000, 1_000, 0);
+    let fill = "for i = 1, 2000 do redis.call('ZADD', KEYS[1], ARGV[1], struct.pack('<BI4I4I4I4I4', 16, i, tonumber(ARGV[2]), 0, 0, 1)) end";
+    let log = peer.keys()[3].clone();
+    for (index, at) in [NOW, NOW + 500].iter().enumerate() {
+        cmd("EVAL").arg(fill).arg(1).arg(&log).arg(at).arg(index).exec(peer.redis()).expect("filled");
+    }
+    peer.tamper(0);
+    let refused = take(&store, adopted("java", None, None, 2_500), NOW + 500).await;
+    assert_eq!(refused.wait, Wait::Millis(1_000), "the 2500th permit returns with the second half");
+    assert!(take(&store, adopted("java", None, None, 2_000), NOW + 1_000).await.granted);
+    assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2_001));
+}

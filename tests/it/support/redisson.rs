@@ -1,0 +1,118 @@
+//! A client of Redisson as a Redis sees it: the peer with whom limiters are shared.
+
+use deadpool_redis::redis::{Commands, Connection, RedisResult, cmd};
+
+const ACQUIRE: &str = include_str!("redisson_acquire.lua");
+const RELEASE: &str = include_str!("redisson_release.lua");
+const AVAILABLE: &str = include_str!("redisson_available.lua");
+
+/// One limiter of one client.
+pub struct Peer {
+    redis: Connection,
+    keys: [String; 5],
+    calls: u128,
+}
+
+impl Peer {
+    /// The limiter of this name, and a client id that matters for PER_CLIENT.
+    pub fn new(redis: Connection, name: &str, client: &str) -> Self {
+        let key = |suffix: &str| match name.contains('{') {
+            true => format!("{name}:{suffix}"),
+            false => format!("{{{name}}}:{suffix}"),
+        };
+        let [value, permits] = ["value", "permits"].map(key);
+        let keys = [
+            name.to_owned(),
+            value.clone(),
+            format!("{value}:{client}"),
+            permits.clone(),
+            format!("{permits}:{client}"),
+        ];
+        Self { redis, keys, calls: 0 }
+    }
+
+    /// What `trySetRate` leaves in an empty Redis.
+    pub fn configure(&mut self, kind: u8, rate: u64, interval: u64, keep_alive: u64) {
+        let fields = [("rate", rate), ("interval", interval), ("keepAliveTime", keep_alive), ("type", kind.into())];
+        self.redis.hset_multiple::<_, _, _, ()>(&self.keys[0], &fields).expect("configured");
+        if keep_alive > 0 {
+            self.redis.pexpire::<_, ()>(&self.keys[0], keep_alive.cast_signed()).expect("an expiry");
+        }
+    }
+
+    /// Takes permits at `now`: nothing if they were granted, or the wait that it tells.
+    pub fn acquire(&mut self, permits: u32, now: u64) -> Option<i64> {
+        self.calls += 1;
+        self.acquire_as(self.calls, permits, now).expect("an answer")
+    }
+
+    /// The same call as another with these arguments, if there was one.
+    pub fn acquire_as(&mut self, random: u128, permits: u32, now: u64) -> RedisResult<Option<i64>> {
+        self.eval(ACQUIRE).arg(permits).arg(now).arg(&random.to_be_bytes()[..]).query(&mut self.redis)
+    }
+
+    /// Raises the counter.
+    pub fn release(&mut self, permits: u32) {
+        self.eval(RELEASE).arg(permits).exec(&mut self.redis).expect("released");
+    }
+
+    /// Counts, and frees what has expired.
+    pub fn available(&mut self, now: u64) -> i64 {
+        self.eval(AVAILABLE).arg(now).query(&mut self.redis).expect("a number")
+    }
+
+    /// The counter of an OVERALL limiter.
+    pub fn counter(&mut self) -> Option<i64> {
+        self.redis.get(&self.keys[1]).expect("a counter")
+    }
+
+    /// Sets the counter of an OVERALL limiter to anything.
+    pub fn tamper(&mut self, counter: i64) {
+        self.redis.set::<_, _, ()>(&self.keys[1], counter).expect("set");
+    }
+
+    /// The log of an OVERALL limiter: members and scores.
+    pub fn log(&mut self) -> Vec<(Vec<u8>, u64)> {
+        self.redis.zrange_withscores(&self.keys[3], 0, -1).expect("a log")
+    }
+
+    /// Writes an entry as it is.
+    pub fn write(&mut self, member: &[u8], at: u64) {
+        cmd("ZADD").arg(&self.keys[3]).arg(at).arg(member).exec(&mut self.redis).expect("written");
+    }
+
+    /// The keys in Redisson's order.
+    pub fn keys(&self) -> &[String; 5] {
+        &self.keys
+    }
+
+    /// The connection, to look at other things.
+    pub fn redis(&mut self) -> &mut Connection {
+        &mut self.redis
+    }
+
+    fn eval(&self, script: &str) -> deadpool_redis::redis::Cmd {
+        let mut call = cmd("EVAL");
+        call.arg(script).arg(self.keys.len()).arg(&self.keys[..]);
+        call
+    }
+}
+
+/// An entry in each of the formats that Redisson has had.
+pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
+    let random = |length: u8| (0..length).map(|byte| salt.wrapping_mul(31).wrapping_add(byte)).collect::<Vec<_>>();
+    let head = match format {
+        "fI" => random(4),
+        "Lc0I" => [&8_u64.to_le_bytes()[..], &random(8)].concat(),
+        "Bc0I/8" => [&[8][..], &random(8)].concat(),
+        _ => [&[16][..], &random(16)].concat(),
+    };
+    [&head[..], &permits.to_le_bytes()].concat()
+}
+
+/// A script of `lua/` with all that it stands on, for calls that no type can make.
+pub fn script(name: &str) -> String {
+    let read = |name: &str| std::fs::read_to_string(format!("lua/{name}.lua")).expect("a script");
+    let algorithms = ["token_bucket", "gcra", "leaky_bucket", "foreign", "counters", "sliding_window", "fixed_window"];
+    algorithms.iter().chain(&["algorithms", name]).map(|name| read(name)).collect::<Vec<_>>().join("\n")
+}
