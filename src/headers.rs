@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(parsed(policy).len(), 2);
 
         let decision = Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001, delay: 0 };
-        let standing = Standing(vec![(0, decision), (1, decision), (2, decision)]);
+        let standing = Standing(vec![(0, decision), (1, decision), (2, decision)], Default::default());
         let rate_limit = rate_limit(&limits, &standing);
         assert_eq!(
             rate_limit.as_ref().map(HeaderValue::as_bytes),

@@ -39,9 +39,9 @@ pub(crate) struct Passage {
     pub(crate) trusted_peer: bool,
 }
 
-/// What the limits of a route said, each with its position among them.
+/// What the limits of a route said, each with its position among them, and the store's time when they did.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Standing(pub(crate) Vec<(usize, Decision)>);
+pub(crate) struct Standing(pub(crate) Vec<(usize, Decision)>, pub(crate) Timestamp);
 
 /// What a request was charged, so that it can be given back.
 #[derive(Debug, Default)]
@@ -130,7 +130,7 @@ async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<(Standing, R
     let asked: Vec<Charge> = charges.iter().map(|one| one.charge.clone()).collect();
     let outcome = store.take(&asked).await?;
     let standing = charges.iter().map(|one| one.index).zip(outcome.decisions).collect();
-    Ok((Standing(standing), Receipt { charges: asked, granted_at: outcome.now }))
+    Ok((Standing(standing, outcome.now), Receipt { charges: asked, granted_at: outcome.now }))
 }
 
 impl Receipt {
