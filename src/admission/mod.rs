@@ -2,8 +2,8 @@
 //!
 //! Only this room makes permits, and only with one is a request forwarded.
 //!
-//! A refused request may wait, if every limit that refused it lets it (`max_wait`). It stands in a [line](line) and asks
-//! again when its permits have returned; it is charged when it goes on, and not at all if its client leaves before.
+//! A refused request may wait, if every limit that refused it lets it (`max_wait`). It stands in a [line](mod@line) and
+//! asks again when its permits have returned; it is charged when it goes on, not at all if its client leaves before.
 
 mod line;
 mod waiting;
