@@ -128,8 +128,8 @@ local function recall(bucket)
   bucket.config = redis.call('HMGET', bucket.hash, 'rate', 'interval', 'keepAliveTime', 'type', 'retain', 'retainUntil')
   bucket.last = tonumber(bucket.config[2]) or bucket.interval
   bucket.retained_until = tonumber(bucket.config[6]) or 0
-  local retain = bucket.retained_until > bucket.now and tonumber(bucket.config[5]) or 0
-  bucket.horizon = math.min(math.max(bucket.interval, bucket.last, retain), MOST_RETAINED * bucket.interval)
+  bucket.retain = bucket.retained_until > bucket.now and tonumber(bucket.config[5]) or 0
+  bucket.horizon = math.min(math.max(bucket.interval, bucket.last, bucket.retain), MOST_RETAINED * bucket.interval)
 end
 
 -- Drops the entries that nobody counts any more.
@@ -212,10 +212,21 @@ function token_bucket.charge(bucket, random)
   bucket.reset = returns_in(bucket, bucket.oldest or bucket.now)
 end
 
--- After a refusal: nothing is written, unless the clock went back.
+-- A rule that grants nothing, since others with a shorter interval use all it allows, has to be remembered too: else
+-- they would drop what it counts, and it would find room. Written at most once in an interval.
+local function retain_for_the_refused(bucket)
+  local lasts = bucket.retain >= bucket.interval and bucket.retained_until - bucket.now >= 2 * bucket.interval
+  if bucket.last >= bucket.interval or lasts then return end
+  local retained_until = text(bucket.now + 3 * bucket.interval)
+  redis.call('HSET', bucket.hash, 'retain', text(bucket.interval), 'retainUntil', retained_until)
+end
+
+-- After a refusal: nothing is written, unless the clock went back, or a rule with a shorter interval would soon forget
+-- what this one counts.
 function token_bucket.settle(bucket, random)
-  if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
   recall(bucket)
+  retain_for_the_refused(bucket)
+  if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
   forget(bucket)
   redate(bucket, random)
   redis.call('SET', bucket.value, text(bucket.rate - bucket.stored), 'KEEPTTL')

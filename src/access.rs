@@ -2,7 +2,9 @@
 //! line in the access log.
 //!
 //! A line tells the method, the path, the status, the route, what its limits said, the peer and the time until the
-//! answer's head. It never tells the query or a header field: secrets travel there.
+//! answer's head. `at` is when the store decided, in milliseconds of the store's clock: over the lines of all gateways,
+//! anybody can count that no window held more than its rate. A line never tells the query or a header field: secrets
+//! travel there.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -10,7 +12,7 @@ use std::net::SocketAddr;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 
-use crate::clock::Stopwatch;
+use crate::clock::{Stopwatch, Timestamp};
 use crate::forward::Forward;
 use crate::layer::{Limited, Peer, RateLimited, Report};
 
@@ -55,9 +57,10 @@ impl Line {
         let report = response.extensions().get::<Report>();
         let route = report.and_then(|report| report.route.as_deref()).unwrap_or("-");
         let limits = report.map_or("-", |report| report.outcome.as_str());
+        let at = report.and_then(|report| report.at).map(Timestamp::as_millis); // absent unless the store decided
         let status = response.status().as_u16();
         let ms = self.stopwatch.elapsed().as_secs_f64() * 1_000.0;
         let (method, path, peer) = (self.method.as_str(), self.path.as_str(), self.peer.ip());
-        tracing::info!(target: TARGET, status, route, limits, %peer, ms, "{method} {path}");
+        tracing::info!(target: TARGET, status, route, limits, at, %peer, ms, "{method} {path}");
     }
 }

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(parsed(policy).len(), 2);
 
         let decision = Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001, delay: 0 };
-        let standing = Standing(vec![(0, decision), (1, decision), (2, decision)]);
+        let standing = Standing(vec![(0, decision), (1, decision), (2, decision)], Default::default());
         let rate_limit = rate_limit(&limits, &standing);
         assert_eq!(
             rate_limit.as_ref().map(HeaderValue::as_bytes),
@@ -146,9 +146,10 @@ mod tests {
             limit("slow", Mode::PerClient, 9, 60_000),
         ];
         let said = |remaining, reset| Decision { granted: true, remaining, wait: Wait::Now, reset, delay: 0 };
-        let standing = Standing(vec![(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))]);
+        let standing = vec![(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))];
+        let standing = Standing(standing, Default::default());
         assert_eq!(legacy(&limits, &standing), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
-        assert_eq!(legacy(&limits, &Standing(vec![(0, said(0, 1))])), None);
+        assert_eq!(legacy(&limits, &Standing(vec![(0, said(0, 1))], Default::default())), None);
     }
 
     #[test]

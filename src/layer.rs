@@ -45,7 +45,7 @@ use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
 use crate::admission::{Admitted, Denial, Lines, Permit, Receipt, admit, store_failure};
-use crate::clock::Stopwatch;
+use crate::clock::{Stopwatch, Timestamp};
 use crate::config::{Config, LoadError, Problems};
 use crate::facts::Facts;
 use crate::headers;
@@ -87,6 +87,8 @@ pub struct Report {
     pub route: Option<Arc<str>>,
     /// What its limits said.
     pub outcome: Outcome,
+    /// When, by the store's clock; only if the store decided.
+    pub at: Option<Timestamp>,
 }
 
 /// What the limits of a route said to a request, in one word.
@@ -142,6 +144,7 @@ struct Pass {
 struct Notes<'r> {
     route: Option<(&'r Route, &'r Prepared)>,
     outcome: Outcome,
+    at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
     legacy: Option<headers::Legacy>,
 }
@@ -363,6 +366,7 @@ impl Notes<'_> {
             Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
         };
         self.outcome = outcome;
+        self.at = standing.map(|standing| standing.1);
         let limits = self.route.map(|(route, _)| route.limits.as_slice()).unwrap_or_default();
         self.rate_limit = standing.and_then(|standing| headers::rate_limit(limits, standing));
         let legacy = self.route.is_some_and(|(route, _)| route.told.legacy);
@@ -377,7 +381,7 @@ impl Notes<'_> {
             legacy.stamp(response.headers_mut());
         }
         let route = self.route.map(|(route, _)| Arc::clone(&route.name));
-        response.extensions_mut().insert(Report { route, outcome: self.outcome });
+        response.extensions_mut().insert(Report { route, outcome: self.outcome, at: self.at });
     }
 }
 

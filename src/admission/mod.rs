@@ -2,8 +2,8 @@
 //!
 //! Only this room makes permits, and only with one is a request forwarded.
 //!
-//! A refused request may wait, if every limit that refused it lets it (`max_wait`). It stands in a [line](line) and asks
-//! again when its permits have returned; it is charged when it goes on, and not at all if its client leaves before.
+//! A refused request may wait, if every limit that refused it lets it (`max_wait`). It stands in a [line](mod@line) and
+//! asks again when its permits have returned; it is charged when it goes on, not at all if its client leaves before.
 
 mod line;
 mod waiting;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub(crate) use self::line::Lines;
 use self::waiting::Waiting;
 
+use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Granted, Wait};
 use crate::rule::{LimitCharge, OnStoreFailure};
 use crate::store::{Store, StoreError};
@@ -38,9 +39,9 @@ pub(crate) struct Passage {
     pub(crate) trusted_peer: bool,
 }
 
-/// What the limits of a route said, each with its position among them.
+/// What the limits of a route said, each with its position among them, and the store's time when they did.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Standing(pub(crate) Vec<(usize, Decision)>);
+pub(crate) struct Standing(pub(crate) Vec<(usize, Decision)>, pub(crate) Timestamp);
 
 /// What a request was charged, so that it can be given back.
 #[derive(Debug, Default)]
@@ -127,7 +128,7 @@ async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<(Standing, R
     let outcome = store.take(&asked).await?;
     let receipt = Receipt(outcome.made(asked));
     let standing = charges.iter().map(|one| one.index).zip(outcome.decisions).collect();
-    Ok((Standing(standing), receipt))
+    Ok((Standing(standing, outcome.now), receipt))
 }
 
 fn denies_uncounted(one: &LimitCharge<'_>) -> bool {

@@ -115,7 +115,8 @@ impl<'w> Waiting<'w> {
             Ok(outcome) => outcome,
             Err(error) => return Denial::StoreFailed(error),
         };
-        let mut standing = Standing(self.charges.iter().map(|one| one.index).zip(outcome.decisions).collect());
+        let decisions = self.charges.iter().map(|one| one.index).zip(outcome.decisions).collect();
+        let mut standing = Standing(decisions, outcome.now);
         for line in lines {
             let decision = &mut standing.0[*line].1;
             (decision.granted, decision.wait) = (false, Wait::Millis(decision.reset));

@@ -5,7 +5,7 @@
 //! if it would wait for longer than `max_wait`; then it knows to the millisecond when it would be given a slot: refused at
 //! `now + wait - 1`, granted at `now + wait`, if nothing else happens. A request of n permits takes n slots.
 //!
-//! **State.** What is in the bucket and leaks out at the rate: the arithmetic is that of [`gcra`](super::gcra), whose
+//! **State.** What is in the bucket and leaks out at the rate: the arithmetic is that of [`gcra`], whose
 //! bucket holds what is in use. Here it holds what is still to go on, and a slot is when all of it has.
 //!
 //! **Changed quotas.** What waits stays in the bucket and leaks at the new rate: slots that were told are not told anew, so

@@ -78,12 +78,14 @@ impl State {
         self.check(quota, 0, now)
     }
 
-    /// After a refusal at `now`: changes nothing, unless the clock went back.
+    /// After a refusal at `now`: changes nothing, unless the clock went back, or a rule with a shorter interval would
+    /// soon forget what this one counts.
     pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
         if self.log.back().is_some_and(|newest| newest.at > now) {
             self.forget(self.horizon(quota, now), now);
             self.redate(now);
         }
+        self.retain_for_the_refused(quota, now);
     }
 
     /// Takes `permits` that were granted at `granted_at` out of the log, as if they had never been; out of their slot
@@ -147,6 +149,17 @@ impl State {
             self.retained = Some((horizon, now.plus_millis(2 * horizon)));
         } else if self.retained.is_some_and(|(_, until)| until <= now) {
             self.retained = None;
+        }
+    }
+
+    /// A rule that grants nothing, since others with a shorter interval use all it allows, has to be remembered too:
+    /// else they would drop what it counts, and it would find room. Written at most once in an interval.
+    fn retain_for_the_refused(&mut self, quota: &Quota, now: Timestamp) {
+        let interval = quota.interval();
+        let lasts =
+            self.retained.is_some_and(|(longer, until)| longer >= interval && until.millis_since(now) >= 2 * interval);
+        if self.last.is_some_and(|last| last < interval) && !lasts {
+            self.retained = Some((interval, now.plus_millis(3 * interval)));
         }
     }
 
@@ -266,6 +279,18 @@ mod tests {
         assert_eq!(take(&mut state, &quota, 1, 5).wait, Wait::Millis(1_000));
         assert!(!take(&mut state, &quota, 1, 1_004).granted);
         assert!(take(&mut state, &quota, 2, 1_005).granted);
+    }
+
+    #[test]
+    fn a_rule_that_is_refused_for_long_finds_no_room_that_a_shorter_one_has_forgotten() {
+        let (mut state, short, long) = (State::default(), quota(9, 300), quota(15, 600));
+        take(&mut state, &long, 1, 0);
+        // From the second interval on the short one takes 18 in each interval of the long one, which was granted 15.
+        for now in 0..10_000 {
+            while take(&mut state, &short, 1, now).granted {}
+            let granted = take(&mut state, &long, 1, now).granted;
+            assert!(!granted || now < 900, "granted at {now}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod check;
+mod checker;
 mod explain;
 mod foreign;
 mod foreign_laws;
@@ -15,6 +16,7 @@ mod program;
 mod rate_limiter;
 mod redis_format;
 mod redisson_weaknesses;
+mod stress;
 mod support;
 mod tidy;
 mod waiting;

@@ -111,6 +111,8 @@ async fn the_access_log_has_a_line_for_each_request_and_no_secret() {
     assert_eq!((&access[0]["message"], &access[0]["status"]), (&"GET /a/path".into(), &200.into()), "{log}");
     assert_eq!((&access[0]["route"], &access[0]["limits"]), (&"all".into(), &"allowed".into()), "{log}");
     assert_eq!((&access[3]["status"], &access[3]["limits"]), (&429.into(), &"limited".into()), "{log}");
+    let decided: Vec<u64> = access.iter().filter_map(|line| line["at"].as_u64()).collect();
+    assert!(decided.len() == 4 && decided.is_sorted() && decided[0] > 1_700_000_000_000, "{log}");
     assert!(access[0]["ms"].is_f64() && access[0]["peer"] == "127.0.0.1", "{log}");
 }
 

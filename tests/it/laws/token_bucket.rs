@@ -82,7 +82,8 @@ fn while_rules_change_no_window_holds_more_than_the_rule_that_granted_last_allow
             for (new, passes, permits) in turns {
                 now += passes;
                 let (rate, interval) = if new { (new_rate, new_interval) } else { (old_rate, old_interval) };
-                // The longer interval is retained from its first grant on, for twice its length after its last.
+                // The longer interval is retained from its first grant on, for twice its length after whatever it was
+                // asked last, granted or refused.
                 if longer_spoke.is_some_and(|at| now > at + 2 * longer) || (longer_spoke.is_none() && interval < longer)
                 {
                     continue;
@@ -102,7 +103,9 @@ fn while_rules_change_no_window_holds_more_than_the_rule_that_granted_last_allow
                 );
                 if decision.granted {
                     granted.push((now, u64::from(permits)));
-                    longer_spoke = if interval == longer { Some(now) } else { longer_spoke };
+                }
+                if interval == longer && (decision.granted || longer_spoke.is_some()) {
+                    longer_spoke = Some(now);
                 }
             }
             Ok(())

@@ -1,0 +1,136 @@
+//! Clients that ask more often than they may: keep-alive connections, spread over the gateways, each asking for one path
+//! after the other at a bounded pace.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use super::table;
+
+/// Where the gateways are at present; who is restarted is elsewhere.
+pub type Addresses = Arc<RwLock<Vec<SocketAddr>>>;
+
+/// How many answers had which status; 0 for requests without an answer.
+pub type Answers = BTreeMap<u16, u64>;
+
+/// No answer takes longer: not even a decision that waits for its deadline.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A load that runs.
+#[derive(Debug)]
+pub struct Load {
+    clients: JoinSet<Answers>,
+    ended: Arc<AtomicBool>,
+}
+
+/// One connection and those that follow when it ends.
+struct Client {
+    number: usize,
+    addresses: Addresses,
+    stream: Option<TcpStream>,
+    answers: Answers,
+}
+
+impl Load {
+    /// Starts so many connections that together ask so often in a second.
+    pub fn start(addresses: &Addresses, connections: usize, rate: u32) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let pace = Duration::from_secs(1) * u32::try_from(connections).unwrap_or(u32::MAX) / rate.max(1);
+        let mut clients = JoinSet::new();
+        for number in 0..connections {
+            let addresses = Arc::clone(addresses);
+            let client = Client { number, addresses, stream: None, answers: Answers::new() };
+            clients.spawn(client.ask_on(pace, Arc::clone(&ended)));
+        }
+        Self { clients, ended }
+    }
+
+    /// Ends it: every request that was sent is answered first.
+    pub async fn end(self) -> Answers {
+        self.ended.store(true, Ordering::Relaxed);
+        let mut all = Answers::new();
+        for (status, count) in self.clients.join_all().await.into_iter().flatten() {
+            *all.entry(status).or_default() += count;
+        }
+        all
+    }
+}
+
+impl Client {
+    async fn ask_on(mut self, pace: Duration, ended: Arc<AtomicBool>) -> Answers {
+        let mut ticks = interval(pace);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let paths = table::paths();
+        for turn in self.number.. {
+            ticks.tick().await;
+            if ended.load(Ordering::Relaxed) {
+                break;
+            }
+            let answer = timeout(PATIENCE, self.ask(&paths[turn % paths.len()])).await;
+            let status = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).unwrap_or(0);
+            *self.answers.entry(status).or_default() += 1;
+            if status == 0 {
+                // The gateway is being restarted: the next request goes where it is then.
+                self.stream = None;
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        self.answers
+    }
+
+    async fn ask(&mut self, path: &str) -> io::Result<u16> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => self.connect().await?,
+        };
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: stress\r\n\r\n").as_bytes()).await?;
+        let status = answer(&mut stream).await?;
+        self.stream = Some(stream);
+        Ok(status)
+    }
+
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let address = {
+            let addresses = self.addresses.read();
+            addresses[self.number % addresses.len()]
+        };
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+/// Reads an answer to its end; returns its status.
+async fn answer(stream: &mut TcpStream) -> io::Result<u16> {
+    let mut buffer = Vec::with_capacity(1024);
+    let head = loop {
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    let text = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
+    let number = |after: &str| {
+        let rest = text.split_once(after).map(|(_, rest)| rest.trim_start());
+        rest.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<usize>().ok())
+    };
+    let no_answer = || io::Error::from(io::ErrorKind::InvalidData);
+    let length = number("\r\ncontent-length:").ok_or_else(no_answer)?;
+    while buffer.len() < head + length {
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    number("http/1.1 ").and_then(|status| u16::try_from(status).ok()).ok_or_else(no_answer)
+}

@@ -1,0 +1,114 @@
+//! The limits that are put under load, and the rule files made of them.
+
+use std::fmt::Write;
+
+use super::checker::{Law, Rule};
+
+/// A limit under load, by the rules that gateways start with and by those they are switched to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    pub route: &'static str,
+    pub name: &'static str,
+    /// One bucket for each path of its route, or one for all.
+    pub per_client: bool,
+    /// Is it this one that holds its route's grants down? Only then is all granted that it allows.
+    pub binds: bool,
+    pub rules: [Rule; VERSIONS],
+}
+
+/// A route under load.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub name: &'static str,
+    /// How many clients it has: as many paths.
+    pub clients: usize,
+    /// How often each of them asks, compared with others.
+    pub weight: usize,
+}
+
+/// The rules at the start, and the others.
+pub const VERSIONS: usize = 2;
+
+pub const ROUTES: [Route; 5] = [
+    Route { name: "plain", clients: 1, weight: 2 },
+    Route { name: "merged", clients: 1, weight: 4 }, // so many permits that grants share log entries
+    Route { name: "clients", clients: 4, weight: 1 },
+    Route { name: "both", clients: 3, weight: 1 },
+    Route { name: "three", clients: 3, weight: 1 },
+];
+
+/// Under the first rules, limits of one route are such that one of them binds; the others come close. The second rules
+/// have other rates, and some have other intervals.
+pub const LIMITS: [Limit; 8] = [
+    limit("plain", "total", false, true, [bucket(120, 5_000), bucket(50, 5_000)]),
+    limit("merged", "total", false, true, [bucket(1_000, 5_000), bucket(400, 2_000)]),
+    limit("clients", "own", true, true, [bucket(20, 4_000), bucket(30, 4_000)]),
+    limit("both", "total", false, true, [bucket(90, 3_000), bucket(150, 6_000)]),
+    limit("both", "own", true, false, [bucket(40, 3_000), bucket(25, 3_000)]),
+    limit("three", "short", false, false, [bucket(40, 1_000), bucket(20, 500)]),
+    limit("three", "long", false, true, [bucket(120, 6_000), bucket(700, 20_000)]),
+    limit("three", "own", true, false, [bucket(50, 6_000), bucket(10, 6_000)]),
+];
+
+const fn limit(
+    route: &'static str,
+    name: &'static str,
+    per_client: bool,
+    binds: bool,
+    rules: [Rule; VERSIONS],
+) -> Limit {
+    Limit { route, name, per_client, binds, rules }
+}
+
+const fn bucket(rate: u64, interval: u64) -> Rule {
+    Rule { law: Law::TokenBucket, rate, interval }
+}
+
+/// The paths to ask for, each as often as its weight says.
+pub fn paths() -> Vec<String> {
+    let heaviest = ROUTES.iter().map(|route| route.weight).max().unwrap_or(0);
+    let rounds = (0..heaviest).flat_map(|round| ROUTES.iter().filter(move |route| round < route.weight));
+    rounds.flat_map(|route| (0..route.clients).map(move |client| format!("/{}/{client}", route.name))).collect()
+}
+
+/// The rule file of a gateway that writes its access log there. A decision that is lost passes nobody, and has a
+/// deadline that a busy machine keeps.
+pub fn rule_file(version: usize, redis: &str, access_log: &str) -> String {
+    let mut text = format!(
+        "listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+access_log: '{access_log}'
+store: {{ url: '{redis}', timeout: 10s }}
+upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
+routes:\n"
+    );
+    for route in ROUTES {
+        let name = route.name;
+        // Writing to a string does not fail.
+        _ = writeln!(text, "  - name: {name}\n    match: {{ path: /{name}/** }}\n    upstream: echo\n    limits:");
+        for limit in LIMITS.iter().filter(|limit| limit.route == name) {
+            _ = writeln!(text, "      - {}", limit.entry(version));
+        }
+    }
+    text
+}
+
+// === impl Limit ===
+
+impl Limit {
+    fn entry(&self, version: usize) -> String {
+        let Rule { law, rate, interval } = self.rules[version];
+        let mode = if self.per_client { "PER_CLIENT, client: path" } else { "OVERALL" };
+        let algorithm = match law {
+            Law::TokenBucket => "token_bucket".to_owned(),
+            Law::SlidingWindow { segments } => format!("sliding_window, segments: {segments}"),
+            Law::FixedWindow => "fixed_window".to_owned(),
+            Law::Gcra { burst } => format!("gcra, burst: {burst}"),
+            Law::LeakyBucket { queue } => format!("leaky_bucket, queue: {queue}"),
+        };
+        format!(
+            "{{ name: {}, mode: {mode}, rate: {rate}, interval: {interval}ms, algorithm: {algorithm}, on_store_failure: deny }}",
+            self.name
+        )
+    }
+}

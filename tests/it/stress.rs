@@ -1,0 +1,49 @@
+//! Gateways under load, for a little while: the whole run is `cargo run --release --example stress`.
+
+#[path = "../../examples/stress/run/mod.rs"]
+pub mod run;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use self::run::Run;
+use crate::support::redis::RedisServer;
+
+/// A folder that is gone with its owner.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// How much is granted depends on how busy the machine is; that it is never too much does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_window_holds_more_than_its_rate_whatever_happens_to_gateways_rules_and_redis() {
+    let Some(redis) = RedisServer::start() else { return };
+    let folder = Folder::new("stress");
+    let verdict = run::run(&Run {
+        binary: env!("CARGO_BIN_EXE_tidegate").into(),
+        folder: folder.0.clone(),
+        redis: redis.url(),
+        gateways: 2,
+        connections: 16,
+        rate: 1_000,
+        duration: Duration::from_secs(3),
+        chaos: Some(Duration::from_millis(300)),
+    })
+    .await;
+    let verdict = verdict.expect("a verdict");
+    assert!(verdict.is_good(), "\n{verdict}");
+    assert!(verdict.events > 0, "\n{verdict}");
+}
