@@ -16,6 +16,7 @@ mod program;
 mod rate_limiter;
 mod redis_format;
 mod redisson_weaknesses;
+mod slots;
 mod stress;
 mod support;
 mod tidy;
