@@ -23,3 +23,13 @@ pub async fn until(mut condition: impl FnMut() -> bool) {
     })
     .await;
 }
+
+/// Waits until `condition` holds, for what takes its time.
+pub async fn until_within(patience: Duration, mut condition: impl FnMut() -> bool) {
+    let holds = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(patience, holds).await.expect("should have happened long ago");
+}
