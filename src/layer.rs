@@ -317,8 +317,8 @@ fn refusal(charges: &[LimitCharge<'_>], denial: Denial) -> Refusal {
     match denial {
         Denial::StoreFailed(_) => Refusal::StoreFailed,
         Denial::Limited { standing, wait } => {
-            let refused = charges.iter().zip(&standing.0).filter(|(one, (_, said))| !one.limit.shadow && !said.granted);
-            let violated = refused.map(|(one, _)| one.limit.name.clone()).collect();
+            let refused = charges.iter().filter(|one| !one.limit.shadow && standing.refused(one));
+            let violated = refused.map(|one| one.limit.name.clone()).collect();
             Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
         }
     }
@@ -356,7 +356,10 @@ impl Pass {
 impl Notes<'_> {
     fn note(&mut self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
         let (outcome, standing) = match admitted {
-            _ if store_failure(admitted).is_some() => (Outcome::StoreFailed, None),
+            Ok(Admitted { unchecked: Some(_), standing, .. }) => {
+                // The limits that did speak are told of.
+                (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.0.is_empty()))
+            }
             Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
             Ok(Admitted { standing, .. }) if standing.shadow_limited(charges) => {
                 (Outcome::ShadowLimited, Some(standing))

@@ -74,18 +74,19 @@ impl Prepared {
     /// Counts what each limit said. One that would have granted a request which another refused is not counted: it
     /// was not charged.
     pub(crate) fn count(&self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
-        let counters = charges.iter().filter_map(|one| self.limits.get(one.index));
         let (standing, passed) = match admitted {
-            Err(Denial::Limited { standing, .. }) => (standing, false),
-            Ok(Admitted { standing, unchecked: None, .. }) => (standing, true),
-            Ok(_) | Err(Denial::StoreFailed(_)) => return counters.for_each(LimitMetrics::store_failed),
+            Ok(Admitted { standing, .. }) => (Some(standing), true),
+            Err(Denial::Limited { standing, .. }) => (Some(standing), false),
+            Err(Denial::StoreFailed(_)) => (None, false),
         };
-        for ((counter, one), (_, decision)) in counters.zip(charges).zip(&standing.0) {
-            match (decision.granted, one.limit.shadow) {
-                (true, _) if passed => counter.allowed(),
-                (true, _) => {}
-                (false, true) => counter.shadow_limited(),
-                (false, false) => counter.limited(),
+        for one in charges {
+            let Some(counter) = self.limits.get(one.index) else { continue };
+            match (standing.and_then(|standing| standing.said(one.index)), one.limit.shadow) {
+                (None, _) => counter.store_failed(),
+                (Some(decision), _) if decision.granted && passed => counter.allowed(),
+                (Some(decision), _) if decision.granted => {}
+                (Some(_), true) => counter.shadow_limited(),
+                (Some(_), false) => counter.limited(),
             }
         }
     }

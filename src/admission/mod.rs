@@ -90,11 +90,28 @@ pub(crate) async fn admit(
     charges: &[LimitCharge<'_>],
     passage: Passage,
 ) -> Result<Admitted, Denial> {
+    match admit_all(store, lines, charges, &passage).await {
+        // What Java has not configured says nothing about the others, which are judged without it.
+        Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
+            let others: Vec<_> = charges.iter().filter(|one| !is_adopted(one)).cloned().collect();
+            let admitted = admit_all(store, lines, &others, &passage).await?;
+            Ok(Admitted { unchecked: admitted.unchecked.or(Some(error)), ..admitted })
+        }
+        admitted => admitted,
+    }
+}
+
+async fn admit_all(
+    store: &Store,
+    lines: &Lines,
+    charges: &[LimitCharge<'_>],
+    passage: &Passage,
+) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, lines, charges);
     waiting.behind_others().await?;
     loop {
         waiting.turn().await?;
-        match decide(store, charges, &passage).await {
+        match decide(store, charges, passage).await {
             Ok(admitted) => return waiting.slot(admitted).await,
             Err(Denial::Limited { standing, wait }) => waiting.permits(standing, wait).await?,
             Err(denial) => return Err(denial),
@@ -106,7 +123,7 @@ async fn decide(store: &Store, charges: &[LimitCharge<'_>], passage: &Passage) -
     let permit = passage.permit();
     let (standing, receipt) = match take(store, charges).await {
         Ok(taken) => taken,
-        Err(error) if charges.iter().any(denies_uncounted) => {
+        Err(error) if charges.iter().any(|one| denies_uncounted(one, &error)) => {
             return Err(Denial::StoreFailed(error));
         }
         Err(error) => {
@@ -131,8 +148,14 @@ async fn take(store: &Store, charges: &[LimitCharge<'_>]) -> Result<(Standing, R
     Ok((Standing(standing, outcome.now), receipt))
 }
 
-fn denies_uncounted(one: &LimitCharge<'_>) -> bool {
-    !one.limit.shadow && one.limit.on_store_failure == OnStoreFailure::Deny
+/// Does this limit deny requests over such an error? One about adopted limits is theirs alone.
+fn denies_uncounted(one: &LimitCharge<'_>, error: &StoreError) -> bool {
+    let concerned = is_adopted(one) || !error.is_about_adopted();
+    concerned && !one.limit.shadow && one.limit.on_store_failure == OnStoreFailure::Deny
+}
+
+fn is_adopted(one: &LimitCharge<'_>) -> bool {
+    one.limit.limiter.quota.is_adopted()
 }
 
 impl Receipt {
@@ -160,8 +183,18 @@ impl Standing {
         live.map(|(_, (_, decision))| decision.wait).max().unwrap_or(Wait::Now)
     }
 
+    /// What the limit at this position said, if it was asked and the store knew.
+    pub(crate) fn said(&self, index: usize) -> Option<&Decision> {
+        self.0.iter().find(|(position, _)| *position == index).map(|(_, decision)| decision)
+    }
+
+    /// Did this limit refuse?
+    pub(crate) fn refused(&self, one: &LimitCharge<'_>) -> bool {
+        self.said(one.index).is_some_and(|decision| !decision.granted)
+    }
+
     /// Would a limit have refused the request that only watches?
     pub(crate) fn shadow_limited(&self, charges: &[LimitCharge<'_>]) -> bool {
-        charges.iter().zip(&self.0).any(|(one, (_, decision))| one.limit.shadow && !decision.granted)
+        charges.iter().any(|one| one.limit.shadow && self.refused(one))
     }
 }

@@ -150,6 +150,11 @@ impl Store {
 }
 
 impl StoreError {
+    /// Is it about a limiter that others configure, and about no other?
+    pub(crate) fn is_about_adopted(&self) -> bool {
+        matches!(self, Self::NotInitialised | Self::ModeDiffers)
+    }
+
     /// Is the connection on which this happened of no more use? Answers may still come on it that nobody waits for, or
     /// what it leads to is no master any more.
     fn condemns_connection(&self) -> bool {

@@ -261,3 +261,32 @@ async fn a_request_that_returned_permits_hold_up_is_decided_all_the_same() {
     assert!(take(&store, adopted("java", None, None, 2_000), NOW + 1_000).await.granted);
     assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2_001));
 }
+
+#[tokio::test]
+async fn a_limiter_that_java_has_not_configured_stops_no_other_limit_from_counting() {
+    let Some(server) = RedisServer::start() else { return };
+    let rules = format!(
+        "store: {}
+upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
+routes:
+  - name: all
+    match: {{}}
+    upstream: echo
+    limits:
+      - {{ name: javas, key: java, adopt: true, on_store_failure: allow }}
+      - {{ name: ours, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h, on_store_failure: deny }}\n",
+        server.url()
+    );
+    let gateway = TestGateway::start(&rules);
+    let granted = gateway.get("/", "").await;
+    assert_eq!((granted.status(), granted.field("ratelimit").as_deref()), (200, Some("\"ours\";r=0;t=3600")));
+    let refused = gateway.get("/", "").await;
+    assert_eq!(refused.status(), 429);
+    assert!(refused.text().contains(r#""violated-policies":["ours"]"#), "{}", refused.text());
+    let counter = async |limit, outcome| {
+        let series = format!(r#"tidegate_decisions_total{{route="all",limit="{limit}",outcome="{outcome}"}}"#);
+        gateway.counter(&series).await
+    };
+    assert_eq!((counter("ours", "allowed").await, counter("ours", "limited").await), (1, 1));
+    assert!(counter("javas", "store_failed").await >= 1);
+}
