@@ -13,6 +13,7 @@ mod laws_shadow;
 mod laws_windows;
 mod layer;
 mod many_clients;
+mod one_decision;
 mod program;
 mod rate_limiter;
 mod redis_format;

@@ -1,0 +1,88 @@
+//! Sixteen limits of all algorithms on one request: one decision, and one call of Redis.
+
+use deadpool_redis::redis::{Connection, cmd};
+use tidegate::limit::calendar::{Calendar, Unit};
+use tidegate::limit::leaky_bucket::Queue;
+use tidegate::limit::{Algorithm, Charge, Quota};
+
+use crate::laws::{START, Stores};
+use crate::support::charge_of;
+use crate::support::redis::{RedisServer, fresh_name};
+
+/// Sixteen charges, one of which is on the last permit of its bucket.
+fn sixteen(name: &str, scarce: usize) -> Vec<Charge> {
+    let queue = Queue { length: 100, max_wait: 600_000 };
+    let algorithms = [
+        Algorithm::TokenBucket,
+        Algorithm::Gcra { burst: 9 },
+        Algorithm::LeakyBucket(queue),
+        Algorithm::SlidingWindow { segments: 5 },
+        Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar")),
+    ];
+    let charge = |number: usize| {
+        let algorithm = match number == scarce {
+            true => Algorithm::TokenBucket,
+            false => algorithms[number % algorithms.len()],
+        };
+        let rate = if number == scarce { 1 } else { 9 };
+        let quota = Quota::new(rate, 60_000, algorithm).expect("a quota");
+        let client = (number % 2 == 1).then_some(&b"client"[..]);
+        charge_of(&format!("{name}:{number}"), client, quota, 1)
+    };
+    (0..16).map(charge).collect()
+}
+
+#[test]
+fn sixteen_limits_of_all_algorithms_are_charged_together_or_not_at_all() {
+    Stores::start().each(|name, take| {
+        for scarce in [0, 7, 15] {
+            let charges = sixteen(&format!("{name}:{scarce}"), scarce);
+            let granted = take(&charges, START);
+            assert!(granted.granted());
+            let refused = take(&charges, START + 1);
+            let said: Vec<bool> = refused.decisions.iter().map(|decision| decision.granted).collect();
+            assert_eq!(said, (0..16).map(|number| number != scarce).collect::<Vec<_>>());
+            let left = |outcome: &tidegate::limit::Outcome| -> Vec<u32> {
+                outcome.decisions.iter().map(|decision| decision.remaining).collect()
+            };
+            assert_eq!(left(&granted), left(&refused), "a refused request was charged");
+        }
+    });
+}
+
+fn calls_of_scripts(redis: &mut Connection) -> u64 {
+    let stats: String = cmd("INFO").arg("commandstats").query(redis).expect("statistics");
+    let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
+    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
+}
+
+#[tokio::test]
+async fn a_decision_over_sixteen_limits_is_one_call_of_redis() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    let charges = sixteen(&fresh_name(), 16);
+    assert!(store.take(&charges).await.expect("a decision").granted());
+    let before = calls_of_scripts(&mut redis);
+    assert!(store.take(&charges).await.expect("a decision").granted());
+    assert_eq!(calls_of_scripts(&mut redis) - before, 1);
+}
+
+#[test]
+fn a_leaky_bucket_carries_its_queue_through_a_change_of_rate_and_a_jump_of_the_clock() {
+    Stores::start().each(|name, take| {
+        let ask = |rate, at| {
+            let queue = Queue { length: 100, max_wait: 600_000 };
+            let quota = Quota::new(rate, 60_000, Algorithm::LeakyBucket(queue)).expect("a quota");
+            take(&[charge_of(name, None, quota, 1)], at).decisions[0]
+        };
+        assert_eq!([0, 0, 0].map(|_| ask(6, START).delay), [0, 10_000, 20_000]);
+        // Three are in the bucket: at twice the rate they leak in half the time.
+        assert_eq!(ask(12, START).delay, 15_000);
+        // An hour back: what is in the bucket counts as if it had come in now, and leaks from there.
+        let back = START - 3_600_000;
+        assert_eq!(ask(12, back).delay, 20_000);
+        assert_eq!(ask(12, back + 5_000).delay, 20_000);
+        // An hour ahead everything has gone on.
+        assert_eq!(ask(12, START + 3_600_000).delay, 0);
+    });
+}
