@@ -259,13 +259,5 @@ function foreign.give_back(key, arg, at, now)
   local bucket = foreign.open(key, ARGV[arg], ARGV[arg + 1], now, tonumber(ARGV[arg + 3]), tonumber(ARGV[arg + 4]))
   if bucket.failure then return end
   bucket.permits = tonumber(ARGV[arg + 2])
-  local entry, permits, score = find_entry(bucket, at)
-  if not entry or bucket.permits == 0 then return end
-  if permits > bucket.permits then
-    -- Added before the other goes: an empty log would lose its time to live.
-    redis.call('ZADD', bucket.log, score, with_permits(entry, permits - bucket.permits))
-  end
-  redis.call('ZREM', bucket.log, entry)
-  bucket.stored = bucket.stored - bucket.permits
-  foreign.heal(bucket)
+  if take_out(bucket, at) then foreign.heal(bucket) end
 end

@@ -262,17 +262,22 @@ local function seal(bucket)
   redis.call('SET', bucket.value, text(bucket.rate - bucket.stored), 'KEEPTTL')
 end
 
--- Takes permits out of the log, as if they had never been granted.
-function token_bucket.give_back(key, arg, at, now)
-  local bucket = read(key, arg, now)
-  recall(bucket)
+-- Takes what was granted at a moment out of the log; was it there?
+local function take_out(bucket, at)
   local entry, permits, score = find_entry(bucket, at)
-  if not entry or bucket.permits == 0 then return end
+  if not entry or bucket.permits == 0 then return false end
   if permits > bucket.permits then
     -- Added before the other goes: an empty log would lose its time to live.
     redis.call('ZADD', bucket.log, score, with_permits(entry, permits - bucket.permits))
   end
   redis.call('ZREM', bucket.log, entry)
   bucket.stored = bucket.stored - bucket.permits
-  seal(bucket)
+  return true
+end
+
+-- Takes permits out of the log, as if they had never been granted.
+function token_bucket.give_back(key, arg, at, now)
+  local bucket = read(key, arg, now)
+  recall(bucket)
+  if take_out(bucket, at) then seal(bucket) end
 end
