@@ -12,6 +12,7 @@ mod laws;
 mod laws_shadow;
 mod laws_windows;
 mod layer;
+mod pictures;
 mod program;
 mod rate_limiter;
 mod redis_format;
