@@ -25,3 +25,18 @@ fn each_algorithm_of_rule_files_has_its_picture_on_its_page() {
         assert!(page.contains(&format!("(pictures/{name})")), "{name} is not on the page");
     }
 }
+
+#[test]
+fn the_rules_on_the_page_have_no_mistakes() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/algorithms.md")).expect("the page");
+    let rules = page.lines().filter(|line| line.starts_with("- { name:"));
+    let limits: Vec<_> = rules.map(|rule| format!("      {rule}\n")).collect();
+    assert_eq!(limits.len(), 5, "a rule for each algorithm");
+    let file = format!(
+        "listen: 127.0.0.1:0\nroutes:\n  - name: r\n    match: {{ path: /** }}\n    limits:\n{}",
+        limits.concat()
+    );
+    if let Err(problems) = tidegate::Config::parse(&file) {
+        panic!("{problems}");
+    }
+}
