@@ -2,6 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+use tidegate::Config;
+use tidegate::limit::Algorithm;
+use tidegate::limit::leaky_bucket::Queue;
+use tidegate::rule::{Limit, Patience};
 
 #[path = "../../examples/pictures/draw/mod.rs"]
 mod draw;
@@ -32,11 +38,21 @@ fn the_rules_on_the_page_have_no_mistakes() {
     let rules = page.lines().filter(|line| line.starts_with("- { name:"));
     let limits: Vec<_> = rules.map(|rule| format!("      {rule}\n")).collect();
     assert_eq!(limits.len(), 5, "a rule for each algorithm");
-    let file = format!(
-        "listen: 127.0.0.1:0\nroutes:\n  - name: r\n    match: {{ path: /** }}\n    limits:\n{}",
-        limits.concat()
-    );
-    if let Err(problems) = tidegate::Config::parse(&file) {
-        panic!("{problems}");
-    }
+    limits_of(&limits.concat());
+}
+
+#[test]
+fn what_may_wait_unless_the_rule_says_otherwise_is_what_the_page_says() {
+    let leaky = "      - { name: a, mode: OVERALL, rate: 7, interval: 9s, algorithm: leaky_bucket }\n";
+    let waits = "      - { name: b, mode: OVERALL, rate: 7, interval: 9s, max_wait: 2s }\n";
+    let limits = limits_of(&[leaky, waits].concat());
+    let queue = Queue { length: 7, max_wait: 9_000 };
+    assert_eq!(limits[0].limiter.quota.algorithm(), Algorithm::LeakyBucket(queue));
+    assert_eq!(limits[1].patience, Some(Patience { max_wait: Duration::from_secs(2), queue: 100 }));
+}
+
+fn limits_of(rules: &str) -> Vec<Limit> {
+    let file = format!("routes:\n  - name: r\n    match: {{ path: /** }}\n    limits:\n{rules}");
+    let config = Config::parse(&file).unwrap_or_else(|problems| panic!("{problems}"));
+    config.rules.routes.iter().flat_map(|route| route.limits.clone()).collect()
 }
