@@ -14,6 +14,7 @@ mod laws_windows;
 mod layer;
 mod many_clients;
 mod one_decision;
+mod pictures;
 mod program;
 mod rate_limiter;
 mod redis_format;

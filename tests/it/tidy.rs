@@ -307,7 +307,7 @@ fn read(path: &str) -> Source {
 /// All files of ours that end so.
 fn all(endings: &[&str]) -> Vec<Source> {
     let mut found = Vec::new();
-    for folder in ["", "src", "tests", "examples", "benches", "lua", "config"] {
+    for folder in ["", "src", "tests", "examples", "benches", "docs", "lua", "config"] {
         walk(folder, !folder.is_empty(), &mut found);
     }
     found.retain(|path| path.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending)));
