@@ -13,6 +13,8 @@ pub struct Life {
     since: u64,
     taken: u64,
     pub rounds: Vec<Spent>,
+    /// Calls that asked for all permits while most were in use.
+    pub refusals: Vec<u64>,
     /// First calls after everything has expired together.
     pub expiries: Vec<u64>,
     pub entries: u64,
@@ -26,8 +28,8 @@ const CALLS: u64 = 1_000;
 
 impl Life {
     pub fn new(subject: Subject, interval: u64) -> Self {
-        let (rounds, expiries) = (Vec::new(), Vec::new());
-        Self { subject, interval, since: START, taken: 0, rounds, expiries, entries: 0, bytes: 0 }
+        let (rounds, refusals, expiries) = (Vec::new(), Vec::new(), Vec::new());
+        Self { subject, interval, since: START, taken: 0, rounds, refusals, expiries, entries: 0, bytes: 0 }
     }
 
     /// Takes for one interval as many permits as are demanded in it. Where grants would share entries, those that do are
@@ -55,6 +57,14 @@ impl Life {
 
     pub fn forget_rounds(&mut self) {
         self.rounds.clear();
+    }
+
+    /// Notes what a call costs that asks for more than there is.
+    pub async fn ask_for_all(&mut self, server: &mut Server) -> Result<()> {
+        server.start_counting()?;
+        self.subject.ask_for_all(self.now()).await?;
+        self.refusals.push(server.spent(1)?.longest);
+        Ok(())
     }
 
     /// Lets everything expire, and notes what the next call costs.

@@ -57,6 +57,7 @@ async fn main() -> Result<()> {
     for life in &mut lives {
         life.weigh(&mut server)?;
         for _ in 0..EXPIRIES {
+            life.ask_for_all(&mut server).await?;
             life.expire(&mut server).await?;
             life.fill().await?;
             within_time(&stopwatch)?;

@@ -68,6 +68,21 @@ impl Subject {
         }
     }
 
+    /// Asks for all permits at once, whatever the answer.
+    pub async fn ask_for_all(&mut self, at: u64) -> Result<()> {
+        let (key, all) = (self.key(), u32::try_from(self.rate)?);
+        match &mut self.way {
+            Way::Ours { store, limiter } => {
+                store.take_at(&[charge(limiter, all)], Timestamp::from_millis(at)).await?;
+            }
+            Way::Redisson { connection, digest, calls } => {
+                *calls += 1;
+                call(digest, &key, *calls, at, all).exec(connection)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes each of these numbers of permits at its time. All have to be granted.
     pub async fn take(&mut self, takings: &[(u64, u32)]) -> Result<()> {
         let key = self.key();
@@ -82,13 +97,16 @@ impl Subject {
 
 async fn take(store: &Store, limiter: &Arc<Limiter>, takings: &[(u64, u32)]) -> Result<()> {
     for (at, permits) in takings {
-        let charge = Charge { limiter: Arc::clone(limiter), client: None, permits: *permits, shadow: false };
-        let outcome = store.take_at(&[charge], Timestamp::from_millis(*at)).await?;
+        let outcome = store.take_at(&[charge(limiter, *permits)], Timestamp::from_millis(*at)).await?;
         if !outcome.granted() {
             return Err(format!("{} refuses {permits} at {at}: {:?}", limiter.name, outcome.decisions).into());
         }
     }
     Ok(())
+}
+
+fn charge(limiter: &Arc<Limiter>, permits: u32) -> Charge {
+    Charge { limiter: Arc::clone(limiter), client: None, permits, shadow: false }
 }
 
 fn take_as_redisson(
