@@ -52,10 +52,10 @@ async fn main() -> Result<()> {
     for _ in 0..ROUNDS {
         for life in &mut lives {
             life.round(&mut server).await?;
+            life.weigh(&mut server).await?;
         }
     }
     for life in &mut lives {
-        life.weigh(&mut server)?;
         for _ in 0..EXPIRIES {
             life.ask_for_all(&mut server).await?;
             life.expire(&mut server).await?;
