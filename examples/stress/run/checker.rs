@@ -13,23 +13,19 @@ pub enum Law {
     /// A permit returns one interval after it was granted.
     TokenBucket,
     /// A permit returns one interval after its segment has ended.
-    #[allow(dead_code, reason = "named by a line of the table as soon as the algorithm is built")]
     SlidingWindow {
         /// How many an interval is cut into.
         segments: u64,
     },
     /// All permits return when the next interval since the epoch begins.
-    #[allow(dead_code, reason = "named by a line of the table as soon as the algorithm is built")]
     FixedWindow,
     /// Over any span `t`, at most `burst + rate * t / interval`.
-    #[allow(dead_code, reason = "named by a line of the table as soon as the algorithm is built")]
     Gcra {
         /// What may be granted at once.
         burst: u64,
     },
     /// Slots of `interval / rate`, given at most `queue` slots ahead; so, by the times they were given at, a burst of
     /// one more.
-    #[allow(dead_code, reason = "named by a line of the table as soon as the algorithm is built")]
     LeakyBucket {
         /// How many may wait.
         queue: u64,
@@ -139,6 +135,15 @@ impl Rule {
         match self.law {
             Law::TokenBucket if self.rate > 512 => self.interval.div_ceil(511),
             _ => 0,
+        }
+    }
+
+    /// From when on all is known that was asked for, if it was first granted then: the window that this is in may have
+    /// been nearly over.
+    pub fn whole_from(&self, first: u64) -> u64 {
+        match self.law {
+            Law::FixedWindow => first.next_multiple_of(self.interval),
+            _ => first,
         }
     }
 

@@ -29,17 +29,22 @@ pub struct Route {
 /// The rules at the start, and the others.
 pub const VERSIONS: usize = 2;
 
-pub const ROUTES: [Route; 5] = [
+pub const ROUTES: [Route; 9] = [
     Route { name: "plain", clients: 1, weight: 2 },
     Route { name: "merged", clients: 1, weight: 4 }, // so many permits that grants share log entries
     Route { name: "clients", clients: 4, weight: 1 },
     Route { name: "both", clients: 3, weight: 1 },
     Route { name: "three", clients: 3, weight: 1 },
+    Route { name: "smooth", clients: 1, weight: 1 },
+    Route { name: "queued", clients: 1, weight: 1 }, // its grants wait for their slots
+    Route { name: "calendar", clients: 1, weight: 1 },
+    Route { name: "segments", clients: 1, weight: 1 },
 ];
 
 /// Under the first rules, limits of one route are such that one of them binds; the others come close. The second rules
-/// have other rates, and some have other intervals.
-pub const LIMITS: [Limit; 8] = [
+/// have other rates, and some have other intervals. Not those of windows: what a shorter one has forgotten, a longer one
+/// does not know.
+pub const LIMITS: [Limit; 12] = [
     limit("plain", "total", false, true, [bucket(120, 5_000), bucket(50, 5_000)]),
     limit("merged", "total", false, true, [bucket(1_000, 5_000), bucket(400, 2_000)]),
     limit("clients", "own", true, true, [bucket(20, 4_000), bucket(30, 4_000)]),
@@ -48,7 +53,15 @@ pub const LIMITS: [Limit; 8] = [
     limit("three", "short", false, false, [bucket(40, 1_000), bucket(20, 500)]),
     limit("three", "long", false, true, [bucket(120, 6_000), bucket(700, 20_000)]),
     limit("three", "own", true, false, [bucket(50, 6_000), bucket(10, 6_000)]),
+    limit("smooth", "total", false, true, [GCRA[0].of(40, 2_000), GCRA[1].of(50, 3_000)]),
+    limit("queued", "total", false, true, [QUEUES[0].of(30, 2_000), QUEUES[1].of(20, 1_000)]),
+    limit("calendar", "total", false, true, [Law::FixedWindow.of(40, 1_000), Law::FixedWindow.of(25, 1_000)]),
+    limit("segments", "total", false, true, [SEGMENTS.of(60, 3_000), SEGMENTS.of(90, 3_000)]),
 ];
+
+const GCRA: [Law; VERSIONS] = [Law::Gcra { burst: 30 }, Law::Gcra { burst: 12 }];
+const QUEUES: [Law; VERSIONS] = [Law::LeakyBucket { queue: 3 }, Law::LeakyBucket { queue: 6 }];
+const SEGMENTS: Law = Law::SlidingWindow { segments: 6 };
 
 const fn limit(
     route: &'static str,
@@ -61,7 +74,7 @@ const fn limit(
 }
 
 const fn bucket(rate: u64, interval: u64) -> Rule {
-    Rule { law: Law::TokenBucket, rate, interval }
+    Law::TokenBucket.of(rate, interval)
 }
 
 /// The paths to ask for, each as often as its weight says.
@@ -93,19 +106,32 @@ routes:\n"
     text
 }
 
+// === impl Law ===
+
+impl Law {
+    const fn of(self, rate: u64, interval: u64) -> Rule {
+        Rule { law: self, rate, interval }
+    }
+
+    /// The algorithm of a rule, with what belongs to it. What may wait is so few that it never waits for an interval.
+    fn keys(self, interval: u64) -> String {
+        match self {
+            Self::TokenBucket => "token_bucket".to_owned(),
+            Self::SlidingWindow { segments } => format!("sliding_window, segments: {segments}"),
+            Self::FixedWindow => "fixed_window".to_owned(),
+            Self::Gcra { burst } => format!("gcra, burst: {burst}"),
+            Self::LeakyBucket { queue } => format!("leaky_bucket, queue: {queue}, max_wait: {interval}ms"),
+        }
+    }
+}
+
 // === impl Limit ===
 
 impl Limit {
     fn entry(&self, version: usize) -> String {
         let Rule { law, rate, interval } = self.rules[version];
         let mode = if self.per_client { "PER_CLIENT, client: path" } else { "OVERALL" };
-        let algorithm = match law {
-            Law::TokenBucket => "token_bucket".to_owned(),
-            Law::SlidingWindow { segments } => format!("sliding_window, segments: {segments}"),
-            Law::FixedWindow => "fixed_window".to_owned(),
-            Law::Gcra { burst } => format!("gcra, burst: {burst}"),
-            Law::LeakyBucket { queue } => format!("leaky_bucket, queue: {queue}"),
-        };
+        let algorithm = law.keys(interval);
         format!(
             "{{ name: {}, mode: {mode}, rate: {rate}, interval: {interval}ms, algorithm: {algorithm}, on_store_failure: deny }}",
             self.name

@@ -84,8 +84,9 @@ impl Row {
             row.violations += violations.len();
             row.granted += grants.iter().map(|grant| grant.permits).sum::<u64>();
             let first = grants.iter().map(|grant| grant.at).min().unwrap_or(decisions.end);
+            let first = limit.rules[0].whole_from(first);
             let (allowed, end) = limit.rules[0].allowed(first, decisions.end);
-            let whole = grants.iter().filter(|grant| grant.at < end);
+            let whole = grants.iter().filter(|grant| (first..end).contains(&grant.at));
             row.whole.0 += whole.map(|grant| grant.permits).sum::<u64>();
             row.whole.1 += allowed;
         }
