@@ -93,7 +93,8 @@ impl Refusal {
         let kind = if violated.is_some() { QUOTA_EXCEEDED } else { "about:blank" };
         let problem = Problem { kind, title, status: status.as_u16(), detail: &detail, violated };
         // Strings and numbers can always be written.
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut body = serde_json::to_vec(&problem).unwrap_or_default();
+        body.push(b'\n'); // for who reads it in a terminal
         let mut response = Response::new(Full::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
