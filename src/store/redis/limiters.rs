@@ -5,15 +5,15 @@ use std::sync::LazyLock;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
 
-use super::script::{Script, kind, with_algorithms};
+use super::script::{FOREIGN, Script, kind};
 use super::{Redis, failure, keys};
 use crate::limit::{Mode, RateConfig};
 use crate::store::StoreError;
 use crate::store::limiters::{Named, SetRate};
 
-static SET_RATE: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("set_rate.lua")));
-static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("release.lua")));
-static EXPIRE: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("expire.lua")));
+static SET_RATE: LazyLock<Script> = LazyLock::new(|| Script::new(FOREIGN, include_str!("../../../lua/set_rate.lua")));
+static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(FOREIGN, include_str!("../../../lua/release.lua")));
+static EXPIRE: LazyLock<Script> = LazyLock::new(|| Script::new(FOREIGN, include_str!("../../../lua/expire.lua")));
 
 /// The moment to decide at, as scripts take it: Redis's own.
 const NOW: &str = "";

@@ -1,6 +1,6 @@
 //! The scripts that decide, put together of the files in `lua/`, and their calls.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
@@ -12,42 +12,46 @@ use crate::limit::{Algorithm, Charge, Decision, Granted, Mode, Outcome, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
-/// The algorithms, which every script is put together with.
-macro_rules! with_algorithms {
-    ($script:literal) => {
-        concat!(
-            include_str!("../../../lua/token_bucket.lua"),
-            "\n",
-            include_str!("../../../lua/gcra.lua"),
-            "\n",
-            include_str!("../../../lua/leaky_bucket.lua"),
-            "\n",
-            include_str!("../../../lua/foreign.lua"),
-            "\n",
-            include_str!("../../../lua/counters.lua"),
-            "\n",
-            include_str!("../../../lua/sliding_window.lua"),
-            "\n",
-            include_str!("../../../lua/fixed_window.lua"),
-            "\n",
-            include_str!("../../../lua/algorithms.lua"),
-            "\n",
-            include_str!(concat!("../../../lua/", $script)),
-        )
-    };
-}
-pub(super) use with_algorithms;
-
 /// Decides a list of charges.
-pub(super) static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("admit.lua")));
+static ADMIT: Scripts = Scripts::new(include_str!("../../../lua/admit.lua"));
 
 /// Undoes a list of charges.
-pub(super) static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| Script::new(with_algorithms!("give_back.lua")));
+static GIVE_BACK: Scripts = Scripts::new(include_str!("../../../lua/give_back.lua"));
+
+/// The files of the algorithms, each behind those that it stands on, and who needs it.
+const PARTS: [(&str, u8); 7] = [
+    (include_str!("../../../lua/token_bucket.lua"), TOKEN_BUCKET | FOREIGN),
+    (include_str!("../../../lua/gcra.lua"), GCRA | LEAKY_BUCKET),
+    (include_str!("../../../lua/leaky_bucket.lua"), LEAKY_BUCKET),
+    (include_str!("../../../lua/foreign.lua"), FOREIGN),
+    (include_str!("../../../lua/counters.lua"), SLIDING_WINDOW | FIXED_WINDOW),
+    (include_str!("../../../lua/sliding_window.lua"), SLIDING_WINDOW),
+    (include_str!("../../../lua/fixed_window.lua"), FIXED_WINDOW),
+];
+
+const ALGORITHMS: &str = include_str!("../../../lua/algorithms.lua");
+
+/// Algorithms that are left out of a script are known to it all the same, as nothing.
+const NAMES: &str = "local token_bucket, gcra, leaky_bucket, foreign, sliding_window, fixed_window\n";
+
+const TOKEN_BUCKET: u8 = 1;
+const GCRA: u8 = 2;
+const LEAKY_BUCKET: u8 = 4;
+pub(super) const FOREIGN: u8 = 8;
+const SLIDING_WINDOW: u8 = 16;
+const FIXED_WINDOW: u8 = 32;
+
+/// One script for each set of algorithms. Redis makes all functions of a script anew in every call, which costs more than
+/// most decisions do; so a call brings those of its own algorithms only.
+struct Scripts {
+    last: &'static str,
+    of: [OnceLock<Script>; 64],
+}
 
 /// A script and the digest under which Redis knows it once it has run.
 #[derive(Debug)]
 pub(super) struct Script {
-    source: &'static str,
+    source: String,
     digest: String,
 }
 
@@ -73,9 +77,41 @@ pub(super) struct Call<'c> {
     more: Vec<u8>,
 }
 
+// === impl Scripts ===
+
+impl Scripts {
+    const fn new(last: &'static str) -> Self {
+        Self { last, of: [const { OnceLock::new() }; 64] }
+    }
+
+    /// The script for these charges.
+    fn for_all(&'static self, charges: &[&Charge]) -> &'static Script {
+        let set = charges.iter().fold(0, |set, charge| set | bit(charge.limiter.quota.algorithm()));
+        self.of[usize::from(set)].get_or_init(|| Script::new(set, self.last))
+    }
+}
+
+fn bit(algorithm: Algorithm) -> u8 {
+    match algorithm {
+        Algorithm::TokenBucket => TOKEN_BUCKET,
+        Algorithm::Gcra { .. } => GCRA,
+        Algorithm::LeakyBucket(_) => LEAKY_BUCKET,
+        Algorithm::Foreign(_) => FOREIGN,
+        Algorithm::SlidingWindow { .. } => SLIDING_WINDOW,
+        Algorithm::FixedWindow(_) => FIXED_WINDOW,
+    }
+}
+
+// === impl Script ===
+
 impl Script {
-    pub(super) fn new(source: &'static str) -> Self {
-        Self { source, digest: deadpool_redis::redis::Script::new(source).get_hash().to_owned() }
+    /// A script that ends with `last` and knows a set of algorithms.
+    pub(super) fn new(set: u8, last: &str) -> Self {
+        let parts = PARTS.iter().filter(|(_, needed_by)| needed_by & set != 0).map(|(part, _)| *part);
+        let source: Vec<&str> = [NAMES].into_iter().chain(parts).chain([ALGORITHMS, last]).collect();
+        let source = source.join("\n");
+        let digest = deadpool_redis::redis::Script::new(&source).get_hash().to_owned();
+        Self { source, digest }
     }
 
     /// Runs the script. A Redis that does not know it has run nothing, so that it may be sent once more, whole.
@@ -86,7 +122,7 @@ impl Script {
     ) -> RedisResult<T> {
         match command("EVALSHA", &self.digest).query_async(connection).await {
             Err(error) if error.code() == Some("NOSCRIPT") => {
-                command("EVAL", self.source).query_async(connection).await
+                command("EVAL", &self.source).query_async(connection).await
             }
             answer => answer,
         }
@@ -116,13 +152,14 @@ impl<'c> Call<'c> {
     }
 
     fn new(
-        script: &'static Script,
+        scripts: &'static Scripts,
         charges: Vec<&'c Charge>,
         secret: &KeySecret,
         now: Option<Timestamp>,
         more: Vec<u8>,
     ) -> Self {
         let keys = charges.iter().map(|charge| keys(charge, secret)).collect();
+        let script = scripts.for_all(&charges);
         Self { script, charges, keys, now, near: now.unwrap_or_default(), more }
     }
 
