@@ -197,7 +197,7 @@ async fn a_gateway_follows_what_java_configures_and_until_then_does_what_its_rul
             "store: {}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
              match: {{ path: /** }}\n    upstream: echo\n    limits:\n      - {{ name: l, key: java, adopt: true, \
              on_store_failure: {policy} }}\n",
-            server.url()
+            server.rule()
         )
     };
     let allow = TestGateway::start(&rules("allow"));
@@ -275,7 +275,7 @@ routes:
     limits:
       - {{ name: javas, key: java, adopt: true, on_store_failure: allow }}
       - {{ name: ours, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h, on_store_failure: deny }}\n",
-        server.url()
+        server.rule()
     );
     let gateway = TestGateway::start(&rules);
     let granted = gateway.get("/", "").await;

@@ -79,7 +79,7 @@ async fn a_request_that_one_limit_refuses_charges_no_other() {
     let own = "      - { name: own, mode: PER_CLIENT, client: 'header:X-Api-Key', rate: 2, interval: 1h }
       - { name: total, mode: OVERALL, rate: 3, interval: 1h }\n";
     let redis = RedisServer::start();
-    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::rule));
     for store in stores {
         let gateway = TestGateway::start(&rules(&store, own));
         let ask = async |key: &str| gateway.get("/", &format!("X-Api-Key: {key}\r\n")).await;
@@ -137,7 +137,7 @@ async fn a_request_costs_what_its_header_says_and_nothing_else_is_believed() {
     let limit = "      - { name: l, mode: PER_CLIENT, client: ip, rate: 10, interval: 1h, permits: { header: X-Cost, default: 2 } }\n";
     let capped = limit.replace("default: 2", "default: 2, max: 5");
     let redis = RedisServer::start();
-    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::rule));
     for store in stores {
         let gateway = TestGateway::start(&rules(&store, limit));
         let left = async |header: &str| {
@@ -173,7 +173,7 @@ async fn a_shadow_is_judged_and_counted_and_refuses_nobody() {
       - { name: total, mode: OVERALL, rate: 1, interval: 1h, shadow: true, on_store_failure: deny }
       - { name: key, mode: PER_CLIENT, client: 'header:X-Key', rate: 1, interval: 1h, shadow: true }\n";
     let redis = RedisServer::start();
-    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::rule));
     for store in stores {
         let gateway = TestGateway::start(&rules(&store, limits));
         let mut answers = Vec::new();
@@ -204,7 +204,7 @@ async fn a_shadow_is_judged_and_counted_and_refuses_nobody() {
     let log: u64 =
         redis.connection().zcard("{tidegate:all}:own.candidate:permits:127.0.0.1").expect("a bucket of its own");
     assert_eq!(log, 2);
-    let gateway = TestGateway::start(&rules(&redis.url(), limits));
+    let gateway = TestGateway::start(&rules(&redis.rule(), limits));
     drop(redis);
     assert_eq!(gateway.get("/", "").await.status(), 200, "a shadow denied what the store did not count");
 }
@@ -267,8 +267,8 @@ async fn without_redis_each_limit_does_what_it_says_and_counts_again_when_redis_
     let Some(redis) = RedisServer::start() else { return };
     let limits =
         |policy| format!("      - {{ name: l, mode: OVERALL, rate: 1, interval: 1h, on_store_failure: {policy} }}\n");
-    let allow = TestGateway::start(&rules(&redis.url(), &limits("allow")));
-    let deny = TestGateway::start(&rules(&redis.url(), &limits("deny")));
+    let allow = TestGateway::start(&rules(&redis.rule(), &limits("allow")));
+    let deny = TestGateway::start(&rules(&redis.rule(), &limits("deny")));
     let both = async || [allow.get("/", "").await.status(), deny.get("/", "").await.status()];
     // Both limits have the same name, therefore the same bucket: whoever comes second is refused.
     assert_eq!(both().await, [200, 429]);
@@ -296,7 +296,7 @@ async fn without_redis_each_limit_does_what_it_says_and_counts_again_when_redis_
 #[tokio::test]
 async fn a_gateway_starts_without_its_redis() {
     let Some(redis) = RedisServer::start() else { return };
-    let (port, url) = (redis.port, redis.url());
+    let (port, url) = (redis.port, redis.rule());
     drop(redis);
     let gateway = TestGateway::start(&rules(&url, "      - { name: l, mode: OVERALL, rate: 1, interval: 1h }\n"));
     assert_eq!(gateway.get("/", "").await.status(), 200);
@@ -308,7 +308,7 @@ async fn a_gateway_starts_without_its_redis() {
 async fn gateways_hash_clients_alike_and_a_restart_finds_them_again() {
     let Some(redis) = RedisServer::start() else { return };
     let limit = "      - { name: l, mode: PER_CLIENT, client: 'cookie:sid', rate: 2, interval: 1h }\n";
-    let rules = rules(&redis.url(), limit);
+    let rules = rules(&redis.rule(), limit);
     let ask = async |gateway: &TestGateway| gateway.get("/", "Cookie: a=b; sid=s3cret\r\n").await.status();
     let one = TestGateway::start(&rules);
     assert_eq!(ask(&one).await, 200);
@@ -349,7 +349,7 @@ async fn connections_are_counted_while_they_are_open() {
 async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
     let absent = crate::support::wire::upstream::Origin::absent().await;
     let redis = RedisServer::start();
-    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::url));
+    let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::rule));
     for store in stores {
         let limits = "      - { name: total, mode: OVERALL, rate: 1, interval: 1h }
       - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }

@@ -65,6 +65,11 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// What a rule file says of it, with a deadline that a busy machine keeps.
+    pub fn rule(&self) -> String {
+        format!("{{ url: '{}', timeout: 2s }}", self.url())
+    }
+
     /// A connection to look behind the scenes with.
     pub fn connection(&self) -> Connection {
         self.try_connection().expect("a connection")
