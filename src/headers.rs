@@ -46,7 +46,7 @@ pub(crate) fn legacy(limits: &[Limit], standing: &Standing) -> Option<Legacy> {
     let told = standing.0.iter().filter_map(|(index, said)| Some((limits.get(*index)?, said)));
     let told = told.filter(|(limit, _)| limit.is_told());
     let (limit, said) = told.min_by_key(|(_, said)| (said.remaining, std::cmp::Reverse(said.reset)))?;
-    let (rate, reset) = (limit.limiter.quota.rate(), said.reset.div_ceil(1_000));
+    let (rate, reset) = (limit.limiter.quota.full(), said.reset.div_ceil(1_000));
     Some(Legacy { rate, remaining: said.remaining, reset })
 }
 

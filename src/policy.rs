@@ -23,17 +23,18 @@ impl Default for Told {
     }
 }
 
-/// `RateLimit-Policy` of a route: `q` permits in `w` seconds. The same for all answers, so it is made at load.
+/// `RateLimit-Policy` of a route: `q` permits, which an unused bucket holds, in the `w` seconds in which so many come; so
+/// that what is left is never more than what there is. The same for all answers, so it is made at load.
 /// Nothing if the route has no limit that clients are told of.
 pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
     let mut list = String::new();
     for limit in limits.iter().filter(|limit| limit.is_told()) {
         let quota = &limit.limiter.quota;
         // Writing to a string cannot fail.
-        _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.rate());
-        // The window is in whole seconds; of an interval below one, none is told.
-        if quota.interval() >= 1_000 {
-            _ = write!(list, ";w={}", quota.interval().div_ceil(1_000));
+        _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.full());
+        // The window is in whole seconds; of one below a second, none is told.
+        if quota.refill() >= 1_000 {
+            _ = write!(list, ";w={}", quota.refill().div_ceil(1_000));
         }
     }
     value(list)

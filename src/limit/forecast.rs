@@ -28,6 +28,17 @@ impl Quota {
         }
     }
 
+    /// What an unused bucket holds: the most that can ever be left.
+    pub fn full(&self) -> u32 {
+        State::empty(self).check(self, 0, Timestamp::default()).remaining
+    }
+
+    /// The milliseconds in which as many permits come as an unused bucket holds, rounded up.
+    pub fn refill(&self) -> u64 {
+        let parts = u128::from(self.full()) * u128::from(self.interval());
+        u64::try_from(parts.div_ceil(self.rate().into())).unwrap_or(u64::MAX)
+    }
+
     /// How long a request for so many permits waits for a bucket from which all were taken at once.
     pub fn wait_when_drained(&self, permits: u32) -> Wait {
         let (mut state, now) = (State::empty(self), Timestamp::default());
@@ -40,6 +51,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::leaky_bucket::Queue;
 
     #[test]
     fn a_drained_bucket_lets_a_request_pass_when_its_permits_are_back() {
@@ -47,5 +59,19 @@ mod tests {
         assert_eq!(quota.wait_when_drained(0), Wait::Now);
         assert_eq!(quota.wait_when_drained(1), Wait::Millis(60_000));
         assert_eq!(quota.wait_when_drained(6), Wait::Never);
+    }
+
+    #[test]
+    fn what_an_unused_bucket_holds_is_not_always_the_rate() {
+        let told = |algorithm| {
+            let quota = Quota::new(6, 60_000, algorithm).expect("a quota");
+            (quota.full(), quota.refill())
+        };
+        assert_eq!(told(Algorithm::TokenBucket), (6, 60_000));
+        assert_eq!(told(Algorithm::Gcra { burst: 20 }), (20, 200_000));
+        assert_eq!(told(Algorithm::Gcra { burst: 2 }), (2, 20_000));
+        let queue = Queue { length: 3, max_wait: 600_000 };
+        assert_eq!(told(Algorithm::LeakyBucket(queue)), (4, 40_000));
+        assert_eq!(told(Algorithm::SlidingWindow { segments: 7 }), (6, 60_000));
     }
 }

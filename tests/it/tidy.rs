@@ -41,7 +41,7 @@ const SLEEPERS: [(&str, &str); 8] = [
     ("src/forward/tests/failures.rs", "the pauses of a slow client are what is tested"),
     ("src/server/tests.rs", "the pauses of a slow client are what is tested"),
     ("src/store/redis/mod.rs", "asks again until Redis answers"),
-    ("tests/it/rate_limiter.rs", "sleeps in virtual time"),
+    ("tests/it/rate_limiter.rs", "sleeps in virtual time; and asks Redis again, and leaves it in the middle of calls"),
     ("tests/it/redis_format.rs", "asks again until Redis has let its keys expire, on a clock that is not ours"),
     ("tests/it/support/", "asks again until a condition holds; here, so that no test has to"),
     ("tests/it/tidy.rs", "names what it looks for"),
