@@ -105,15 +105,7 @@ mod tests {
         Quota::new(rate, unit.millis(), Algorithm::FixedWindow(calendar)).expect("a quota")
     }
 
-    fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
-        let now = Timestamp::from_millis(now);
-        let decision = state.check(quota, permits, now);
-        if decision.granted {
-            return state.charge(quota, permits, now);
-        }
-        state.settle(quota, now);
-        decision
-    }
+    crate::limit::testing::define_take!();
 
     #[test]
     fn a_day_in_rome_ends_at_its_midnight_even_after_23_hours() {

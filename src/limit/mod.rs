@@ -11,6 +11,8 @@ pub mod leaky_bucket;
 mod rate_config;
 pub mod sliding_window;
 mod state;
+#[cfg(test)]
+mod testing;
 pub mod token_bucket;
 
 use std::fmt;

@@ -124,15 +124,7 @@ mod tests {
         Quota::new(rate, interval, Algorithm::SlidingWindow { segments }).expect("a quota")
     }
 
-    fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
-        let now = Timestamp::from_millis(now);
-        let decision = state.check(quota, permits, now);
-        if decision.granted {
-            return state.charge(quota, permits, now);
-        }
-        state.settle(quota, now);
-        decision
-    }
+    crate::limit::testing::define_take!();
 
     #[test]
     fn a_permit_returns_one_interval_after_its_segment_has_ended() {

@@ -231,15 +231,7 @@ mod tests {
         Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota")
     }
 
-    fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
-        let now = Timestamp::from_millis(now);
-        let decision = state.check(quota, permits, now);
-        if decision.granted {
-            return state.charge(quota, permits, now);
-        }
-        state.settle(quota, now);
-        decision
-    }
+    crate::limit::testing::define_take!();
 
     #[test]
     fn three_per_ten_seconds_are_granted_again_ten_seconds_later() {
