@@ -12,7 +12,9 @@
 //!
 //! It needs `redis-server` and `redis-benchmark`. Exits 0, or 1 if the law was broken, or 2 if nothing could be said.
 
+mod chart;
 mod counters;
+mod document;
 mod driver;
 mod drivers;
 mod histogram;
@@ -61,11 +63,18 @@ async fn main() -> ExitCode {
 #[expect(clippy::print_stdout, reason = "the tables are what it is for")]
 async fn bench(arguments: &[String]) -> Result<bool> {
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let plan = if has("--quick") { Plan::quick() } else { Plan::whole() };
+    let (quick, write) = (has("--quick"), has("--write"));
+    if quick && write {
+        return Err("what a quick run says is not written down".into());
+    }
+    let plan = if quick { Plan::quick() } else { Plan::whole() };
     let mut run = Run::start(plan).await?;
     let measured = run.measure()?;
     let machine = run.machine()?;
     let page = Page { measured: &measured, machine: &machine, rounds: run.plan.rounds, millis: run.plan.millis };
     println!("{page}");
+    if write {
+        document::write(&page, &measured)?;
+    }
     Ok(measured.broken().next().is_none())
 }
