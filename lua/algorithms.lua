@@ -5,15 +5,15 @@
 --       that algorithm's arguments, and how many buckets it has
 -- Returns nothing; it stands before the scripts that do.
 --
--- Invariant: every algorithm is a table of `shared_keys`, `keys` and `args` (how many it takes), and the functions
---   limiter(key, arg)            what the buckets of a limiter have in common
+-- Invariant: every algorithm is a table of `shared_keys`, `keys` and `args` (how many it takes), `one_by_one` if no two
+-- requests that are granted at the same moment are answered alike but for what remains, and the functions
+--   limiter(key, arg, now)       what the buckets of a limiter have in common
 --   open(limiter, key, now)      a bucket as it is stored; with `failure`, an error that ends the call; or one that is
 --                                `unknown`, if what was sent does not say how to judge at `now`
---   check(bucket, permits)       judges a request: sets `granted`, `remaining`, `wait` (-1: never), `reset`, `delay` if a
---                                slot lies ahead, and `alike`: if it is granted, how many like it would be, each with
---                                the same answer but for what remains
---   charge(bucket, permits, random)  takes what check() granted, and brings `remaining` and `reset` up to date; what is
---                                taken is `added`, and the next check() counts it
+--   check(bucket, permits)       judges a request: is it granted, how long it has to wait (-1: never), and how long it is
+--                                until its slot, if there are slots
+--   tell(bucket)                 what remains, and how long it is until there will be more
+--   charge(bucket, permits, random)  takes what check() granted; what is taken is `added`, and the next check() counts it
 --   save(bucket)                 writes what was `added` in this call
 --   settle(bucket, random)       after a refusal, if nothing was added: writes nothing, unless the clock went back
 --   give_back(limiter, key, permits, at, now)  undoes what was granted at `at`, if it has not returned by itself
@@ -34,11 +34,11 @@ local function present(told)
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local function for_each_bucket(visit)
+local function for_each_bucket(now, visit)
   local key, arg = 1, 4
   for _ = 1, tonumber(ARGV[3]) do
     local algorithm = algorithms[ARGV[arg]]
-    local limiter = algorithm.limiter(key, arg + 1)
+    local limiter = algorithm.limiter(key, arg + 1, now)
     key, arg = key + algorithm.shared_keys, arg + 1 + algorithm.args
     for _ = 1, tonumber(ARGV[arg]) do
       visit(algorithm, limiter, key)

@@ -34,11 +34,9 @@ function counters.take_stock(bucket)
   end
 end
 
--- Are there so many left?
-function counters.judge(bucket, permits)
-  bucket.remaining, bucket.wait, bucket.delay = math.max(0, bucket.rate - bucket.used), 0, 0
-  bucket.granted = permits == 0 or permits <= bucket.remaining
-  bucket.alike = permits == 0 and math.huge or math.floor(bucket.remaining / permits)
+-- How many are left.
+function counters.remaining(bucket)
+  return math.max(0, bucket.rate - bucket.used)
 end
 
 -- When the counters in use end, oldest first. Only who has to wait needs their order.
@@ -64,11 +62,10 @@ function counters.add(bucket, permits)
   bucket.counters[bucket.present] = permits
 end
 
--- Takes what judge() granted.
+-- Takes what is left.
 function counters.charge(bucket, permits)
   counters.add(bucket, permits)
   bucket.used, bucket.added = bucket.used + permits, true
-  bucket.remaining = math.max(0, bucket.rate - bucket.used)
   bucket.oldest = math.min(bucket.oldest or bucket.present, bucket.present)
 end
 

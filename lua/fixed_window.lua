@@ -40,19 +40,20 @@ function fixed_window.open(limiter, key, now)
   return bucket
 end
 
+-- What is left, and when there will be more.
+function fixed_window.tell(bucket)
+  return counters.remaining(bucket), bucket.used > 0 and bucket.present - bucket.now or 0
+end
+
 -- Judges a request; writes nothing.
 function fixed_window.check(bucket, permits)
-  counters.judge(bucket, permits)
-  local rest = bucket.present - bucket.now
-  if not bucket.granted then bucket.wait = permits <= bucket.rate and rest or -1 end
-  bucket.reset = bucket.used > 0 and rest or 0
+  if permits == 0 or permits <= counters.remaining(bucket) then return true, 0 end
+  return false, permits <= bucket.rate and bucket.present - bucket.now or -1
 end
 
 -- Takes permits that check() granted.
 function fixed_window.charge(bucket, permits)
-  if permits == 0 then return end
-  counters.charge(bucket, permits)
-  bucket.reset = bucket.present - bucket.now
+  if permits > 0 then counters.charge(bucket, permits) end
 end
 
 -- Writes what was charged in this call.

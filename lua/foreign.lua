@@ -19,7 +19,7 @@
 -- returned are left for the next calls; a request that they may have held up is told to ask again at once. Of more live
 -- entries the permits are what the counter says, but never less than the 512 newest hold and one for each of the rest.
 
-local foreign = { shared_keys = 0, keys = 5, args = 4 }
+local foreign = { shared_keys = 0, keys = 5, args = 4, one_by_one = true }
 
 local BOUND = 512
 
@@ -73,12 +73,13 @@ end
 -- that it was written under another.
 function foreign.read(key, law, told, now, rate, interval, counter_rate)
   local bucket = { hash = KEYS[key], law = law, now = now, type = told, rate = rate, interval = interval }
-  bucket.separate = law ~= 'library'
+  -- What the functions of token_bucket.lua ask of a limiter: here each bucket has its own.
+  bucket.limiter, bucket.separate = bucket, law ~= 'library'
   bucket.failure = follow_hash(bucket, told)
   if bucket.failure then return bucket end
   bucket.rate = math.min(bucket.rate, MOST)
   bucket.stored_rate = bucket.stored_rate and math.min(bucket.stored_rate, MOST)
-  bucket.horizon = bucket.interval
+  bucket.horizon, bucket.expired = bucket.interval, now - bucket.interval
   bucket.counter_rate = counter_rate or bucket.stored_rate
   local own = bucket.type == '1' and 1 or 0
   bucket.value, bucket.log = KEYS[key + 1 + own], KEYS[key + 3 + own]
@@ -132,16 +133,18 @@ function foreign.open(limiter, key, now)
   return foreign.read(key, limiter.law, limiter.type, now, limiter.rate, limiter.interval)
 end
 
+-- What is left, and when there will be more.
+function foreign.tell(bucket)
+  return math.min(math.max(0, bucket.rate - bucket.used), MOST_REMAINING), bucket.oldest and math.max(0, due_in(bucket, bucket.oldest)) or 0
+end
+
 -- Judges a request; writes nothing. A call is about one request, since charges are written as they are made.
 function foreign.check(bucket, permits)
-  local available = math.max(0, bucket.rate - bucket.used)
-  bucket.granted = permits == 0 or permits <= available
-  bucket.remaining = math.min(available, MOST_REMAINING)
-  bucket.alike, bucket.delay = 1, 0
-  bucket.wait = bucket.granted and 0 or wait_for_permits(bucket, permits)
   local oldest = bucket.live > 0 and live_entry(bucket, 0) or {}
   bucket.oldest = tonumber(oldest[2])
-  bucket.reset = bucket.oldest and math.max(0, due_in(bucket, bucket.oldest)) or 0
+  bucket.granted = permits == 0 or permits <= bucket.rate - bucket.used
+  bucket.wait = bucket.granted and 0 or wait_for_permits(bucket, permits)
+  return bucket.granted, bucket.wait
 end
 
 local function forget(bucket)
@@ -251,9 +254,8 @@ function foreign.charge(bucket, permits, random)
   bucket.used, bucket.stored = bucket.used + permits, bucket.stored + permits
   if bucket.law == 'configure' then configure_hash(bucket) end
   write_counter(bucket, bucket.rate)
+  bucket.oldest = bucket.oldest or bucket.now
   if bucket.separate then expire_as_redisson(bucket) else foreign.keep_alive(bucket) end
-  bucket.remaining = math.min(math.max(0, bucket.rate - bucket.used), MOST_REMAINING)
-  bucket.reset = due_in(bucket, bucket.oldest or bucket.now)
 end
 
 -- After a refusal: what Redisson does then, and what a clock that went back leaves to do.

@@ -81,27 +81,23 @@ local function write(bucket)
   redis.call('SET', bucket.key, value, 'PX', keep(bucket))
 end
 
--- Sets what is left, and when there will be one more.
-local function tell(bucket)
+-- What is left, and when there will be one more.
+function gcra.tell(bucket)
   local started = bucket.parts > 0 and 1 or 0
-  bucket.remaining = math.max(0, bucket.burst - bucket.used - started)
-  bucket.reset = bucket.remaining < bucket.burst and wait_for(bucket, bucket.remaining + 1) or 0
+  local remaining = math.max(0, bucket.burst - bucket.used - started)
+  return remaining, remaining < bucket.burst and wait_for(bucket, remaining + 1) or 0
 end
 
 -- Judges a request; writes nothing.
 function gcra.check(bucket, permits)
-  tell(bucket)
-  bucket.granted = permits <= bucket.remaining
-  bucket.alike = permits == 0 and math.huge or math.floor(bucket.remaining / permits)
-  bucket.wait, bucket.delay = 0, 0
-  if not bucket.granted then bucket.wait = permits <= bucket.burst and wait_for(bucket, permits) or -1 end
+  if permits <= gcra.tell(bucket) then return true, 0 end
+  return false, permits <= bucket.burst and wait_for(bucket, permits) or -1
 end
 
 -- Takes permits that check() granted.
 function gcra.charge(bucket, permits)
   if permits == 0 then return end
   bucket.used, bucket.added = bucket.used + permits, true
-  tell(bucket)
 end
 
 -- Writes what was charged in this call.

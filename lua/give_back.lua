@@ -8,7 +8,7 @@
 -- Invariant: no bucket holds more than if the request had never been; what has returned by itself is left alone.
 
 local now, next_number = present(ARGV[1]), string.gmatch(ARGV[2], '%d+')
-for_each_bucket(function(algorithm, limiter, key)
+for_each_bucket(now, function(algorithm, limiter, key)
   local permits, at = tonumber(next_number()), tonumber(next_number())
   algorithm.give_back(limiter, key, permits, at, now)
 end)

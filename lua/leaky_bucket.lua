@@ -7,7 +7,7 @@
 -- Invariant: a slot is given once. It lies where all that was in the bucket has leaked out, and only the last one given
 -- can be given back.
 
-local leaky_bucket = { shared_keys = 0, keys = 1, args = 4 }
+local leaky_bucket = { shared_keys = 0, keys = 1, args = 4, one_by_one = true }
 
 -- How many permits are in the bucket, a begun one included.
 local function waiting(bucket)
@@ -43,28 +43,25 @@ function leaky_bucket.open(limiter, key, now)
   return bucket
 end
 
+-- What is left, and when there will be one more.
+function leaky_bucket.tell(bucket)
+  return places(bucket), next_leak(bucket)
+end
+
 -- Judges a request; writes nothing. Every request has a slot of its own, so that no two are answered alike.
 function leaky_bucket.check(bucket, permits)
-  local delay = millis_for(bucket, bucket.used)
-  local fits = waiting(bucket) <= bucket.queue and delay <= bucket.max_wait
-  bucket.granted = permits <= bucket.rate and (permits == 0 or fits)
-  bucket.remaining, bucket.reset, bucket.wait, bucket.delay = places(bucket), next_leak(bucket), 0, 0
-  bucket.alike = permits == 0 and math.huge or 1
-  if bucket.granted then
-    if permits > 0 then bucket.delay = delay end
-  elseif permits > bucket.rate then
-    bucket.wait = -1
-  else
-    local too_many = waiting(bucket) > bucket.queue and millis_for(bucket, bucket.used - bucket.queue) or 0
-    bucket.wait = math.max(too_many, delay - bucket.max_wait)
-  end
+  if permits == 0 then return true, 0, 0 end
+  if permits > bucket.rate then return false, -1 end
+  local delay, in_line = millis_for(bucket, bucket.used), waiting(bucket)
+  if in_line <= bucket.queue and delay <= bucket.max_wait then return true, 0, delay end
+  local too_many = in_line > bucket.queue and millis_for(bucket, bucket.used - bucket.queue) or 0
+  return false, math.max(too_many, delay - bucket.max_wait)
 end
 
 -- Takes the slot that check() granted.
 function leaky_bucket.charge(bucket, permits)
   if permits == 0 then return end
   bucket.used, bucket.added = bucket.used + permits, true
-  bucket.remaining, bucket.reset = places(bucket), next_leak(bucket)
 end
 
 leaky_bucket.save = gcra.save

@@ -45,20 +45,20 @@ function sliding_window.open(limiter, key, now)
   return bucket
 end
 
+-- What is left, and when there will be more.
+function sliding_window.tell(bucket)
+  return counters.remaining(bucket), bucket.oldest and returns_in(bucket, bucket.oldest) or 0
+end
+
 -- Judges a request; writes nothing.
 function sliding_window.check(bucket, permits)
-  counters.judge(bucket, permits)
-  if not bucket.granted then
-    bucket.wait = permits <= bucket.rate and wait_for(bucket, bucket.used + permits - bucket.rate) or -1
-  end
-  bucket.reset = bucket.oldest and returns_in(bucket, bucket.oldest) or 0
+  if permits == 0 or permits <= counters.remaining(bucket) then return true, 0 end
+  return false, permits <= bucket.rate and wait_for(bucket, bucket.used + permits - bucket.rate) or -1
 end
 
 -- Takes permits that check() granted.
 function sliding_window.charge(bucket, permits)
-  if permits == 0 then return end
-  counters.charge(bucket, permits)
-  bucket.reset = returns_in(bucket, bucket.oldest)
+  if permits > 0 then counters.charge(bucket, permits) end
 end
 
 -- Writes what was charged in this call.

@@ -9,25 +9,41 @@
 -- ARGV  type (0 OVERALL, 1 PER_CLIENT), rate, interval (ms)
 --
 -- Invariant: the log is the truth and the counter its cache. The 16 bytes that Redisson fills at random are ours to seal
--- the log with, big-endian: the permits of all stored entries, this one included (32 bits); the writer's rate (32); how
--- many ms older the first stored entry is (32; the largest number if it does not fit); how many ms the keys live on at
--- least (16, a power of two and a factor); a number that tells the entry from others of the same kind (16). While the
--- counter is what the newest entry's seal says, nobody else has touched the bucket, and nothing more need be read; else
--- the log is summed, which heals whatever was done to the counter. The seal sorts the entries of one millisecond in the
--- order in which they were written.
+-- the log with, big-endian: the permits of all stored entries, this one included (4 bytes); the writer's rate, as far as
+-- it fits (3); when it was written (6); how many ms older the first stored entry is (3; the largest number if that does
+-- not fit). While the counter is what the newest entry's seal says under our own rate, nobody else has touched the
+-- bucket, and nothing more need be read; else the log is summed, which heals whatever was done to the counter. The seal
+-- sorts the entries of one millisecond in the order in which they were written.
+--
+-- What is fast here is written for it: in Redis, to make text of a number, to grow a table or to ask for a score costs as
+-- much as a small command.
 
 local token_bucket = { shared_keys = 1, keys = 2, args = 3 }
+
+local call, pack, unpack_bytes, floor = redis.call, struct.pack, struct.unpack, math.floor
 
 -- Above this many permits, grants of the same slot share an entry.
 local MAX_ENTRIES = 512
 -- How many intervals a longer one of another rule is retained for at most.
 local MOST_RETAINED = 64
--- An age that does not fit into a seal.
-local TOO_OLD = 4294967295
+-- As much of a rate as a seal holds, and an age that does not fit into it.
+local SEALED_RATES, TOO_OLD = 16777216, 16777215
 
--- A whole number as text that is put together with others.
+-- A whole number as text.
 local function text(number)
   return string.format('%.0f', number)
+end
+
+-- Numbers that were made text in this call.
+local texts = {}
+
+local function known_text(number)
+  local known = texts[number]
+  if not known then
+    known = text(number)
+    texts[number] = known
+  end
+  return known
 end
 
 -- Permits of an entry in any format that Redisson has had: a length, so many bytes and the permits (today of 21 bytes,
@@ -35,13 +51,13 @@ end
 -- The permits have always been the last four.
 local function permits_of(member)
   if #member < 4 then return 0 end
-  local permits = struct.unpack('<I4', member, #member - 3)
+  local permits = unpack_bytes('<I4', member, #member - 3)
   return permits
 end
 
 -- The entry with other permits, in the format that it has.
 local function with_permits(member, permits)
-  return string.sub(member, 1, -5) .. struct.pack('<I4', permits)
+  return string.sub(member, 1, -5) .. pack('<I4', permits)
 end
 
 local function sum(entries)
@@ -50,163 +66,170 @@ local function sum(entries)
   return permits
 end
 
--- Adds an entry. One that is the same is another grant's, and must not be lost: then the number at its end is another.
-local function add(bucket, at, member)
+-- Adds an entry. One that is the same is another grant's, and must not be lost: then this one is numbered, under a seal
+-- that nothing can bear out.
+local function add(log, at, member)
   local number = 0
-  while redis.call('ZADD', bucket.log, 'NX', at, member) == 0 do
+  while call('ZADD', log, 'NX', at, member) == 0 do
     number = number + 1
-    member = string.sub(member, 1, 15) .. struct.pack('>I2', number) .. string.sub(member, 18)
+    member = pack('>BI4I4I8<I4', 16, 4294967295, 0, number, permits_of(member))
   end
   return member
 end
 
--- Adds an entry that seals the log.
-local function add_sealed(bucket, at, permits, life)
-  local age = math.min(math.max(0, at - (bucket.first or at)), TOO_OLD)
-  local factor, power = math.floor(life), 0
-  while factor >= 2048 do factor, power = math.floor(factor / 2), power + 1 end
-  local member = struct.pack('>BI4I4I4I2I2<I4', 16, bucket.stored, bucket.rate, age, power * 2048 + factor, 0, permits)
-  return add(bucket, at, member)
+-- The sealed entry of so many permits.
+local function sealed(bucket, at, permits)
+  local limiter, age = bucket.limiter, at - (bucket.first or at)
+  if age > TOO_OLD then age = TOO_OLD elseif age < 0 then age = 0 end
+  return pack('>BI4I3I6I3<I4', 16, bucket.stored, limiter.sealed_rate, at, age, permits)
 end
 
--- The newest entry, and what it seals if the counter bears it out: the permits of all stored entries, when the first of
--- them was granted, and how long the keys live on. A clock that went back knows nothing of lives.
-local function read_seal(bucket)
-  local last = redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')
-  bucket.newest, bucket.newest_at, bucket.stored, bucket.life = last[1], tonumber(last[2]), 0, 0
-  if not bucket.newest then return end
-  bucket.counter = tonumber(redis.call('GET', bucket.value))
-  if #bucket.newest == 21 then
-    local stored, rate, age, life = struct.unpack('>I4I4I4I2', bucket.newest, 2)
-    if bucket.counter == rate - stored then
-      bucket.stored = stored
-      if age < TOO_OLD then bucket.first = bucket.newest_at - age end
-      if bucket.newest_at <= bucket.now then
-        bucket.life = life % 2048 * 2 ^ math.floor(life / 2048) - (bucket.now - bucket.newest_at)
-      end
-      return
-    end
-  end
-  bucket.stored = sum(redis.call('ZRANGE', bucket.log, 0, -1))
+-- When the oldest entry was granted.
+local function oldest_stored(log)
+  return tonumber(call('ZRANGE', log, '0', '0', 'WITHSCORES')[2])
 end
 
--- The oldest live entry but the newest, if that is told: when it was granted.
+-- When the oldest live entry was granted; or if the newest is told, the oldest but this.
 local function oldest_live(bucket, newest)
-  local after = '(' .. text(bucket.now - bucket.interval)
-  local entries = redis.call('ZRANGEBYSCORE', bucket.log, after, '+inf', 'WITHSCORES', 'LIMIT', 0, newest and 2 or 1)
+  local after = '(' .. text(bucket.limiter.expired)
+  local limit = newest and '2' or '1'
+  local entries = call('ZRANGEBYSCORE', bucket.log, after, '+inf', 'WITHSCORES', 'LIMIT', '0', limit)
   local index = entries[1] == newest and 3 or 1
   return tonumber(entries[index + 1])
 end
 
--- Leaves out what has returned: sets the permits in use and when the oldest entry that is live was granted.
-local function advance(bucket)
-  bucket.returned = 0
-  if bucket.newest and not bucket.first then
-    bucket.first = tonumber(redis.call('ZRANGE', bucket.log, 0, 0, 'WITHSCORES')[2])
-  end
-  bucket.oldest = bucket.first
-  if bucket.first and bucket.first <= bucket.now - bucket.interval then
-    bucket.returned = sum(redis.call('ZRANGEBYSCORE', bucket.log, '-inf', bucket.now - bucket.interval))
-    bucket.oldest = oldest_live(bucket)
-  end
+-- Leaves out what has returned: sets the permits that are in use no more, and when the oldest entry that is was granted.
+local function leave_out_returned(bucket)
+  bucket.returned = sum(call('ZRANGEBYSCORE', bucket.log, '-inf', known_text(bucket.limiter.expired)))
+  bucket.oldest = oldest_live(bucket)
   bucket.used = bucket.stored - bucket.returned
 end
 
 -- Milliseconds until an entry returns; one dated ahead of the clock counts as made now.
 local function returns_in(bucket, score)
-  return math.min(score, bucket.now) + bucket.interval - bucket.now
+  local limiter = bucket.limiter
+  return score < limiter.now and score - limiter.expired or limiter.interval
 end
 
 -- Milliseconds until so many permits have returned, counted from the oldest live entry on. What this call has taken
 -- returns last, and with it the entry that it joins.
 local function wait_for(bucket, missing)
-  local after = '(' .. text(bucket.now - bucket.interval)
-  local entries = redis.call('ZRANGEBYSCORE', bucket.log, after, '+inf', 'WITHSCORES', 'LIMIT', 0, math.min(missing, 2 * MAX_ENTRIES))
+  local after, limit = '(' .. text(bucket.limiter.expired), math.min(missing, 2 * MAX_ENTRIES)
+  local entries = call('ZRANGEBYSCORE', bucket.log, after, '+inf', 'WITHSCORES', 'LIMIT', '0', limit)
   for i = 1, #entries, 2 do
     if bucket.joined and entries[i] == bucket.newest then break end
     missing = missing - permits_of(entries[i])
     if missing <= 0 then return returns_in(bucket, tonumber(entries[i + 1])) end
   end
-  return bucket.interval
+  return bucket.limiter.interval
 end
 
 -- What the buckets of a limiter have in common.
-function token_bucket.limiter(key, arg)
+function token_bucket.limiter(key, arg, now)
+  local rate, interval = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
   return {
     hash = KEYS[key], type = ARGV[arg], rate_text = ARGV[arg + 1], interval_text = ARGV[arg + 2],
-    rate = tonumber(ARGV[arg + 1]), interval = tonumber(ARGV[arg + 2]),
+    rate = rate, interval = interval, now = now, expired = now - interval, sealed_rate = rate % SEALED_RATES,
   }
 end
 
--- A bucket as it is stored; writes nothing.
-function token_bucket.open(limiter, key, now)
-  local bucket = {
-    limiter = limiter, rate = limiter.rate, interval = limiter.interval,
-    value = KEYS[key], log = KEYS[key + 1], now = now,
-  }
-  read_seal(bucket)
-  advance(bucket)
+-- A bucket of which no seal tells: the whole log is read.
+local function open_unsealed(bucket, newest)
+  local log = bucket.log
+  bucket.newest, bucket.newest_at = newest, tonumber(call('ZSCORE', log, newest))
+  bucket.stored = sum(call('ZRANGE', log, '0', '-1'))
+  bucket.used, bucket.first = bucket.stored, oldest_stored(log)
+  bucket.oldest = bucket.first
+  if bucket.first <= bucket.limiter.expired then leave_out_returned(bucket) end
   return bucket
+end
+
+-- A bucket as it is stored; writes nothing. A bucket of which nothing is stored has no `newest`, no `first` and no
+-- `oldest` entry; what else is left out is nothing.
+function token_bucket.open(limiter, key)
+  local value, log = KEYS[key], KEYS[key + 1]
+  local newest = call('ZREVRANGE', log, '0', '0')[1]
+  if not newest then return { limiter = limiter, value = value, log = log, stored = 0, used = 0 } end
+  if #newest == 21 then
+    local counter, stored, rate, at, age = tonumber(call('GET', value)), unpack_bytes('>I4I3I6I3', newest, 2)
+    if rate == limiter.sealed_rate and counter == limiter.rate - stored and age < TOO_OLD then
+      local first = at - age
+      local bucket = {
+        limiter = limiter, value = value, log = log, newest = newest, newest_at = at, counter = counter,
+        stored = stored, used = stored, first = first, oldest = first,
+      }
+      if first <= limiter.expired then leave_out_returned(bucket) end
+      return bucket
+    end
+  end
+  return open_unsealed({ limiter = limiter, value = value, log = log }, newest)
 end
 
 -- Judges a request; writes nothing.
 function token_bucket.check(bucket, permits)
-  local available = math.max(0, bucket.rate - bucket.used)
-  bucket.granted = permits == 0 or permits <= available
-  bucket.remaining, bucket.wait, bucket.delay = available, 0, 0
-  bucket.alike = permits == 0 and math.huge or math.floor(available / permits)
-  if not bucket.granted then
-    bucket.wait = permits <= bucket.rate and wait_for(bucket, bucket.used + permits - bucket.rate) or -1
-  end
-  bucket.reset = bucket.oldest and returns_in(bucket, bucket.oldest) or 0
+  local rate, used = bucket.limiter.rate, bucket.used
+  if used + permits <= rate or permits == 0 then return true, 0 end
+  return false, permits <= rate and wait_for(bucket, used + permits - rate) or -1
+end
+
+-- What remains, and when there will be more.
+function token_bucket.tell(bucket)
+  local remaining, oldest = bucket.limiter.rate - bucket.used, bucket.oldest
+  return remaining > 0 and remaining or 0, oldest and returns_in(bucket, oldest) or 0
 end
 
 -- How long entries are kept: by the longest interval that anyone has judged by of late. While gateways with an old and a
 -- new rule run side by side, the one with the shorter interval must not drop what the other still counts.
-local function recall(limiter, now)
+local function recall(limiter)
   if limiter.config then return end
-  limiter.config = redis.call('HMGET', limiter.hash, 'rate', 'interval', 'keepAliveTime', 'type', 'retain', 'retainUntil')
-  limiter.last = tonumber(limiter.config[2]) or limiter.interval
-  limiter.retained_until = tonumber(limiter.config[6]) or 0
-  limiter.retain = limiter.retained_until > now and tonumber(limiter.config[5]) or 0
+  local config = call('HMGET', limiter.hash, 'rate', 'interval', 'keepAliveTime', 'type', 'retain', 'retainUntil')
+  limiter.config, limiter.last = config, tonumber(config[2]) or limiter.interval
+  limiter.retained_until = tonumber(config[6]) or 0
+  limiter.retain = limiter.retained_until > limiter.now and tonumber(config[5]) or 0
   local longest = math.max(limiter.interval, limiter.last, limiter.retain)
   limiter.horizon = math.min(longest, MOST_RETAINED * limiter.interval)
 end
 
--- Drops the entries that nobody counts any more.
-local function forget(bucket)
-  if bucket.returned == 0 then return end
-  local until_then = bucket.now - bucket.horizon
-  local dropped, first = bucket.returned, bucket.oldest
-  if bucket.horizon > bucket.interval then
-    dropped = sum(redis.call('ZRANGEBYSCORE', bucket.log, '-inf', until_then))
-  end
-  redis.call('ZREMRANGEBYSCORE', bucket.log, '-inf', until_then)
-  if bucket.horizon > bucket.interval then
-    first = tonumber(redis.call('ZRANGE', bucket.log, 0, 0, 'WITHSCORES')[2])
-  end
-  bucket.stored, bucket.first = bucket.stored - dropped, first
-  -- An empty log is none, and its life is over.
-  if not first then bucket.newest, bucket.newest_at, bucket.life = nil, nil, 0 end
+-- Do so many entries come together that grants share them?
+local function shares_entries(limiter)
+  return not limiter.separate and limiter.rate * math.ceil(limiter.horizon / limiter.interval) > MAX_ENTRIES
 end
 
--- Do so many entries come together that grants share them?
-local function shares_entries(bucket)
-  return not bucket.separate and bucket.rate * math.ceil(bucket.horizon / bucket.interval) > MAX_ENTRIES
+-- What has to be known of a limiter before its buckets are charged. Keys are made to live on with the first grant in
+-- each half of a horizon, for long enough for all of it; but with every grant while other intervals are remembered.
+local function prepare(limiter)
+  recall(limiter)
+  limiter.prepared, limiter.shares = true, shares_entries(limiter)
+  local half = math.max(1, floor(limiter.horizon / 2))
+  local others = limiter.config[2] ~= limiter.interval_text or limiter.retain > 0
+  limiter.alive_since = others and math.huge or floor(limiter.now / half) * half
+end
+
+-- Drops the entries that nobody counts any more.
+local function forget(bucket)
+  local limiter = bucket.limiter
+  local until_then, retained = known_text(limiter.now - limiter.horizon), limiter.horizon > limiter.interval
+  local dropped, first = bucket.returned, bucket.oldest
+  if retained then dropped = sum(call('ZRANGEBYSCORE', bucket.log, '-inf', until_then)) end
+  call('ZREMRANGEBYSCORE', bucket.log, '-inf', until_then)
+  if retained then first = oldest_stored(bucket.log) end
+  bucket.stored, bucket.first = bucket.stored - dropped, first
+  -- An empty log is none, and its life is over.
+  if not first then bucket.newest, bucket.newest_at = nil, nil end
 end
 
 -- The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
-local function slot_of(bucket, at)
-  if not shares_entries(bucket) then return at, at end
-  local slot = math.ceil(bucket.horizon / (MAX_ENTRIES - 1))
-  local first = math.floor(at / slot) * slot
+local function slot_of(limiter, at)
+  if not shares_entries(limiter) then return at, at end
+  local slot = math.ceil(limiter.horizon / (MAX_ENTRIES - 1))
+  local first = floor(at / slot) * slot
   return first, first + slot - 1
 end
 
 -- The permits of the newest entry if grants of the present join it; then it is no longer the oldest.
 local function join_newest(bucket)
-  if not (bucket.newest_at and bucket.oldest) or not shares_entries(bucket) then return end
-  local first, last = slot_of(bucket, bucket.now)
+  if not (bucket.newest_at and bucket.oldest) then return end
+  local first, last = slot_of(bucket.limiter, bucket.limiter.now)
   if bucket.newest_at < first or bucket.newest_at > last then return end
   if bucket.oldest >= bucket.newest_at then
     local oldest = oldest_live(bucket, bucket.newest)
@@ -216,101 +239,105 @@ local function join_newest(bucket)
   return permits_of(bucket.newest)
 end
 
--- The clock went back: entries ahead of it become one of the present, so that they return within an interval. It is added
--- by `add_entry`, before they go: an empty log would lose its time to live.
+-- The clock went back: entries ahead of it become one of the present, so that they return within an interval. It is made
+-- and added by `add_entry`, before they go: an empty log would lose its time to live.
 local function redate(bucket, add_entry)
-  local ahead = '(' .. text(bucket.now)
-  local permits = sum(redis.call('ZRANGEBYSCORE', bucket.log, ahead, '+inf'))
-  bucket.first = bucket.first and math.min(bucket.first, bucket.now)
-  bucket.oldest = bucket.oldest and math.min(bucket.oldest, bucket.now)
-  bucket.newest, bucket.newest_at = add_entry(permits), bucket.now
-  redis.call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
+  local now = bucket.limiter.now
+  local ahead = '(' .. text(now)
+  local permits = sum(call('ZRANGEBYSCORE', bucket.log, ahead, '+inf'))
+  bucket.first = bucket.first and math.min(bucket.first, now)
+  bucket.oldest = bucket.oldest and math.min(bucket.oldest, now)
+  bucket.newest, bucket.newest_at = add_entry(permits), now
+  call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
 end
 
 local function redate_sealed(bucket)
-  redate(bucket, function(permits) return add_sealed(bucket, bucket.now, permits, 0) end)
+  local now = bucket.limiter.now
+  redate(bucket, function(permits) return add(bucket.log, now, sealed(bucket, now, permits)) end)
+  bucket.counter = nil
 end
 
 -- What has to be done before a bucket is charged for the first time in a call.
 local function begin(bucket)
-  recall(bucket.limiter, bucket.now)
-  bucket.horizon, bucket.added = bucket.limiter.horizon, 0
-  forget(bucket)
-  if bucket.newest_at and bucket.newest_at > bucket.now then redate_sealed(bucket) end
-  bucket.joined = join_newest(bucket)
+  local limiter = bucket.limiter
+  if not limiter.prepared then prepare(limiter) end
+  bucket.added = 0
+  if bucket.returned and bucket.returned > 0 then forget(bucket) end
+  if bucket.newest_at and bucket.newest_at > limiter.now then redate_sealed(bucket) end
+  if limiter.shares then bucket.joined = join_newest(bucket) end
 end
 
 -- Takes permits that check() granted; writes no more than what makes way for them.
 function token_bucket.charge(bucket, permits)
   if permits == 0 then return end
   if not bucket.added then begin(bucket) end
-  bucket.added, bucket.used, bucket.stored = bucket.added + permits, bucket.used + permits, bucket.stored + permits
-  bucket.oldest, bucket.first = bucket.oldest or bucket.now, bucket.first or bucket.now
-  bucket.remaining = math.max(0, bucket.rate - bucket.used)
-  bucket.reset = returns_in(bucket, bucket.oldest)
+  bucket.added, bucket.used = bucket.added + permits, bucket.used + permits
+  if not bucket.oldest then
+    bucket.oldest = bucket.limiter.now
+    bucket.first = bucket.first or bucket.oldest
+  end
 end
 
 -- Brings the hash up to our rule; if that changes the interval, the longer one is retained for twice its length.
-local function configure(limiter, now)
-  if limiter.configured then return end
+local function configure(limiter)
   limiter.configured = true
-  local config, kept = limiter.config, text(2 * limiter.interval)
+  local config, kept, now = limiter.config, text(2 * limiter.interval), limiter.now
   if config[1] ~= limiter.rate_text or config[2] ~= limiter.interval_text or config[3] ~= kept or config[4] ~= limiter.type then
-    redis.call('HSET', limiter.hash, 'rate', limiter.rate_text, 'interval', limiter.interval_text,
+    call('HSET', limiter.hash, 'rate', limiter.rate_text, 'interval', limiter.interval_text,
       'keepAliveTime', kept, 'type', limiter.type)
   end
   if limiter.last ~= limiter.interval then
-    redis.call('HSET', limiter.hash, 'retain', limiter.horizon, 'retainUntil', now + 2 * limiter.horizon)
+    call('HSET', limiter.hash, 'retain', limiter.horizon, 'retainUntil', now + 2 * limiter.horizon)
   elseif limiter.retained_until ~= 0 and limiter.retained_until <= now then
-    redis.call('HDEL', limiter.hash, 'retain', 'retainUntil')
+    call('HDEL', limiter.hash, 'retain', 'retainUntil')
   end
-  redis.call('PEXPIRE', limiter.hash, 2 * limiter.horizon)
+  call('PEXPIRE', limiter.hash, 2 * limiter.horizon)
 end
 
--- Writes what was charged in this call: one entry, as all of it was granted in one millisecond. Keys that live on for long
--- enough are let live; else for twice as long as anybody may count the entry.
+-- Writes what was charged in this call: one entry, as all of it was granted in one millisecond.
 function token_bucket.save(bucket)
-  local keep = 2 * bucket.horizon
-  local lives_on = bucket.life >= 0.75 * keep
-  add_sealed(bucket, bucket.now, (bucket.joined or 0) + bucket.added, lives_on and bucket.life or keep)
-  if bucket.joined then redis.call('ZREM', bucket.log, bucket.newest) end
-  configure(bucket.limiter, bucket.now)
-  local counter = bucket.rate - bucket.stored
-  if lives_on then
-    redis.call('INCRBY', bucket.value, counter - bucket.counter)
+  local limiter, log, permits = bucket.limiter, bucket.log, bucket.added
+  bucket.stored = bucket.stored + permits
+  if bucket.joined then permits = permits + bucket.joined end
+  add(log, known_text(limiter.now), sealed(bucket, limiter.now, permits))
+  if bucket.joined then call('ZREM', log, bucket.newest) end
+  if not limiter.configured then configure(limiter) end
+  local counter = limiter.rate - bucket.stored
+  if bucket.counter and bucket.newest_at and bucket.newest_at >= limiter.alive_since then
+    call('DECRBY', bucket.value, known_text(bucket.counter - counter))
   else
-    redis.call('SET', bucket.value, counter, 'PX', keep)
-    redis.call('PEXPIRE', bucket.log, keep)
+    call('SET', bucket.value, counter, 'PX', known_text(2 * limiter.horizon))
+    call('PEXPIRE', log, known_text(2 * limiter.horizon))
   end
 end
 
 -- A rule that grants nothing, since others with a shorter interval use all it allows, has to be remembered too: else
 -- they would drop what it counts, and it would find room. Written at most once in an interval.
-local function retain_for_the_refused(limiter, now)
+local function retain_for_the_refused(limiter)
   if limiter.configured or limiter.last >= limiter.interval then return end
-  if limiter.retain >= limiter.interval and limiter.retained_until - now >= 2 * limiter.interval then return end
-  limiter.retain, limiter.retained_until = limiter.interval, now + 3 * limiter.interval
-  redis.call('HSET', limiter.hash, 'retain', limiter.retain, 'retainUntil', limiter.retained_until)
+  if limiter.retain >= limiter.interval and limiter.retained_until - limiter.now >= 2 * limiter.interval then return end
+  limiter.retain, limiter.retained_until = limiter.interval, limiter.now + 3 * limiter.interval
+  call('HSET', limiter.hash, 'retain', limiter.retain, 'retainUntil', limiter.retained_until)
 end
 
 -- After a refusal: nothing is written, unless the clock went back, or a rule with a shorter interval would soon forget
 -- what this one counts.
 function token_bucket.settle(bucket)
-  recall(bucket.limiter, bucket.now)
-  bucket.horizon = bucket.limiter.horizon
-  retain_for_the_refused(bucket.limiter, bucket.now)
-  if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
-  forget(bucket)
+  local limiter = bucket.limiter
+  recall(limiter)
+  retain_for_the_refused(limiter)
+  if not bucket.newest_at or bucket.newest_at <= limiter.now then return end
+  if bucket.returned and bucket.returned > 0 then forget(bucket) end
   redate_sealed(bucket)
-  redis.call('SET', bucket.value, bucket.rate - bucket.stored, 'KEEPTTL')
+  call('SET', bucket.value, limiter.rate - bucket.stored, 'KEEPTTL')
 end
 
 -- The entry that a grant of so many permits made or joined, and its permits: one of just as many before one of more.
 local function find_entry(bucket, permits, at)
-  local first, last = slot_of(bucket, at)
-  first = math.max(first, bucket.now - bucket.interval + 1)
+  local first, last = slot_of(bucket.limiter, at)
+  first = math.max(first, bucket.limiter.expired + 1)
   local larger
-  local entries = redis.call('ZRANGEBYSCORE', bucket.log, first, last, 'WITHSCORES')
+  local entries = call('ZRANGEBYSCORE', bucket.log, first, last, 'WITHSCORES')
   for i = 1, #entries, 2 do
     local held = permits_of(entries[i])
     if held == permits then return entries[i], held, entries[i + 1] end
@@ -322,33 +349,32 @@ end
 -- Writes the counter, and seals the log anew. The entries of its newest millisecond become one, so that the one with the
 -- new seal is the newest: a stale seal can be borne out by chance, when rules with different rates are in force.
 local function seal(bucket)
-  local newest_at = tonumber(redis.call('ZRANGE', bucket.log, -1, -1, 'WITHSCORES')[2])
+  local newest_at = tonumber(call('ZRANGE', bucket.log, '-1', '-1', 'WITHSCORES')[2])
   if newest_at then
-    local entries = redis.call('ZRANGEBYSCORE', bucket.log, newest_at, newest_at)
-    bucket.first = tonumber(redis.call('ZRANGE', bucket.log, 0, 0, 'WITHSCORES')[2])
-    add_sealed(bucket, newest_at, sum(entries), 0)
-    for _, entry in ipairs(entries) do redis.call('ZREM', bucket.log, entry) end
+    local entries = call('ZRANGEBYSCORE', bucket.log, newest_at, newest_at)
+    bucket.first = oldest_stored(bucket.log)
+    local member = sealed(bucket, newest_at, sum(entries))
+    -- The same as before is sealed as it should be.
+    if #entries == 1 and entries[1] == member then entries = {} else add(bucket.log, newest_at, member) end
+    for _, entry in ipairs(entries) do call('ZREM', bucket.log, entry) end
   end
-  redis.call('SET', bucket.value, bucket.rate - bucket.stored, 'KEEPTTL')
+  call('SET', bucket.value, bucket.limiter.rate - bucket.stored, 'KEEPTTL')
 end
 
 -- Takes what was granted at a moment out of the log; was it there?
 local function take_out(bucket, permits, at)
   local entry, held, score = find_entry(bucket, permits, at)
   if not entry or permits == 0 then return false end
-  if held > permits then
-    -- Added before the other goes: an empty log would lose its time to live.
-    add(bucket, score, with_permits(entry, held - permits))
-  end
-  redis.call('ZREM', bucket.log, entry)
+  -- Added before the other goes: an empty log would lose its time to live.
+  if held > permits then add(bucket.log, score, with_permits(entry, held - permits)) end
+  call('ZREM', bucket.log, entry)
   bucket.stored = bucket.stored - permits
   return true
 end
 
 -- Takes permits out of the log, as if they had never been granted.
-function token_bucket.give_back(limiter, key, permits, at, now)
-  local bucket = token_bucket.open(limiter, key, now)
-  recall(limiter, now)
-  bucket.horizon = limiter.horizon
+function token_bucket.give_back(limiter, key, permits, at)
+  local bucket = token_bucket.open(limiter, key)
+  recall(limiter)
   if take_out(bucket, permits, at) then seal(bucket) end
 end

@@ -21,9 +21,6 @@ const MAX_BUCKETS: usize = 128;
 /// Most requests of a call.
 const MAX_REQUESTS: usize = 4_096;
 
-/// The bytes of a decision in an answer.
-const DECISION: usize = 1 + 4 + 8 + 8 + 8;
-
 /// The requests of a call, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
@@ -183,7 +180,7 @@ impl Batch {
         let count = u32::from_le_bytes(*split(bytes)?);
         let mut decisions = Vec::with_capacity(limits);
         for _ in 0..limits {
-            decisions.push(decision(split::<DECISION>(bytes)?)?);
+            decisions.push(decision(bytes)?);
         }
         let mut asked = self.limits[first..].iter().zip(&decisions);
         let granted = asked.all(|(asked, decision)| asked.shadow || decision.granted);
@@ -242,17 +239,19 @@ fn split<'b, const N: usize>(bytes: &mut &'b [u8]) -> Option<&'b [u8; N]> {
     Some(front)
 }
 
-fn decision(bytes: &[u8; DECISION]) -> Option<Decision> {
-    let bytes = &mut &bytes[..];
-    let [granted] = *split(bytes)?;
+fn decision(bytes: &mut &[u8]) -> Option<Decision> {
+    let [said] = *split(bytes)?;
     let remaining = u32::from_le_bytes(*split(bytes)?);
-    let mut number = || Some(i64::from_le_bytes(*split(bytes)?));
-    let (wait, reset, delay) = (number()?, number()?, number()?);
-    let wait = match (granted, wait) {
-        (1, _) => Wait::Now,
-        (_, -1) => Wait::Never,
-        (_, wait) => Wait::Millis(u64::try_from(wait).ok()?),
+    let [a, b, c, d, e, f] = *split(bytes)?;
+    let reset = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+    let mut millis = || Some(i64::from_le_bytes(*split(bytes)?));
+    let (granted, wait, delay) = match said {
+        0 => match millis()? {
+            -1 => (false, Wait::Never, 0),
+            wait => (false, Wait::Millis(u64::try_from(wait).ok()?), 0),
+        },
+        1 => (true, Wait::Now, 0),
+        _ => (true, Wait::Now, u64::try_from(millis()?).ok()?),
     };
-    let (reset, delay) = (u64::try_from(reset).ok()?, u64::try_from(delay).ok()?);
-    Some(Decision { granted: granted == 1, remaining, wait, reset, delay })
+    Some(Decision { granted, remaining, wait, reset, delay })
 }
