@@ -5,7 +5,7 @@
 -- KEYS  those of each limiter and its buckets, in order (see algorithms.lua)
 -- ARGV  now (ms; empty: the server's TIME), random bytes (8 of ours; 16 are written as they are), the limiters and their
 --       buckets (see algorithms.lua), and last the requests, packed little-endian: for each kind of request how many in
---       a row (u32) and how many limits (u8); for each limit its bucket by number, from 1 (u16), whether it only watches
+--       a row (u32) and how many limits (u8, at least one); for each limit its bucket by number, from 1 (u16), whether it only watches
 --       (u8), permits asked for (u32)
 -- Returns now and the answers, packed little-endian: for each row of requests that were answered alike how many (u32),
 --       then for each limit: whether it was granted (1), had a slot in future (2), or was refused (0) (u8), remaining
@@ -18,106 +18,105 @@
 
 local now, random = present(ARGV[1]), ARGV[2]
 
-local buckets, algorithm_of, known, failure = {}, {}, true, nil
-for_each_bucket(now, function(algorithm, limiter, key)
-  local bucket = algorithm.open(limiter, key, now)
-  known = known and not bucket.unknown
-  failure = failure or bucket.failure
-  local number = #buckets + 1
-  buckets[number], algorithm_of[number] = bucket, algorithm
-end)
-if failure then return redis.error_reply(failure) end
-if not known then return { now, '' } end
+local buckets, algorithm_of, known, failure
 
-local pack, unpack_bytes = struct.pack, struct.unpack
-
--- What a request of the present kind asks: so many limits, and of each its bucket, permits, and whether it only watches.
-local limits, asked, algorithm_asked, permits, watches = 0, {}, {}, {}, {}
--- What its limits say.
-local granted, waits, delays, refused = {}, {}, {}, {}
-
--- Reads the next kind; how many requests there are of it, and where the one after it begins.
-local function next_kind(requests, at)
-  local count, number, shadow
-  count, limits, at = unpack_bytes('<I4B', requests, at)
-  for i = 1, limits do
-    number, shadow, permits[i], at = unpack_bytes('<I2BI4', requests, at)
-    asked[i], algorithm_asked[i], watches[i] = buckets[number], algorithm_of[number], shadow == 1
-  end
-  return count, at
+-- Reads all buckets.
+local function open(doubting)
+  buckets, algorithm_of, known, failure = {}, {}, true, nil
+  local number = 0
+  for_each_limiter(now, doubting, function(algorithm, limiter, first, last, step)
+    for key = first, last, step do
+      local bucket = algorithm.open(limiter, key, now)
+      number = number + 1
+      buckets[number], algorithm_of[number] = bucket, algorithm
+      known = known and not bucket.unknown
+      failure = failure or bucket.failure
+    end
+  end)
 end
 
--- Do all live limits grant a request?
-local function check()
-  local all = true
-  for i = 1, limits do
-    granted[i], waits[i], delays[i] = algorithm_asked[i].check(asked[i], permits[i])
-    all = all and (granted[i] or watches[i])
-  end
-  return all
-end
+-- The buckets that were not charged by some request, with their algorithms.
+local refused
 
 -- How many of so many requests are granted alike, each with the same answer but for what remains.
-local function alike(count)
+local function alike(count, limits, asked, algorithms, permits, granted)
   for i = 1, limits do
     if granted[i] and permits[i] > 0 then
-      local most = algorithm_asked[i].one_by_one and 1 or math.floor(algorithm_asked[i].tell(asked[i]) / permits[i])
+      local most = algorithms[i].one_by_one and 1 or math.floor(algorithms[i].tell(asked[i]) / permits[i])
       count = math.min(count, most)
     end
   end
   return count
 end
 
-local function charge(count)
-  for i = 1, limits do
-    if granted[i] then algorithm_asked[i].charge(asked[i], count * permits[i], random) else refused[asked[i]] = algorithm_asked[i] end
-  end
-end
-
-local function refuse()
-  for i = 1, limits do refused[asked[i]] = algorithm_asked[i] end
-end
-
-local answers, length = {}, 0
-
-local function answer(count)
-  answers[length + 1] = pack('<I4', count)
-  for i = 1, limits do
-    local remaining, reset = algorithm_asked[i].tell(asked[i])
-    local bytes
-    if not granted[i] then
-      bytes = pack('<BI4I6i8', 0, remaining, reset, waits[i])
-    elseif delays[i] then
-      bytes = pack('<BI4I6i8', 2, remaining, reset, delays[i])
-    else
-      bytes = pack('<BI4I6', 1, remaining, reset)
+-- Decides all requests, in memory; returns the answers. It is one function with variables of its own, since every call
+-- and every variable of another function would cost as much as what they are for.
+local function decide()
+  local pack, unpack_bytes, requests, at = struct.pack, struct.unpack, ARGV[#ARGV], 1
+  -- What a request of the present kind asks: of each limit its bucket, permits, and whether it only watches.
+  local asked, algorithms, permits, watches = {}, {}, {}, {}
+  -- What its limits say.
+  local granted, waits, delays = {}, {}, {}
+  local answers, length = {}, 0
+  refused = {}
+  while at <= #requests do
+    local left, limits, number, shadow
+    left, limits, number, shadow, permits[1], at = unpack_bytes('<I4BI2BI4', requests, at)
+    asked[1], algorithms[1], watches[1] = buckets[number], algorithm_of[number], shadow == 1
+    for i = 2, limits do
+      number, shadow, permits[i], at = unpack_bytes('<I2BI4', requests, at)
+      asked[i], algorithms[i], watches[i] = buckets[number], algorithm_of[number], shadow == 1
     end
-    answers[length + 1 + i] = bytes
-  end
-  length = length + 1 + limits
-end
-
-local requests, at = ARGV[#ARGV], 1
-while at <= #requests do
-  local left, count
-  left, at = next_kind(requests, at)
-  while left > 0 do
-    count = left
-    if not check() then
-      refuse()
-    else
-      if left > 1 then count = alike(left) end
-      charge(count)
+    while left > 0 do
+      local all, count = true, left
+      for i = 1, limits do
+        granted[i], waits[i], delays[i] = algorithms[i].check(asked[i], permits[i])
+        all = all and (granted[i] or watches[i])
+      end
+      if all and left > 1 then count = alike(left, limits, asked, algorithms, permits, granted) end
+      for i = 1, limits do
+        local bucket, of, said, later = asked[i], algorithms[i], 1, delays[i]
+        if all and granted[i] then of.charge(bucket, count * permits[i], random) else refused[bucket] = of end
+        if not granted[i] then said, later = 0, waits[i] elseif later then said = 2 end
+        local remaining, reset = of.tell(bucket)
+        local bytes = i == 1 and pack('<I4BI4I6', count, said, remaining, reset) or pack('<BI4I6', said, remaining, reset)
+        length = length + 1
+        answers[length] = later and bytes .. pack('<i8', later) or bytes
+      end
+      left = left - count
     end
-    answer(count)
-    left = left - count
   end
+  return table.concat(answers)
 end
 
-for number, bucket in ipairs(buckets) do
+-- Are the buckets what they seemed? If not, what was done to learn it is undone.
+local function confirm()
+  local sure = true
+  for number = 1, #buckets do
+    local bucket, of = buckets[number], algorithm_of[number]
+    if of.doubted or (bucket.added and of.confirm and not of.confirm(bucket)) then sure = false end
+  end
+  for number = 1, sure and 0 or #buckets do
+    local bucket, of = buckets[number], algorithm_of[number]
+    if bucket.added and of.retract then of.retract(bucket) end
+  end
+  return sure
+end
+
+open(false)
+if failure then return redis.error_reply(failure) end
+if not known then return { now, '' } end
+local answers = decide()
+if not confirm() then
+  open(true)
+  answers = decide()
+  confirm()
+end
+for number = 1, #buckets do
+  local bucket = buckets[number]
   if bucket.added then algorithm_of[number].save(bucket) end
 end
 for bucket, algorithm in pairs(refused) do
   if not bucket.added then algorithm.settle(bucket, random) end
 end
-return { now, table.concat(answers) }
+return { now, answers }

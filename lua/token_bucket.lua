@@ -12,15 +12,16 @@
 -- the log with, big-endian: the permits of all stored entries, this one included (4 bytes); the writer's rate, as far as
 -- it fits (3); when it was written (6); how many ms older the first stored entry is (3; the largest number if that does
 -- not fit). While the counter is what the newest entry's seal says under our own rate, nobody else has touched the
--- bucket, and nothing more need be read; else the log is summed, which heals whatever was done to the counter. The seal
--- sorts the entries of one millisecond in the order in which they were written.
+-- bucket, and nothing more need be read; else the log is summed, which heals whatever was done to the counter. A seal is
+-- believed until a refusal has to be told, or the counter is written: if that does not bear it out, all of the call is
+-- decided again, by the logs. The seal sorts the entries of one millisecond in the order in which they were written.
 --
 -- What is fast here is written for it: in Redis, to make text of a number, to grow a table or to ask for a score costs as
 -- much as a small command.
 
 local token_bucket = { shared_keys = 1, keys = 2, args = 3 }
 
-local call, pack, unpack_bytes, floor = redis.call, struct.pack, struct.unpack, math.floor
+local call, try, pack, unpack_bytes, floor = redis.call, redis.pcall, struct.pack, struct.unpack, math.floor
 
 -- Above this many permits, grants of the same slot share an entry.
 local MAX_ENTRIES = 512
@@ -124,13 +125,26 @@ local function wait_for(bucket, missing)
   return bucket.limiter.interval
 end
 
--- What the buckets of a limiter have in common.
-function token_bucket.limiter(key, arg, now)
+-- What the buckets of a limiter have in common; and whether their seals are doubted from the start.
+function token_bucket.limiter(key, arg, now, doubting)
   local rate, interval = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
   return {
     hash = KEYS[key], type = ARGV[arg], rate_text = ARGV[arg + 1], interval_text = ARGV[arg + 2],
     rate = rate, interval = interval, now = now, expired = now - interval, sealed_rate = rate % SEALED_RATES,
+    doubting = doubting,
   }
+end
+
+local function counter_of(value)
+  return tonumber(call('GET', value))
+end
+
+-- Does the counter bear out the seal that is believed?
+local function verify(bucket)
+  if bucket.counter and not bucket.verified then
+    bucket.verified = true
+    if counter_of(bucket.value) ~= bucket.counter then token_bucket.doubted = true end
+  end
 end
 
 -- A bucket of which no seal tells: the whole log is read.
@@ -151,9 +165,9 @@ function token_bucket.open(limiter, key)
   local newest = call('ZREVRANGE', log, '0', '0')[1]
   if not newest then return { limiter = limiter, value = value, log = log, stored = 0, used = 0 } end
   if #newest == 21 then
-    local counter, stored, rate, at, age = tonumber(call('GET', value)), unpack_bytes('>I4I3I6I3', newest, 2)
-    if rate == limiter.sealed_rate and counter == limiter.rate - stored and age < TOO_OLD then
-      local first = at - age
+    local stored, rate, at, age = unpack_bytes('>I4I3I6I3', newest, 2)
+    local counter, first = limiter.rate - stored, at - age
+    if rate == limiter.sealed_rate and age < TOO_OLD and not (limiter.doubting and counter_of(value) ~= counter) then
       local bucket = {
         limiter = limiter, value = value, log = log, newest = newest, newest_at = at, counter = counter,
         stored = stored, used = stored, first = first, oldest = first,
@@ -168,14 +182,18 @@ end
 -- Judges a request; writes nothing.
 function token_bucket.check(bucket, permits)
   local rate, used = bucket.limiter.rate, bucket.used
-  if used + permits <= rate or permits == 0 then return true, 0 end
+  if permits > 0 and used + permits <= rate then return true, 0 end
+  verify(bucket)
+  if permits == 0 then return true, 0 end
   return false, permits <= rate and wait_for(bucket, used + permits - rate) or -1
 end
 
 -- What remains, and when there will be more.
 function token_bucket.tell(bucket)
-  local remaining, oldest = bucket.limiter.rate - bucket.used, bucket.oldest
-  return remaining > 0 and remaining or 0, oldest and returns_in(bucket, oldest) or 0
+  local limiter, oldest, reset = bucket.limiter, bucket.oldest, 0
+  local remaining = limiter.rate - bucket.used
+  if oldest then reset = oldest < limiter.now and oldest - limiter.expired or limiter.interval end
+  return remaining > 0 and remaining or 0, reset
 end
 
 -- How long entries are kept: by the longest interval that anyone has judged by of late. While gateways with an old and a
@@ -199,7 +217,7 @@ end
 -- each half of a horizon, for long enough for all of it; but with every grant while other intervals are remembered.
 local function prepare(limiter)
   recall(limiter)
-  limiter.prepared, limiter.shares = true, shares_entries(limiter)
+  limiter.prepared, limiter.shares, limiter.now_text = true, shares_entries(limiter), known_text(limiter.now)
   local half = math.max(1, floor(limiter.horizon / 2))
   local others = limiter.config[2] ~= limiter.interval_text or limiter.retain > 0
   limiter.alive_since = others and math.huge or floor(limiter.now / half) * half
@@ -253,6 +271,7 @@ end
 
 local function redate_sealed(bucket)
   local now = bucket.limiter.now
+  verify(bucket)
   redate(bucket, function(permits) return add(bucket.log, now, sealed(bucket, now, permits)) end)
   bucket.counter = nil
 end
@@ -294,21 +313,35 @@ local function configure(limiter)
   call('PEXPIRE', limiter.hash, 2 * limiter.horizon)
 end
 
+-- Writes the counter of a bucket whose seal was believed; did it bear it out?
+function token_bucket.confirm(bucket)
+  if bucket.counter then
+    local before = bucket.counter
+    local taken = before - bucket.limiter.rate + bucket.stored + bucket.added
+    bucket.taken = texts[taken] or known_text(taken)
+    return try('DECRBY', bucket.value, bucket.taken) == before - taken
+  end
+  return true
+end
+
+-- Writes the counter back; one that was not there would never expire by itself.
+function token_bucket.retract(bucket)
+  if not bucket.taken then return end
+  try('INCRBY', bucket.value, bucket.taken)
+  call('PEXPIRE', bucket.value, 2 * bucket.limiter.horizon)
+end
+
 -- Writes what was charged in this call: one entry, as all of it was granted in one millisecond.
 function token_bucket.save(bucket)
   local limiter, log, permits = bucket.limiter, bucket.log, bucket.added
   bucket.stored = bucket.stored + permits
   if bucket.joined then permits = permits + bucket.joined end
-  add(log, known_text(limiter.now), sealed(bucket, limiter.now, permits))
+  add(log, limiter.now_text, sealed(bucket, limiter.now, permits))
   if bucket.joined then call('ZREM', log, bucket.newest) end
   if not limiter.configured then configure(limiter) end
-  local counter = limiter.rate - bucket.stored
-  if bucket.counter and bucket.newest_at and bucket.newest_at >= limiter.alive_since then
-    call('DECRBY', bucket.value, known_text(bucket.counter - counter))
-  else
-    call('SET', bucket.value, counter, 'PX', known_text(2 * limiter.horizon))
-    call('PEXPIRE', log, known_text(2 * limiter.horizon))
-  end
+  if bucket.taken and bucket.newest_at and bucket.newest_at >= limiter.alive_since then return end
+  call('SET', bucket.value, limiter.rate - bucket.stored, 'PX', known_text(2 * limiter.horizon))
+  call('PEXPIRE', log, known_text(2 * limiter.horizon))
 end
 
 -- A rule that grants nothing, since others with a shorter interval use all it allows, has to be remembered too: else

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use deadpool_redis::redis::cmd;
+use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
-use tidegate::clock::{ManualClock, Timestamp};
+use tidegate::clock::{ManualClock, Stopwatch, Timestamp};
 use tidegate::limit::calendar::{Calendar, Unit};
 use tidegate::limit::leaky_bucket::Queue;
 use tidegate::limit::{Algorithm, Charge, Limiter, Mode, Outcome, Quota};
@@ -178,7 +178,7 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} 
         server.rule()
     ));
     assert_eq!(gateway.get("/", "k: 0\r\n").await.status(), 200);
-    let (before, began) = (calls(&server), std::time::Instant::now());
+    let (before, began) = (calls(&server), Stopwatch::start());
     for client in 0..500 {
         let refused = gateway.get("/", &format!("k: {client}\r\n")).await;
         assert_eq!((refused.status(), refused.field("retry-after").is_some()), (429, true));
@@ -187,6 +187,35 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} 
     let (made, seconds) = (calls(&server) - before, began.elapsed().as_secs());
     assert!(made <= 2 + seconds, "{made} calls in {seconds} s");
     assert!(gateway.counter("tidegate_store_known_refusals_total").await >= 490);
+}
+
+/// What a seal says is believed until the counter is written; by then other buckets have been charged, too.
+#[test]
+fn a_bucket_that_was_tampered_with_does_not_spoil_the_others_of_its_call() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, store, mut redis) = (runtime(), store(&server), server.connection());
+    let request = |client: &[u8]| vec![overall("all", 50, 3_600_000, 1), per_client("own", client, 5, 3_600_000, 2)];
+    let clients = [&b"a"[..], b"b", b"c"];
+    let ask = || together(&runtime, &store, &clients.map(request), Some(START));
+    assert!(ask().iter().all(Outcome::granted));
+    for tampered in ["3", "1000", "-7", "nonsense"] {
+        let keys: Vec<String> = redis.keys("*own:value*").expect("keys");
+        assert_eq!(keys.len(), 3);
+        redis.set::<_, _, ()>(&keys[1], tampered).expect("set");
+        let answers = ask();
+        let told: Vec<_> = answers.iter().map(|one| (one.granted(), one.decisions[1].remaining)).collect();
+        let undone: Vec<_> = answers.iter().zip(clients).map(|(answer, client)| answer.made(request(client))).collect();
+        assert_eq!(told, [(true, 1); 3], "{tampered}");
+        for one in &undone {
+            let moment = Timestamp::from_millis(START);
+            runtime.block_on(store.give_back_at(one, moment)).expect("given back");
+        }
+        for key in &keys {
+            assert_eq!(redis.get::<_, String>(key).expect("a counter"), "3", "{tampered}");
+            assert!(redis.pttl::<_, i64>(key).expect("a time to live") > 0, "{tampered}");
+        }
+        assert_eq!(redis.get::<_, String>("{all}:value").expect("a counter"), "47", "{tampered}");
+    }
 }
 
 /// Each rule counts what it takes in a call; both in one call would not see each other's.

@@ -120,6 +120,9 @@ impl Redis {
     }
 
     async fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+        if charges.is_empty() {
+            return Ok(Outcome::decided(now.unwrap_or_else(|| self.shared.present.guess()), Vec::new(), true));
+        }
         let stopwatch = Stopwatch::start();
         let decided = self.next_lane().take(charges, now).await;
         if decided.is_ok() {
