@@ -22,7 +22,7 @@ use self::present::Present;
 use self::script::{Answer, Call, answer};
 use self::trouble::Troubles;
 use super::StoreError;
-use super::settings::RedisSettings;
+use super::settings::{KeySecret, RedisSettings};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::limit::{Charge, Granted, Outcome, Wait};
 use crate::metrics::Metrics;
@@ -172,6 +172,11 @@ impl Redis {
         let links = self.links();
         &links[self.turn.fetch_add(1, Ordering::Relaxed) % links.len()]
     }
+}
+
+/// The keys of a charge's bucket; for benchmarks.
+pub(crate) fn redis_keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
+    keys::keys(charge, secret)
 }
 
 fn asks_again(outcome: &Outcome) -> bool {
