@@ -87,8 +87,9 @@ fn keys(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
     ] {
         let limiter = limiter(if client.is_some() { Mode::PerClient } else { Mode::Overall })?;
         let charge = Charge { limiter, client, permits: 1, shadow: false };
+        let mut key = String::new();
         criterion.bench_function(&format!("keys/{name}"), |bench| {
-            bench.iter(|| redis_keys(black_box(&charge), &secret));
+            bench.iter(|| redis_keys(black_box(&charge), &secret, &mut key));
         });
     }
     Ok(())

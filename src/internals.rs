@@ -12,9 +12,11 @@ use crate::refusal::Refusal;
 use crate::rule::Limit;
 use crate::store::settings::KeySecret;
 
-/// The keys of a charge's bucket in Redis.
-pub fn redis_keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
-    crate::store::redis_keys(charge, secret)
+/// Writes the keys of a charge's bucket in Redis, one after the other, into `key`; returns their length together, in bytes.
+pub fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -> usize {
+    let mut length = 0;
+    crate::store::redis_keys(charge, secret, key, |key| length += key.len());
+    length
 }
 
 /// What `RateLimit` is made of: the limits of a route, as they are prepared at load, and what each of them said.

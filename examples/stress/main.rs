@@ -5,6 +5,7 @@
 //! cargo build --release
 //! cargo run --release --example stress                 # 60 seconds
 //! cargo run --release --example stress -- --chaos      # while gateways, rules, scripts and connections change
+//! cargo run --release --example stress -- --full-speed # as many requests as the machine answers
 //! ```
 //!
 //! It needs `redis-server`, and uses loopback alone. Exits 0 if the laws were kept, 1 if not; the logs of a run that
@@ -40,6 +41,9 @@ struct Arguments {
     /// Requests a second that all connections together send at most
     #[arg(long, default_value = "3000", value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
+    /// Ask as fast as answers come, by limits that grant more
+    #[arg(long, conflicts_with = "rate")]
+    full_speed: bool,
 }
 
 #[tokio::main]
@@ -66,7 +70,7 @@ async fn stress(arguments: &Arguments, folder: &Path) -> Result<Verdict, Failed>
         redis: redis.url(),
         gateways: arguments.gateways.into(),
         connections: arguments.connections.into(),
-        rate: arguments.rate,
+        rate: (!arguments.full_speed).then_some(arguments.rate),
         duration: Duration::from_secs(arguments.seconds),
         chaos: arguments.chaos.then_some(Duration::from_secs(1)),
     })

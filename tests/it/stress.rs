@@ -38,7 +38,7 @@ async fn no_window_holds_more_than_its_rate_whatever_happens_to_gateways_rules_a
         redis: redis.url(),
         gateways: 2,
         connections: 16,
-        rate: 1_000,
+        rate: Some(1_000),
         duration: Duration::from_secs(3),
         chaos: Some(Duration::from_millis(300)),
     })

@@ -33,19 +33,23 @@ pub struct Run {
     pub redis: String,
     pub gateways: usize,
     pub connections: usize,
-    /// How many requests a second all connections together send at most.
-    pub rate: u32,
+    /// How many requests a second all connections together send at most; as many as are answered, unless given, by
+    /// limits that grant more.
+    pub rate: Option<u32>,
     pub duration: Duration,
     /// How long nothing happens between two things that do; nothing ever, unless given.
     pub chaos: Option<Duration>,
 }
 
+/// At full speed, how many times the permits: a good part of the requests is to pass too.
+const TIMES: u64 = 16;
+
 /// Puts gateways under load and judges what they did.
 pub async fn run(run: &Run) -> Result<Verdict, Failed> {
     // Rules change from the start on: what a longer interval counts was never forgotten by a shorter one.
     let versions = if run.chaos.is_some() { table::VERSIONS } else { 1 };
-    let versions: Vec<usize> = (0..run.gateways).map(|gateway| gateway % versions).collect();
-    let mut fleet = Fleet::start(&run.binary, &run.folder, &run.redis, &versions).await?;
+    let limits = table::limits(if run.rate.is_some() { 1 } else { TIMES });
+    let mut fleet = Fleet::start(run, &limits, versions).await?;
     let load = Load::start(&fleet.addresses, run.connections, run.rate);
     let end = Instant::now() + run.duration;
     let events = match run.chaos {
@@ -55,5 +59,5 @@ pub async fn run(run: &Run) -> Result<Verdict, Failed> {
     sleep_until(end).await;
     let answers = load.end().await;
     let decisions = Decisions::read(&fleet.end().await?)?;
-    Ok(Verdict::of(&decisions, &answers, events))
+    Ok(Verdict::of(run, &limits, &decisions, &answers, events))
 }
