@@ -5,13 +5,11 @@
 //! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's. Nor are those
 //! told that only watch: nobody has to keep to them.
 
-use std::fmt::Write;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 
 use crate::admission::Standing;
 use crate::limit::Wait;
-use crate::policy::{separator, value};
 use crate::rule::Limit;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -20,16 +18,34 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
-pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<HeaderValue> {
-    let mut list = String::new();
-    for (index, decision) in standing.iter() {
-        let Some(limit) = limits.get(index).filter(|limit| limit.is_told()) else { continue };
-        let reset = decision.reset.div_ceil(1_000);
-        // Writing to a string cannot fail.
-        _ = write!(list, "{}\"{}\";r={};t={reset}", separator(&list), limit.name, decision.remaining);
+/// What `RateLimit` says of each limit of a route before its numbers, made at load: `"name";r=`. Nothing of those that
+/// clients are not told of.
+#[derive(Debug, Default)]
+pub(crate) struct Members(Vec<Option<Box<str>>>);
+
+impl Members {
+    /// Those of the limits of a route.
+    pub(crate) fn new(limits: &[Limit]) -> Self {
+        let member = |limit: &Limit| limit.is_told().then(|| format!("\"{}\";r=", limit.name).into());
+        Self(limits.iter().map(member).collect())
     }
-    value(list)
+
+    /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
+    pub(crate) fn rate_limit(&self, standing: &Standing) -> Option<HeaderValue> {
+        let mut list = SmallVec::<[u8; 256]>::new();
+        let mut digits = itoa::Buffer::new();
+        for (index, decision) in standing.iter() {
+            let Some(Some(member)) = self.0.get(index) else { continue };
+            if !list.is_empty() {
+                list.extend_from_slice(b", ");
+            }
+            list.extend_from_slice(member.as_bytes());
+            list.extend_from_slice(digits.format(decision.remaining).as_bytes());
+            list.extend_from_slice(b";t=");
+            list.extend_from_slice(digits.format(decision.reset.div_ceil(1_000)).as_bytes());
+        }
+        (!list.is_empty()).then(|| HeaderValue::from_bytes(&list).ok()).flatten()
+    }
 }
 
 /// What `X-RateLimit-*` can tell: one limit, the one with the least left, and of those the one that lasts longest.
@@ -129,7 +145,7 @@ mod tests {
 
         let decision = Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001, delay: 0 };
         let standing = (0..3).map(|index| (index, decision)).collect();
-        let rate_limit = rate_limit(&limits, &standing);
+        let rate_limit = Members::new(&limits).rate_limit(&standing);
         assert_eq!(
             rate_limit.as_ref().map(HeaderValue::as_bytes),
             Some(&b"\"per-ip\";r=4;t=60, \"burst\";r=4;t=60"[..])

@@ -327,7 +327,7 @@ fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
         Denial::StoreFailed(_) => Refusal::StoreFailed,
         Denial::Limited { standing, wait } => {
             let refused = charges.iter().filter(|one| !one.limit.shadow && standing.refused(one));
-            let violated = refused.map(|one| one.limit.name.clone()).collect();
+            let violated = refused.map(|one| one.limit.name.as_str()).collect();
             Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
         }
     }
@@ -379,10 +379,9 @@ impl Notes<'_> {
         };
         self.outcome = outcome;
         self.at = standing.map(|standing| standing.now);
-        let limits = self.route.map(|(route, _)| route.limits.as_slice()).unwrap_or_default();
-        self.rate_limit = standing.and_then(|standing| headers::rate_limit(limits, standing));
-        let legacy = self.route.is_some_and(|(route, _)| route.told.legacy);
-        self.legacy = standing.filter(|_| legacy).and_then(|standing| headers::legacy(limits, standing));
+        let (Some((route, prepared)), Some(standing)) = (self.route, standing) else { return };
+        self.rate_limit = prepared.members.rate_limit(standing);
+        self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, standing)).flatten();
     }
 
     /// Tells the client where it stands, and the access log what happened.

@@ -4,6 +4,7 @@ use http::HeaderValue;
 
 use crate::admission::{Admitted, Denial, Passage};
 use crate::facts::Facts;
+use crate::headers::Members;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::policy::policy;
 use crate::route::Route;
@@ -26,6 +27,8 @@ pub(crate) struct Prepared {
     limits: Vec<LimitMetrics>,
     /// Its `RateLimit-Policy`.
     pub(crate) policy: Option<HeaderValue>,
+    /// What its `RateLimit` is made of.
+    pub(crate) members: Members,
 }
 
 // === impl RuleSet ===
@@ -64,7 +67,11 @@ impl RuleSet {
 impl Prepared {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let limits = route.limits.iter().map(|limit| metrics.limit(&route.name, &limit.name)).collect();
-        Self { metrics: metrics.route(&route.name), limits, policy: policy(&route.limits).filter(|_| route.told.ietf) }
+        let (policy, members) = match route.told.ietf {
+            true => (policy(&route.limits), Members::new(&route.limits)),
+            false => (None, Members::default()),
+        };
+        Self { metrics: metrics.route(&route.name), limits, policy, members }
     }
 
     /// Counts what each limit said. One that would have granted a request which another refused is not counted: it

@@ -59,7 +59,7 @@ impl Standing {
     }
 }
 
-#[cfg(test)]
+/// For tests and benchmarks.
 impl FromIterator<(usize, Decision)> for Standing {
     fn from_iter<I: IntoIterator<Item = (usize, Decision)>>(said: I) -> Self {
         let (positions, decisions) = said.into_iter().unzip();

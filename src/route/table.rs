@@ -8,8 +8,13 @@
 //! No part of a tree is looked at twice, and none in which all routes come after one that was found: whatever a client
 //! sends, a lookup costs no more than trying all routes would.
 
+mod literals;
+
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
+
+use self::literals::Literals;
 use super::matcher::Matcher;
 use super::pattern::{HostPattern, PathPattern, Segment, bare};
 
@@ -35,13 +40,13 @@ struct Node {
     /// The lowest position in this node and below.
     lowest: usize,
     /// The nodes one segment further, by its text.
-    literals: HashMap<Box<str>, usize>,
+    literals: Literals,
     /// The node after a segment of any text.
     any: Option<usize>,
     /// The routes whose path ends here, ascending.
-    ends: Vec<usize>,
+    ends: SmallVec<[usize; 1]>,
     /// The routes for everything from here on, ascending.
-    rests: Vec<usize>,
+    rests: SmallVec<[usize; 1]>,
 }
 
 /// The lowest position so far, and what it has to meet.
@@ -112,7 +117,7 @@ impl Tree {
         let new = self.0.len();
         let parent = &mut self.0[node];
         let child = match segment {
-            Segment::Literal(text) => *parent.literals.entry(text.as_str().into()).or_insert(new),
+            Segment::Literal(text) => parent.literals.get_or_insert(text, new),
             Segment::Any(_) => *parent.any.get_or_insert(new),
         };
         if child == new {
@@ -128,7 +133,7 @@ impl Tree {
             lowest.look_among(&node.rests);
             let Some(left) = path else { return lowest.look_among(&node.ends) };
             let (segment, after) = left.split_once('/').map_or((left, None), |(segment, after)| (segment, Some(after)));
-            let literal = node.literals.get(segment).copied();
+            let literal = node.literals.get(segment);
             if let (Some(literal), Some(_)) = (literal, node.any) {
                 self.find(literal, after, lowest);
             }

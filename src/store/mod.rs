@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub(crate) use self::limiters::{Named, SetRate};
 pub use self::memory::Memory;
 pub use self::redis::Redis;
+pub(crate) use self::redis::redis_keys;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{SystemClock, Timestamp};
 use crate::limit::{Charge, Decision, Granted, Outcome};

@@ -94,6 +94,16 @@ fn the_first_route_wins_whatever_is_more_specific() {
 }
 
 #[test]
+fn among_many_segments_each_is_found() {
+    let paths: Vec<String> = (0..100).map(|number| format!("/s{number}")).collect();
+    for size in [1, 4, 5, 100] {
+        let routes = routes(paths[..size].iter().map(|path| on("", path)).collect());
+        let found: Vec<_> = paths.iter().map(|path| position(&routes, "a", path)).collect();
+        assert!((0..100).all(|number| found[number] == Some(number).filter(|number| *number < size)), "{found:?}");
+    }
+}
+
+#[test]
 fn a_path_that_meets_every_fork_looks_at_each_node_once() {
     // All patterns of ten segments that are `a` or any: 1,024 ways to the same path, in a tree of 2,047 nodes.
     let ways = |way: u32| -> String { (0..10).map(|at| if way >> at & 1 == 0 { "/a" } else { "/{x}" }).collect() };

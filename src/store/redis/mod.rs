@@ -28,7 +28,7 @@ use self::present::Present;
 use self::refusals::Refusals;
 use self::script::GIVE_BACK;
 use self::trouble::Troubles;
-use super::settings::RedisSettings;
+use super::settings::{KeySecret, RedisSettings};
 use super::{Known, StoreError};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::limit::{Charge, Granted, Outcome};
@@ -152,6 +152,11 @@ impl Redis {
         let lanes = self.lanes();
         &lanes[self.turn.fetch_add(1, Ordering::Relaxed) % lanes.len()]
     }
+}
+
+/// Shows `each` the keys of a charge's bucket, written into `key`; for benchmarks.
+pub(crate) fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String, each: impl FnMut(&str)) {
+    keys::each(&charge.limiter, std::slice::from_ref(&charge.client), secret, key, each);
 }
 
 /// Undoes a decision.
