@@ -199,9 +199,9 @@ fn a_bucket_that_was_tampered_with_does_not_spoil_the_others_of_its_call() {
     let ask = || together(&runtime, &store, &clients.map(request), Some(START));
     assert!(ask().iter().all(Outcome::granted));
     for tampered in ["3", "1000", "-7", "nonsense"] {
-        let keys: Vec<String> = redis.keys("*own:value*").expect("keys");
+        let keys: Vec<String> = redis.keys("{own}:value:*").expect("keys");
         assert_eq!(keys.len(), 3);
-        redis.set::<_, _, ()>(&keys[1], tampered).expect("set");
+        cmd("SET").arg(&keys[1]).arg(tampered).arg("KEEPTTL").exec(&mut redis).expect("set");
         let answers = ask();
         let told: Vec<_> = answers.iter().map(|one| (one.granted(), one.decisions[1].remaining)).collect();
         let undone: Vec<_> = answers.iter().zip(clients).map(|(answer, client)| answer.made(request(client))).collect();
