@@ -23,7 +23,7 @@ use crate::limit::{Charge, Decision, Granted, Outcome, live_granted};
 
 const SHARDS: usize = 64;
 
-/// Buckets that all shards hold together at most, unless told otherwise; one that was used once takes some 200 bytes.
+/// Buckets that all shards hold together at most, unless told otherwise; one that was used once takes some 300 bytes.
 const MAX_BUCKETS: usize = 1 << 21;
 
 /// Limits of one decision that need no memory of their own.
