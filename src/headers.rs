@@ -23,8 +23,8 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
 pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<HeaderValue> {
     let mut list = String::new();
-    for (index, decision) in &standing.0 {
-        let Some(limit) = limits.get(*index).filter(|limit| limit.is_told()) else { continue };
+    for (index, decision) in standing.iter() {
+        let Some(limit) = limits.get(index).filter(|limit| limit.is_told()) else { continue };
         let reset = decision.reset.div_ceil(1_000);
         // Writing to a string cannot fail.
         _ = write!(list, "{}\"{}\";r={};t={reset}", separator(&list), limit.name, decision.remaining);
@@ -43,7 +43,7 @@ pub(crate) struct Legacy {
 
 /// `X-RateLimit-*`; nothing if the request met no limit that clients are told of.
 pub(crate) fn legacy(limits: &[Limit], standing: &Standing) -> Option<Legacy> {
-    let told = standing.0.iter().filter_map(|(index, said)| Some((limits.get(*index)?, said)));
+    let told = standing.iter().filter_map(|(index, said)| Some((limits.get(index)?, said)));
     let told = told.filter(|(limit, _)| limit.is_told());
     let (limit, said) = told.min_by_key(|(_, said)| (said.remaining, std::cmp::Reverse(said.reset)))?;
     let (rate, reset) = (limit.limiter.quota.full(), said.reset.div_ceil(1_000));
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(parsed(policy).len(), 2);
 
         let decision = Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001, delay: 0 };
-        let standing = Standing(vec![(0, decision), (1, decision), (2, decision)], Default::default());
+        let standing = (0..3).map(|index| (index, decision)).collect();
         let rate_limit = rate_limit(&limits, &standing);
         assert_eq!(
             rate_limit.as_ref().map(HeaderValue::as_bytes),
@@ -146,10 +146,10 @@ mod tests {
             limit("slow", Mode::PerClient, 9, 60_000),
         ];
         let said = |remaining, reset| Decision { granted: true, remaining, wait: Wait::Now, reset, delay: 0 };
-        let standing = vec![(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))];
-        let standing = Standing(standing, Default::default());
+        let standing =
+            [(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))].into_iter().collect();
         assert_eq!(legacy(&limits, &standing), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
-        assert_eq!(legacy(&limits, &Standing(vec![(0, said(0, 1))], Default::default())), None);
+        assert_eq!(legacy(&limits, &[(0, said(0, 1))].into_iter().collect()), None);
     }
 
     #[test]

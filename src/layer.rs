@@ -52,7 +52,7 @@ use crate::headers;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::route::Route;
-use crate::rule::{LimitCharge, Rules};
+use crate::rule::{Charges, Rules};
 use crate::ruleset::{Prepared, RuleSet};
 use crate::store::{OpenError, Store};
 
@@ -298,7 +298,8 @@ impl RateLimiting {
             self.metrics.store_failed(error.cause());
         }
         notes.note(&charges, &admitted);
-        let Admitted { permit, receipt, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
+        let Admitted { permit, standing, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
+        let receipt = Receipt::new(charges, standing);
         Ok(Pass { permit, receipt, target: normal_target(&head.uri, &facts) })
     }
 }
@@ -313,7 +314,7 @@ fn peer(extensions: &Extensions) -> Result<IpAddr, Refusal> {
     })
 }
 
-fn refusal(charges: &[LimitCharge<'_>], denial: Denial) -> Refusal {
+fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
     match denial {
         Denial::StoreFailed(_) => Refusal::StoreFailed,
         Denial::Limited { standing, wait } => {
@@ -354,11 +355,11 @@ impl Pass {
 // === impl Notes ===
 
 impl Notes<'_> {
-    fn note(&mut self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
+    fn note(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
         let (outcome, standing) = match admitted {
             Ok(Admitted { unchecked: Some(_), standing, .. }) => {
                 // The limits that did speak are told of.
-                (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.0.is_empty()))
+                (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.is_empty()))
             }
             Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
             Ok(Admitted { standing, .. }) if standing.shadow_limited(charges) => {
@@ -369,7 +370,7 @@ impl Notes<'_> {
             Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
         };
         self.outcome = outcome;
-        self.at = standing.map(|standing| standing.1);
+        self.at = standing.map(|standing| standing.now);
         let limits = self.route.map(|(route, _)| route.limits.as_slice()).unwrap_or_default();
         self.rate_limit = standing.and_then(|standing| headers::rate_limit(limits, standing));
         let legacy = self.route.is_some_and(|(route, _)| route.told.legacy);

@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::policy::policy;
 use crate::route::Route;
-use crate::rule::{LimitCharge, Rules, Unjudged};
+use crate::rule::{Charges, Rules, Unjudged};
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
@@ -41,11 +41,7 @@ impl RuleSet {
         Some((route, self.prepared.get(position)?))
     }
 
-    pub(crate) fn charges<'r>(
-        &'r self,
-        route: &'r Route,
-        facts: &Facts<'_>,
-    ) -> Result<Vec<LimitCharge<'r>>, Unjudged<'r>> {
+    pub(crate) fn charges<'r>(&'r self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, Unjudged<'r>> {
         self.rules.charges(route, facts)
     }
 
@@ -73,13 +69,13 @@ impl Prepared {
 
     /// Counts what each limit said. One that would have granted a request which another refused is not counted: it
     /// was not charged.
-    pub(crate) fn count(&self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
+    pub(crate) fn count(&self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
         let (standing, passed) = match admitted {
             Ok(Admitted { standing, .. }) => (Some(standing), true),
             Err(Denial::Limited { standing, .. }) => (Some(standing), false),
             Err(Denial::StoreFailed(_)) => (None, false),
         };
-        for one in charges {
+        for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
             match (standing.and_then(|standing| standing.said(one.index)), one.limit.shadow) {
                 (None, _) => counter.store_failed(),

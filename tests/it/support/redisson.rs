@@ -116,3 +116,16 @@ pub fn script(name: &str) -> String {
     let algorithms = ["token_bucket", "gcra", "leaky_bucket", "foreign", "counters", "sliding_window", "fixed_window"];
     algorithms.iter().chain(&["algorithms", name]).map(|name| read(name)).collect::<Vec<_>>().join("\n")
 }
+
+/// The one request of a call of `admit`: so many permits of its only bucket.
+pub fn request(permits: u32) -> Vec<u8> {
+    [&1_u32.to_le_bytes()[..], &[1], &1_u16.to_le_bytes(), &[0], &permits.to_le_bytes()].concat()
+}
+
+/// What a call of `admit` about one request of one limit says: now, granted, remaining, wait, reset, delay.
+pub fn answer((now, bytes): (i64, Vec<u8>)) -> [i64; 6] {
+    assert_eq!((bytes.len(), &bytes[..4]), (33, &1_u32.to_le_bytes()[..]), "not one answer about one limit");
+    let number = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let remaining = u32::from_le_bytes(bytes[5..9].try_into().expect("four bytes"));
+    [now, bytes[4].into(), remaining.into(), number(9), number(17), number(25)]
+}
