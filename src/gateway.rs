@@ -90,7 +90,7 @@ impl Gateway {
         let control = control(layer.clone(), admin, admin_listener, end).map_err(StartError::Worker)?;
         let start = |number: usize| {
             let worker = Worker {
-                layer: layer.clone(),
+                layer: layer.for_worker(),
                 config: Arc::clone(&config),
                 metrics: Arc::clone(&metrics),
                 listeners: std::mem::take(&mut listeners[number]),
@@ -192,6 +192,7 @@ impl Worker {
         let upstreams = Arc::new(Upstreams::new(self.config.upstreams.values(), &self.metrics));
         let service = self.layer.layer(Forward::new(upstreams));
         runtime.block_on(async {
+            self.layer.connect();
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
                 let service = service.clone();

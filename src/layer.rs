@@ -124,10 +124,10 @@ pub enum LayerError {
 /// The rules in force, and the store their buckets are kept in.
 #[derive(Debug)]
 struct RateLimiting {
-    rules: ArcSwap<RuleSet>,
+    rules: Arc<ArcSwap<RuleSet>>,
     store: Store,
     /// Who waits for a permit.
-    lines: Lines,
+    lines: Arc<Lines>,
     metrics: Arc<Metrics>,
 }
 
@@ -179,8 +179,16 @@ impl RateLimitLayer {
 
     /// A layer with these rules, over a store that is open already.
     pub fn with_store(rules: Rules, store: Store, metrics: Arc<Metrics>) -> Self {
-        let rules = ArcSwap::from_pointee(RuleSet::new(rules, &metrics));
-        Self { limiter: Arc::new(RateLimiting { rules, store, lines: Lines::new(), metrics }) }
+        let rules = Arc::new(ArcSwap::from_pointee(RuleSet::new(rules, &metrics)));
+        Self { limiter: Arc::new(RateLimiting { rules, store, lines: Arc::new(Lines::new()), metrics }) }
+    }
+
+    /// The same layer for a thread with a runtime of its own: rules and buckets are shared, connections to the store are
+    /// not, so that its requests never change threads.
+    pub fn for_worker(&self) -> Self {
+        let RateLimiting { rules, store, lines, metrics } = &*self.limiter;
+        let (rules, lines, metrics) = (Arc::clone(rules), Arc::clone(lines), Arc::clone(metrics));
+        Self { limiter: Arc::new(RateLimiting { rules, store: store.for_worker(), lines, metrics }) }
     }
 
     /// Connects to the store before the first request needs it. Must be called on the Tokio runtime that the

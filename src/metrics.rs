@@ -135,7 +135,11 @@ impl Metrics {
         let help = "Seconds until an upstream's answer began";
         registry.register("upstream_response_seconds", help, self.upstream_responses.clone());
         registry.register("store_call_seconds", "Seconds a decision of the store took", self.store_decisions.clone());
-        registry.register("store_calls", "Calls to the store, each with one decision or many", self.store_calls.clone());
+        registry.register(
+            "store_calls",
+            "Calls to the store, each with one decision or many",
+            self.store_calls.clone(),
+        );
         let known = "Requests refused without asking the store, as it was known to refuse them";
         registry.register("store_known_refusals", known, self.store_known.clone());
         registry.register("store_failures", "Decisions that the store did not make", self.store_failures.clone());

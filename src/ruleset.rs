@@ -78,6 +78,8 @@ impl Prepared {
         for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
             match (standing.and_then(|standing| standing.said(one.index)), one.limit.shadow) {
+                // Others were known to refuse it.
+                (None, _) if standing.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
                 (None, _) => counter.store_failed(),
                 (Some(decision), _) if decision.granted && passed => counter.allowed(),
                 (Some(decision), _) if decision.granted => {}

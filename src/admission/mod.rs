@@ -126,7 +126,19 @@ async fn take(store: &Store, charges: &Charges<'_>) -> Result<Standing, StoreErr
     if charges.is_empty() {
         return Ok(Standing::default());
     }
-    Ok(Standing::new(charges, store.take(charges.asked()).await?))
+    match known_refusal(store, charges) {
+        Some(standing) => Ok(standing),
+        None => Ok(Standing::new(charges, store.take(charges.asked()).await?)),
+    }
+}
+
+/// What is known to refuse a request for good, so that the store need not be asked; the other limits are not. One that
+/// lets it wait does so only if all that refuse it do, and whether they do is not known.
+fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<Standing> {
+    let known = store.known_refusal(charges.asked())?;
+    let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
+    let for_good = refused.any(|(one, _)| one.limit.patience.is_none());
+    for_good.then(|| Standing::known(charges, &known))
 }
 
 /// Does this limit deny requests over such an error? One about adopted limits is theirs alone.

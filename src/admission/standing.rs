@@ -3,6 +3,7 @@
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
 use crate::rule::{Charges, LimitCharge, Positions};
+use crate::store::Known;
 
 /// What the limits of a route said, each with its position among them, and the store's time when they did.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,13 @@ impl Standing {
     /// What the store answered to these charges.
     pub(super) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
         Self { positions: charges.positions().clone(), decisions: outcome.decisions, now: outcome.now }
+    }
+
+    /// What is known of these charges; of the limits that were not asked it says nothing.
+    pub(super) fn known(charges: &Charges<'_>, known: &Known) -> Self {
+        let said = charges.positions().iter().zip(&known.decisions);
+        let (positions, decisions) = said.filter_map(|(position, said)| Some((*position, (*said)?))).unzip();
+        Self { positions, decisions, now: known.now }
     }
 
     /// What each limit said, with its position.
@@ -44,10 +52,10 @@ impl Standing {
         charges.iter().any(|one| one.limit.shadow && self.refused(&one))
     }
 
-    /// How long the request would have to wait for all its live limits, which are the ones that were asked.
+    /// How long the request would have to wait for all its live limits that were asked.
     pub(super) fn longest_wait(&self, charges: &Charges<'_>) -> Wait {
-        let live = charges.iter().zip(&self.decisions).filter(|(one, _)| !one.limit.shadow);
-        live.map(|(_, decision)| decision.wait).max().unwrap_or(Wait::Now)
+        let live = charges.iter().filter(|one| !one.limit.shadow).filter_map(|one| self.said(one.index));
+        live.map(|decision| decision.wait).max().unwrap_or(Wait::Now)
     }
 }
 

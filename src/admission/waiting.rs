@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::line::{Full, Lines, Place};
 use super::{Admitted, Denial, Receipt, Standing};
-use crate::limit::{Charge, Decision, Wait};
+use crate::limit::{Charge, Wait};
 use crate::rule::{Charges, LimitCharge, Positions};
 use crate::store::Store;
 
@@ -60,8 +60,8 @@ impl<'w> Waiting<'w> {
     /// Waits for the permits that were refused, or says that this request does not wait for them.
     pub(super) async fn permits(&mut self, standing: Standing, wait: Wait) -> Result<(), Denial> {
         let live = self.positions(|one| !one.limit.shadow);
-        let refused: Positions = live.into_iter().filter(|one| !standing.decisions[*one].granted).collect();
-        let all_may = refused.iter().all(|one| self.may_wait(*one, &standing.decisions[*one]));
+        let refused: Positions = live.into_iter().filter(|one| standing.refused(&self.charges.at(*one))).collect();
+        let all_may = refused.iter().all(|one| self.may_wait(&self.charges.at(*one), &standing));
         let Wait::Millis(millis) = wait else { return Err(Denial::Limited { standing, wait }) };
         if !all_may || self.join(&refused).is_err() {
             return Err(Denial::Limited { standing, wait });
@@ -99,8 +99,9 @@ impl<'w> Waiting<'w> {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())
     }
 
-    fn may_wait(&self, position: usize, decision: &Decision) -> bool {
-        let (Some(patience), Wait::Millis(wait)) = (&self.charges.at(position).limit.patience, decision.wait) else {
+    fn may_wait(&self, one: &LimitCharge<'_>, standing: &Standing) -> bool {
+        let wait = standing.said(one.index).map(|decision| decision.wait);
+        let (Some(patience), Some(Wait::Millis(wait))) = (&one.limit.patience, wait) else {
             return false;
         };
         self.waited() + Duration::from_millis(wait) <= patience.max_wait

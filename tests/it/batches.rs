@@ -22,7 +22,8 @@ const INTERVAL: u64 = 60_000;
 /// One connection, so that what comes first is decided first.
 fn store(server: &RedisServer) -> Store {
     let url = RedisUrl::new(server.url());
-    let settings = RedisSettings { pool_size: 1, timeout: std::time::Duration::from_secs(10), ..RedisSettings::new(url) };
+    let settings =
+        RedisSettings { pool_size: 1, timeout: std::time::Duration::from_secs(10), ..RedisSettings::new(url) };
     Store::Redis(Arc::new(Redis::new(settings, Arc::new(Metrics::new())).expect("a store")))
 }
 

@@ -201,7 +201,8 @@ impl Batch {
     fn decisions(&self, row: &Row, after: u32) -> Vec<Decision> {
         let mut decisions = row.decisions.clone();
         if row.granted && after > 0 {
-            for (decision, asked) in decisions.iter_mut().zip(&self.limits[row.first..]).filter(|(one, _)| one.granted) {
+            for (decision, asked) in decisions.iter_mut().zip(&self.limits[row.first..]).filter(|(one, _)| one.granted)
+            {
                 decision.remaining += after * asked.permits;
             }
         }

@@ -91,8 +91,9 @@ impl Redis {
 
     /// What is known to refuse these charges without asking.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
-        let known = self.shared.refusals.known(charges);
-        known.map(|(now, decisions)| Known { now, decisions })
+        let known = self.shared.refusals.known(charges)?;
+        self.shared.metrics.store_known();
+        Some(known)
     }
 
     /// Gives back what was granted.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::clock::Timestamp;
 use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Wait};
+use crate::store::Known;
 
 const SHARDS: usize = 64;
 
@@ -66,7 +67,7 @@ impl Refusals {
     }
 
     /// What is known to refuse these charges, and what Redis's clock shows; nothing if somebody has to ask.
-    pub(super) fn known(&self, charges: &[Charge]) -> Option<(Timestamp, Vec<Option<Decision>>)> {
+    pub(super) fn known(&self, charges: &[Charge]) -> Option<Known> {
         if self.len.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -79,7 +80,7 @@ impl Refusals {
                 decision
             }));
         }
-        time.map(|time| (time, decisions))
+        time.map(|now| Known { now, decisions })
     }
 
     /// What a bucket is known to say.
@@ -155,7 +156,7 @@ impl Refusals {
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        &self.shards[hash as usize % SHARDS]
+        &self.shards[usize::from(hash.to_le_bytes()[0]) % SHARDS]
     }
 }
 
