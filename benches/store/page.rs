@@ -53,6 +53,7 @@ impl fmt::Display for Page<'_> {
         table(f, "limits", others.flat_map(|one| one.rows.iter().map(|row| (one.scenario.name.to_owned(), row))))?;
         writeln!(f, "\n* CPU: microseconds of a processor for a decision, of Redis and of the processes that ask")?;
         writeln!(f, "* a call: decisions for each call of a script")?;
+        writeln!(f, "* refused: each asks the store; what a gateway remembers of refusals is not used here")?;
         write!(f, "* What a decision costs at other rates is measured by `cargo bench --bench acquire`.")
     }
 }
