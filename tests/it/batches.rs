@@ -14,6 +14,7 @@ use tidegate::store::{Memory, Redis, Store};
 use tokio::runtime::Runtime;
 
 use crate::laws::{START, config};
+use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{charge_of, overall, per_client};
 
@@ -164,6 +165,28 @@ fn different_clients_share_calls_and_no_call_is_about_more_than_128_buckets() {
 fn limiter(name: &str) -> Limiter {
     let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
     Limiter { name: name.into(), mode: Mode::Overall, quota }
+}
+
+#[tokio::test]
+async fn while_a_refusal_is_known_to_hold_redis_is_asked_once_a_second() {
+    let Some(server) = RedisServer::start() else { return };
+    let limits = "[{ name: l, mode: OVERALL, rate: 1, interval: 1h }, { name: own, mode: PER_CLIENT, client: 'header:k', rate: 5, interval: 1h }]";
+    let gateway = TestGateway::start(&format!(
+        "store: {}
+upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} }}]\n",
+        server.rule()
+    ));
+    assert_eq!(gateway.get("/", "k: 0\r\n").await.status(), 200);
+    let (before, began) = (calls(&server), std::time::Instant::now());
+    for client in 0..500 {
+        let refused = gateway.get("/", &format!("k: {client}\r\n")).await;
+        assert_eq!((refused.status(), refused.field("retry-after").is_some()), (429, true));
+        assert!(refused.text().contains(r#""violated-policies":["l"]"#), "{}", refused.text());
+    }
+    let (made, seconds) = (calls(&server) - before, began.elapsed().as_secs());
+    assert!(made <= 2 + seconds, "{made} calls in {seconds} s");
+    assert!(gateway.counter("tidegate_store_known_refusals_total").await >= 490);
 }
 
 /// Each rule counts what it takes in a call; both in one call would not see each other's.

@@ -125,6 +125,7 @@ impl Redis {
         if decided.is_ok() {
             self.shared.metrics.store_answered(stopwatch.elapsed());
         }
+        self.shared.refusals.answered(charges, decided.as_ref().ok());
         self.shared.troubles.note(charges, decided.as_ref().err());
         decided
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Wait};
+use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait};
 use crate::store::Known;
 
 const SHARDS: usize = 64;
@@ -140,14 +140,29 @@ impl Refusals {
         shard.len() < SHARD
     }
 
+    /// What was asked in spite of all is no longer known to be refused if it was granted, or nobody knows.
+    pub(super) fn answered(&self, charges: &[Charge], outcome: Option<&Outcome>) {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let refused = |index: usize| outcome.is_some_and(|outcome| !outcome.decisions[index].granted);
+        for (_, charge) in charges.iter().enumerate().filter(|(index, _)| !refused(*index)) {
+            self.remove_if(charge, |refusal| refusal.permits <= charge.permits);
+        }
+    }
+
     /// Something is about to be given back, or was: what was said before means nothing.
     pub(super) fn forget<'c>(&self, charges: impl Iterator<Item = &'c Charge>) {
         self.given_back.fetch_add(1, Ordering::SeqCst);
-        for charge in charges {
-            let hash = self.hash(&charge.limiter, charge.client.as_ref());
-            if self.shard(hash).lock().remove(&hash).is_some() {
-                self.len.fetch_sub(1, Ordering::Relaxed);
-            }
+        charges.for_each(|charge| self.remove_if(charge, |_| true));
+    }
+
+    fn remove_if(&self, charge: &Charge, which: impl Fn(&Refusal) -> bool) {
+        let hash = self.hash(&charge.limiter, charge.client.as_ref());
+        let mut shard = self.shard(hash).lock();
+        if shard.get(&hash).is_some_and(which) {
+            shard.remove(&hash);
+            self.len.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -188,5 +203,114 @@ impl Refusal {
         };
         let reset = self.decision.reset.saturating_sub(passed);
         (self.said.plus_millis(passed), Decision { wait, reset, ..self.decision })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{Mode, Quota};
+
+    fn limiter(algorithm: Algorithm) -> Arc<Limiter> {
+        let quota = Quota::new(10, 60_000, algorithm).expect("a quota");
+        Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota })
+    }
+
+    fn charge(limiter: &Arc<Limiter>, permits: u32) -> Charge {
+        Charge { limiter: Arc::clone(limiter), client: None, permits, shadow: false }
+    }
+
+    fn refused(wait: Wait) -> Decision {
+        Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0 }
+    }
+
+    fn refuse(refusals: &Refusals, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {
+        let said = Timestamp::from_millis(1_000);
+        refusals.remember((limiter, None, permits, refused(wait)), said, Instant::now(), refusals.age());
+    }
+
+    fn says(refusals: &Refusals, limiter: &Arc<Limiter>, permits: u32) -> Option<(u64, Decision)> {
+        let known = refusals.known(&[charge(limiter, permits)])?;
+        Some((known.now.as_millis(), known.decisions[0]?))
+    }
+
+    async fn pass(millis: u64) {
+        tokio::time::advance(Duration::from_millis(millis)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_holds_for_its_cost_and_more_until_a_millisecond_before_its_wait_is_over() {
+        let (refusals, limiter) = (Refusals::new(), limiter(Algorithm::TokenBucket));
+        refuse(&refusals, &limiter, 3, Wait::Millis(700));
+        pass(200).await;
+        let (now, decision) = says(&refusals, &limiter, 3).expect("a refusal");
+        assert_eq!((now, decision.wait, decision.reset), (1_200, Wait::Millis(500), 8_800));
+        assert!(says(&refusals, &limiter, 4).is_some() && says(&refusals, &limiter, 2).is_none());
+        pass(498).await;
+        assert!(says(&refusals, &limiter, 3).is_some());
+        pass(1).await;
+        assert!(says(&refusals, &limiter, 3).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_request_a_second_asks_again_and_what_it_hears_counts() {
+        let (refusals, limiter) = (Refusals::new(), limiter(Algorithm::TokenBucket));
+        refuse(&refusals, &limiter, 1, Wait::Millis(60_000));
+        for _ in 0..3 {
+            assert!(says(&refusals, &limiter, 1).is_some());
+            pass(1_000).await;
+            assert!(says(&refusals, &limiter, 1).is_none(), "nobody asks");
+            assert!(says(&refusals, &limiter, 1).is_some(), "two ask");
+        }
+        let charges = [charge(&limiter, 1)];
+        let granted = Decision { granted: true, wait: Wait::Now, ..refused(Wait::Now) };
+        refusals.answered(&charges, Some(&Outcome::decided(Timestamp::default(), vec![granted], true)));
+        assert!(says(&refusals, &limiter, 1).is_none());
+        refuse(&refusals, &limiter, 1, Wait::Never);
+        refusals.answered(&charges, None);
+        assert!(says(&refusals, &limiter, 1).is_none(), "a store that fails is believed to refuse");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_given_back_is_known_at_once_and_so_is_another_rule() {
+        let (refusals, limiter) = (Refusals::new(), limiter(Algorithm::TokenBucket));
+        let before = refusals.age();
+        refuse(&refusals, &limiter, 1, Wait::Millis(5_000));
+        refusals.forget([charge(&limiter, 1)].iter());
+        assert!(says(&refusals, &limiter, 1).is_none());
+        // Asked before, answered after.
+        let late = (&limiter, None, 1, refused(Wait::Millis(5_000)));
+        refusals.remember(late, Timestamp::default(), Instant::now(), before);
+        assert!(says(&refusals, &limiter, 1).is_none());
+        refuse(&refusals, &limiter, 1, Wait::Millis(5_000));
+        let changed = Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota: limiter.quota });
+        assert!(says(&refusals, &changed, 1).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limiters_of_others_are_never_remembered_and_shadows_never_refuse() {
+        let refusals = Refusals::new();
+        let foreign = limiter(Algorithm::Foreign(crate::limit::foreign::Sharing::Configure));
+        refuse(&refusals, &foreign, 1, Wait::Millis(5_000));
+        assert!(says(&refusals, &foreign, 1).is_none());
+        let own = limiter(Algorithm::TokenBucket);
+        refuse(&refusals, &own, 1, Wait::Millis(5_000));
+        assert!(refusals.known(&[Charge { shadow: true, ..charge(&own, 1) }]).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_clients_is_remembered_up_to_a_bound_and_room_is_made_of_what_is_over() {
+        let (refusals, limiter) = (Refusals::new(), limiter(Algorithm::TokenBucket));
+        let refuse = |client: u32, wait| {
+            let client = ClientId::Value(client.to_be_bytes().into());
+            let refused = (&limiter, Some(&client), 1, refused(Wait::Millis(wait)));
+            refusals.remember(refused, Timestamp::default(), Instant::now(), refusals.age());
+        };
+        (0..200_000).for_each(|client| refuse(client, 10_000));
+        assert_eq!(refusals.len.load(Ordering::Relaxed), SHARDS * SHARD);
+        pass(10_000).await;
+        (0..100).for_each(|client| refuse(1_000_000 + client, 10_000));
+        let len: usize = refusals.shards.iter().map(|shard| shard.lock().len()).sum();
+        assert!((100..SHARDS * SHARD).contains(&len) && len == refusals.len.load(Ordering::Relaxed));
     }
 }
