@@ -31,19 +31,19 @@ impl Drop for Folder {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_window_holds_more_than_its_rate_whatever_happens_to_gateways_rules_and_redis() {
     let chaos = Some(Duration::from_millis(300));
-    let Some(verdict) = verdict_of("stress", Some(1_000), chaos).await else { return };
+    let Some(verdict) = verdict_of("stress", Some(1_000), 1, chaos).await else { return };
     assert!(verdict.is_good(), "\n{verdict}");
     assert!(verdict.events > 0, "\n{verdict}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_window_holds_more_than_its_rate_at_full_speed_and_nobody_is_refused_without_reason() {
-    let Some(verdict) = verdict_of("stress-full-speed", None, None).await else { return };
+    let Some(verdict) = verdict_of("stress-full-speed", None, 4, None).await else { return };
     assert!(verdict.is_good(), "\n{verdict}");
 }
 
 /// What a few seconds prove; nothing where there is no Redis.
-async fn verdict_of(name: &str, rate: Option<u32>, chaos: Option<Duration>) -> Option<Verdict> {
+async fn verdict_of(name: &str, rate: Option<u32>, times: u64, chaos: Option<Duration>) -> Option<Verdict> {
     let redis = RedisServer::start()?;
     let folder = Folder::new(name);
     let run = Run {
@@ -53,6 +53,7 @@ async fn verdict_of(name: &str, rate: Option<u32>, chaos: Option<Duration>) -> O
         gateways: 2,
         connections: 16,
         rate,
+        times,
         duration: Duration::from_secs(3),
         chaos,
     };
