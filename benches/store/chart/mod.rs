@@ -67,7 +67,7 @@ fn head(measured: &Measured) -> String {
     for (class, subject) in measured.curves.iter().enumerate() {
         svg += &format!("<tspan class=\"c{class}\">\u{25cf}</tspan> {}\u{2003}", subject.scenario.name);
     }
-    svg + "\u{2504} Redisson's script under redis-benchmark</text>\n"
+    svg + "- - Redisson's script under redis-benchmark</text>\n"
 }
 
 fn lines(measured: &Measured, figure: fn(&Row) -> f64) -> Vec<Line> {
