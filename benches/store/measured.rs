@@ -3,7 +3,7 @@
 use super::Result;
 use super::law::Window;
 use super::redisson;
-use super::scenario::{Scenario, algorithms, bounded, curves};
+use super::scenario::{Scenario, algorithms, bounded, curves, named};
 use super::slice::{Slice, Spread};
 
 /// What is measured.
@@ -12,7 +12,17 @@ pub struct Measured {
     pub curves: Vec<Subject>,
     pub algorithms: Vec<Subject>,
     pub bounded: Vec<Subject>,
-    pub redisson: [(redisson::Kind, Vec<Slice>); 2],
+    pub contests: [Contest; 2],
+}
+
+/// The store against Redisson's script.
+pub struct Contest {
+    pub subject: Subject,
+    pub peer: redisson::Kind,
+    /// A slice of the script right after each of the subject's, so that both had the same machine.
+    pub theirs: Vec<Slice>,
+    /// How many times as many decisions are to be made.
+    pub goal: f64,
 }
 
 /// A scenario, and what was measured of it.
@@ -30,6 +40,9 @@ pub struct Row {
     pub slices: Vec<Slice>,
 }
 
+/// Tasks in each process of a contest: about as many decisions are under way as `redis-benchmark` has calls.
+pub const CONTENDING: u32 = 256;
+
 impl Measured {
     /// Nothing yet, at these levels of concurrency; what has no curve is asked at `usual`.
     pub fn new(levels: &[u32], usual: u32) -> Result<Self> {
@@ -40,19 +53,41 @@ impl Measured {
             curves: subjects(curves()?, levels),
             algorithms: subjects(algorithms()?, &[usual]),
             bounded: subjects(bounded()?, &[usual]),
-            redisson: [(redisson::Kind::Overall, Vec::new()), (redisson::Kind::PerClient, Vec::new())],
+            contests: [
+                Contest::new("OVERALL", redisson::Kind::Overall, 10.0)?,
+                Contest::new("PER_CLIENT", redisson::Kind::PerClient, 2.0)?,
+            ],
         })
     }
 
     /// The limits of which a window held more than its rate.
     pub fn broken(&self) -> impl Iterator<Item = String> {
         let subjects = [&self.curves, &self.algorithms, &self.bounded].into_iter().flatten();
+        let subjects = subjects.chain(self.contests.iter().map(|contest| &contest.subject));
         let broken = |subject: &Subject| {
             let windows: Vec<Window> = subject.windows.iter().filter(|window| window.is_too_full()).copied().collect();
             let name = subject.scenario.name;
             windows.into_iter().map(move |window| format!("{name}: {} granted of {}", window.held, window.rate))
         };
         subjects.flat_map(broken)
+    }
+}
+
+// === impl Contest ===
+
+impl Contest {
+    fn new(scenario: &str, peer: redisson::Kind, goal: f64) -> Result<Self> {
+        Ok(Self { subject: Subject::new(named(scenario)?, &[CONTENDING]), peer, theirs: Vec::new(), goal })
+    }
+
+    /// What the store made.
+    pub fn ours(&self) -> &[Slice] {
+        self.subject.rows.first().map_or(&[], |row| &row.slices)
+    }
+
+    /// How many times as many decisions, in each pair of slices.
+    pub fn ratios(&self) -> Option<Spread> {
+        Spread::of(self.ours().iter().zip(&self.theirs).map(|(ours, theirs)| ours.rate / theirs.rate))
     }
 }
 
@@ -70,12 +105,6 @@ impl Subject {
             true => windows,
             false => self.windows.iter().zip(windows).map(|(one, other)| one.or_fuller(other)).collect(),
         };
-    }
-
-    /// The row with most decisions a second.
-    pub fn best(&self) -> Option<&Row> {
-        let rate = |row: &Row| row.spread(|slice| slice.rate).map_or(0.0, |spread| spread.median);
-        self.rows.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)))
     }
 }
 

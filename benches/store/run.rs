@@ -9,7 +9,7 @@ use super::counters::Counters;
 use super::drivers::Drivers;
 use super::job::Job;
 use super::law::{Window, windows};
-use super::measured::{Measured, Subject};
+use super::measured::{Contest, Measured, Subject};
 use super::redis::{self, Redis};
 use super::scenario::{Kind, Scenario};
 use super::slice::Slice;
@@ -45,7 +45,7 @@ const BOUNDED: u64 = 3;
 
 impl Plan {
     pub fn whole() -> Self {
-        Self { levels: (0..=10).map(|power| 1 << power).collect(), rounds: 5, millis: 300, calls: 48_000 }
+        Self { levels: (0..=10).map(|power| 1 << power).collect(), rounds: 5, millis: 300, calls: 32_000 }
     }
 
     pub fn quick() -> Self {
@@ -73,9 +73,8 @@ impl Run {
                 for subject in &mut measured.curves {
                     self.add(subject, level)?;
                 }
-                let kinds = measured.redisson.len();
-                let (kind, slices) = &mut measured.redisson[level % kinds];
-                slices.push(redisson::take(&mut self.connection, self.redis.port, *kind, self.plan.calls)?);
+                let contests = measured.contests.len();
+                self.contest(&mut measured.contests[level % contests])?;
             }
             for subject in measured.algorithms.iter_mut().chain(&mut measured.bounded) {
                 self.add(subject, 0)?;
@@ -90,6 +89,14 @@ impl Run {
         let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let (cores, model) = (available_parallelism()?, model.map_or("unknown", |(_, model)| model));
         Ok(format!("Redis {}; {cores} cores, {model}", redis::version(&mut self.connection)?))
+    }
+
+    /// Measures one slice of each.
+    fn contest(&mut self, contest: &mut Contest) -> Result<()> {
+        self.add(&mut contest.subject, 0)?;
+        let theirs = redisson::take(&mut self.connection, self.redis.port, contest.peer, self.plan.calls)?;
+        contest.theirs.push(theirs);
+        Ok(())
     }
 
     /// Measures one more slice of a row.

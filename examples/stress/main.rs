@@ -41,9 +41,12 @@ struct Arguments {
     /// Requests a second that all connections together send at most
     #[arg(long, default_value = "3000", value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
-    /// Ask as fast as answers come, by limits that grant more
+    /// Ask as fast as answers come
     #[arg(long, conflicts_with = "rate")]
     full_speed: bool,
+    /// How many times the permits of the table are granted; at full speed 32, unless given
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    times: Option<u64>,
 }
 
 #[tokio::main]
@@ -71,6 +74,7 @@ async fn stress(arguments: &Arguments, folder: &Path) -> Result<Verdict, Failed>
         gateways: arguments.gateways.into(),
         connections: arguments.connections.into(),
         rate: (!arguments.full_speed).then_some(arguments.rate),
+        times: arguments.times.unwrap_or(if arguments.full_speed { 32 } else { 1 }),
         duration: Duration::from_secs(arguments.seconds),
         chaos: arguments.chaos.then_some(Duration::from_secs(1)),
     })

@@ -4,7 +4,7 @@ mod panel;
 mod scale;
 
 use self::panel::{HEIGHT, Line, Panel, WIDTH};
-use super::measured::{Measured, Row};
+use super::measured::{Contest, Measured, Row};
 use super::redisson::Kind;
 use super::slice::{Slice, Spread};
 
@@ -67,7 +67,7 @@ fn head(measured: &Measured) -> String {
     for (class, subject) in measured.curves.iter().enumerate() {
         svg += &format!("<tspan class=\"c{class}\">\u{25cf}</tspan> {}\u{2003}", subject.scenario.name);
     }
-    svg + "\u{2504} Redisson's script under redis-benchmark</text>\n"
+    svg + "- - Redisson's script under redis-benchmark</text>\n"
 }
 
 fn lines(measured: &Measured, figure: fn(&Row) -> f64) -> Vec<Line> {
@@ -79,13 +79,13 @@ fn lines(measured: &Measured, figure: fn(&Row) -> f64) -> Vec<Line> {
 }
 
 fn redisson(measured: &Measured, figure: fn(&Slice) -> f64) -> Vec<(usize, f64)> {
-    let level = |(kind, slices): &(Kind, Vec<Slice>)| {
-        let spread = Spread::of(slices.iter().map(figure))?;
-        let class = match kind {
+    let level = |contest: &Contest| {
+        let spread = Spread::of(contest.theirs.iter().map(figure))?;
+        let class = match contest.peer {
             Kind::Overall => 0,
             Kind::PerClient => 1,
         };
         Some((class, spread.median))
     };
-    measured.redisson.iter().filter_map(level).collect()
+    measured.contests.iter().filter_map(level).collect()
 }

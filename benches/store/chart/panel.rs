@@ -23,7 +23,7 @@ pub const WIDTH: f64 = 422.0;
 pub const HEIGHT: f64 = 214.0;
 
 /// What is written around the lines.
-const LEFT: f64 = 66.0;
+const LEFT: f64 = 78.0;
 const RIGHT: f64 = 10.0;
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 34.0;

@@ -33,22 +33,20 @@ pub struct Run {
     pub redis: String,
     pub gateways: usize,
     pub connections: usize,
-    /// How many requests a second all connections together send at most; as many as are answered, unless given, by
-    /// limits that grant more.
+    /// How many requests a second all connections together send at most; as many as are answered, unless given.
     pub rate: Option<u32>,
+    /// How many times the permits of the table are granted, so that a good part of more requests passes, too.
+    pub times: u64,
     pub duration: Duration,
     /// How long nothing happens between two things that do; nothing ever, unless given.
     pub chaos: Option<Duration>,
 }
 
-/// At full speed, how many times the permits: a good part of the requests is to pass too.
-const TIMES: u64 = 16;
-
 /// Puts gateways under load and judges what they did.
 pub async fn run(run: &Run) -> Result<Verdict, Failed> {
     // Rules change from the start on: what a longer interval counts was never forgotten by a shorter one.
     let versions = if run.chaos.is_some() { table::VERSIONS } else { 1 };
-    let limits = table::limits(if run.rate.is_some() { 1 } else { TIMES });
+    let limits = table::limits(run.times);
     let mut fleet = Fleet::start(run, &limits, versions).await?;
     let load = Load::start(&fleet.addresses, run.connections, run.rate);
     let end = Instant::now() + run.duration;
