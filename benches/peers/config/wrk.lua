@@ -1,0 +1,26 @@
+-- What wrk says at its end, as one line of JSON. `clients=N` after the URL: requests name N clients in turn.
+
+local requests, next_one = {}, 0
+
+function init(arguments)
+  local clients = tonumber((arguments[1] or ''):match('^clients=(%d+)$') or 0)
+  for number = 1, clients do
+    requests[number] = wrk.format('GET', nil, { ['X-Client'] = ('client-%06d'):format(number) })
+  end
+  if clients == 0 then
+    request = nil -- wrk then sends one request that it wrote once
+    return
+  end
+  request = function()
+    next_one = next_one % #requests + 1
+    return requests[next_one]
+  end
+end
+
+function done(summary, latency)
+  local errors = summary.errors
+  local line = '{"requests":%d,"microseconds":%d,"broken":%d,"refused":%d,"p50":%d,"p99":%d}\n'
+  local broken = errors.connect + errors.read + errors.write + errors.timeout
+  io.write(line:format(summary.requests, summary.duration, broken, errors.status, latency:percentile(50),
+    latency:percentile(99)))
+end

@@ -1,0 +1,70 @@
+"""Load by wrk, and what one slice of it cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from install import Tools
+from process import Failed, Process
+
+CONNECTIONS = 64
+SCRIPT = Path(__file__).resolve().parent / "config" / "wrk.lua"
+
+# Of refusing contestants: permits that come back while they are measured let a few requests pass.
+STRAY = 1e-3
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One contestant under load for a few seconds. `cpu` is in seconds, by process."""
+
+    requests: int
+    seconds: float
+    cpu: dict[str, float]
+
+    @property
+    def cost(self) -> float:
+        """CPU time for each request, of all the processes together, in microseconds."""
+        return sum(self.cpu.values()) / self.requests * 1e6
+
+    @property
+    def rate(self) -> float:
+        """Requests for each second."""
+        return self.requests / self.seconds
+
+    def cost_of(self, process: str) -> float:
+        return self.cpu[process] / self.requests * 1e6
+
+
+def load(tools: Tools, port: int, seconds: float, processes: list[Process], status: int, clients: int = 0) -> Slice:
+    """Loads a port for `seconds` (rounded up to whole ones), and reads what it cost `processes`."""
+    before = {process.name: process.cpu_seconds() for process in processes}
+    told = wrk(tools, port, seconds, clients)
+    cpu = {process.name: process.cpu_seconds() - before[process.name] for process in processes}
+    check(told, status)
+    return Slice(told["requests"], told["microseconds"] / 1e6, cpu)
+
+
+def wrk(tools: Tools, port: int, seconds: float, clients: int) -> dict[str, int]:
+    command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "-s", SCRIPT]
+    command += [f"http://127.0.0.1:{port}/", "--", f"clients={clients}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
+    try:
+        return json.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        raise Failed(f"wrk says nothing: {done.stderr.strip() or done.stdout.strip()}") from None
+
+
+def check(told: dict[str, int], status: int) -> None:
+    """All answers are those that are measured."""
+    requests, refused = told["requests"], told["refused"]
+    if not requests:
+        raise Failed("no request was answered")
+    if told["broken"]:
+        raise Failed(f"{told['broken']} of {requests} requests were not answered")
+    strangers = refused if status == 200 else requests - refused
+    if strangers > (0 if status == 200 else max(1, requests * STRAY)):
+        raise Failed(f"{strangers} of {requests} answers were not {status}")

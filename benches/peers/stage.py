@@ -1,0 +1,63 @@
+"""Where the measured programs stand: a scratch folder, their configuration files, and the one upstream of all."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from install import Tools
+from process import Failed, Process, free_port
+
+CONFIG = Path(__file__).resolve().parent / "config"
+
+
+class Stage:
+    """Starts programs, and stops all that it started when it is left."""
+
+    def __init__(self, tools: Tools):
+        self.tools = tools
+        self.folder = Path(tempfile.mkdtemp(prefix="tidegate-peers-"))
+        self.processes: list[Process] = []
+        self.upstream = 0
+
+    def __enter__(self) -> Stage:
+        self.upstream = free_port()
+        config = self.config("upstream.conf", PORT=self.upstream)
+        self.start("upstream", self.nginx(config), self.upstream)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(self.processes)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def nginx(self, config: Path) -> list[str | Path]:
+        return [self.tools.nginx, "-e", "stderr", "-p", self.folder, "-c", config]
+
+    def config(self, template: str, **values: object) -> Path:
+        """A file of `config/` with its `@NAMES@` filled in."""
+        values.setdefault("UPSTREAM", self.upstream)
+        values.update(FOLDER=self.folder, CONFIG=CONFIG)
+        text = (CONFIG / template).read_text()
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", str(value))
+        if left := re.findall(r"@[A-Z_]+@", text):
+            raise Failed(f"{template}: nothing to put for {', '.join(left)}")
+        stem, _, ending = template.rpartition(".")
+        path = self.folder / f"{stem or template}-{free_port()}.{ending}"
+        path.write_text(text)
+        return path
+
+    def start(self, name: str, command: list[str | Path], port: int, env: dict[str, str] | None = None) -> Process:
+        """Starts a program and returns when it listens on `port`."""
+        process = Process(name, command, self.folder / f"{len(self.processes)}-{name}.log", env)
+        self.processes.append(process)
+        process.wait_for(port)
+        return process
+
+    def stop(self, processes: list[Process]) -> None:
+        for process in list(processes):
+            process.stop()
+            if process in self.processes:
+                self.processes.remove(process)
