@@ -112,7 +112,10 @@ def build_gateway() -> Path:
 
 def build_pacer() -> Path:
     """The load of a constant rate is one file without dependencies."""
-    return Path("pace")
+    source, program = ROOT / "benches" / "peers" / "pace.rs", TARGET / "pace"
+    if not run(["rustc", "--edition", "2024", "-O", "-A", "unknown_lints", "-o", str(program), str(source)]):
+        raise Missing("the load of a constant rate does not build")
+    return program
 
 
 def run(command: list[str]) -> bool:

@@ -7,8 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from contestant import Contestant, Running
 from install import Tools
-from process import Failed, Process
+from process import Failed
 
 CONNECTIONS = 64
 SCRIPT = Path(__file__).resolve().parent / "config" / "wrk.lua"
@@ -19,11 +20,12 @@ STRAY = 1e-3
 
 @dataclass(frozen=True)
 class Slice:
-    """One contestant under load for a few seconds. `cpu` is in seconds, by process."""
+    """One contestant under load for a few seconds. `cpu` is in seconds, by process; `calls` are scripts run by Redis."""
 
     requests: int
     seconds: float
     cpu: dict[str, float]
+    calls: int
 
     @property
     def cost(self) -> float:
@@ -39,13 +41,14 @@ class Slice:
         return self.cpu[process] / self.requests * 1e6
 
 
-def load(tools: Tools, port: int, seconds: float, processes: list[Process], status: int, clients: int = 0) -> Slice:
-    """Loads a port for `seconds` (rounded up to whole ones), and reads what it cost `processes`."""
-    before = {process.name: process.cpu_seconds() for process in processes}
-    told = wrk(tools, port, seconds, clients)
-    cpu = {process.name: process.cpu_seconds() - before[process.name] for process in processes}
-    check(told, status)
-    return Slice(told["requests"], told["microseconds"] / 1e6, cpu)
+def load(tools: Tools, contestant: Contestant, running: Running, seconds: float) -> Slice:
+    """Loads a contestant for `seconds` (whole ones, at least one), and reads what it cost its processes."""
+    calls = running.script_calls()
+    before = {process.name: process.cpu_seconds() for process in running.processes}
+    told = wrk(tools, running.port, seconds, contestant.clients)
+    cpu = {process.name: process.cpu_seconds() - before[process.name] for process in running.processes}
+    check(told, contestant.status)
+    return Slice(told["requests"], told["microseconds"] / 1e6, cpu, running.script_calls() - calls)
 
 
 def wrk(tools: Tools, port: int, seconds: float, clients: int) -> dict[str, int]:
@@ -64,7 +67,7 @@ def check(told: dict[str, int], status: int) -> None:
     if not requests:
         raise Failed("no request was answered")
     if told["broken"]:
-        raise Failed(f"{told['broken']} of {requests} requests were not answered")
+        raise Failed(f"{told['broken']} errors of connections in {requests} requests")
     strangers = refused if status == 200 else requests - refused
     if strangers > (0 if status == 200 else max(1, requests * STRAY)):
         raise Failed(f"{strangers} of {requests} answers were not {status}")

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 from contestant import Contestant, Running
 from load import load
 from process import Failed
-from row import Measured, Progress, Result, Row
+from row import Result, Results, Row
+from section import Section
 from stage import Stage
 
+WARM_UP_SECONDS = 1.0
 
-def measure(stage: Stage, row: Row, rounds: int, seconds: float, say: Progress) -> Measured:
+
+def measure(stage: Stage, row: Row, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
     """Starts the contestants of a row, warms them up, and loads each in each round."""
-    results = {contestant.name: Result(contestant.name, contestant.config) for contestant in row.contestants}
-    before = list(stage.processes)
-    try:
-        field = start(stage, row.contestants, results)
-        for number in range(rounds + 1):
+    results = {contestant.name: Result(contestant) for contestant in row.contestants}
+    with stage.scene():
+        field = start(stage, results)
+        for contestant, running in field:
+            one_slice(stage, contestant, running, results, WARM_UP_SECONDS)
+        for result in results.values():
+            result.slices.clear()
+        for number in range(rounds):
             for contestant, running in field:
-                one_slice(stage, contestant, running, results[contestant.name], 1.0 if number == 0 else seconds)
-                say(f"{row.name}: {contestant.name}, round {number} of {rounds}")
-            for result in results.values():
-                result.slices = result.slices if number else []  # the first was to warm up
-    finally:
-        stage.stop([process for process in stage.processes if process not in before])
-    return Measured(row, list(results.values()))
+                say(f"{row.name}, round {number + 1} of {rounds}: {contestant.name}")
+                one_slice(stage, contestant, running, results, seconds)
+    return row.section(results)
 
 
-def start(
-    stage: Stage, contestants: list[Contestant], results: dict[str, Result]
-) -> list[tuple[Contestant, Running]]:
+def start(stage: Stage, results: Results) -> list[tuple[Contestant, Running]]:
     """Those who could be started and answer as they should; of the others the reason is noted."""
     field = []
-    for contestant in contestants:
-        result = results[contestant.name]
-        result.failure = contestant.missing(stage)
-        if result.failure:
-            continue
+    for result in results.values():
+        contestant = result.contestant
         try:
+            if reason := contestant.missing(stage):
+                raise Failed(reason)
             running = contestant.start(stage)
             contestant.check(running)
             field.append((contestant, running))
@@ -45,12 +46,12 @@ def start(
     return field
 
 
-def one_slice(stage: Stage, contestant: Contestant, running: Running, result: Result, seconds: float) -> None:
-    """One who has failed is loaded no more, and what was measured of it until then does not count."""
+def one_slice(stage: Stage, contestant: Contestant, running: Running, results: Results, seconds: float) -> None:
+    """Who has failed is loaded no more."""
+    result = results[contestant.name]
     if result.failure:
         return
     try:
-        one = load(stage.tools, running.port, seconds, running.processes, contestant.status, contestant.clients)
-        result.slices.append(one)
+        result.slices.append(load(stage.tools, contestant, running, seconds))
     except Failed as failure:
-        result.failure, result.slices = str(failure), []
+        result.failure = str(failure)

@@ -1,66 +1,22 @@
-"""Rows of the table: who is compared, and what is to come out."""
+"""Rows that are measured under full load: who is compared, what is to come out, and what did."""
 
 from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import Callable
 
 from contestant import Contestant
 from load import Slice
-
-
-@dataclass(frozen=True)
-class Goal:
-    """A ratio of two contestants' medians: at most (of costs) or at least (of rates) what was aimed for."""
-
-    of: str
-    to: str
-    at_most: float | None = None
-    at_least: float | None = None
-
-    def ratio(self, results: dict[str, Result]) -> float | None:
-        """None if one of the two has no result."""
-        of, to = results.get(self.of), results.get(self.to)
-        if not of or not to or not of.slices or not to.slices:
-            return None
-        if self.at_least is not None:
-            return of.rate.median / to.rate.median
-        return of.cost.median / to.cost.median
-
-    def is_met(self, ratio: float) -> bool:
-        if self.at_least is not None:
-            return ratio >= self.at_least
-        return self.at_most is None or ratio <= self.at_most
-
-    def __str__(self) -> str:
-        if self.at_least is not None:
-            return f"requests/s at least {self.at_least:.2f} x {self.to}"
-        return f"CPU per request at most {self.at_most:.2f} x {self.to}"
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The least, the median and the most of several measurements."""
-
-    least: float
-    median: float
-    most: float
-
-    @classmethod
-    def of(cls, values: list[float]) -> Spread:
-        return cls(min(values), statistics.median(values), max(values))
+from section import Bar, Line, Section, Spread, Verdict
 
 
 @dataclass
 class Result:
-    """What was measured of a contestant; `failure` says why it is not whole."""
+    """What was measured of a contestant; `failure` says why nothing was."""
 
-    name: str
-    config: str
+    contestant: Contestant
     slices: list[Slice] = field(default_factory=list)
     failure: str | None = None
-    notes: list[str] = field(default_factory=list)
 
     @property
     def cost(self) -> Spread:
@@ -73,15 +29,78 @@ class Result:
         return Spread.of([one.rate for one in self.slices])
 
     @property
-    def processes(self) -> dict[str, float]:
+    def parts(self) -> dict[str, float]:
         """The median cost of each of the processes, in microseconds."""
         names = self.slices[0].cpu if self.slices else {}
         return {name: statistics.median(one.cost_of(name) for one in self.slices) for name in names}
 
+    @property
+    def calls(self) -> int:
+        return sum(one.calls for one in self.slices)
+
+    @property
+    def calls_per_second(self) -> float:
+        return self.calls / sum(one.seconds for one in self.slices)
+
+
+Results = dict[str, Result]
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """The CPU time of a request of `of`, against that of `to`."""
+
+    of: str
+    to: str
+    bound: float
+
+    def judge(self, results: Results) -> Verdict:
+        goal = f"CPU per request of {self.of}: at most {self.bound:.2f} of {self.to}"
+        of, to = results[self.of], results[self.to]
+        if of.failure or to.failure:
+            return Verdict(goal, "nothing", None)
+        ratio = of.cost.median / to.cost.median
+        return Verdict(goal, f"{ratio:.2f}", ratio <= self.bound)
+
+
+@dataclass(frozen=True)
+class Faster:
+    """The requests for each second of `of`, against those of `to`."""
+
+    of: str
+    to: str
+    bound: float
+
+    def judge(self, results: Results) -> Verdict:
+        goal = f"requests/s of {self.of}: at least {self.bound:.2f} of {self.to}"
+        of, to = results[self.of], results[self.to]
+        if of.failure or to.failure:
+            return Verdict(goal, "nothing", None)
+        ratio = of.rate.median / to.rate.median
+        return Verdict(goal, f"{ratio:.2f}", ratio >= self.bound)
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """How often the Redis of `of` runs a script, in each second."""
+
+    of: str
+    bound: float
+
+    def judge(self, results: Results) -> Verdict:
+        goal = f"scripts run by the Redis of {self.of}: at most {self.bound:.0f} in each second, for its one bucket"
+        of = results[self.of]
+        if of.failure:
+            return Verdict(goal, "nothing", None)
+        return Verdict(goal, f"{of.calls_per_second:,.2f} in each second", of.calls_per_second <= self.bound)
+
+
+Goal = AtMost | Faster | Quiet
+
 
 @dataclass(frozen=True)
 class Row:
-    """Contestants that are loaded in turns."""
+    """Contestants that are loaded in turns. Ratios are told of the first."""
 
     name: str
     title: str
@@ -89,31 +108,35 @@ class Row:
     contestants: list[Contestant]
     goals: list[Goal]
 
-
-@dataclass
-class Verdict:
-    """What became of a goal; no ratio if it could not be measured."""
-
-    text: str
-    ratio: str | None
-    met: bool | None
-
-
-@dataclass
-class Measured:
-    """A row and its results, in the order of its contestants."""
-
-    row: Row
-    results: list[Result]
-
-    def verdicts(self) -> list[Verdict]:
-        by_name = {result.name: result for result in self.results}
-        told = []
-        for goal in self.row.goals:
-            ratio = goal.ratio(by_name)
-            met = None if ratio is None else goal.is_met(ratio)
-            told.append(Verdict(str(goal), None if ratio is None else f"{ratio:.2f}", met))
-        return told
+    def section(self, results: Results) -> Section:
+        columns = ["min", "median us", "max", "first / this", "min", "median requests/s", "max", "of which"]
+        first = results[self.contestants[0].name]
+        done = [result for result in results.values() if not result.failure]
+        return Section(
+            name=self.name,
+            title=self.title,
+            about=self.about,
+            columns=columns,
+            lines=[line(result, first) for result in results.values()],
+            verdicts=[goal.judge(results) for goal in self.goals],
+            unit="us of CPU for each request",
+            bars=[Bar(result.contestant.name, result.cost, result.parts) for result in done],
+        )
 
 
-Progress = Callable[[str], None]
+def line(result: Result, first: Result) -> Line:
+    contestant = result.contestant
+    if result.failure:
+        return Line(contestant.name, contestant.config, [], result.failure)
+    ratio = "" if first.failure else f"{first.cost.median / result.cost.median:.2f}"
+    cells = [*result.cost.cells(1), ratio, *result.rate.cells(0), of_which(result)]
+    return Line(contestant.name, contestant.config, cells)
+
+
+def of_which(result: Result) -> str:
+    """The processes one by one, where there are several, and how often a script was run."""
+    if len(result.parts) < 2:
+        return ""
+    parts = [f"{name} {cost:.1f}" for name, cost in result.parts.items()]
+    calls = result.calls / sum(one.requests for one in result.slices)
+    return ", ".join([*parts, f"{calls:.3f} script calls"])

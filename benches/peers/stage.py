@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Iterator
 
 from install import Tools
 from process import Failed, Process, free_port
@@ -29,7 +31,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop(self.processes)
+        self.stop_from(0)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def nginx(self, config: Path) -> list[str | Path]:
@@ -56,8 +58,15 @@ class Stage:
         process.wait_for(port)
         return process
 
-    def stop(self, processes: list[Process]) -> None:
-        for process in list(processes):
-            process.stop()
-            if process in self.processes:
-                self.processes.remove(process)
+    @contextmanager
+    def scene(self) -> Iterator[None]:
+        """What is started within it is stopped at its end."""
+        before = len(self.processes)
+        try:
+            yield
+        finally:
+            self.stop_from(before)
+
+    def stop_from(self, first: int) -> None:
+        while len(self.processes) > first:
+            self.processes.pop().stop()
