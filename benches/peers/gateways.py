@@ -7,7 +7,7 @@ from typing import Callable
 
 from contestant import Running
 from install import ROOT
-from process import free_port
+from process import Command, free_port
 from redis import start_redis
 from stage import Stage
 
@@ -21,7 +21,7 @@ def tidegate(template: str, **values: object) -> Start:
     def start(stage: Stage) -> Running:
         port = free_port()
         config = stage.config(template, PORT=port, **values)
-        command = [stage.tools.tidegate, "run", "-c", config, "--workers", "1"]
+        command: Command = [stage.tools.tidegate, "run", "-c", config, "--workers", "1"]
         return Running(port, [stage.start("tidegate", command, port)])
 
     return start
@@ -72,7 +72,7 @@ def envoy(template: str, **values: object) -> Start:
     def start(stage: Stage) -> Running:
         port = free_port()
         config = stage.config(template, PORT=port, **values)
-        command = [stage.tools.envoy, "-c", config, "--concurrency", "1", "-l", "error", "--disable-hot-restart"]
+        command: Command = [stage.tools.envoy, "-c", config, "--concurrency", "1", "-l", "error", "--disable-hot-restart"]
         return Running(port, [stage.start("envoy", command, port)])
 
     return start
@@ -83,7 +83,7 @@ def caddy(template: str) -> Start:
         port = free_port()
         config = stage.config(template, PORT=port)
         home = {"GOMAXPROCS": "1", "HOME": str(stage.folder), "XDG_DATA_HOME": str(stage.folder)}
-        command = [stage.tools.caddy, "run", "--adapter", "caddyfile", "--config", config]
+        command: Command = [stage.tools.caddy, "run", "--adapter", "caddyfile", "--config", config]
         return Running(port, [stage.start("caddy", command, port, env=home)])
 
     return start

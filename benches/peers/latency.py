@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from contestant import Contestant, Running
-from load import load
+from load import CONNECTIONS, load
 from measure import start
-from process import Failed
+from process import Command, Failed
 from row import Result
 from rows import LIMITED_ON_REDIS, UNLIMITED
 from section import Bar, Line, Section, Spread, Verdict
@@ -20,9 +20,9 @@ from stage import Stage
 NAME = "latency"
 TITLE = "Latency that a limit in Redis adds"
 ABOUT = (
-    "Requests at a constant rate, half of what the gateway with its limits in Redis answers at most, on 64 connections. "
-    "A request that was due while its connection was still waiting is timed from when it was due. The round trip is "
-    "that of a PING to the same Redis, once a millisecond under the same load."
+    "Requests at a constant rate, half of what the gateway with its limits in Redis answers at most, on as many "
+    "connections as above. A request that was due while its connection was still waiting is timed from when it was "
+    "due. The round trip is that of a PING to the same Redis, once a millisecond under the same load."
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
 ROUND_TRIP = "PING to Redis"
@@ -56,7 +56,7 @@ class Timings:
         return statistics.median(ping.p50 for ping in self.pings)
 
 
-def measure_latency(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
+def measure(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
     """Times the gateway without and with a limit in Redis, in turns."""
     contestants = [UNLIMITED, LIMITED_ON_REDIS]
     results = {contestant.name: Result(contestant) for contestant in contestants}
@@ -93,11 +93,13 @@ def one_round(stage: Stage, timings: Timings, running: list[Running], rate: int,
 
 def pace(stage: Stage, port: int, rate: int, seconds: float, redis: int) -> dict[str, dict[str, float]]:
     """Runs pace.rs. An answer that is not 200 or does not come ends it."""
-    command = [stage.tools.pace, str(port), str(rate), str(max(1, round(seconds))), str(redis)]
+    command: Command = [stage.tools.pace, str(port), str(rate), str(max(1, round(seconds)))]
+    command += [str(CONNECTIONS), str(redis)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise Failed(f"at {rate} requests in a second: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    told: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return told
 
 
 def section(timings: Timings, rate: int) -> Section:
@@ -106,7 +108,8 @@ def section(timings: Timings, rate: int) -> Section:
     lines.append(Line(ROUND_TRIP, "", [*cells(timings.pings), ""]))
     named = [(one.name, times) for one, times in subjects] + [(ROUND_TRIP, timings.pings)]
     bars = [Bar(name, Spread.of([each.p50 for each in times]), {}) for name, times in named]
-    return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(timings), "us until half of the requests are answered", bars)
+    unit = "us until half of the requests are answered"
+    return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(timings), unit, bars)
 
 
 def cells(times: list[Quantiles]) -> list[str]:

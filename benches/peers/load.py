@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contestant import Contestant, Running
 from install import Tools
-from process import Failed
+from process import Command, Failed
 
 CONNECTIONS = 64
 SCRIPT = Path(__file__).resolve().parent / "config" / "wrk.lua"
@@ -20,7 +20,8 @@ STRAY = 1e-3
 
 @dataclass(frozen=True)
 class Slice:
-    """One contestant under load for a few seconds. `cpu` is in seconds, by process; `calls` are scripts run by Redis."""
+    """One contestant under load for a few seconds. `cpu` is in seconds, by process; `calls` are scripts that its Redis
+    has run."""
 
     requests: int
     seconds: float
@@ -52,13 +53,14 @@ def load(tools: Tools, contestant: Contestant, running: Running, seconds: float)
 
 
 def wrk(tools: Tools, port: int, seconds: float, clients: int) -> dict[str, int]:
-    command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "-s", SCRIPT]
+    command: Command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "-s", SCRIPT]
     command += [f"http://127.0.0.1:{port}/", "--", f"clients={clients}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
     try:
-        return json.loads(done.stdout.strip().splitlines()[-1])
+        told: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
         raise Failed(f"wrk says nothing: {done.stderr.strip() or done.stdout.strip()}") from None
+    return told
 
 
 def check(told: dict[str, int], status: int) -> None:

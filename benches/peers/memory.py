@@ -32,7 +32,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 SAMPLE = 50
 
 
-def measure_memory(stage: Stage, rounds: int, say: Callable[[str], None]) -> Section:
+def measure(stage: Stage, rounds: int, say: Callable[[str], None]) -> Section:
     """Starts each contestant anew in each round."""
     number_of_connections = as_many_as_allowed()
     measured: dict[str, list[float]] = {contestant.name: [] for contestant in PLAIN.contestants}
@@ -83,9 +83,9 @@ def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> floa
     return (after - before) / connections
 
 
-def settled(measure: Callable[[], int]) -> int:
+def settled(measured: Callable[[], int]) -> int:
     time.sleep(SETTLING_SECONDS)
-    return measure()
+    return measured()
 
 
 def exchange(client: socket.socket) -> None:
@@ -123,8 +123,8 @@ def section(measured: dict[str, list[float]], failures: dict[str, str], connecti
 
 def verdict(spreads: dict[str, Spread]) -> Verdict:
     ours = PLAIN.contestants[0].name
-    goal = f"memory of an idle connection of {ours}: at most {GOAL:.2f} of {GOAL_TO}"
+    goal = f"memory of an idle connection of {ours}: at most {GOAL:.2f} x {GOAL_TO}"
     if ours not in spreads or GOAL_TO not in spreads:
         return Verdict(goal, "nothing", None)
     ratio = spreads[ours].median / spreads[GOAL_TO].median
-    return Verdict(goal, f"{ratio:.2f}", ratio <= GOAL)
+    return Verdict(goal, f"{ratio:.2f} x", ratio <= GOAL)

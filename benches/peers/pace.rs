@@ -1,6 +1,6 @@
-//! Requests at a constant rate, and how long each took: `pace PORT RATE SECONDS [REDIS_PORT]`.
+//! Requests at a constant rate, and how long each took: `pace PORT RATE SECONDS CONNECTIONS [REDIS_PORT]`.
 //!
-//! 64 kept connections share the rate, evenly spread over time. Each keeps to its own timetable whatever the answers
+//! Its kept connections share the rate, evenly spread over time. Each keeps to its own timetable whatever the answers
 //! do: a request that was due while its connection still waited for an answer is timed from when it was due, so that a
 //! late answer counts against all requests that it held up (no coordinated omission). One that is sent late because
 //! this program was woken up late is timed from when it is sent.
@@ -16,7 +16,6 @@ use std::{env, fs, thread};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-const CONNECTIONS: u32 = 64;
 const SECOND: Duration = Duration::from_secs(1);
 /// Between two PINGs.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -47,16 +46,17 @@ struct Times(Vec<u128>);
 #[expect(clippy::print_stdout, reason = "the line is what it is for")]
 fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let [port, rate, seconds, redis @ ..] = words.as_slice() else {
-        return Err("usage: pace PORT RATE SECONDS [REDIS_PORT]".into());
+    let [port, rate, seconds, connections, redis @ ..] = words.as_slice() else {
+        return Err("usage: pace PORT RATE SECONDS CONNECTIONS [REDIS_PORT]".into());
     };
     // Threads inherit it: they wake up on time to a few microseconds. Where it cannot be set, they are later.
     let _ = fs::write("/proc/self/timerslack_ns", "1");
     let start = now() + HEAD_START;
     let end = start + SECOND * seconds.parse()?;
-    let (port, period) = (port.parse()?, SECOND * CONNECTIONS / rate.parse()?);
-    let requests = (0..CONNECTIONS).map(|number| {
-        let next = start + period * number / CONNECTIONS;
+    let (port, connections) = (port.parse()?, connections.parse()?);
+    let period = SECOND * connections / rate.parse()?;
+    let requests = (0..connections).map(|number| {
+        let next = start + period * number / connections;
         thread::spawn(move || run(Protocol::Http, port, Timetable { next, end, period }))
     });
     let requests: Vec<_> = requests.collect();

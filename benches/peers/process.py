@@ -11,6 +11,8 @@ from pathlib import Path
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
+Command = list[str | Path]
+
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -21,7 +23,7 @@ class Failed(Exception):
 class Process:
     """A program and its children, in a process group of its own. Its output goes to a file."""
 
-    def __init__(self, name: str, command: list[str | Path], log: Path, env: dict[str, str] | None = None):
+    def __init__(self, name: str, command: Command, log: Path, env: dict[str, str] | None = None):
         self.name = name
         self.log = log
         environment = {**os.environ, **(env or {})}

@@ -55,12 +55,12 @@ class AtMost:
     bound: float
 
     def judge(self, results: Results) -> Verdict:
-        goal = f"CPU per request of {self.of}: at most {self.bound:.2f} of {self.to}"
+        goal = f"CPU per request of {self.of}: at most {self.bound:.2f} x {self.to}"
         of, to = results[self.of], results[self.to]
         if of.failure or to.failure:
             return Verdict(goal, "nothing", None)
         ratio = of.cost.median / to.cost.median
-        return Verdict(goal, f"{ratio:.2f}", ratio <= self.bound)
+        return Verdict(goal, f"{ratio:.2f} x", ratio <= self.bound)
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Faster:
     bound: float
 
     def judge(self, results: Results) -> Verdict:
-        goal = f"requests/s of {self.of}: at least {self.bound:.2f} of {self.to}"
+        goal = f"requests/s of {self.of}: at least {self.bound:.2f} x {self.to}"
         of, to = results[self.of], results[self.to]
         if of.failure or to.failure:
             return Verdict(goal, "nothing", None)
         ratio = of.rate.median / to.rate.median
-        return Verdict(goal, f"{ratio:.2f}", ratio >= self.bound)
+        return Verdict(goal, f"{ratio:.2f} x", ratio >= self.bound)
 
 
 @dataclass(frozen=True)

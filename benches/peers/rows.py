@@ -1,7 +1,8 @@
 """The rows that are measured under full load.
 
 Limits that let everything pass have a rate of a million a second, which no machine reaches here: so all of them do
-their whole work, and none refuses. Those that refuse let one request pass in an hour; nginx, whose rates are not that low, in a minute.
+their whole work, and none refuses. Those that refuse let one request pass in an hour; nginx, which knows no rate that
+low, one in a minute.
 """
 
 from __future__ import annotations

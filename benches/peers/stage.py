@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Iterator
 
 from install import Tools
-from process import Failed, Process, free_port
+from process import Command, Failed, Process, free_port
 
 CONFIG = Path(__file__).resolve().parent / "config"
 
@@ -22,6 +22,7 @@ class Stage:
         self.tools = tools
         self.folder = Path(tempfile.mkdtemp(prefix="tidegate-peers-"))
         self.processes: list[Process] = []
+        self.configs = 0
         self.upstream = 0
 
     def __enter__(self) -> Stage:
@@ -34,7 +35,7 @@ class Stage:
         self.stop_from(0)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def nginx(self, config: Path) -> list[str | Path]:
+    def nginx(self, config: Path) -> Command:
         return [self.tools.nginx, "-e", "stderr", "-p", self.folder, "-c", config]
 
     def config(self, template: str, **values: object) -> Path:
@@ -46,12 +47,12 @@ class Stage:
             text = text.replace(f"@{name}@", str(value))
         if left := re.findall(r"@[A-Z_]+@", text):
             raise Failed(f"{template}: nothing to put for {', '.join(left)}")
-        stem, _, ending = template.rpartition(".")
-        path = self.folder / f"{stem or template}-{free_port()}.{ending}"
+        self.configs += 1
+        path = self.folder / f"{self.configs}-{template}"
         path.write_text(text)
         return path
 
-    def start(self, name: str, command: list[str | Path], port: int, env: dict[str, str] | None = None) -> Process:
+    def start(self, name: str, command: Command, port: int, env: dict[str, str] | None = None) -> Process:
         """Starts a program and returns when it listens on `port`."""
         process = Process(name, command, self.folder / f"{len(self.processes)}-{name}.log", env)
         self.processes.append(process)

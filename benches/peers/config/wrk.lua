@@ -7,10 +7,7 @@ function init(arguments)
   for number = 1, clients do
     requests[number] = wrk.format('GET', nil, { ['X-Client'] = ('client-%06d'):format(number) })
   end
-  if clients == 0 then
-    request = nil -- wrk then sends one request that it wrote once
-    return
-  end
+  if clients == 0 then return end -- wrk then sends one request that it wrote once
   request = function()
     next_one = next_one % #requests + 1
     return requests[next_one]
