@@ -26,9 +26,13 @@ class Stage:
         self.upstream = 0
 
     def __enter__(self) -> Stage:
-        self.upstream = free_port()
-        config = self.config("upstream.conf", PORT=self.upstream)
-        self.start("upstream", self.nginx(config), self.upstream)
+        try:
+            self.upstream = free_port()
+            config = self.config("upstream.conf", PORT=self.upstream)
+            self.start("upstream", self.nginx(config), self.upstream)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
