@@ -8,7 +8,7 @@ A program owns what stands between its two markers, and nothing else of the page
 
 It reads the page, puts its new text between its markers, and writes the page back; if they are not there, its section
 is added at the end. What stands outside of all markers is written by people, and holds no numbers. Pictures are
-docs/pictures/benchmarks-SECTION-*.svg, so that each program can replace its own, too.
+docs/benchmarks/SECTION-*.svg, so that each program can replace its own, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from machine import Machine
 from section import Line, Section, Verdict
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-PICTURES = ROOT / "docs" / "pictures"
+PICTURES = ROOT / "docs" / "benchmarks"
 NAME = "peers"
 WIDTH = 120
 CONFIG = "../benches/peers/config"
@@ -53,7 +53,8 @@ and from hour to hour.
 
 def write(sections: list[Section], machine: Machine, how: str, connections: int) -> None:
     """Writes the section of the page, and its pictures."""
-    for picture in PICTURES.glob(f"benchmarks-{NAME}-*.svg"):
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for picture in PICTURES.glob(f"{NAME}-*.svg"):
         picture.unlink()
     for section in sections:
         if section.bars:
@@ -93,7 +94,7 @@ def told(section: Section) -> str:
 
 
 def picture_of(section: Section) -> Path:
-    return PICTURES / f"benchmarks-{NAME}-{section.name}.svg"
+    return PICTURES / f"{NAME}-{section.name}.svg"
 
 
 def table_row(line: Line, columns: int) -> str:
