@@ -14,6 +14,10 @@ from process import Command, Failed
 CONNECTIONS = 64
 SCRIPT = Path(__file__).resolve().parent / "config" / "wrk.lua"
 
+# Where a busy machine stands still for seconds, that is no failure of who is measured.
+PATIENCE = "10s"
+ERRORS = ("connect", "read", "write", "timeout")
+
 # Of refusing contestants: permits that come back while they are measured let a few requests pass.
 STRAY = 1e-3
 
@@ -53,7 +57,7 @@ def load(tools: Tools, contestant: Contestant, running: Running, seconds: float)
 
 
 def wrk(tools: Tools, port: int, seconds: float, clients: int) -> dict[str, int]:
-    command: Command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "-s", SCRIPT]
+    command: Command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "--timeout", PATIENCE, "-s", SCRIPT]
     command += [f"http://127.0.0.1:{port}/", "--", f"clients={clients}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
     try:
@@ -68,8 +72,8 @@ def check(told: dict[str, int], status: int) -> None:
     requests, refused = told["requests"], told["refused"]
     if not requests:
         raise Failed("no request was answered")
-    if told["broken"]:
-        raise Failed(f"{told['broken']} errors of connections in {requests} requests")
+    if broken := [f"{told[kind]} x {kind}" for kind in ERRORS if told[kind]]:
+        raise Failed(f"errors of connections in {requests} requests: {', '.join(broken)}")
     strangers = refused if status == 200 else requests - refused
     if strangers > (0 if status == 200 else max(1, requests * STRAY)):
         raise Failed(f"{strangers} of {requests} answers were not {status}")

@@ -14,10 +14,9 @@ function init(arguments)
   end
 end
 
-function done(summary, latency)
+function done(summary)
   local errors = summary.errors
-  local line = '{"requests":%d,"microseconds":%d,"broken":%d,"refused":%d,"p50":%d,"p99":%d}\n'
-  local broken = errors.connect + errors.read + errors.write + errors.timeout
-  io.write(line:format(summary.requests, summary.duration, broken, errors.status, latency:percentile(50),
-    latency:percentile(99)))
+  local line = '{"requests":%d,"microseconds":%d,"refused":%d,"connect":%d,"read":%d,"write":%d,"timeout":%d}\n'
+  io.write(line:format(summary.requests, summary.duration, errors.status, errors.connect, errors.read, errors.write,
+    errors.timeout))
 end
