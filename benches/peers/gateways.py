@@ -72,7 +72,8 @@ def envoy(template: str, **values: object) -> Start:
     def start(stage: Stage) -> Running:
         port = free_port()
         config = stage.config(template, PORT=port, **values)
-        command: Command = [stage.tools.envoy, "-c", config, "--concurrency", "1", "-l", "error", "--disable-hot-restart"]
+        command: Command = [stage.tools.envoy, "-c", config, "--concurrency", "1"]
+        command += ["-l", "error", "--disable-hot-restart"]
         return Running(port, [stage.start("envoy", command, port)])
 
     return start

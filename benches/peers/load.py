@@ -57,8 +57,8 @@ def load(tools: Tools, contestant: Contestant, running: Running, seconds: float)
 
 
 def wrk(tools: Tools, port: int, seconds: float, clients: int) -> dict[str, int]:
-    command: Command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "--timeout", PATIENCE, "-s", SCRIPT]
-    command += [f"http://127.0.0.1:{port}/", "--", f"clients={clients}"]
+    command: Command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "--timeout", PATIENCE]
+    command += ["-s", SCRIPT, f"http://127.0.0.1:{port}/", "--", f"clients={clients}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
     try:
         told: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])

@@ -35,6 +35,6 @@ class Redis:
 def start_redis(stage: Stage) -> Redis:
     """A server with nothing in it, which writes nothing to disk."""
     port = free_port()
-    command: Command = [stage.tools.redis, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    command += ["--dir", stage.folder, "--daemonize", "no"]
+    command: Command = [stage.tools.redis, "--port", str(port), "--bind", "127.0.0.1"]
+    command += ["--save", "", "--appendonly", "no", "--dir", stage.folder, "--daemonize", "no"]
     return Redis(port, stage.start("redis", command, port), stage)
