@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 START_SECONDS = 20.0
@@ -83,10 +85,13 @@ class Process:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that nobody uses, below those that the system gives to clients: none of them can take it meanwhile."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, max(20_000, lowest))
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("0.0.0.0", port))
+            return port
 
 
 def parent_of(pid: int) -> int:
