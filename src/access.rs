@@ -8,13 +8,14 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::clock::{Stopwatch, Timestamp};
 use crate::forward::Forward;
-use crate::layer::{Limited, Peer, RateLimited, Report};
+use crate::layer::{Limited, RateLimited, Report};
 
 /// The target of access lines, which the logs are told apart by.
 pub const TARGET: &str = "tidegate::access";
@@ -29,16 +30,15 @@ struct Line {
 
 /// Answers a request with the gateway's service: the layer over [`Forward`].
 pub async fn answer(
-    service: RateLimited<Forward>,
-    mut request: Request<Incoming>,
+    service: Arc<RateLimited<Forward>>,
+    request: Request<Incoming>,
     peer: SocketAddr,
 ) -> Response<Limited<crate::forward::Body>> {
     let line = Line::begin(&request, peer);
-    request.extensions_mut().insert(Peer(peer.ip()));
-    let forward = async |request| Ok::<_, Infallible>(service.inner().forward(request).await);
-    let Ok(response) = service.answer(request, forward).await;
+    let forward = async |request, permit| Ok::<_, Infallible>(service.inner().forward(request, permit).await);
+    let Ok((response, report)) = service.answer(peer.ip(), request, forward).await;
     if let Some(line) = line {
-        line.write(&response);
+        line.write(response.status(), &report);
     }
     response
 }
@@ -53,12 +53,11 @@ impl Line {
         })
     }
 
-    fn write<B>(self, response: &Response<B>) {
-        let report = response.extensions().get::<Report>();
-        let route = report.and_then(|report| report.route.as_deref()).unwrap_or("-");
-        let limits = report.map_or("-", |report| report.outcome.as_str());
-        let at = report.and_then(|report| report.at).map(Timestamp::as_millis); // absent unless the store decided
-        let status = response.status().as_u16();
+    fn write(self, status: StatusCode, report: &Report) {
+        let route = report.route.as_deref().unwrap_or("-");
+        let limits = report.outcome.as_str();
+        let at = report.at.map(Timestamp::as_millis); // absent unless the store decided
+        let status = status.as_u16();
         let ms = self.stopwatch.elapsed().as_secs_f64() * 1_000.0;
         let (method, path, peer) = (self.method.as_str(), self.path.as_str(), self.peer.ip());
         tracing::info!(target: TARGET, status, route, limits, at, %peer, ms, "{method} {path}");

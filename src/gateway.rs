@@ -190,14 +190,15 @@ impl Worker {
     fn run(self) -> io::Result<()> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let upstreams = Arc::new(Upstreams::new(self.config.upstreams.values(), &self.metrics));
-        let service = self.layer.layer(Forward::new(upstreams));
+        let service = Arc::new(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
             self.layer.connect();
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
-                let service = service.clone();
-                serving
-                    .spawn(server.serve(listener, move |request, peer| access::answer(service.clone(), request, peer)));
+                let service = Arc::clone(&service);
+                serving.spawn(
+                    server.serve(listener, move |request, peer| access::answer(Arc::clone(&service), request, peer)),
+                );
             }
             while let Some(ended) = serving.join_next().await {
                 ended.map_err(io::Error::other)??;

@@ -220,16 +220,17 @@ impl<S> Layer<S> for RateLimitLayer {
 
 impl<S> RateLimited<S> {
     /// Judges a request and, if it may go on, lets `call` answer it. The same as the service's `call`, for those who
-    /// need no boxed future.
-    pub(crate) async fn answer<B, RB, E, F>(
+    /// need no boxed future and nothing in extensions, each of which is an allocation.
+    pub(crate) fn answer<B, RB, E, F>(
         &self,
+        peer: IpAddr,
         request: Request<B>,
-        call: impl FnOnce(Request<B>) -> F,
-    ) -> Result<Response<Limited<RB>>, E>
+        call: impl FnOnce(Request<B>, Permit) -> F,
+    ) -> impl Future<Output = Result<(Response<Limited<RB>>, Report), E>>
     where
         F: Future<Output = Result<Response<RB>, E>>,
     {
-        self.limiter.answer(request, call).await
+        self.limiter.answer(Some(peer), request, call)
     }
 
     /// The service below.
@@ -259,7 +260,16 @@ where
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limiter = Arc::clone(&self.limiter);
-        Box::pin(async move { limiter.answer(request, |request| inner.call(request)).await })
+        let peer = peer(request.extensions());
+        let call = move |mut request: Request<B>, permit| {
+            request.extensions_mut().insert::<Permit>(permit);
+            inner.call(request)
+        };
+        Box::pin(async move {
+            let (mut response, report) = limiter.answer(peer, request, call).await?;
+            response.extensions_mut().insert(report);
+            Ok(response)
+        })
     }
 }
 
@@ -268,20 +278,21 @@ where
 impl RateLimiting {
     async fn answer<B, RB, E, F>(
         &self,
+        peer: Option<IpAddr>,
         request: Request<B>,
-        call: impl FnOnce(Request<B>) -> F,
-    ) -> Result<Response<Limited<RB>>, E>
+        call: impl FnOnce(Request<B>, Permit) -> F,
+    ) -> Result<(Response<Limited<RB>>, Report), E>
     where
         F: Future<Output = Result<Response<RB>, E>>,
     {
         let stopwatch = Stopwatch::start();
         let rules = self.rules.load_full(); // one snapshot for the whole request
         let mut notes = Notes::default();
-        let (head, body) = request.into_parts();
-        let mut response = match self.judge(&rules, &head, &mut notes).await {
-            Ok(pass) => {
-                let (request, receipt) = pass.onto(head, body);
-                let response = call(request).await?;
+        let (mut head, body) = request.into_parts();
+        let mut response = match self.judge(&rules, peer, &head, &mut notes).await {
+            Ok(Pass { permit, receipt, target }) => {
+                head.uri = target.unwrap_or(head.uri);
+                let response = call(Request::from_parts(head, body), permit).await?;
                 if response.extensions().get::<NotSent>().is_some() {
                     receipt.give_back(&self.store).await;
                 }
@@ -290,13 +301,20 @@ impl RateLimiting {
             Err(refusal) => refusal.into_response().map(Either::Right),
         };
         rules.metrics(notes.route).answered(response.status(), stopwatch.elapsed());
-        notes.stamp(&mut response);
-        Ok(response)
+        let report = notes.stamp(&mut response);
+        Ok((response, report))
     }
 
     /// The life of a request, from its facts to a permit or a refusal.
-    async fn judge<'r>(&self, rules: &'r RuleSet, head: &Parts, notes: &mut Notes<'r>) -> Result<Pass, Refusal> {
-        let facts = Facts::read(&head.method, &head.uri, &head.headers, peer(&head.extensions)?)?; // 400, 414
+    async fn judge<'r>(
+        &self,
+        rules: &'r RuleSet,
+        peer: Option<IpAddr>,
+        head: &Parts,
+        notes: &mut Notes<'r>,
+    ) -> Result<Pass, Refusal> {
+        let peer = peer.ok_or_else(no_peer)?; // 500
+        let facts = Facts::read(&head.method, &head.uri, &head.headers, peer)?; // 400, 414
         let (route, prepared) = rules.find(&facts).ok_or(Refusal::NoRoute)?; // 404
         notes.route = Some((route, prepared));
         let charges = rules.charges(route, &facts)?; // 400
@@ -312,14 +330,15 @@ impl RateLimiting {
     }
 }
 
-/// Where the request comes from, as the gateway or axum has noted it.
-fn peer(extensions: &Extensions) -> Result<IpAddr, Refusal> {
+/// Where the request comes from, as somebody or axum has noted it.
+fn peer(extensions: &Extensions) -> Option<IpAddr> {
     let ours = extensions.get::<Peer>().map(|peer| peer.0);
-    let axums = || extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
-    ours.or_else(axums).ok_or_else(|| {
-        tracing::error!("request has no peer address: serve with `into_make_service_with_connect_info`");
-        Refusal::Internal
-    })
+    ours.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()))
+}
+
+fn no_peer() -> Refusal {
+    tracing::error!("request has no peer address: serve with `into_make_service_with_connect_info`");
+    Refusal::Internal
 }
 
 fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
@@ -347,19 +366,6 @@ fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-// === impl Pass ===
-
-impl Pass {
-    /// Leaves the permit in the request, and the receipt with the layer.
-    fn onto<B>(self, mut head: Parts, body: B) -> (Request<B>, Receipt) {
-        if let Some(target) = self.target {
-            head.uri = target;
-        }
-        head.extensions.insert(self.permit);
-        (Request::from_parts(head, body), self.receipt)
-    }
-}
-
 // === impl Notes ===
 
 impl Notes<'_> {
@@ -384,15 +390,15 @@ impl Notes<'_> {
         self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, standing)).flatten();
     }
 
-    /// Tells the client where it stands, and the access log what happened.
-    fn stamp<B>(self, response: &mut Response<B>) {
+    /// Tells the client where it stands, and returns what happened.
+    fn stamp<B>(self, response: &mut Response<B>) -> Report {
         let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
         headers::stamp(response.headers_mut(), policy, self.rate_limit);
         if let Some(legacy) = self.legacy {
             legacy.stamp(response.headers_mut());
         }
         let route = self.route.map(|(route, _)| Arc::clone(&route.name));
-        response.extensions_mut().insert(Report { route, outcome: self.outcome, at: self.at });
+        Report { route, outcome: self.outcome, at: self.at }
     }
 }
 

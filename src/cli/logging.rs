@@ -9,7 +9,7 @@ use std::io;
 use clap::ValueEnum;
 use tracing::Subscriber;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
-use tracing_subscriber::filter::{EnvFilter, filter_fn};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -43,11 +43,12 @@ pub(super) fn start(format: LogFormat, access_log: &AccessLog) -> io::Result<Vec
         }
     };
     let level = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let not_access = filter_fn(|metadata| metadata.target() != access::TARGET);
-    let process = lines(format, errors).with_filter(level).with_filter(not_access);
+    // Filters that know their answer for a whole target: where the access log is off, asking whether it is on is free.
+    let not_access = Targets::new().with_default(LevelFilter::TRACE).with_target(access::TARGET, LevelFilter::OFF);
+    let process = lines(format, errors).with_filter(level.and(not_access));
     let requests = access_writer.map(|(writer, guard)| {
         guards.push(guard);
-        lines(format, writer).with_filter(filter_fn(|metadata| metadata.target() == access::TARGET))
+        lines(format, writer).with_filter(Targets::new().with_target(access::TARGET, LevelFilter::INFO))
     });
     tracing_subscriber::registry().with(process).with(requests).try_init().map_err(io::Error::other)?;
     Ok(guards)

@@ -2,44 +2,84 @@
 //!
 //! `X-Forwarded-*` from a trusted proxy is continued; from anybody else it is that client's invention and replaced.
 
+use std::io::Write;
+use std::net::IpAddr;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 use super::Peer;
+use super::seen::{Field, Seen};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
+
+/// The longest an address is written: an IPv6 address that ends in an IPv4 one.
+const LONGEST_ADDRESS: usize = 45;
 
 /// Says for whom a request is forwarded. `Host` is there already.
-pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Peer) {
-    if !peer.trusted {
-        for name in [header::FORWARDED, X_REAL_IP, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO] {
-            headers.remove(name);
-        }
+pub(crate) fn forwarded(headers: &mut HeaderMap, seen: Seen, peer: Peer) {
+    let believed = |field| peer.trusted && seen.has(field);
+    if !peer.trusted && seen.has(Field::Forwarded) {
+        headers.remove(header::FORWARDED);
+        headers.remove(X_REAL_IP);
     }
-    let chain = chain(headers, peer);
+    let chain = if believed(Field::ForwardedFor) { chain(headers, peer.address) } else { written(peer.address) };
     headers.insert(X_FORWARDED_FOR, chain);
-    if !headers.contains_key(X_FORWARDED_PROTO) {
+    if !believed(Field::ForwardedProto) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
     }
-    if !headers.contains_key(X_FORWARDED_HOST)
-        && let Some(host) = headers.get(header::HOST).cloned()
-    {
-        headers.insert(X_FORWARDED_HOST, host);
+    if !believed(Field::ForwardedHost) {
+        match headers.get(header::HOST).cloned() {
+            Some(host) => _ = headers.insert(X_FORWARDED_HOST, host),
+            None => _ = headers.remove(X_FORWARDED_HOST),
+        }
     }
 }
 
 /// The addresses so far, in one line, and the peer's.
-fn chain(headers: &HeaderMap, peer: Peer) -> HeaderValue {
-    let mut chain = Vec::with_capacity(40);
+fn chain(headers: &HeaderMap, peer: IpAddr) -> HeaderValue {
+    let mut chain = Vec::with_capacity(2 * LONGEST_ADDRESS);
     for value in headers.get_all(X_FORWARDED_FOR) {
         chain.extend_from_slice(value.as_bytes());
         chain.extend_from_slice(b", ");
     }
-    chain.extend_from_slice(peer.address.to_string().as_bytes());
+    chain.extend_from_slice(written(peer).as_bytes());
     // Parts of valid values with a comma between them are a valid value.
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(chain)).unwrap_or(HeaderValue::from_static("unknown"))
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(chain)).unwrap_or(UNKNOWN)
+}
+
+/// An address as it is written; without the detours of a `String`, as every request needs one.
+fn written(address: IpAddr) -> HeaderValue {
+    let mut text = [0; LONGEST_ADDRESS];
+    let length = match address {
+        IpAddr::V4(address) => dotted(address.octets(), &mut text),
+        IpAddr::V6(address) => {
+            let mut rest = &mut text[..];
+            // It fits, by the definition of the longest.
+            _ = write!(rest, "{address}");
+            LONGEST_ADDRESS - rest.len()
+        }
+    };
+    HeaderValue::from_bytes(&text[..length]).unwrap_or(UNKNOWN)
+}
+
+/// Writes the octets with dots between them; returns the length.
+fn dotted(octets: [u8; 4], text: &mut [u8; LONGEST_ADDRESS]) -> usize {
+    let mut end = 0;
+    for octet in octets {
+        for unit in [100, 10, 1] {
+            if octet >= unit || unit == 1 {
+                text[end] = b'0' + octet / unit % 10;
+                end += 1;
+            }
+        }
+        text[end] = b'.';
+        end += 1;
+    }
+    end - 1
 }
 
 /// Says that a message came through here (RFC 9110 section 7.6.3), in which version it was received.
@@ -86,8 +126,18 @@ mod tests {
         for (name, value) in FIELDS {
             headers.append(name, HeaderValue::from_static(value));
         }
-        forwarded(&mut headers, Peer { address: "198.51.100.7".parse().unwrap(), trusted });
+        let seen = Seen::of(&headers);
+        forwarded(&mut headers, seen, Peer { address: "198.51.100.7".parse().unwrap(), trusted });
         headers
+    }
+
+    #[test]
+    fn addresses_are_written_as_everybody_writes_them() {
+        for address in ["0.0.0.0", "10.9.99.100", "255.255.255.255", "::", "2001:db8::1", "::ffff:192.0.2.255"] {
+            assert_eq!(written(address.parse().unwrap()), address);
+        }
+        let longest = "1111:2222:3333:4444:5555:6666:7777:8888";
+        assert_eq!(written(longest.parse().unwrap()), longest);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, header};
 use http_body::Body;
 
+use super::seen::{Field, Seen};
 use super::{Peer, fields, hops};
 use crate::facts::BadRequest;
 use crate::path;
@@ -23,11 +24,14 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 /// One that would mean different things to different servers.
 pub(crate) fn request(head: Parts, body: RequestBody, peer: Peer) -> Result<Request<RequestBody>, Refusal> {
     let mut headers = head.headers;
-    check_coding(&headers)?;
+    let seen = Seen::of(&headers);
+    if seen.has(Field::TransferEncoding) {
+        check_coding(&headers)?;
+    }
     set_host(&head.uri, &mut headers)?;
-    let uri = origin_form(&head.uri)?;
-    let trailers = hops::accepts_trailers(&headers);
-    hops::remove(&mut headers);
+    let uri = origin_form(head.uri)?;
+    let trailers = seen.has(Field::Te) && hops::accepts_trailers(&headers);
+    hops::remove(&mut headers, seen);
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
@@ -36,8 +40,10 @@ pub(crate) fn request(head: Parts, body: RequestBody, peer: Peer) -> Result<Requ
         // It knows no 100 and does not wait for one (RFC 9110 section 10.1.1).
         headers.remove(header::EXPECT);
     }
-    fields::join_cookies(&mut headers);
-    fields::forwarded(&mut headers, peer);
+    if seen.has(Field::Cookie) {
+        fields::join_cookies(&mut headers);
+    }
+    fields::forwarded(&mut headers, seen, peer);
     fields::via(&mut headers, head.version);
     if !body.is_end_stream() && body.size_hint().exact().is_none() {
         headers.remove(header::CONTENT_LENGTH);
@@ -54,12 +60,14 @@ pub(crate) fn request(head: Parts, body: RequestBody, peer: Peer) -> Result<Requ
 pub(crate) fn response(mut response: Response<ResponseBody>) -> Option<Response<ResponseBody>> {
     let received = response.version();
     let headers = response.headers_mut();
-    if headers.contains_key(header::TRANSFER_ENCODING) {
+    let seen = Seen::of(headers);
+    if seen.has(Field::TransferEncoding) {
         check_coding(headers).ok()?;
         headers.remove(header::CONTENT_LENGTH);
+    } else if seen.has(Field::ContentLength) {
+        one_length(headers)?;
     }
-    one_length(headers)?;
-    hops::remove(headers);
+    hops::remove(headers, seen);
     fields::via(headers, received);
     *response.version_mut() = Version::HTTP_11;
     Some(response)
@@ -93,9 +101,10 @@ fn set_host(uri: &Uri, headers: &mut HeaderMap) -> Result<(), Refusal> {
 }
 
 /// The path on which the request was judged, and the query as it came.
-fn origin_form(uri: &Uri) -> Result<Uri, Refusal> {
+fn origin_form(uri: Uri) -> Result<Uri, Refusal> {
     let bad = |error| Refusal::BadRequest(BadRequest::BadPath(error));
     let normal = match path::normalize(uri.path()).map_err(bad)? {
+        Cow::Borrowed(_) if uri.authority().is_none() => return Ok(uri),
         Cow::Borrowed(_) => uri.path_and_query().cloned(),
         Cow::Owned(path) => {
             let target = match uri.query() {
@@ -169,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_origin_is_sent_the_normal_form_of_the_path_and_the_query_as_it_came() {
-        let form = |uri: &'static str| origin_form(&Uri::from_static(uri)).map(|uri| uri.to_string());
+        let form = |uri: &'static str| origin_form(Uri::from_static(uri)).map(|uri| uri.to_string());
         assert_eq!(form("http://a.example/b?c=%2F").as_deref(), Ok("/b?c=%2F"));
         assert_eq!(form("/a/../%62//c?d").as_deref(), Ok("/b/c?d"));
         assert_eq!(form("http://a.example").as_deref(), Ok("/"));

@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use super::seen::{Field, Seen};
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
@@ -26,18 +28,31 @@ const END_TO_END: [&str; 15] = [
 ];
 
 /// Removes them, and those that `Connection` names.
-pub(crate) fn remove(headers: &mut HeaderMap) {
-    for value in headers.get_all(header::CONNECTION).iter().cloned().collect::<Vec<HeaderValue>>() {
-        remove_named(headers, &value);
+pub(crate) fn remove(headers: &mut HeaderMap, seen: Seen) {
+    if seen.has(Field::Connection) {
+        for value in headers.get_all(header::CONNECTION).iter().cloned().collect::<Vec<HeaderValue>>() {
+            remove_named(headers, &value);
+        }
+        headers.remove(header::CONNECTION);
     }
-    for name in
-        [header::CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, header::TE, header::TRANSFER_ENCODING, header::UPGRADE]
-    {
-        headers.remove(name);
+    if seen.has(Field::Te) {
+        headers.remove(header::TE);
+    }
+    if seen.has(Field::TransferEncoding) {
+        headers.remove(header::TRANSFER_ENCODING);
+    }
+    if seen.has(Field::Hop) {
+        for name in [KEEP_ALIVE, PROXY_CONNECTION, header::UPGRADE] {
+            headers.remove(name);
+        }
     }
 }
 
 fn remove_named(headers: &mut HeaderMap, connection: &HeaderValue) {
+    // What nearly everybody says who says anything; the field of that name is removed in any case.
+    if connection.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
+        return;
+    }
     for token in connection.as_bytes().split(|byte| *byte == b',') {
         let Ok(name) = HeaderName::from_bytes(token.trim_ascii()) else { continue };
         if !END_TO_END.contains(&name.as_str()) {
@@ -69,7 +84,8 @@ mod tests {
 
     fn left(fields: &[(&'static str, &'static str)]) -> Vec<String> {
         let mut headers = headers(fields);
-        remove(&mut headers);
+        let seen = Seen::of(&headers);
+        remove(&mut headers, seen);
         let mut names: Vec<_> = headers.keys().map(ToString::to_string).collect();
         names.sort();
         names

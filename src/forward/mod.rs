@@ -20,6 +20,7 @@ mod body;
 mod fields;
 mod head;
 mod hops;
+mod seen;
 
 #[cfg(test)]
 mod tests;
@@ -53,11 +54,15 @@ impl Forward {
         Self { upstreams }
     }
 
-    /// Forwards a request that carries a [`Permit`] in its extensions.
+    /// Forwards a request, with the [`Permit`] it was given.
     ///
     /// The head is rewritten here and now: the future holds one request, not every stage of it.
-    pub fn forward(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send + use<'_> {
-        let prepared = self.prepare(request);
+    pub fn forward(
+        &self,
+        request: Request<Incoming>,
+        permit: Permit,
+    ) -> impl Future<Output = Response<Body>> + Send + use<'_> {
+        let prepared = self.prepare(request, &permit);
         async move {
             match prepared {
                 Ok((upstream, request)) => answer(upstream.send(request).await),
@@ -69,9 +74,9 @@ impl Forward {
     /// What to send to whom, or what to answer without.
     fn prepare(
         &self,
-        mut request: Request<Incoming>,
+        request: Request<Incoming>,
+        permit: &Permit,
     ) -> Result<(&Upstream, Request<RequestBody>), Box<Response<Body>>> {
-        let permit = request.extensions_mut().remove::<Permit>().ok_or_else(|| not_sent(Refusal::Internal))?;
         let upstream = permit.upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let upstream = upstream.ok_or_else(|| not_sent(Refusal::Internal))?;
         let (mut head, body) = request.into_parts();
@@ -99,6 +104,7 @@ fn answer(result: Result<Response<ResponseBody>, Failure>) -> Response<Body> {
     }
 }
 
+/// Forwards a request that carries its [`Permit`] in its extensions, and no other.
 impl Service<Request<Incoming>> for Forward {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -108,9 +114,15 @@ impl Service<Request<Incoming>> for Forward {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         let forward = self.clone();
-        Box::pin(async move { Ok(forward.forward(request).await) })
+        let permit = request.extensions_mut().remove::<Permit>();
+        Box::pin(async move {
+            Ok(match permit {
+                Some(permit) => forward.forward(request, permit).await,
+                None => not_sent(Refusal::Internal),
+            })
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 //! could be opened, or a kept connection turned out to be closed before the request was taken up. Everything after
 //! that moment belongs to whoever asked: the upstream may have acted on it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use settings::{Target, UpstreamSettings};
 
 /// The upstreams of a rule file, each with its own connections. Every worker has its own.
 #[derive(Debug)]
-pub struct Upstreams(HashMap<Arc<str>, Upstream>);
+pub struct Upstreams(BTreeMap<Arc<str>, Upstream>);
 
 /// One of them.
 #[derive(Debug)]

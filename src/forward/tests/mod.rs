@@ -84,13 +84,12 @@ impl Settings {
 /// What the layer does, with every request allowed. What the layer would learn is shown in a field.
 async fn with_permit(
     forward: Forward,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
     peer: SocketAddr,
     trusted_peer: bool,
 ) -> Response<Body> {
     let permit = Permit { upstream: Some("api".into()), peer: peer.ip(), trusted_peer };
-    request.extensions_mut().insert(permit);
-    let mut response = forward.forward(request).await;
+    let mut response = forward.forward(request, permit).await;
     if response.extensions().get::<NotSent>().is_some() {
         response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
     }

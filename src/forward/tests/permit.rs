@@ -16,8 +16,8 @@ async fn a_request_without_a_permit_is_not_forwarded() {
     let address = listener.local_addr().unwrap();
     let (_trigger, drain) = Drain::new();
     let handler = move |request, _| {
-        let forward = forward.clone();
-        async move { forward.forward(request).await }
+        let answer = forward.clone().call(request);
+        async move { answer.await.unwrap_or_else(|never| match never {}) }
     };
     tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, handler));
     assert_eq!(Raw::connect(address).await.ask(get("/")).await.status(), 500);
