@@ -5,8 +5,8 @@
 //! late answer counts against all requests that it held up (no coordinated omission). One that is sent late because
 //! this program was woken up late is timed from when it is sent.
 //!
-//! With the port of a Redis it also times a PING every millisecond, meanwhile, from when it is sent. Prints one line of JSON, in
-//! microseconds. It depends on nothing: `rustc -O` is all that it takes.
+//! With the port of a Redis it also times a PING every millisecond, meanwhile, from when it is sent. Prints one line of
+//! JSON, in microseconds. It depends on nothing: `rustc -O` is all that it takes.
 
 use std::error::Error;
 use std::io::{Read, Write};
