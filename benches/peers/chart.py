@@ -46,7 +46,7 @@ def draw(section: Section) -> str:
 
 def legend(bars: list[Bar]) -> str:
     """What the lighter pieces are, if there are any."""
-    return "; the lighter part is Redis" if any(len(bar.parts) > 1 for bar in bars) else ""
+    return "; the paler part is Redis" if any(len(bar.parts) > 1 for bar in bars) else ""
 
 
 def told(section: Section) -> str:

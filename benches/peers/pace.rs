@@ -5,8 +5,8 @@
 //! late answer counts against all requests that it held up (no coordinated omission). One that is sent late because
 //! this program was woken up late is timed from when it is sent.
 //!
-//! With the port of a Redis it also times a PING every millisecond, meanwhile. Prints one line of JSON, in
-//! microseconds. It depends on nothing: `rustc -O` is all that it takes.
+//! With the port of a Redis it also times a PING every millisecond, meanwhile, from when it is sent. Prints one line of
+//! JSON, in microseconds. It depends on nothing: `rustc -O` is all that it takes.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -84,7 +84,7 @@ fn run(protocol: Protocol, port: u16, mut timetable: Timetable) -> Result<Times>
         if waiting {
             sleep(timetable.next - now().min(timetable.next));
         }
-        let from = if waiting { now() } else { timetable.next };
+        let from = if waiting || protocol.is_closed_loop() { now() } else { timetable.next };
         stream.write_all(protocol.request())?;
         protocol.receive(&mut stream, &mut buffer)?;
         times.0.push((now() - from).as_nanos());
@@ -111,6 +111,11 @@ impl Protocol {
             Self::Http => b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
             Self::Redis => b"*1\r\n$4\r\nPING\r\n",
         }
+    }
+
+    /// A round trip begins when it is sent, however many were due before.
+    fn is_closed_loop(self) -> bool {
+        matches!(self, Self::Redis)
     }
 
     /// Reads one answer, which must be the expected one.

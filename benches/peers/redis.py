@@ -18,7 +18,9 @@ class Redis:
     def ask(self, *command: str) -> str:
         """The reply of a command, as redis-cli writes it."""
         words = ["redis-cli", "-p", str(self.port), *command]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=10, stdin=subprocess.DEVNULL
+        )
         if done.returncode or done.stdout.startswith("ERR"):
             raise Failed(f"redis-cli: {(done.stderr or done.stdout).strip()}")
         return done.stdout
