@@ -5,8 +5,9 @@
 -- KEYS  those of each limiter and its buckets, in order (see algorithms.lua)
 -- ARGV  now (ms; empty: the server's TIME), random bytes (8 of ours; 16 are written as they are), the limiters and their
 --       buckets (see algorithms.lua), and last the requests, packed little-endian: for each kind of request how many in
---       a row (u32) and how many limits (u8, at least one); for each limit its bucket by number, from 1 (u16), whether it only watches
---       (u8), permits asked for (u32)
+--       a row (u32) and how many limits (u8, at least one); for each limit its bucket by number, from 1 (u16), whether it
+--       only watches (1) or is the only one of the call to ask for that bucket (2, for one limit of a request, whose
+--       algorithm has a take(); else 0) (u8), permits asked for (u32)
 -- Returns now and the answers, packed little-endian: for each row of requests that were answered alike how many (u32),
 --       then for each limit: whether it was granted (1), had a slot in future (2), or was refused (0) (u8), remaining
 --       after the last of them (u32), reset (u48, ms), and delay or wait (i64, ms; -1: never, 0: ask again at once) unless
@@ -14,29 +15,40 @@
 --       limit that cannot be judged
 --
 -- Invariant: a refused request changes no bucket, nor does one that could not be judged, and a shadow changes nothing but
--- its own. TIME is read once, and every bucket read and written at most once, whatever is asked of it.
+-- its own. TIME is read once, and every bucket read and written at most once, whatever is asked of it. Nothing is written
+-- before all buckets that could not be judged are known.
 
 local now, random = present(ARGV[1]), ARGV[2]
 
-local buckets, algorithm_of, known, failure
-
--- Reads all buckets.
-local function open(doubting)
-  buckets, algorithm_of, known, failure = {}, {}, true, nil
-  local number = 0
-  for_each_limiter(now, doubting, function(algorithm, limiter, first, last, step)
-    for key = first, last, step do
+-- By number: buckets, or what it takes to open them when they are first asked for.
+local buckets, algorithm_of, limiter_of, key_of = {}, {}, {}, {}
+local total, known, failure = 0, true, nil
+for_each_limiter(now, function(algorithm, limiter, first, last, step)
+  for key = first, last, step do
+    total = total + 1
+    algorithm_of[total], limiter_of[total], key_of[total] = algorithm, limiter, key
+    if not algorithm.take then
       local bucket = algorithm.open(limiter, key, now)
-      number = number + 1
-      buckets[number], algorithm_of[number] = bucket, algorithm
+      buckets[total] = bucket
       known = known and not bucket.unknown
       failure = failure or bucket.failure
     end
-  end)
+  end
+end)
+if failure then return redis.error_reply(failure) end
+if not known then return { now, '' } end
+
+local function open(number)
+  local bucket = buckets[number]
+  if not bucket then
+    bucket = algorithm_of[number].open(limiter_of[number], key_of[number], now)
+    buckets[number] = bucket
+  end
+  return bucket
 end
 
--- The buckets that were not charged by some request, with their algorithms.
-local refused
+-- The buckets that were charged, and those that were not charged by some request; with their algorithms.
+local charged, refused = {}, {}
 
 -- How many of so many requests are granted alike, each with the same answer but for what remains.
 local function alike(count, limits, asked, algorithms, permits, granted)
@@ -49,8 +61,8 @@ local function alike(count, limits, asked, algorithms, permits, granted)
   return count
 end
 
--- Decides all requests, in memory; returns the answers. It is one function with variables of its own, since every call
--- and every variable of another function would cost as much as what they are for.
+-- Decides all requests, in memory but for buckets that are asked for once; returns the answers. It is one function with
+-- variables of its own, since every call and every variable of another function would cost as much as what they are for.
 local function decide()
   local pack, unpack_bytes, requests, at = struct.pack, struct.unpack, ARGV[#ARGV], 1
   -- What a request of the present kind asks: of each limit its bucket, permits, and whether it only watches.
@@ -58,27 +70,43 @@ local function decide()
   -- What its limits say.
   local granted, waits, delays = {}, {}, {}
   local answers, length = {}, 0
-  refused = {}
   while at <= #requests do
-    local left, limits, number, shadow
-    left, limits, number, shadow, permits[1], at = unpack_bytes('<I4BI2BI4', requests, at)
-    asked[1], algorithms[1], watches[1] = buckets[number], algorithm_of[number], shadow == 1
-    for i = 2, limits do
-      number, shadow, permits[i], at = unpack_bytes('<I2BI4', requests, at)
-      asked[i], algorithms[i], watches[i] = buckets[number], algorithm_of[number], shadow == 1
+    local left, limits, alone, number, how
+    left, limits, at = unpack_bytes('<I4B', requests, at)
+    for i = 1, limits do
+      number, how, permits[i], at = unpack_bytes('<I2BI4', requests, at)
+      algorithms[i], watches[i] = algorithm_of[number], how == 1
+      if how == 2 then alone, asked[i] = i, number else asked[i] = open(number) end
     end
     while left > 0 do
-      local all, count = true, left
+      local all, count, alone_remaining, alone_reset = true, left, nil, nil
       for i = 1, limits do
-        granted[i], waits[i], delays[i] = algorithms[i].check(asked[i], permits[i])
-        all = all and (granted[i] or watches[i])
+        if i ~= alone then
+          granted[i], waits[i], delays[i] = algorithms[i].check(asked[i], permits[i])
+          all = all and (granted[i] or watches[i])
+        end
       end
-      if all and left > 1 then count = alike(left, limits, asked, algorithms, permits, granted) end
+      if alone then
+        number, delays[alone] = asked[alone], nil
+        granted[alone], waits[alone], alone_remaining, alone_reset =
+          algorithms[alone].take(limiter_of[number], key_of[number], permits[alone], all)
+        all = all and granted[alone]
+      elseif all and left > 1 then
+        count = alike(left, limits, asked, algorithms, permits, granted)
+      end
       for i = 1, limits do
-        local bucket, of, said, later = asked[i], algorithms[i], 1, delays[i]
-        if all and granted[i] then of.charge(bucket, count * permits[i], random) else refused[bucket] = of end
+        local said, later, remaining, reset = 1, delays[i], alone_remaining, alone_reset
+        if i ~= alone then
+          local bucket, of = asked[i], algorithms[i]
+          if all and granted[i] then
+            of.charge(bucket, count * permits[i], random)
+            charged[bucket] = of
+          else
+            refused[bucket] = of
+          end
+          remaining, reset = of.tell(bucket)
+        end
         if not granted[i] then said, later = 0, waits[i] elseif later then said = 2 end
-        local remaining, reset = of.tell(bucket)
         local bytes = i == 1 and pack('<I4BI4I6', count, said, remaining, reset) or pack('<BI4I6', said, remaining, reset)
         length = length + 1
         answers[length] = later and bytes .. pack('<i8', later) or bytes
@@ -89,32 +117,9 @@ local function decide()
   return table.concat(answers)
 end
 
--- Are the buckets what they seemed? If not, what was done to learn it is undone.
-local function confirm()
-  local sure = true
-  for number = 1, #buckets do
-    local bucket, of = buckets[number], algorithm_of[number]
-    if of.doubted or (bucket.added and of.confirm and not of.confirm(bucket)) then sure = false end
-  end
-  for number = 1, sure and 0 or #buckets do
-    local bucket, of = buckets[number], algorithm_of[number]
-    if bucket.added and of.retract then of.retract(bucket) end
-  end
-  return sure
-end
-
-open(false)
-if failure then return redis.error_reply(failure) end
-if not known then return { now, '' } end
 local answers = decide()
-if not confirm() then
-  open(true)
-  answers = decide()
-  confirm()
-end
-for number = 1, #buckets do
-  local bucket = buckets[number]
-  if bucket.added then algorithm_of[number].save(bucket) end
+for bucket, algorithm in pairs(charged) do
+  if bucket.added then algorithm.save(bucket) end
 end
 for bucket, algorithm in pairs(refused) do
   if not bucket.added then algorithm.settle(bucket, random) end

@@ -8,7 +8,7 @@
 -- Invariant: no bucket holds more than if the request had never been; what has returned by itself is left alone.
 
 local now, next_number = present(ARGV[1]), string.gmatch(ARGV[2], '%d+')
-for_each_limiter(now, true, function(algorithm, limiter, first, last, step)
+for_each_limiter(now, function(algorithm, limiter, first, last, step)
   for key = first, last, step do
     local permits, at = tonumber(next_number()), tonumber(next_number())
     algorithm.give_back(limiter, key, permits, at, now)

@@ -21,6 +21,9 @@ const MAX_BUCKETS: usize = 128;
 /// Most requests of a call.
 const MAX_REQUESTS: usize = 4_096;
 
+/// Says of a limit that nobody else in the call asks for its bucket. Else a limit is told to be a shadow (1) or not (0).
+const ALONE: u8 = 2;
+
 /// The requests of a call, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
@@ -138,15 +141,18 @@ impl Batch {
     /// The requests as the script takes them.
     fn requests(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(5 * self.kinds.len() + 7 * self.limits.len());
-        let (firsts, mut limits) = (self.buckets.firsts(), self.limits.iter());
+        let (firsts, mut limits) = (self.buckets.firsts(), &self.limits[..]);
         for kind in &self.kinds {
             bytes.extend(kind.count.to_le_bytes());
             // A route has at most as many limits as fit here, and a call as many buckets.
             bytes.push(u8::try_from(kind.limits).unwrap_or(u8::MAX));
-            for asked in limits.by_ref().take(kind.limits) {
-                bytes.extend(u16::try_from(asked.place.number(&firsts)).unwrap_or(u16::MAX).to_le_bytes());
-                bytes.push(u8::from(asked.shadow));
-                bytes.extend(asked.permits.to_le_bytes());
+            let asked = &limits[..kind.limits];
+            limits = &limits[kind.limits..];
+            let alone = asked.iter().rposition(|one| !one.shadow && self.buckets.is_taken_alone(one.place));
+            for (index, one) in asked.iter().enumerate() {
+                bytes.extend(u16::try_from(one.place.number(&firsts)).unwrap_or(u16::MAX).to_le_bytes());
+                bytes.push(if alone == Some(index) { ALONE } else { u8::from(one.shadow) });
+                bytes.extend(one.permits.to_le_bytes());
             }
         }
         bytes

@@ -29,6 +29,8 @@ pub(super) struct Place {
 struct OfLimiter {
     limiter: Arc<Limiter>,
     clients: Vec<Option<ClientId>>,
+    /// How often each was asked for.
+    asked: Vec<u32>,
     places: HashMap<Option<ClientId>, usize>,
 }
 
@@ -43,15 +45,17 @@ impl Buckets {
         let limiter = self.limiter(&charge.limiter);
         let of = &mut self.limiters[limiter];
         // One that all share, or one client's that is asked for many times in a row.
-        if of.clients.last() == Some(&charge.client) {
-            return Place { limiter, bucket: of.clients.len() - 1 };
-        }
         let next = of.clients.len();
-        let bucket = *of.places.entry(charge.client.clone()).or_insert(next);
+        let bucket = match of.clients.last() {
+            Some(last) if *last == charge.client => next - 1,
+            _ => *of.places.entry(charge.client.clone()).or_insert(next),
+        };
         if bucket == next {
             of.clients.push(charge.client.clone());
+            of.asked.push(0);
             self.len += 1;
         }
+        of.asked[bucket] += 1;
         Place { limiter, bucket }
     }
 
@@ -60,6 +64,7 @@ impl Buckets {
         let limiter = self.limiter(&charge.limiter);
         let of = &mut self.limiters[limiter];
         of.clients.push(charge.client.clone());
+        of.asked.push(1);
         self.len += 1;
         Place { limiter, bucket: of.clients.len() - 1 }
     }
@@ -77,13 +82,19 @@ impl Buckets {
         (&of.limiter, of.clients[place.bucket].as_ref())
     }
 
+    /// Was a bucket asked for once, by an algorithm whose script has a way of its own for that?
+    pub(super) fn is_taken_alone(&self, place: Place) -> bool {
+        let of = &self.limiters[place.limiter];
+        of.asked[place.bucket] == 1 && of.limiter.quota.algorithm() == Algorithm::TokenBucket
+    }
+
     fn limiter(&mut self, limiter: &Arc<Limiter>) -> usize {
         let is_it = |of: &OfLimiter| Arc::ptr_eq(&of.limiter, limiter);
         let same = |of: &OfLimiter| *of.limiter == **limiter;
         let known = self.limiters.iter().position(is_it).or_else(|| self.limiters.iter().position(same));
         known.unwrap_or_else(|| {
-            let (clients, places) = (Vec::new(), HashMap::new());
-            self.limiters.push(OfLimiter { limiter: Arc::clone(limiter), clients, places });
+            let (clients, asked, places) = (Vec::new(), Vec::new(), HashMap::new());
+            self.limiters.push(OfLimiter { limiter: Arc::clone(limiter), clients, asked, places });
             self.limiters.len() - 1
         })
     }
