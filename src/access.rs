@@ -6,7 +6,6 @@
 //! anybody can count that no window held more than its rate. A line never tells the query or a header field: secrets
 //! travel there.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -15,7 +14,8 @@ use hyper::body::Incoming;
 
 use crate::clock::{Stopwatch, Timestamp};
 use crate::forward::Forward;
-use crate::layer::{Limited, RateLimited, Report};
+use crate::layer::{RateLimited, Report};
+use crate::upstream::ResponseBody;
 
 /// The target of access lines, which the logs are told apart by.
 pub const TARGET: &str = "tidegate::access";
@@ -33,9 +33,9 @@ pub async fn answer(
     service: Arc<RateLimited<Forward>>,
     request: Request<Incoming>,
     peer: SocketAddr,
-) -> Response<Limited<crate::forward::Body>> {
+) -> Response<ResponseBody> {
     let line = Line::begin(&request, peer);
-    let forward = async |request, permit| Ok::<_, Infallible>(service.inner().forward(request, permit).await);
+    let forward = |head, body, permit| service.inner().forward(head, body, permit);
     let Ok((response, report)) = service.answer(peer.ip(), request, forward).await;
     if let Some(line) = line {
         line.write(response.status(), &report);

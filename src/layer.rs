@@ -225,12 +225,13 @@ impl<S> RateLimited<S> {
         &self,
         peer: IpAddr,
         request: Request<B>,
-        call: impl FnOnce(Request<B>, Permit) -> F,
-    ) -> impl Future<Output = Result<(Response<Limited<RB>>, Report), E>>
+        call: impl FnOnce(Parts, B, Permit) -> F,
+    ) -> impl Future<Output = Result<(Response<RB>, Report), E>>
     where
         F: Future<Output = Result<Response<RB>, E>>,
+        RB: From<Full<Bytes>>,
     {
-        self.limiter.answer(Some(peer), request, call)
+        self.limiter.answer(Some(peer), request, call, RB::from)
     }
 
     /// The service below.
@@ -261,12 +262,12 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limiter = Arc::clone(&self.limiter);
         let peer = peer(request.extensions());
-        let call = move |mut request: Request<B>, permit| {
-            request.extensions_mut().insert::<Permit>(permit);
-            inner.call(request)
+        let call = async move |mut head: Parts, body, permit| {
+            head.extensions.insert::<Permit>(permit);
+            inner.call(Request::from_parts(head, body)).await.map(|response| response.map(Either::Left))
         };
         Box::pin(async move {
-            let (mut response, report) = limiter.answer(peer, request, call).await?;
+            let (mut response, report) = limiter.answer(peer, request, call, Either::Right).await?;
             response.extensions_mut().insert(report);
             Ok(response)
         })
@@ -280,8 +281,9 @@ impl RateLimiting {
         &self,
         peer: Option<IpAddr>,
         request: Request<B>,
-        call: impl FnOnce(Request<B>, Permit) -> F,
-    ) -> Result<(Response<Limited<RB>>, Report), E>
+        call: impl FnOnce(Parts, B, Permit) -> F,
+        own: impl FnOnce(Full<Bytes>) -> RB,
+    ) -> Result<(Response<RB>, Report), E>
     where
         F: Future<Output = Result<Response<RB>, E>>,
     {
@@ -291,14 +293,16 @@ impl RateLimiting {
         let (mut head, body) = request.into_parts();
         let mut response = match self.judge(&rules, peer, &head, &mut notes).await {
             Ok(Pass { permit, receipt, target }) => {
-                head.uri = target.unwrap_or(head.uri);
-                let response = call(Request::from_parts(head, body), permit).await?;
+                if let Some(target) = target {
+                    head.uri = target;
+                }
+                let response = call(head, body, permit).await?;
                 if response.extensions().get::<NotSent>().is_some() {
                     receipt.give_back(&self.store).await;
                 }
-                response.map(Either::Left)
+                response
             }
-            Err(refusal) => refusal.into_response().map(Either::Right),
+            Err(refusal) => refusal.into_response().map(own),
         };
         rules.metrics(notes.route).answered(response.status(), stopwatch.elapsed());
         let report = notes.stamp(&mut response);

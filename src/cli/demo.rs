@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use super::run::until_ended;
+use super::run::{Signals, until_ended};
 use super::{CommonArgs, RunArgs, logging};
 use crate::config::Config;
 use crate::gateway::{Gateway, StartError};
@@ -14,14 +14,14 @@ const RULES: &str = include_str!("../../config/demo.yaml");
 /// Runs the demo; returns the exit code.
 pub(super) fn demo(args: &CommonArgs) -> u8 {
     match start(args) {
-        Ok((gateway, _guards)) => {
+        Ok((gateway, signals, _guards)) => {
             let args = RunArgs {
                 config: "demo".into(),
                 common: CommonArgs { workers: args.workers, log_format: args.log_format },
                 drain_timeout: Duration::from_secs(5),
                 drain_delay: Duration::ZERO,
             };
-            until_ended(gateway, &args)
+            until_ended(gateway, &args, signals)
         }
         Err(error) => {
             _ = writeln!(std::io::stderr(), "tidegate: {error}");
@@ -30,7 +30,7 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
     }
 }
 
-type Started = (Gateway, Vec<tracing_appender::non_blocking::WorkerGuard>);
+type Started = (Gateway, Signals, Vec<tracing_appender::non_blocking::WorkerGuard>);
 
 fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     let mut config = Config::parse_for_gateway(RULES)?;
@@ -40,10 +40,11 @@ fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     }
     config.admin = config.admin.map(free);
     let access_log = config.access_log.clone();
+    let signals = Signals::new()?;
     let gateway: Result<Gateway, StartError> = Gateway::start(config, args.workers());
     let gateway = gateway?;
     print_what_to_try(&gateway)?;
-    Ok((gateway, logging::start(args.log_format, &access_log)?))
+    Ok((gateway, signals, logging::start(args.log_format, &access_log)?))
 }
 
 fn free(address: SocketAddr) -> SocketAddr {

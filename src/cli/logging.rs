@@ -45,12 +45,13 @@ pub(super) fn start(format: LogFormat, access_log: &AccessLog) -> io::Result<Vec
     let level = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     // Filters that know their answer for a whole target: where the access log is off, asking whether it is on is free.
     let not_access = Targets::new().with_default(LevelFilter::TRACE).with_target(access::TARGET, LevelFilter::OFF);
-    let process = lines(format, errors).with_filter(level.and(not_access));
-    let requests = access_writer.map(|(writer, guard)| {
+    let mut logs = vec![lines(format, errors).with_filter(level.and(not_access)).boxed()];
+    if let Some((writer, guard)) = access_writer {
         guards.push(guard);
-        lines(format, writer).with_filter(Targets::new().with_target(access::TARGET, LevelFilter::INFO))
-    });
-    tracing_subscriber::registry().with(process).with(requests).try_init().map_err(io::Error::other)?;
+        let access = Targets::new().with_target(access::TARGET, LevelFilter::INFO);
+        logs.push(lines(format, writer).with_filter(access).boxed());
+    }
+    tracing_subscriber::registry().with(logs).try_init().map_err(io::Error::other)?;
     Ok(guards)
 }
 

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{RunArgs, logging};
 use crate::config::{Config, LoadError};
@@ -10,6 +11,14 @@ use crate::gateway::Gateway;
 
 /// The rule file unless another is named.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
+
+/// SIGTERM and SIGINT, from when this is made: before it, either ends the process at once.
+#[derive(Debug)]
+pub(super) struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+}
 
 /// Runs a gateway; returns the exit code.
 pub(super) fn run(args: &RunArgs) -> u8 {
@@ -24,6 +33,10 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(guards) => guards,
         Err(error) => return could_not(&format_args!("cannot open the access log: {error}")),
     };
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return could_not(&error),
+    };
     let gateway = match Gateway::start(config, args.common.workers()) {
         Ok(gateway) => gateway,
         Err(error) => return could_not(&error),
@@ -34,17 +47,13 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     if let Some(address) = gateway.admin_address() {
         tracing::info!("admin on http://{address}");
     }
-    until_ended(gateway, args)
+    until_ended(gateway, args, signals)
 }
 
 /// Waits for a signal and drains. A second signal ends at once.
-pub(super) fn until_ended(gateway: Gateway, args: &RunArgs) -> u8 {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return could_not(&error),
-    };
+pub(super) fn until_ended(gateway: Gateway, args: &RunArgs, signals: Signals) -> u8 {
+    let Signals { runtime, mut terminate, mut interrupt } = signals;
     let drained = runtime.block_on(async {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -67,6 +76,20 @@ pub(super) fn until_ended(gateway: Gateway, args: &RunArgs) -> u8 {
     match drained {
         Ok(()) => 0,
         Err(error) => could_not(&error),
+    }
+}
+
+impl Signals {
+    /// Watches for both from now on.
+    ///
+    /// # Errors
+    /// The system gives no runtime or no handler.
+    pub(super) fn new() -> std::io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let context = runtime.enter();
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        drop(context);
+        Ok(Self { runtime, terminate, interrupt })
     }
 }
 

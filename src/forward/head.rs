@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, header};
+use http::{Extensions, HeaderMap, HeaderValue, Response, Uri, Version, header};
 use http_body::Body;
 
 use super::seen::{Field, Seen};
@@ -18,46 +18,45 @@ use crate::upstream::{RequestBody, ResponseBody};
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
-/// A request as an origin is sent it.
+/// Makes of a request's head what an origin is sent.
 ///
 /// # Errors
-/// One that would mean different things to different servers.
-pub(crate) fn request(head: Parts, body: RequestBody, peer: Peer) -> Result<Request<RequestBody>, Refusal> {
-    let mut headers = head.headers;
-    let seen = Seen::of(&headers);
+/// A request that would mean different things to different servers.
+pub(crate) fn request(head: &mut Parts, body: &RequestBody, peer: Peer) -> Result<(), Refusal> {
+    let headers = &mut head.headers;
+    let seen = Seen::of(headers);
     if seen.has(Field::TransferEncoding) {
-        check_coding(&headers)?;
+        check_coding(headers)?;
     }
-    set_host(&head.uri, &mut headers)?;
-    let uri = origin_form(head.uri)?;
-    let trailers = seen.has(Field::Te) && hops::accepts_trailers(&headers);
-    hops::remove(&mut headers, seen);
+    set_host(&head.uri, headers)?;
+    to_origin_form(&mut head.uri)?;
+    let trailers = seen.has(Field::Te) && hops::accepts_trailers(headers);
+    hops::remove(headers, seen);
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
-    if head.version == Version::HTTP_10 {
+    if head.version == Version::HTTP_10 && seen.has(Field::Expect) {
         // It knows no 100 and does not wait for one (RFC 9110 section 10.1.1).
         headers.remove(header::EXPECT);
     }
     if seen.has(Field::Cookie) {
-        fields::join_cookies(&mut headers);
+        fields::join_cookies(headers);
     }
-    fields::forwarded(&mut headers, seen, peer);
-    fields::via(&mut headers, head.version);
+    fields::forwarded(headers, seen, peer);
+    fields::via(headers, head.version);
     if !body.is_end_stream() && body.size_hint().exact().is_none() {
         headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::TRANSFER_ENCODING, CHUNKED);
     }
-    let mut request = Request::new(body);
-    *request.method_mut() = head.method;
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    Ok(request)
+    head.version = Version::HTTP_11;
+    // What the client's connection left there is about that connection.
+    head.extensions = Extensions::new();
+    Ok(())
 }
 
-/// An answer as the client is sent it; nothing if it has no one meaning.
-pub(crate) fn response(mut response: Response<ResponseBody>) -> Option<Response<ResponseBody>> {
+/// Makes of an answer's head what the client is sent; nothing if it has no one meaning.
+pub(crate) fn response(response: &mut Response<ResponseBody>) -> Option<()> {
     let received = response.version();
     let headers = response.headers_mut();
     let seen = Seen::of(headers);
@@ -70,7 +69,7 @@ pub(crate) fn response(mut response: Response<ResponseBody>) -> Option<Response<
     hops::remove(headers, seen);
     fields::via(headers, received);
     *response.version_mut() = Version::HTTP_11;
-    Some(response)
+    Some(())
 }
 
 /// `chunked` is the one transfer coding there is; any other would have to be decoded here.
@@ -100,11 +99,11 @@ fn set_host(uri: &Uri, headers: &mut HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// The path on which the request was judged, and the query as it came.
-fn origin_form(uri: Uri) -> Result<Uri, Refusal> {
+/// Leaves the path on which the request was judged, and the query as it came.
+fn to_origin_form(uri: &mut Uri) -> Result<(), Refusal> {
     let bad = |error| Refusal::BadRequest(BadRequest::BadPath(error));
     let normal = match path::normalize(uri.path()).map_err(bad)? {
-        Cow::Borrowed(_) if uri.authority().is_none() => return Ok(uri),
+        Cow::Borrowed(_) if uri.authority().is_none() => return Ok(()),
         Cow::Borrowed(_) => uri.path_and_query().cloned(),
         Cow::Owned(path) => {
             let target = match uri.query() {
@@ -114,7 +113,8 @@ fn origin_form(uri: Uri) -> Result<Uri, Refusal> {
             PathAndQuery::from_maybe_shared(bytes::Bytes::from(target)).ok()
         }
     };
-    Ok(normal.ok_or(bad(path::PathError::Character))?.into())
+    *uri = normal.ok_or(bad(path::PathError::Character))?.into();
+    Ok(())
 }
 
 /// One valid `Content-Length` or none (RFC 9110 section 8.6), also where no body follows that would show it.
@@ -178,7 +178,10 @@ mod tests {
 
     #[test]
     fn the_origin_is_sent_the_normal_form_of_the_path_and_the_query_as_it_came() {
-        let form = |uri: &'static str| origin_form(Uri::from_static(uri)).map(|uri| uri.to_string());
+        let form = |uri: &'static str| {
+            let mut uri = Uri::from_static(uri);
+            to_origin_form(&mut uri).map(|()| uri.to_string())
+        };
         assert_eq!(form("http://a.example/b?c=%2F").as_deref(), Ok("/b?c=%2F"));
         assert_eq!(form("/a/../%62//c?d").as_deref(), Ok("/b/c?d"));
         assert_eq!(form("http://a.example").as_deref(), Ok("/"));

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tower::Service;
 
-mod body;
 mod fields;
 mod head;
 mod hops;
@@ -25,12 +25,10 @@ mod seen;
 #[cfg(test)]
 mod tests;
 
-pub use body::Body;
-
 use crate::admission::Permit;
 use crate::layer::NotSent;
 use crate::refusal::Refusal;
-use crate::upstream::{Failure, RequestBody, ResponseBody, Upstream, Upstreams};
+use crate::upstream::{Failure, Parcel, RequestBody, ResponseBody, Upstream, Upstreams};
 
 /// The service under the rate limit.
 #[derive(Clone, Debug)]
@@ -60,41 +58,44 @@ impl Forward {
     #[expect(clippy::needless_pass_by_value, reason = "a permit serves once")]
     pub fn forward(
         &self,
-        request: Request<Incoming>,
+        head: Parts,
+        body: Incoming,
         permit: Permit,
-    ) -> impl Future<Output = Response<Body>> + Send + use<'_> {
-        let prepared = self.prepare(request, &permit);
+    ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<'_> {
+        let prepared = self.prepare(head, body, permit);
         async move {
-            match prepared {
-                Ok((upstream, request)) => answer(upstream.send(request).await),
+            Ok(match prepared {
+                Ok((upstream, mut parcel)) => answer(upstream.send(&mut parcel).await),
                 Err(here) => *here,
-            }
+            })
         }
     }
 
     /// What to send to whom, or what to answer without.
     fn prepare(
         &self,
-        request: Request<Incoming>,
-        permit: &Permit,
-    ) -> Result<(&Upstream, Request<RequestBody>), Box<Response<Body>>> {
-        let upstream = permit.upstream.as_deref().and_then(|name| self.upstreams.get(name));
+        mut head: Parts,
+        body: Incoming,
+        permit: Permit,
+    ) -> Result<(&Upstream, Parcel), Box<Response<ResponseBody>>> {
+        let Permit { upstream, peer, trusted_peer } = permit; // one permit, one request
+        let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let upstream = upstream.ok_or_else(|| not_sent(Refusal::Internal))?;
-        let (mut head, body) = request.into_parts();
         if let Some(here) = answer_here(&mut head) {
             return Err(Box::new(here));
         }
-        let peer = Peer { address: permit.peer, trusted: permit.trusted_peer };
-        let request = head::request(head, RequestBody::new(body), peer).map_err(refused)?;
-        Ok((upstream, request))
+        let body = RequestBody::new(body);
+        let peer = Peer { address: peer, trusted: trusted_peer };
+        head::request(&mut head, &body, peer).map_err(refused)?;
+        Ok((upstream, Some(Request::from_parts(head, body))))
     }
 }
 
 /// What the client is told.
-fn answer(result: Result<Response<ResponseBody>, Failure>) -> Response<Body> {
+fn answer(result: Result<Response<ResponseBody>, Failure>) -> Response<ResponseBody> {
     match result {
-        Ok(response) => match head::response(response) {
-            Some(response) => response.map(Body::from),
+        Ok(mut response) => match head::response(&mut response) {
+            Some(()) => response,
             None => refused(Refusal::UpstreamBroken),
         },
         Err(Failure::Unreachable) => not_sent(Refusal::UpstreamUnreachable),
@@ -107,9 +108,9 @@ fn answer(result: Result<Response<ResponseBody>, Failure>) -> Response<Body> {
 
 /// Forwards a request that carries its [`Permit`] in its extensions, and no other.
 impl Service<Request<Incoming>> for Forward {
-    type Response = Response<Body>;
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -119,16 +120,17 @@ impl Service<Request<Incoming>> for Forward {
         let forward = self.clone();
         let permit = request.extensions_mut().remove::<Permit>();
         Box::pin(async move {
-            Ok(match permit {
-                Some(permit) => forward.forward(request, permit).await,
-                None => not_sent(Refusal::Internal),
-            })
+            let (head, body) = request.into_parts();
+            match permit {
+                Some(permit) => forward.forward(head, body, permit).await,
+                None => Ok(not_sent(Refusal::Internal)),
+            }
         })
     }
 }
 
 /// Answers what is meant for the gateway itself, and lets the rest pass.
-fn answer_here(head: &mut http::request::Parts) -> Option<Response<Body>> {
+fn answer_here(head: &mut Parts) -> Option<Response<ResponseBody>> {
     // A tunnel would go around every rule; and TRACE would show a client the fields that others added for it.
     if matches!(head.method, Method::CONNECT | Method::TRACE) {
         return Some(refused(Refusal::MethodNotImplemented));
@@ -138,7 +140,7 @@ fn answer_here(head: &mut http::request::Parts) -> Option<Response<Body>> {
 }
 
 /// RFC 9110 section 7.6.2: counts `Max-Forwards` down, and says no at its end. Nonsense is as good as absent.
-fn may_go_further(head: &mut http::request::Parts) -> bool {
+fn may_go_further(head: &mut Parts) -> bool {
     let Some(value) = head.headers.get(header::MAX_FORWARDS) else { return true };
     let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse::<u64>().ok()) {
@@ -152,17 +154,17 @@ fn may_go_further(head: &mut http::request::Parts) -> bool {
 }
 
 /// Nothing special is on offer here.
-fn options() -> Response<Body> {
-    let mut response = Response::new(Body::from(Full::new(Bytes::new())));
+fn options() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(Full::new(Bytes::new())));
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-fn refused(refusal: Refusal) -> Response<Body> {
-    refusal.into_response().map(Body::from)
+fn refused(refusal: Refusal) -> Response<ResponseBody> {
+    refusal.into_response().map(ResponseBody::from)
 }
 
-fn not_sent(refusal: Refusal) -> Response<Body> {
+fn not_sent(refusal: Refusal) -> Response<ResponseBody> {
     let mut response = refused(refusal);
     response.extensions_mut().insert(NotSent);
     response

@@ -15,6 +15,9 @@ use super::protocol::Protocol;
 /// An HTTP/2 client is through with its greeting after this many bytes: the preface and an empty SETTINGS frame.
 const GREETING: u64 = 24 + 9;
 
+/// Clients that ask again do so within this time, mostly.
+pub(crate) const REST: Duration = Duration::from_secs(1);
+
 /// `blocked` while nothing is.
 const NOT_BLOCKED: u64 = u64::MAX;
 
@@ -124,6 +127,14 @@ impl Activity {
         }
     }
 
+    /// Whether nothing has been asked for a while, and nothing is left of what was: what serves requests may go. After a
+    /// request with a body nobody knows: its answer may be over before it.
+    pub(crate) fn rests(&self) -> bool {
+        let idle = self.in_flight.load(Relaxed) == 0 && !self.is_in_a_head() && !self.uploading.load(Relaxed);
+        let blocked = self.blocked.load(Relaxed) != NOT_BLOCKED;
+        idle && !blocked && self.now() >= self.since.load(Relaxed).saturating_add(millis(REST))
+    }
+
     fn deadline(&self, limits: &Limits) -> (Option<Instant>, Verdict) {
         let after = |since: u64, limit| Some(self.begin + Duration::from_millis(since) + limit);
         let since = self.since.load(Relaxed);
@@ -156,7 +167,7 @@ impl Activity {
 }
 
 impl Limits {
-    fn shortest(&self) -> Duration {
+    pub(crate) fn shortest(&self) -> Duration {
         self.header_timeout.min(self.idle_timeout).min(self.stall_timeout)
     }
 }

@@ -1,9 +1,10 @@
 //! Serves one connection, from its first byte to its end.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Poll, Waker, ready};
 use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
@@ -11,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::activity::{Activity, Verdict};
+use super::activity::{Activity, REST, Verdict};
 use super::drain::Drain;
 use super::protocol::{self, Protocol};
 use super::service::{MAX_FIELD_BYTES, Service};
@@ -37,30 +38,142 @@ trait Connection: Future<Output = hyper::Result<()>> {
     fn retire(self: Pin<&mut Self>);
 }
 
-/// Serves until the client leaves, keeps us waiting for too long, or everything drains.
-pub(crate) async fn serve<H: Handler>(
-    stream: TcpStream,
-    peer: SocketAddr,
-    handler: H,
+/// What a connection is watched by.
+struct Watch {
+    activity: Arc<Activity>,
     limits: Limits,
-    mut drain: Drain,
-) {
+    drain: Drain,
+}
+
+/// How driving a connection came to an end.
+enum End {
+    Over,
+    /// It is open, and nothing happens on it.
+    Resting,
+}
+
+/// Serves until the client leaves, keeps us waiting for too long, or everything drains.
+pub(crate) async fn serve<H: Handler>(stream: TcpStream, peer: SocketAddr, handler: H, limits: Limits, drain: Drain) {
     let begin = Instant::now();
     // Without it, the end of an answer may wait for the client to acknowledge its beginning.
     _ = stream.set_nodelay(true);
-    let first_byte = timeout(limits.header_timeout, protocol::detect(&stream));
-    let detected = tokio::select! {
-        biased;
-        detected = first_byte => detected,
-        () = last_word(&mut drain) => return,
-    };
-    let Ok(Ok(Some(protocol))) = detected else { return };
+    let Some(protocol) = Box::pin(first_bytes(&stream, &limits, &drain)).await else { return };
     let activity = Arc::new(Activity::new(begin, protocol));
     let service = Service::new(handler, peer, activity.clone());
-    let io = TokioIo::new(Watched::new(stream, activity.clone()));
+    let io = Watched::new(stream, activity.clone());
+    let watch = Watch { activity, limits, drain };
     match protocol {
-        Protocol::Http1 => run(http1().serve_connection(io, service), &activity, &limits, drain).await,
-        Protocol::Http2 => run(http2().serve_connection(io, service), &activity, &limits, drain).await,
+        Protocol::Http1 => serve_http1(io, service, watch).await,
+        Protocol::Http2 => Box::pin(serve_http2(io, service, watch)).await,
+    }
+}
+
+/// What the client speaks; nothing if it says nothing in time.
+async fn first_bytes(stream: &TcpStream, limits: &Limits, drain: &Drain) -> Option<Protocol> {
+    let first_byte = timeout(limits.header_timeout, protocol::detect(stream));
+    tokio::select! {
+        biased;
+        detected = first_byte => detected.ok()?.ok()?,
+        () = last_word(drain) => None,
+    }
+}
+
+async fn last_word(drain: &Drain) {
+    drain.started().await;
+    tokio::time::sleep(LAST_WORD).await;
+}
+
+/// What serves requests, buffers above all, is there while they come and gone while none do.
+async fn serve_http1<H: Handler>(mut io: Watched, service: Service<H>, watch: Watch) {
+    loop {
+        match Box::pin(requests(io, service.clone(), &watch)).await {
+            Some(resting) => io = resting,
+            None => return,
+        }
+        if !watch.next_request(&io).await {
+            return;
+        }
+    }
+}
+
+/// Serves requests until there are no more, or none for a while; then the socket comes back.
+async fn requests<H: Handler>(io: Watched, service: Service<H>, watch: &Watch) -> Option<Watched> {
+    let mut connection = http1().serve_connection(TokioIo::new(io), service);
+    match watch.drive(Pin::new(&mut connection), true).await {
+        End::Over => None,
+        End::Resting => {
+            let parts = connection.into_parts();
+            Some(parts.io.into_inner().with_unused(parts.read_buf))
+        }
+    }
+}
+
+async fn serve_http2<H: Handler>(io: Watched, service: Service<H>, watch: Watch) {
+    let mut connection = pin!(http2().serve_connection(TokioIo::new(io), service));
+    watch.drive(connection.as_mut(), false).await;
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Waits for a client that rests; whether it asks again before its time is over and before the drain.
+    async fn next_request(&self, io: &Watched) -> bool {
+        loop {
+            let until = match self.activity.judge(&self.limits) {
+                Verdict::Wait(until) => until,
+                Verdict::Retire | Verdict::Close => return false,
+            };
+            tokio::select! {
+                biased;
+                readable = io.readable() => return readable.is_ok(),
+                () = self.drain.started() => return false,
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Drives a connection beside its timer and the drain.
+    async fn drive(&self, mut connection: Pin<&mut impl Connection>, may_rest: bool) -> End {
+        let first_look = self.limits.shortest().min(if may_rest { REST } else { Duration::MAX });
+        let mut timer = pin!(sleep_until(Instant::now() + first_look));
+        let mut drained = pin!(self.drain.started());
+        let mut retired = false;
+        // Whom the timer and the drain wake. They are asked when they did, and not at every request.
+        let mut watcher: Option<Waker> = None;
+        poll_fn(|cx| {
+            loop {
+                // What goes wrong is the client's doing, and has been answered if it could be.
+                if connection.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(End::Over);
+                }
+                let watched = watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker()));
+                if watched && !timer.is_elapsed() && (retired || !self.drain.has_started()) {
+                    return Poll::Pending;
+                }
+                watcher = Some(cx.waker().clone());
+                if !retired && drained.as_mut().poll(cx).is_ready() {
+                    connection.as_mut().retire();
+                    retired = true;
+                    continue;
+                }
+                ready!(timer.as_mut().poll(cx));
+                watcher = None;
+                match self.activity.judge(&self.limits) {
+                    Verdict::Wait(_) if may_rest && !retired && self.activity.rests() => {
+                        return Poll::Ready(End::Resting);
+                    }
+                    Verdict::Wait(until) if may_rest => timer.as_mut().reset(until.min(Instant::now() + REST)),
+                    Verdict::Wait(until) => timer.as_mut().reset(until),
+                    Verdict::Retire if !retired => {
+                        connection.as_mut().retire();
+                        retired = true;
+                        timer.as_mut().reset(Instant::now() + self.limits.header_timeout);
+                    }
+                    Verdict::Retire | Verdict::Close => return Poll::Ready(End::Over),
+                }
+            }
+        })
+        .await
     }
 }
 
@@ -83,38 +196,6 @@ fn http2() -> http2::Builder<TokioExecutor> {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(BUFFER);
     builder
-}
-
-async fn last_word(drain: &mut Drain) {
-    drain.started().await;
-    tokio::time::sleep(LAST_WORD).await;
-}
-
-/// Drives a connection beside its timer and the drain.
-async fn run(connection: impl Connection, activity: &Activity, limits: &Limits, mut drain: Drain) {
-    let mut connection = pin!(connection);
-    let mut timer = pin!(sleep_until(Instant::now() + limits.header_timeout.min(limits.idle_timeout)));
-    let mut retired = false;
-    loop {
-        tokio::select! {
-            biased;
-            // What goes wrong is the client's doing, and has been answered if it could be.
-            _ = connection.as_mut() => return,
-            () = drain.started(), if !retired => {
-                connection.as_mut().retire();
-                retired = true;
-            }
-            () = timer.as_mut() => match activity.judge(limits) {
-                Verdict::Wait(until) => timer.as_mut().reset(until),
-                Verdict::Retire if !retired => {
-                    connection.as_mut().retire();
-                    retired = true;
-                    timer.as_mut().reset(Instant::now() + limits.header_timeout);
-                }
-                Verdict::Retire | Verdict::Close => return,
-            }
-        }
-    }
 }
 
 // === impl Connection ===

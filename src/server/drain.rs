@@ -1,24 +1,32 @@
 //! The signal to come to an end, and until when.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// Starts a drain; dropped, it never does.
 #[derive(Debug)]
-pub struct DrainTrigger(watch::Sender<Option<Instant>>);
+pub struct DrainTrigger(Drain);
 
 /// Sees a drain start. Clones see the same.
 #[derive(Clone, Debug)]
-pub struct Drain(watch::Receiver<Option<Instant>>);
+pub struct Drain(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    deadline: OnceLock<Instant>,
+    started: Notify,
+}
 
 // === impl DrainTrigger ===
 
 impl DrainTrigger {
-    /// From now on, nothing new begins; after `limit`, what still runs is ended.
+    /// From now on, nothing new begins; after `limit`, what still runs is ended. A drain starts once.
     pub fn start(&self, limit: Duration) {
-        self.0.send_replace(Some(Instant::now() + limit));
+        _ = self.0.0.deadline.set(Instant::now() + limit);
+        self.0.0.started.notify_waiters();
     }
 }
 
@@ -27,27 +35,34 @@ impl DrainTrigger {
 impl Drain {
     /// A drain that has not started, and its trigger.
     pub fn new() -> (DrainTrigger, Self) {
-        let (sender, receiver) = watch::channel(None);
-        (DrainTrigger(sender), Self(receiver))
+        let drain = Self(Arc::default());
+        (DrainTrigger(drain.clone()), drain)
+    }
+
+    /// Whether the drain has started; costs nothing to ask.
+    pub(crate) fn has_started(&self) -> bool {
+        self.0.deadline.get().is_some()
     }
 
     /// Returns once the drain has started.
-    pub async fn started(&mut self) {
+    pub async fn started(&self) {
         self.deadline().await;
     }
 
     /// Returns at the deadline of a drain that has started.
-    pub async fn over(&mut self) {
+    pub async fn over(&self) {
         let deadline = self.deadline().await;
         sleep_until(deadline).await;
     }
 
-    async fn deadline(&mut self) -> Instant {
-        let deadline = self.0.wait_for(Option::is_some).await.ok().and_then(|deadline| *deadline);
-        match deadline {
-            Some(deadline) => deadline,
-            // Nobody is left who could start it.
-            None => std::future::pending().await,
+    async fn deadline(&self) -> Instant {
+        loop {
+            // It hears of a start from here on, whether it is polled or not.
+            let started = self.0.started.notified();
+            if let Some(deadline) = self.0.deadline.get() {
+                return *deadline;
+            }
+            started.await;
         }
     }
 }

@@ -87,11 +87,11 @@ impl Server {
     ///
     /// # Errors
     /// A listener that cannot be used. Failures to accept are waited out.
-    pub async fn serve<H: Handler>(mut self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
+    pub async fn serve<H: Handler>(self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let mut accept = Accept::new(TcpListener::from_std(listener)?);
         let mut connections = JoinSet::new();
-        let mut drain = self.drain.clone();
+        let drain = self.drain.clone();
         loop {
             tokio::select! {
                 biased;
@@ -123,7 +123,7 @@ impl Server {
     }
 
     /// Waits for connections to end, and at the deadline ends those that are left.
-    async fn finish(&mut self, mut connections: JoinSet<()>) {
+    async fn finish(&self, mut connections: JoinSet<()>) {
         while !connections.is_empty() {
             tokio::select! {
                 _ = connections.join_next() => {}

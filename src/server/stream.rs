@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -22,12 +23,26 @@ const LINGER: Duration = Duration::from_secs(2);
 pub(crate) struct Watched {
     stream: TcpStream,
     activity: Arc<Activity>,
+    /// Read before and not used; comes before what is in the socket.
+    unused: Bytes,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
     pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, lingering: None }
+        Self { stream, activity, unused: Bytes::new(), lingering: None }
+    }
+
+    /// The socket again, with what was read from it and not used.
+    pub(crate) fn with_unused(mut self, unused: Bytes) -> Self {
+        // Nothing, too, would keep the whole buffer that it is a part of.
+        self.unused = if unused.is_empty() { Bytes::new() } else { unused };
+        self
+    }
+
+    /// Waits until there is something to read, or the end.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        if self.unused.is_empty() { self.stream.readable().await } else { Ok(()) }
     }
 
     fn note<T>(&self, polled: Poll<T>) -> Poll<T> {
@@ -53,6 +68,12 @@ impl Watched {
 
 impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.unused.is_empty() {
+            let next = self.unused.len().min(buffer.remaining());
+            buffer.put_slice(&self.unused.split_to(next));
+            self.activity.read(next);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let count = buffer.filled().len() - before;

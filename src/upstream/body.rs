@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -23,7 +23,8 @@ pub struct RequestBody {
     transfer: Option<Arc<Transfer>>,
 }
 
-/// An upstream's body. Dropped before its end, it closes the connection it comes from.
+/// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
+/// comes from.
 #[derive(Debug)]
 pub struct ResponseBody(Source);
 
@@ -99,11 +100,6 @@ impl ResponseBody {
         Self(Source::Echo(body))
     }
 
-    /// A body that is here already.
-    pub(crate) fn page(text: String) -> Self {
-        Self(Source::Page(Full::from(text)))
-    }
-
     /// Nothing is left to read: the connection may serve the next request, unless it still waits to send this one.
     fn end(&mut self) {
         if let Source::Remote { lease, held: None, .. } = &mut self.0
@@ -114,14 +110,21 @@ impl ResponseBody {
     }
 }
 
+/// A body that is here already.
+impl From<Full<Bytes>> for ResponseBody {
+    fn from(page: Full<Bytes>) -> Self {
+        Self(Source::Page(page))
+    }
+}
+
 impl Body for ResponseBody {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let polled = match &mut self.0 {
-            Source::Remote { incoming, .. } => {
-                ready!(Pin::new(incoming).poll_frame(cx)).map(|frame| frame.map_err(Into::into))
+            Source::Remote { incoming, lease, .. } => {
+                ready!(poll_remote(incoming, lease.as_mut(), cx)).map(|frame| frame.map_err(Into::into))
             }
             Source::Echo(body) => return Pin::new(body).poll_frame(cx),
             Source::Page(page) => return Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
@@ -147,6 +150,20 @@ impl Body for ResponseBody {
             Source::Echo(body) => body.size_hint(),
             Source::Page(page) => page.size_hint(),
         }
+    }
+}
+
+/// What has come already goes before what has to be read first.
+fn poll_remote(
+    incoming: &mut Incoming,
+    lease: Option<&mut Lease>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    let mut next = |cx: &mut Context<'_>| Pin::new(&mut *incoming).poll_frame(cx);
+    let Some(lease) = lease else { return next(cx) };
+    match next(&mut Context::from_waker(Waker::noop())) {
+        Poll::Pending => lease.connection().poll(cx, next),
+        frame => frame,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body::Body;
+use http_body_util::Full;
 use serde_json::{Map, Value, json};
 
 use super::body::{RequestBody, ResponseBody};
@@ -18,7 +19,7 @@ pub(crate) fn answer(request: Request<RequestBody>) -> Response<ResponseBody> {
             "path": head.uri.path_and_query().map_or("", |path| path.as_str()),
             "headers": fields(&head.headers),
         });
-        let page = ResponseBody::page(format!("{page:#}\n"));
+        let page = ResponseBody::from(Full::from(format!("{page:#}\n")));
         return with_type(page, HeaderValue::from_static("application/json"));
     }
     let octets = HeaderValue::from_static("application/octet-stream");

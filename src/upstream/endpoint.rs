@@ -1,9 +1,13 @@
 //! One target: its idle connections, how to open more, and how a request is sent on one.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::uri::Authority;
 use http::{Response, StatusCode};
+use tokio::time::Instant;
 
 use super::address::Address;
 use super::body::ResponseBody;
@@ -30,16 +34,17 @@ impl Endpoint {
 
     /// Sends on a kept connection, else on a new one.
     pub(crate) async fn send(&self, parcel: &mut Parcel, limit: Duration) -> Result<Response<ResponseBody>, Attempt> {
+        let now = Instant::now();
         for _ in 0..STALE_TRIES {
-            let Some(lease) = self.pool.take() else { break };
-            match exchange(lease, parcel, limit).await {
+            let Some(lease) = self.pool.take(now) else { break };
+            match exchange(lease, parcel, now, limit).await {
                 Err(Attempt::NotSent) => {}
                 over => return over,
             }
         }
         // Boxed, as they are rare and large: what is in line makes the future of every request larger.
         match Box::pin(Connection::open(&self.address, self.connect_timeout)).await {
-            Ok(connection) => Box::pin(exchange(self.pool.lease(connection), parcel, limit)).await,
+            Ok(connection) => Box::pin(exchange(self.pool.lease(connection), parcel, Instant::now(), limit)).await,
             Err(error) => {
                 tracing::debug!(address = ?self.address, %error, "cannot connect to an upstream");
                 Err(Attempt::NotSent)
@@ -49,16 +54,32 @@ impl Endpoint {
 }
 
 /// One request and its answer on one connection.
-async fn exchange(mut lease: Lease, parcel: &mut Parcel, limit: Duration) -> Result<Response<ResponseBody>, Attempt> {
+async fn exchange(
+    mut lease: Lease,
+    parcel: &mut Parcel,
+    now: Instant,
+    limit: Duration,
+) -> Result<Response<ResponseBody>, Attempt> {
     let Some(request) = parcel else { return Err(Attempt::NotSent) };
     let transfer = Transfer::attach(request);
     let Some(request) = parcel.take() else { return Err(Attempt::NotSent) };
-    let answer = lease.connection().sender.try_send_request(request);
-    let result = match Transfer::wait(transfer.as_deref(), answer, limit).await {
-        Ok(result) => result,
-        Err(failure) => return Err(Attempt::Failed(failure)),
+    let connection = lease.connection();
+    if transfer.is_some() {
+        // The body goes on while the answer comes, whoever reads that or does not.
+        connection.detach();
+    }
+    let mut answer = pin!(connection.sender.try_send_request(request));
+    let result = match &transfer {
+        Some(transfer) => transfer.wait(answer.as_mut(), limit).await,
+        None => {
+            poll_fn(|cx| match connection.poll(cx, |cx| answer.as_mut().poll(cx)) {
+                Poll::Ready(result) => Poll::Ready(Ok(result)),
+                Poll::Pending => connection.timer.poll(now + limit, cx).map(|()| Err(Failure::TimedOut)),
+            })
+            .await
+        }
     };
-    match result {
+    match result.map_err(Attempt::Failed)? {
         // An upgrade that nobody asked for: the bytes that follow are no HTTP.
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => Err(Attempt::Failed(Failure::Broken)),
         Ok(response) => Ok(response.map(|body| ResponseBody::new(body, lease, transfer))),

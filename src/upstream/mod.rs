@@ -16,8 +16,10 @@ mod connection;
 mod echo;
 mod endpoint;
 mod pool;
+mod relay;
 mod select;
 pub mod settings;
+mod timer;
 mod transfer;
 
 pub use body::{RequestBody, ResponseBody};
@@ -68,7 +70,7 @@ enum Place {
 }
 
 /// A request until it is sent: passed by reference, so that no layer's future has room for another copy.
-type Parcel = Option<Request<RequestBody>>;
+pub type Parcel = Option<Request<RequestBody>>;
 
 /// Why an attempt at one target failed, and whether there may be another.
 #[derive(Debug)]
@@ -114,9 +116,9 @@ impl Upstream {
     ///
     /// # Errors
     /// See [`Failure`]. Dropping the future cancels the request.
-    pub async fn send(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Failure> {
+    pub async fn send(&self, parcel: &mut Parcel) -> Result<Response<ResponseBody>, Failure> {
         let stopwatch = Stopwatch::start();
-        let result = self.send_to_one(&mut Some(request)).await;
+        let result = self.send_to_one(parcel).await;
         match &result {
             Ok(_) => self.metrics.answered(stopwatch.elapsed()),
             Err(Failure::Unreachable) => self.metrics.unreachable(),

@@ -27,14 +27,14 @@ pub(crate) struct Pool(Arc<Mutex<Idle>>);
 /// A connection in use. It goes back when it is released, and is closed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    connection: Connection,
+    connection: Box<Connection>,
     pool: Pool,
 }
 
 #[derive(Debug, Default)]
 struct Idle {
     /// Oldest first.
-    connections: VecDeque<Connection>,
+    connections: VecDeque<Box<Connection>>,
     /// Whether a task is waiting for the oldest to expire.
     swept: bool,
 }
@@ -43,23 +43,27 @@ struct Idle {
 
 impl Pool {
     /// The idle connection that was used last, if there is one fit for use.
-    pub(crate) fn take(&self) -> Option<Lease> {
+    pub(crate) fn take(&self, now: Instant) -> Option<Lease> {
         let mut idle = self.0.lock();
-        while idle.connections.back()?.is_unusable() {
+        while idle.connections.back()?.is_unusable(now) {
             idle.connections.pop_back();
         }
         // Its own last exchange may still be on the wire, such as a body that was answered before its end.
-        let fit = idle.connections.iter().rposition(Connection::is_ready)?;
+        let fit = idle.connections.iter().rposition(|connection| connection.is_ready())?;
         let connection = idle.connections.remove(fit)?;
         Some(self.lease(connection))
     }
 
     /// A new connection as this pool's own.
-    pub(crate) fn lease(&self, connection: Connection) -> Lease {
+    pub(crate) fn lease(&self, connection: Box<Connection>) -> Lease {
         Lease { connection, pool: self.clone() }
     }
 
-    fn put(&self, mut connection: Connection) {
+    fn put(&self, mut connection: Box<Connection>) {
+        if !connection.is_ready() {
+            // Nobody else would see to it that its last exchange ends.
+            connection.detach();
+        }
         let mut idle = self.0.lock();
         if connection.is_closed() || idle.connections.len() >= CAPACITY {
             return;
@@ -84,7 +88,8 @@ async fn sweep(pool: Weak<Mutex<Idle>>) {
 fn close_expired(pool: &Weak<Mutex<Idle>>) -> Option<Instant> {
     let pool = pool.upgrade()?;
     let mut idle = pool.lock();
-    idle.connections.retain(|connection| !connection.is_unusable());
+    let now = Instant::now();
+    idle.connections.retain(|connection| !connection.is_unusable(now));
     let oldest = idle.connections.front().map(|connection| connection.idle_since);
     idle.swept = oldest.is_some();
     oldest

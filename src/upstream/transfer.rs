@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::{Request, StatusCode, header};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::Failure;
 use super::body::RequestBody;
@@ -77,18 +77,11 @@ impl Transfer {
     }
 
     /// Waits for an answer for as long as `limit` after the request last moved.
-    pub(crate) async fn wait<T>(
-        transfer: Option<&Self>,
-        answer: impl Future<Output = T>,
-        limit: Duration,
-    ) -> Result<T, Failure> {
-        let Some(transfer) = transfer else {
-            return timeout(limit, answer).await.map_err(|_| Failure::TimedOut);
-        };
+    pub(crate) async fn wait<T>(&self, answer: impl Future<Output = T>, limit: Duration) -> Result<T, Failure> {
         tokio::select! {
             biased;
             result = answer => Ok(result),
-            failure = transfer.overdue(limit) => Err(failure),
+            failure = self.overdue(limit) => Err(failure),
         }
     }
 

@@ -53,11 +53,17 @@ async fn a_request_of_http2_reaches_an_origin_of_http1_with_its_trailers() {
 
 #[tokio::test]
 async fn a_stream_of_http2_is_reset_when_its_origin_dies_and_the_others_go_on() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        if visit.request().await.unwrap().start.contains("/dies") {
-            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
-        } else {
-            visit.raw.send(OK).await;
+    let end = Arc::new(Notify::new());
+    let ends = end.clone();
+    let origin = Origin::start(move |mut visit: Visit| {
+        let ends = ends.clone();
+        async move {
+            if visit.request().await.unwrap().start.contains("/dies") {
+                visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+                ends.notified().await;
+            } else {
+                visit.raw.send(OK).await;
+            }
         }
     })
     .await;
@@ -65,6 +71,7 @@ async fn a_stream_of_http2_is_reset_when_its_origin_dies_and_the_others_go_on() 
     let mut sender = http2(gateway.address).await;
     let request = |uri| Request::get(uri).body(H2Body::new(Full::default())).unwrap();
     let answer = soon(sender.send_request(request("http://a/dies"))).await.unwrap();
+    end.notify_one();
     assert!(soon(answer.into_body().collect()).await.is_err());
     let answer = soon(sender.send_request(request("http://a/"))).await.unwrap();
     assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "ok");

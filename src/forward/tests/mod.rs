@@ -87,9 +87,10 @@ async fn with_permit(
     request: Request<Incoming>,
     peer: SocketAddr,
     trusted_peer: bool,
-) -> Response<Body> {
+) -> Response<ResponseBody> {
     let permit = Permit { upstream: Some("api".into()), peer: peer.ip(), trusted_peer };
-    let mut response = forward.forward(request, permit).await;
+    let (head, body) = request.into_parts();
+    let mut response = forward.forward(head, body, permit).await.unwrap_or_else(|never| match never {});
     if response.extensions().get::<NotSent>().is_some() {
         response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
     }

@@ -1,0 +1,63 @@
+//! A deadline that moves ahead with every request.
+//!
+//! Answers come long before it, so the runtime is told of it only when the one before has passed: a request looks at its
+//! timer, and sets none.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The timer of a connection; takes no place in the runtime until it is first waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
+
+impl Timer {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ready at `deadline`, which may be another one at every call.
+    pub(crate) fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        while sleep.deadline() < deadline {
+            ready!(sleep.as_mut().poll(cx));
+            sleep.as_mut().reset(deadline);
+        }
+        sleep.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_ready_at_the_deadline_of_its_last_poll_whatever_the_ones_before() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut timer = Timer::new();
+        let mut look = |deadline| {
+            let polled = timer.poll(deadline, &mut Context::from_waker(std::task::Waker::noop()));
+            polled.is_ready()
+        };
+        assert!(!look(at(30)));
+        assert!(!look(at(60)));
+        assert!(!look(at(40)));
+        tokio::time::advance(Duration::from_secs(35)).await;
+        assert!(!look(at(40)));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(look(at(40)));
+        assert!(!look(at(50)));
+        poll_fn(|cx| timer.poll(at(50), cx)).await;
+        assert_eq!(Instant::now(), at(50));
+        poll_fn(|cx| timer.poll(at(45), cx)).await;
+        assert_eq!(Instant::now(), at(50));
+    }
+}
