@@ -55,7 +55,6 @@ impl Forward {
     /// Forwards a request, with the [`Permit`] it was given.
     ///
     /// The head is rewritten here and now: the future holds one request, not every stage of it.
-    #[expect(clippy::needless_pass_by_value, reason = "a permit serves once")]
     pub fn forward(
         &self,
         head: Parts,

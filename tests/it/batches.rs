@@ -145,7 +145,7 @@ fn a_thousand_requests_for_one_bucket_are_a_few_calls_and_exactly_its_rate_is_gr
 }
 
 #[test]
-fn different_clients_share_calls_and_no_call_is_about_more_than_128_buckets() {
+fn different_clients_share_calls_and_no_call_is_about_more_than_64_buckets() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
@@ -159,7 +159,7 @@ fn different_clients_share_calls_and_no_call_is_about_more_than_128_buckets() {
     let answers = together(&runtime, &redis, &requests, None);
     assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 700);
     let made = calls(&server) - before;
-    assert!((8..=10).contains(&made), "{made} calls for 1000 clients");
+    assert!((15..=18).contains(&made), "{made} calls for 1000 clients");
 }
 
 fn limiter(name: &str) -> Limiter {

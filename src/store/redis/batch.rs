@@ -15,8 +15,12 @@ use crate::limit::{Charge, ClientId, Decision, Limiter, Outcome, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
-/// Most buckets of a call: what others on this Redis wait for meanwhile stays about a millisecond.
-const MAX_BUCKETS: usize = 128;
+/// Most work of a call, so that nobody on this Redis waits for long meanwhile: 64 buckets take it less than a millisecond.
+const MAX_WORK: usize = 64;
+
+/// Who asks for many permits may have to be told when so many will have returned, which takes reading their entries; so
+/// many of them are as much work as a bucket.
+const ENTRIES: u32 = 16;
 
 /// Most requests of a call.
 const MAX_REQUESTS: usize = 4_096;
@@ -32,6 +36,7 @@ pub(super) struct Batch {
     /// What all kinds ask for, one after the other.
     limits: Vec<Asked>,
     len: usize,
+    work: usize,
 }
 
 /// So many requests in a row that ask for the same.
@@ -91,7 +96,9 @@ struct Row {
 impl Batch {
     /// Can these charges be decided in the same call?
     pub(super) fn has_room_for(&self, charges: &[Charge]) -> bool {
-        let room = self.len < MAX_REQUESTS && self.buckets.len() + charges.len() <= MAX_BUCKETS;
+        let work = charges.iter().map(work).sum::<usize>();
+        // Those of a bucket that is in the call already are as good as nothing, and seldom as many as there is room for.
+        let room = self.len < MAX_REQUESTS && self.work + work <= MAX_WORK;
         self.len == 0 || (room && !self.buckets.contradict(charges))
     }
 
@@ -100,7 +107,9 @@ impl Batch {
         self.len += 1;
         let begin = self.limits.len();
         for charge in charges {
+            let known = self.buckets.len();
             let place = self.buckets.place(charge);
+            self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
             self.limits.push(Asked { place, shadow: charge.shadow, permits: charge.permits });
         }
         let (before, asked) = self.limits.split_at(begin);
@@ -224,6 +233,11 @@ impl Batch {
             (limiter, client, asked.permits, *decision)
         })
     }
+}
+
+/// How much a charge may have to be read for, in buckets.
+fn work(charge: &Charge) -> usize {
+    1 + usize::try_from(charge.permits.min(512) / ENTRIES).unwrap_or(0)
 }
 
 impl Answers {
