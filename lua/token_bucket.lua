@@ -299,11 +299,10 @@ local function configure(limiter)
 end
 
 -- Lets the keys of a bucket live on for twice as long as anybody may count its newest entry, and the hash with them.
-local function revive(bucket)
-  local limiter = bucket.limiter
+local function revive(limiter, value, log)
   local keep = known_text(2 * limiter.horizon)
-  call('SET', bucket.value, text(limiter.rate - bucket.stored), 'PX', keep)
-  call('PEXPIRE', bucket.log, keep)
+  call('PEXPIRE', value, keep)
+  call('PEXPIRE', log, keep)
   if not limiter.revived then call('PEXPIRE', limiter.hash, keep) end
   limiter.revived = true
 end
@@ -316,9 +315,9 @@ function token_bucket.save(bucket)
   add(log, limiter.now_text, sealed(bucket, limiter.now, permits))
   if bucket.joined then call('ZREM', log, bucket.newest) end
   if not limiter.configured then configure(limiter) end
-  if not (bucket.counter and bucket.newest_at and bucket.newest_at >= limiter.alive_since) then return revive(bucket) end
-  local taken = bucket.counter - limiter.rate + bucket.stored
-  call('DECRBY', bucket.value, texts[taken] or known_text(taken))
+  call('SET', bucket.value, text(limiter.rate - bucket.stored), 'KEEPTTL')
+  local lives = bucket.counter and bucket.newest_at and bucket.newest_at >= limiter.alive_since
+  if not lives then revive(limiter, bucket.value, log) end
 end
 
 -- A rule that grants nothing, since others with a shorter interval use all it allows, has to be remembered too: else
@@ -342,18 +341,23 @@ function token_bucket.settle(bucket)
   call('SET', bucket.value, limiter.rate - bucket.stored, 'KEEPTTL')
 end
 
--- Charges a bucket at once if its seal grants it and the counter, which is written first, bears the seal out; returns what
--- remains and when there will be more, or nothing.
+-- Charges a bucket at once that is unused, or whose seal grants it, if the counter, which is written first, bears the seal
+-- out; returns what remains and when there will be more, or nothing.
 local function take_sealed(limiter, value, log, permits)
-  local newest = call('ZREVRANGE', log, '0', '0')[1]
-  if not newest or #newest ~= 21 or limiter.shares then return end
-  local stored, rate, at, age = unpack_bytes('>I4I3I6I3', newest, 2)
-  local now, first = limiter.now, at - age
-  local lives = at >= limiter.alive_since and at <= now and first > limiter.expired
+  local now, newest = limiter.now, call('ZREVRANGE', log, '0', '0')[1]
+  local stored, rate, at, age, first = 0, limiter.sealed_rate, 0, 0, now
+  if newest then
+    if #newest ~= 21 or limiter.shares then return end
+    stored, rate, at, age = unpack_bytes('>I4I3I6I3', newest, 2)
+    first = at - age
+    if rate ~= limiter.sealed_rate or at > now or age >= TOO_OLD or first <= limiter.expired then return end
+  end
   stored = stored + permits
-  if not lives or stored > limiter.rate or rate ~= limiter.sealed_rate or age >= TOO_OLD then return end
   local left, taken = limiter.rate - stored, texts[permits] or known_text(permits)
-  if try('DECRBY', value, taken) ~= left then
+  if left < 0 then return end
+  if not newest then
+    call('SET', value, texts[left] or known_text(left))
+  elseif try('DECRBY', value, taken) ~= left then
     try('INCRBY', value, taken)
     -- One that was not there would never expire by itself.
     call('PEXPIRE', value, known_text(2 * limiter.horizon))
@@ -362,7 +366,8 @@ local function take_sealed(limiter, value, log, permits)
   age = now - first
   add(log, limiter.now_text, pack('>BI4I3I6I3<I4', 16, stored, rate, now, age < TOO_OLD and age or TOO_OLD, permits))
   if not limiter.configured then configure(limiter) end
-  return left, first - limiter.expired
+  if at < limiter.alive_since then revive(limiter, value, log) end
+  return left, first < now and first - limiter.expired or limiter.interval
 end
 
 -- Judges the one request of a call that asks for a bucket, and charges it if it is granted and all others are `willing`.
