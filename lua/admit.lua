@@ -71,13 +71,22 @@ local function decide()
   local granted, waits, delays = {}, {}, {}
   local answers, length = {}, 0
   while at <= #requests do
-    local left, limits, alone, number, how
-    left, limits, at = unpack_bytes('<I4B', requests, at)
-    for i = 1, limits do
-      number, how, permits[i], at = unpack_bytes('<I2BI4', requests, at)
-      algorithms[i], watches[i] = algorithm_of[number], how == 1
-      if how == 2 then alone, asked[i] = i, number else asked[i] = open(number) end
+    local alone
+    local left, limits, number, how, wanted, after = unpack_bytes('<I4BI2BI4', requests, at)
+    if limits == 1 and how == 2 then
+      local is_granted, wait, remaining, reset = algorithm_of[number].take(limiter_of[number], key_of[number], wanted, true)
+      local answer = pack('<I4BI4I6', 1, is_granted and 1 or 0, remaining, reset)
+      length, left = length + 1, 0
+      answers[length] = is_granted and answer or answer .. pack('<i8', wait)
+    else
+      after = at + 5
+      for i = 1, limits do
+        number, how, permits[i], after = unpack_bytes('<I2BI4', requests, after)
+        algorithms[i], watches[i] = algorithm_of[number], how == 1
+        if how == 2 then alone, asked[i] = i, number else asked[i] = open(number) end
+      end
     end
+    at = after
     while left > 0 do
       local all, count, alone_remaining, alone_reset = true, left, nil, nil
       for i = 1, limits do

@@ -364,7 +364,8 @@ local function take_sealed(limiter, value, log, permits)
     return
   end
   age = now - first
-  add(log, limiter.now_text, pack('>BI4I3I6I3<I4', 16, stored, rate, now, age < TOO_OLD and age or TOO_OLD, permits))
+  local member = pack('>BI4I3I6I3<I4', 16, stored, rate, now, age < TOO_OLD and age or TOO_OLD, permits)
+  if call('ZADD', log, 'NX', limiter.now_text, member) == 0 then add(log, limiter.now_text, member) end
   if not limiter.configured then configure(limiter) end
   if at < limiter.alive_since then revive(limiter, value, log) end
   return left, first < now and first - limiter.expired or limiter.interval
