@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use crate::clock::{Stopwatch, Timestamp};
 use crate::forward::Forward;
 use crate::layer::{RateLimited, Report};
-use crate::upstream::ResponseBody;
+use crate::upstream::{RequestBody, ResponseBody};
 
 /// The target of access lines, which the logs are told apart by.
 pub const TARGET: &str = "tidegate::access";
@@ -29,23 +29,27 @@ struct Line {
 }
 
 /// Answers a request with the gateway's service: the layer over [`Forward`].
-pub async fn answer(
+pub fn answer(
     service: Arc<RateLimited<Forward>>,
     request: Request<Incoming>,
     peer: SocketAddr,
-) -> Response<ResponseBody> {
-    let line = Line::begin(&request, peer);
-    let forward = |head, body, permit| service.inner().forward(head, body, permit);
-    let Ok((response, report)) = service.answer(peer.ip(), request, forward).await;
-    if let Some(line) = line {
-        line.write(response.status(), &report);
+) -> impl Future<Output = Response<ResponseBody>> + Send {
+    let mut parcel = Some(request.map(RequestBody::new));
+    async move {
+        let line = Line::begin(parcel.as_ref(), peer);
+        let forward = |parcel, permit| service.inner().forward(parcel, permit);
+        let Ok((response, report)) = service.answer(peer.ip(), &mut parcel, forward).await;
+        if let Some(line) = line {
+            line.write(response.status(), &report);
+        }
+        response
     }
-    response
 }
 
 impl Line {
-    fn begin(request: &Request<Incoming>, peer: SocketAddr) -> Option<Self> {
-        tracing::enabled!(target: TARGET, tracing::Level::INFO).then(|| Self {
+    fn begin(request: Option<&Request<RequestBody>>, peer: SocketAddr) -> Option<Self> {
+        let request = request.filter(|_| tracing::enabled!(target: TARGET, tracing::Level::INFO))?;
+        Some(Self {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
             peer,

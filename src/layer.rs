@@ -39,12 +39,11 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Extensions, HeaderValue, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
-use crate::admission::{Admitted, Denial, Lines, Permit, Receipt, admit, store_failure};
+use crate::admission::{Admitted, Denial, Lines, Passage, Permit, Receipt, admit, free, store_failure};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::config::{Config, LoadError, Problems};
 use crate::facts::Facts;
@@ -131,14 +130,6 @@ struct RateLimiting {
     metrics: Arc<Metrics>,
 }
 
-/// A request that may go on.
-struct Pass {
-    permit: Permit,
-    receipt: Receipt,
-    /// The target in its normal form, where it was sent in another.
-    target: Option<Uri>,
-}
-
 /// What is noted of a request on its way, whatever becomes of it.
 #[derive(Default)]
 struct Notes<'r> {
@@ -221,11 +212,11 @@ impl<S> Layer<S> for RateLimitLayer {
 impl<S> RateLimited<S> {
     /// Judges a request and, if it may go on, lets `call` answer it. The same as the service's `call`, for those who
     /// need no boxed future and nothing in extensions, each of which is an allocation.
-    pub(crate) fn answer<B, RB, E, F>(
-        &self,
+    pub(crate) fn answer<'a, B, RB, E, F>(
+        &'a self,
         peer: IpAddr,
-        request: Request<B>,
-        call: impl FnOnce(Parts, B, Permit) -> F,
+        request: &'a mut Option<Request<B>>,
+        call: impl FnOnce(&'a mut Option<Request<B>>, Permit) -> F,
     ) -> impl Future<Output = Result<(Response<RB>, Report), E>>
     where
         F: Future<Output = Result<Response<RB>, E>>,
@@ -262,12 +253,21 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limiter = Arc::clone(&self.limiter);
         let peer = peer(request.extensions());
-        let call = async move |mut head: Parts, body, permit| {
-            head.extensions.insert::<Permit>(permit);
-            inner.call(Request::from_parts(head, body)).await.map(|response| response.map(Either::Left))
-        };
+        let mut request = Some(request);
         Box::pin(async move {
-            let (mut response, report) = limiter.answer(peer, request, call, Either::Right).await?;
+            let call = |request: &mut Option<Request<B>>, permit| {
+                let called = request.take().map(|mut request| {
+                    request.extensions_mut().insert::<Permit>(permit);
+                    inner.call(request)
+                });
+                async {
+                    match called {
+                        Some(answer) => answer.await.map(|response| response.map(Either::Left)),
+                        None => Ok(Refusal::Internal.into_response().map(Either::Right)),
+                    }
+                }
+            };
+            let (mut response, report) = limiter.answer(peer, &mut request, call, Either::Right).await?;
             response.extensions_mut().insert(report);
             Ok(response)
         })
@@ -277,11 +277,12 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    async fn answer<B, RB, E, F>(
+    /// The request is passed by reference to whoever sends it, so that no stage's future has room for another copy.
+    async fn answer<'a, B, RB, E, F>(
         &self,
         peer: Option<IpAddr>,
-        request: Request<B>,
-        call: impl FnOnce(Parts, B, Permit) -> F,
+        request: &'a mut Option<Request<B>>,
+        call: impl FnOnce(&'a mut Option<Request<B>>, Permit) -> F,
         own: impl FnOnce(Full<Bytes>) -> RB,
     ) -> Result<(Response<RB>, Report), E>
     where
@@ -290,13 +291,9 @@ impl RateLimiting {
         let stopwatch = Stopwatch::start();
         let rules = self.rules.load_full(); // one snapshot for the whole request
         let mut notes = Notes::default();
-        let (mut head, body) = request.into_parts();
-        let mut response = match self.judge(&rules, peer, &head, &mut notes).await {
-            Ok(Pass { permit, receipt, target }) => {
-                if let Some(target) = target {
-                    head.uri = target;
-                }
-                let response = call(head, body, permit).await?;
+        let mut response = match self.judge(&rules, peer, request.as_mut(), &mut notes).await {
+            Ok((permit, receipt)) => {
+                let response = call(request, permit).await?;
                 if response.extensions().get::<NotSent>().is_some() {
                     receipt.give_back(&self.store).await;
                 }
@@ -309,28 +306,40 @@ impl RateLimiting {
         Ok((response, report))
     }
 
-    /// The life of a request, from its facts to a permit or a refusal.
-    async fn judge<'r>(
+    /// The life of a request, from its facts to a permit or a refusal. One that may go on has its path in the normal form,
+    /// so that what is served is what was judged.
+    async fn judge<'r, B>(
         &self,
         rules: &'r RuleSet,
         peer: Option<IpAddr>,
-        head: &Parts,
+        request: Option<&mut Request<B>>,
         notes: &mut Notes<'r>,
-    ) -> Result<Pass, Refusal> {
-        let peer = peer.ok_or_else(no_peer)?; // 500
-        let facts = Facts::read(&head.method, &head.uri, &head.headers, peer)?; // 400, 414
+    ) -> Result<(Permit, Receipt), Refusal> {
+        let (Some(peer), Some(request)) = (peer, request) else { return Err(unknown(peer)) }; // 500
+        let facts = Facts::read(request.method(), request.uri(), request.headers(), peer)?; // 400, 414
         let (route, prepared) = rules.find(&facts).ok_or(Refusal::NoRoute)?; // 404
         notes.route = Some((route, prepared));
         let charges = rules.charges(route, &facts)?; // 400
-        let admitted = admit(&self.store, &self.lines, &charges, rules.passage(route, &facts)).await;
+        let admitted = self.admit(&charges, rules.passage(route, &facts)).await;
         prepared.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
         }
         notes.note(&charges, &admitted);
         let Admitted { permit, standing, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
-        let receipt = Receipt::new(charges, standing);
-        Ok(Pass { permit, receipt, target: normal_target(&head.uri, &facts) })
+        let target = normal_target(request.uri(), &facts);
+        if let Some(target) = target {
+            *request.uri_mut() = target;
+        }
+        Ok((permit, Receipt::new(charges, standing)))
+    }
+
+    /// Takes the permits. Where there are none to take, a request does not pay for the room that asking needs.
+    async fn admit(&self, charges: &Charges<'_>, passage: Passage) -> Result<Admitted, Denial> {
+        match charges.is_empty() {
+            true => Ok(free(passage)),
+            false => Box::pin(admit(&self.store, &self.lines, charges, passage)).await,
+        }
     }
 }
 
@@ -340,8 +349,10 @@ fn peer(extensions: &Extensions) -> Option<IpAddr> {
     ours.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()))
 }
 
-fn no_peer() -> Refusal {
-    tracing::error!("request has no peer address: serve with `into_make_service_with_connect_info`");
+fn unknown(peer: Option<IpAddr>) -> Refusal {
+    if peer.is_none() {
+        tracing::error!("request has no peer address: serve with `into_make_service_with_connect_info`");
+    }
     Refusal::Internal
 }
 

@@ -73,6 +73,13 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
     }
 }
 
+/// The permit of a request that costs none.
+pub(crate) fn free(passage: Passage) -> Admitted {
+    let Passage { upstream, peer, trusted_peer } = passage;
+    let permit = Permit { upstream, peer, trusted_peer };
+    Admitted { permit, standing: Standing::default(), unchecked: None }
+}
+
 /// Takes all the permits that a request costs, or none; waits for them where its limits let it.
 ///
 /// # Errors

@@ -4,9 +4,8 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, HeaderValue, Response, Uri, Version, header};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, Uri, Version, header};
 use http_body::Body;
 
 use super::seen::{Field, Seen};
@@ -22,21 +21,26 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 ///
 /// # Errors
 /// A request that would mean different things to different servers.
-pub(crate) fn request(head: &mut Parts, body: &RequestBody, peer: Peer) -> Result<(), Refusal> {
-    let headers = &mut head.headers;
+pub(crate) fn request(request: &mut Request<RequestBody>, peer: Peer) -> Result<(), Refusal> {
+    let received = request.version();
+    let streams = !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
+    let host = host(request.uri(), request.headers())?;
+    to_origin_form(request.uri_mut())?;
+    let headers = request.headers_mut();
     let seen = Seen::of(headers);
     if seen.has(Field::TransferEncoding) {
         check_coding(headers)?;
     }
-    set_host(&head.uri, headers)?;
-    to_origin_form(&mut head.uri)?;
+    if let Some(host) = host {
+        headers.insert(header::HOST, host);
+    }
     let trailers = seen.has(Field::Te) && hops::accepts_trailers(headers);
     hops::remove(headers, seen);
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
-    if head.version == Version::HTTP_10 && seen.has(Field::Expect) {
+    if received == Version::HTTP_10 && seen.has(Field::Expect) {
         // It knows no 100 and does not wait for one (RFC 9110 section 10.1.1).
         headers.remove(header::EXPECT);
     }
@@ -44,14 +48,14 @@ pub(crate) fn request(head: &mut Parts, body: &RequestBody, peer: Peer) -> Resul
         fields::join_cookies(headers);
     }
     fields::forwarded(headers, seen, peer);
-    fields::via(headers, head.version);
-    if !body.is_end_stream() && body.size_hint().exact().is_none() {
+    fields::via(headers, received);
+    if streams {
         headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::TRANSFER_ENCODING, CHUNKED);
     }
-    head.version = Version::HTTP_11;
+    *request.version_mut() = Version::HTTP_11;
     // What the client's connection left there is about that connection.
-    head.extensions = Extensions::new();
+    *request.extensions_mut() = Extensions::new();
     Ok(())
 }
 
@@ -82,19 +86,18 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// The one host: of the target if it names one (RFC 9112 section 3.2.2), else of the one `Host`.
-fn set_host(uri: &Uri, headers: &mut HeaderMap) -> Result<(), Refusal> {
+/// The one host, where it is not in the one `Host`: that of the target, if it names one (RFC 9112 section 3.2.2).
+fn host(uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (first, second) = (hosts.next().is_some(), hosts.next().is_some());
     match uri.authority() {
         _ if second => Err(Refusal::BadRequest(BadRequest::BadHost)),
         None if !first => Err(Refusal::BadRequest(BadRequest::NoHost)),
-        None => Ok(()),
+        None => Ok(None),
         Some(authority) if authority.as_str().contains('@') => Err(Refusal::BadRequest(BadRequest::BadHost)),
         Some(authority) => {
             let host = HeaderValue::from_str(authority.as_str());
-            headers.insert(header::HOST, host.map_err(|_| Refusal::BadRequest(BadRequest::BadHost))?);
-            Ok(())
+            host.map(Some).map_err(|_| Refusal::BadRequest(BadRequest::BadHost))
         }
     }
 }
@@ -167,13 +170,13 @@ mod tests {
 
     #[test]
     fn the_origin_is_sent_the_host_of_the_target_before_that_of_the_field() {
-        let mut both = headers(&[("host", "field.example")]);
-        assert_eq!(set_host(&Uri::from_static("http://target.example:8080/"), &mut both), Ok(()));
-        assert_eq!(both["host"], "target.example:8080");
-        let refusal = |uri, fields: &[_]| set_host(&Uri::from_static(uri), &mut headers(fields));
-        assert_eq!(refusal("/", &[("host", "a"), ("host", "a")]), Err(Refusal::BadRequest(BadRequest::BadHost)));
-        assert_eq!(refusal("http://u@a/", &[]), Err(Refusal::BadRequest(BadRequest::BadHost)));
-        assert_eq!(refusal("/", &[]), Err(Refusal::BadRequest(BadRequest::NoHost)));
+        let host = |uri, fields: &[_]| host(&Uri::from_static(uri), &headers(fields));
+        let target = HeaderValue::from_static("target.example:8080");
+        assert_eq!(host("http://target.example:8080/", &[("host", "field.example")]), Ok(Some(target)));
+        assert_eq!(host("/", &[("host", "field.example")]), Ok(None));
+        assert_eq!(host("/", &[("host", "a"), ("host", "a")]), Err(Refusal::BadRequest(BadRequest::BadHost)));
+        assert_eq!(host("http://u@a/", &[]), Err(Refusal::BadRequest(BadRequest::BadHost)));
+        assert_eq!(host("/", &[]), Err(Refusal::BadRequest(BadRequest::NoHost)));
     }
 
     #[test]

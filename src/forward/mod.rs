@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tower::Service;
@@ -54,39 +53,38 @@ impl Forward {
 
     /// Forwards a request, with the [`Permit`] it was given.
     ///
-    /// The head is rewritten here and now: the future holds one request, not every stage of it.
-    pub fn forward(
-        &self,
-        head: Parts,
-        body: Incoming,
+    /// The head is rewritten in its place, here and now: the future holds no request at all.
+    pub fn forward<'a>(
+        &'a self,
+        parcel: &'a mut Parcel,
         permit: Permit,
-    ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<'_> {
-        let prepared = self.prepare(head, body, permit);
+    ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<'a> {
+        let prepared = self.prepare(parcel.as_mut(), permit);
         async move {
             Ok(match prepared {
-                Ok((upstream, mut parcel)) => answer(upstream.send(&mut parcel).await),
+                Ok(upstream) => answer(upstream.send(parcel).await),
                 Err(here) => *here,
             })
         }
     }
 
-    /// What to send to whom, or what to answer without.
+    /// Whom to send it to, or what to answer without.
     fn prepare(
         &self,
-        mut head: Parts,
-        body: Incoming,
+        request: Option<&mut Request<RequestBody>>,
         permit: Permit,
-    ) -> Result<(&Upstream, Parcel), Box<Response<ResponseBody>>> {
+    ) -> Result<&Upstream, Box<Response<ResponseBody>>> {
         let Permit { upstream, peer, trusted_peer } = permit; // one permit, one request
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
-        let upstream = upstream.ok_or_else(|| not_sent(Refusal::Internal))?;
-        if let Some(here) = answer_here(&mut head) {
+        let (Some(upstream), Some(request)) = (upstream, request) else {
+            return Err(Box::new(not_sent(Refusal::Internal)));
+        };
+        if let Some(here) = answer_here(request) {
             return Err(Box::new(here));
         }
-        let body = RequestBody::new(body);
         let peer = Peer { address: peer, trusted: trusted_peer };
-        head::request(&mut head, &body, peer).map_err(refused)?;
-        Ok((upstream, Some(Request::from_parts(head, body))))
+        head::request(request, peer).map_err(refused)?;
+        Ok(upstream)
     }
 }
 
@@ -119,9 +117,9 @@ impl Service<Request<Incoming>> for Forward {
         let forward = self.clone();
         let permit = request.extensions_mut().remove::<Permit>();
         Box::pin(async move {
-            let (head, body) = request.into_parts();
+            let mut parcel = Some(request.map(RequestBody::new));
             match permit {
-                Some(permit) => forward.forward(head, body, permit).await,
+                Some(permit) => forward.forward(&mut parcel, permit).await,
                 None => Ok(not_sent(Refusal::Internal)),
             }
         })
@@ -129,23 +127,24 @@ impl Service<Request<Incoming>> for Forward {
 }
 
 /// Answers what is meant for the gateway itself, and lets the rest pass.
-fn answer_here(head: &mut Parts) -> Option<Response<ResponseBody>> {
+fn answer_here(request: &mut Request<RequestBody>) -> Option<Response<ResponseBody>> {
     // A tunnel would go around every rule; and TRACE would show a client the fields that others added for it.
-    if matches!(head.method, Method::CONNECT | Method::TRACE) {
+    if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Some(refused(Refusal::MethodNotImplemented));
     }
-    let is_last = head.method == Method::OPTIONS && (head.uri.path() == "*" || !may_go_further(head));
+    let is_options = *request.method() == Method::OPTIONS;
+    let is_last = is_options && (request.uri().path() == "*" || !may_go_further(request.headers_mut()));
     is_last.then(options)
 }
 
 /// RFC 9110 section 7.6.2: counts `Max-Forwards` down, and says no at its end. Nonsense is as good as absent.
-fn may_go_further(head: &mut Parts) -> bool {
-    let Some(value) = head.headers.get(header::MAX_FORWARDS) else { return true };
+fn may_go_further(headers: &mut HeaderMap) -> bool {
+    let Some(value) = headers.get(header::MAX_FORWARDS) else { return true };
     let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse::<u64>().ok()) {
         Some(0) => false,
         Some(left) => {
-            head.headers.insert(header::MAX_FORWARDS, HeaderValue::from(left - 1));
+            headers.insert(header::MAX_FORWARDS, HeaderValue::from(left - 1));
             true
         }
         None => true,

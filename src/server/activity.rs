@@ -25,7 +25,8 @@ const NOT_BLOCKED: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Activity {
     begin: Instant,
-    protocol: Protocol,
+    /// Whether it speaks HTTP/2, else HTTP/1.
+    http2: AtomicBool,
     /// Requests that are being answered.
     in_flight: AtomicU32,
     /// Whether bytes have come that belong to a request that is not complete.
@@ -54,14 +55,14 @@ pub(crate) enum Verdict {
 }
 
 impl Activity {
-    /// A connection that was opened at `begin` and has sent its first byte.
-    pub(crate) fn new(begin: Instant, protocol: Protocol) -> Self {
+    /// A connection that was opened at `begin`.
+    pub(crate) fn new(begin: Instant) -> Self {
         Self {
             begin,
-            protocol,
+            http2: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
             partial: AtomicBool::new(false),
-            since: AtomicU64::new(millis(begin.elapsed())),
+            since: AtomicU64::new(0),
             read: AtomicU64::new(0),
             blocked: AtomicU64::new(NOT_BLOCKED),
             broken: AtomicBool::new(false),
@@ -69,11 +70,17 @@ impl Activity {
         }
     }
 
+    /// The first byte has come, and tells this protocol.
+    pub(crate) fn speaks(&self, protocol: Protocol) {
+        self.http2.store(protocol == Protocol::Http2, Relaxed);
+        self.mark();
+    }
+
     /// Bytes came in.
     pub(crate) fn read(&self, count: usize) {
         self.read.fetch_add(count as u64, Relaxed);
         let begins = self.in_flight.load(Relaxed) == 0 && !self.partial.load(Relaxed);
-        if begins && self.protocol == Protocol::Http1 {
+        if begins && !self.is_http2() {
             self.partial.store(true, Relaxed);
             self.mark();
         }
@@ -96,7 +103,7 @@ impl Activity {
 
     /// Whether the client may be in the middle of sending something that is not going to be read.
     pub(crate) fn may_be_sending(&self) -> bool {
-        self.protocol == Protocol::Http1 && (self.partial.load(Relaxed) || self.uploading.load(Relaxed))
+        !self.is_http2() && (self.partial.load(Relaxed) || self.uploading.load(Relaxed))
     }
 
     /// Its answer is over, one way or the other.
@@ -112,7 +119,7 @@ impl Activity {
     }
 
     pub(crate) fn needs_reset(&self) -> bool {
-        self.protocol == Protocol::Http1 && self.broken.load(Relaxed)
+        !self.is_http2() && self.broken.load(Relaxed)
     }
 
     /// What the timer is to do now.
@@ -151,10 +158,11 @@ impl Activity {
     }
 
     fn is_in_a_head(&self) -> bool {
-        match self.protocol {
-            Protocol::Http1 => self.partial.load(Relaxed),
-            Protocol::Http2 => self.read.load(Relaxed) < GREETING,
-        }
+        if self.is_http2() { self.read.load(Relaxed) < GREETING } else { self.partial.load(Relaxed) }
+    }
+
+    fn is_http2(&self) -> bool {
+        self.http2.load(Relaxed)
     }
 
     fn mark(&self) {
@@ -186,6 +194,12 @@ mod tests {
         stall_timeout: Duration::from_secs(30),
     };
 
+    fn speaking(protocol: Protocol) -> Activity {
+        let activity = Activity::new(Instant::now());
+        activity.speaks(protocol);
+        activity
+    }
+
     async fn pass(seconds: u64) {
         tokio::time::advance(Duration::from_secs(seconds)).await;
     }
@@ -196,7 +210,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_head_has_its_own_time_from_its_first_byte_on() {
-        let activity = Activity::new(Instant::now(), Protocol::Http1);
+        let activity = speaking(Protocol::Http1);
         activity.read(1);
         pass(6).await;
         activity.read(1);
@@ -207,7 +221,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_takes_the_time_it_takes_and_the_wait_for_the_next_begins_after_it() {
-        let activity = Activity::new(Instant::now(), Protocol::Http1);
+        let activity = speaking(Protocol::Http1);
         activity.read(100);
         activity.begin_request(false);
         pass(1000).await;
@@ -221,7 +235,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_timer_never_sleeps_past_a_wait_that_may_begin_meanwhile() {
-        let activity = Activity::new(Instant::now(), Protocol::Http1);
+        let activity = speaking(Protocol::Http1);
         assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
         activity.begin_request(false);
         assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
@@ -229,7 +243,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_not_waited_for() {
-        let activity = Activity::new(Instant::now(), Protocol::Http1);
+        let activity = speaking(Protocol::Http1);
         activity.begin_request(false);
         activity.blocked(true);
         pass(20).await;
@@ -243,7 +257,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_of_http2_has_a_heads_time_to_greet_and_may_then_be_idle() {
-        let activity = Activity::new(Instant::now(), Protocol::Http2);
+        let activity = speaking(Protocol::Http2);
         activity.read(24);
         pass(10).await;
         assert_eq!(activity.judge(&LIMITS), Verdict::Close);

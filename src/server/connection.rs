@@ -38,6 +38,14 @@ trait Connection: Future<Output = hyper::Result<()>> {
     fn retire(self: Pin<&mut Self>);
 }
 
+/// A client's connection. It is all that there is of one that rests, so its size counts.
+struct Client<H> {
+    /// None while requests are served.
+    io: Option<Watched>,
+    service: Service<H>,
+    watch: Watch,
+}
+
 /// What a connection is watched by.
 struct Watch {
     activity: Arc<Activity>,
@@ -53,28 +61,26 @@ enum End {
 }
 
 /// Serves until the client leaves, keeps us waiting for too long, or everything drains.
-pub(crate) async fn serve<H: Handler>(stream: TcpStream, peer: SocketAddr, handler: H, limits: Limits, drain: Drain) {
-    let begin = Instant::now();
+pub(crate) fn serve<H: Handler>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    handler: H,
+    limits: Limits,
+    drain: Drain,
+) -> impl Future<Output = ()> + Send {
     // Without it, the end of an answer may wait for the client to acknowledge its beginning.
     _ = stream.set_nodelay(true);
-    let Some(protocol) = Box::pin(first_bytes(&stream, &limits, &drain)).await else { return };
-    let activity = Arc::new(Activity::new(begin, protocol));
+    let activity = Arc::new(Activity::new(Instant::now()));
     let service = Service::new(handler, peer, activity.clone());
-    let io = Watched::new(stream, activity.clone());
-    let watch = Watch { activity, limits, drain };
-    match protocol {
-        Protocol::Http1 => serve_http1(io, service, watch).await,
-        Protocol::Http2 => Box::pin(serve_http2(io, service, watch)).await,
-    }
-}
-
-/// What the client speaks; nothing if it says nothing in time.
-async fn first_bytes(stream: &TcpStream, limits: &Limits, drain: &Drain) -> Option<Protocol> {
-    let first_byte = timeout(limits.header_timeout, protocol::detect(stream));
-    tokio::select! {
-        biased;
-        detected = first_byte => detected.ok()?.ok()?,
-        () = last_word(drain) => None,
+    let io = Some(Watched::new(stream, activity.clone()));
+    let mut client = Client { io, service, watch: Watch { activity, limits, drain } };
+    // Stages that are short or rare are boxed: in line, each would make every connection larger.
+    async move {
+        match Box::pin(client.first_bytes()).await {
+            Some(Protocol::Http1) => while Box::pin(client.serve_http1()).await && client.next_request().await {},
+            Some(Protocol::Http2) => Box::pin(client.serve_http2()).await,
+            None => {}
+        }
     }
 }
 
@@ -83,55 +89,64 @@ async fn last_word(drain: &Drain) {
     tokio::time::sleep(LAST_WORD).await;
 }
 
-/// What serves requests, buffers above all, is there while they come and gone while none do.
-async fn serve_http1<H: Handler>(mut io: Watched, service: Service<H>, watch: Watch) {
-    loop {
-        match Box::pin(requests(io, service.clone(), &watch)).await {
-            Some(resting) => io = resting,
-            None => return,
-        }
-        if !watch.next_request(&io).await {
-            return;
+// === impl Client ===
+
+impl<H: Handler> Client<H> {
+    /// What the client speaks; nothing if it says nothing in time.
+    async fn first_bytes(&mut self) -> Option<Protocol> {
+        let (io, watch) = (self.io.as_mut()?, &self.watch);
+        let first_byte = timeout(watch.limits.header_timeout, protocol::detect(io.socket()));
+        let protocol = tokio::select! {
+            biased;
+            detected = first_byte => detected.ok()?.ok()?,
+            () = last_word(&watch.drain) => None,
+        };
+        watch.activity.speaks(protocol?);
+        protocol
+    }
+
+    /// Serves requests until none come for a while. Whether there may be more: what serves them, buffers above all, is
+    /// there while they come, and gone while none do.
+    async fn serve_http1(&mut self) -> bool {
+        let Some(io) = self.io.take() else { return false };
+        let mut connection = http1().serve_connection(TokioIo::new(io), self.service.clone());
+        match self.watch.drive(Pin::new(&mut connection), true).await {
+            End::Over => false,
+            End::Resting => {
+                let parts = connection.into_parts();
+                self.io = Some(parts.io.into_inner().with_unused(parts.read_buf));
+                true
+            }
         }
     }
-}
 
-/// Serves requests until there are no more, or none for a while; then the socket comes back.
-async fn requests<H: Handler>(io: Watched, service: Service<H>, watch: &Watch) -> Option<Watched> {
-    let mut connection = http1().serve_connection(TokioIo::new(io), service);
-    match watch.drive(Pin::new(&mut connection), true).await {
-        End::Over => None,
-        End::Resting => {
-            let parts = connection.into_parts();
-            Some(parts.io.into_inner().with_unused(parts.read_buf))
-        }
+    async fn serve_http2(&mut self) {
+        let Some(io) = self.io.take() else { return };
+        let mut connection = pin!(http2().serve_connection(TokioIo::new(io), self.service.clone()));
+        self.watch.drive(connection.as_mut(), false).await;
     }
-}
 
-async fn serve_http2<H: Handler>(io: Watched, service: Service<H>, watch: Watch) {
-    let mut connection = pin!(http2().serve_connection(TokioIo::new(io), service));
-    watch.drive(connection.as_mut(), false).await;
-}
-
-// === impl Watch ===
-
-impl Watch {
     /// Waits for a client that rests; whether it asks again before its time is over and before the drain.
-    async fn next_request(&self, io: &Watched) -> bool {
+    async fn next_request(&mut self) -> bool {
+        let (Some(io), watch) = (&mut self.io, &self.watch) else { return false };
         loop {
-            let until = match self.activity.judge(&self.limits) {
+            let until = match watch.activity.judge(&watch.limits) {
                 Verdict::Wait(until) => until,
                 Verdict::Retire | Verdict::Close => return false,
             };
             tokio::select! {
                 biased;
                 readable = io.readable() => return readable.is_ok(),
-                () = self.drain.started() => return false,
+                () = watch.drain.started() => return false,
                 () = sleep_until(until) => {}
             }
         }
     }
+}
 
+// === impl Watch ===
+
+impl Watch {
     /// Drives a connection beside its timer and the drain.
     async fn drive(&self, mut connection: Pin<&mut impl Connection>, may_rest: bool) -> End {
         let first_look = self.limits.shortest().min(if may_rest { REST } else { Duration::MAX });

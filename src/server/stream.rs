@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
+use crate::upstream::gather::Gather;
 
 /// How long a client that is still sending is listened to after its answer. Closed at once, the connection would be
 /// reset by what is on its way, and the reset can overtake the answer.
@@ -21,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// The socket and the notes.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    stream: TcpStream,
+    stream: Gather,
     activity: Arc<Activity>,
     /// Read before and not used; comes before what is in the socket.
     unused: Bytes,
@@ -30,7 +31,7 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, unused: Bytes::new(), lingering: None }
+        Self { stream: Gather::new(stream), activity, unused: Bytes::new(), lingering: None }
     }
 
     /// The socket again, with what was read from it and not used.
@@ -40,9 +41,14 @@ impl Watched {
         self
     }
 
+    /// The socket itself, for a look that leaves no notes.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        self.stream.socket()
+    }
+
     /// Waits until there is something to read, or the end.
     pub(crate) async fn readable(&self) -> io::Result<()> {
-        if self.unused.is_empty() { self.stream.readable().await } else { Ok(()) }
+        if self.unused.is_empty() { self.socket().readable().await } else { Ok(()) }
     }
 
     fn note<T>(&self, polled: Poll<T>) -> Poll<T> {
@@ -119,7 +125,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         if self.activity.needs_reset() {
             // A socket that is gone already needs no reset.
-            _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+            _ = socket2::SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -123,8 +123,8 @@ impl Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let polled = match &mut self.0 {
-            Source::Remote { incoming, lease, .. } => {
-                ready!(poll_remote(incoming, lease.as_mut(), cx)).map(|frame| frame.map_err(Into::into))
+            Source::Remote { incoming, .. } => {
+                ready!(Pin::new(incoming).poll_frame(cx)).map(|frame| frame.map_err(Into::into))
             }
             Source::Echo(body) => return Pin::new(body).poll_frame(cx),
             Source::Page(page) => return Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
@@ -150,20 +150,6 @@ impl Body for ResponseBody {
             Source::Echo(body) => body.size_hint(),
             Source::Page(page) => page.size_hint(),
         }
-    }
-}
-
-/// What has come already goes before what has to be read first.
-fn poll_remote(
-    incoming: &mut Incoming,
-    lease: Option<&mut Lease>,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-    let mut next = |cx: &mut Context<'_>| Pin::new(&mut *incoming).poll_frame(cx);
-    let Some(lease) = lease else { return next(cx) };
-    match next(&mut Context::from_waker(Waker::noop())) {
-        Poll::Pending => lease.connection().poll(cx, next),
-        frame => frame,
     }
 }
 

@@ -64,15 +64,11 @@ async fn exchange(
     let transfer = Transfer::attach(request);
     let Some(request) = parcel.take() else { return Err(Attempt::NotSent) };
     let connection = lease.connection();
-    if transfer.is_some() {
-        // The body goes on while the answer comes, whoever reads that or does not.
-        connection.detach();
-    }
     let mut answer = pin!(connection.sender.try_send_request(request));
     let result = match &transfer {
         Some(transfer) => transfer.wait(answer.as_mut(), limit).await,
         None => {
-            poll_fn(|cx| match connection.poll(cx, |cx| answer.as_mut().poll(cx)) {
+            poll_fn(|cx| match answer.as_mut().poll(cx) {
                 Poll::Ready(result) => Poll::Ready(Ok(result)),
                 Poll::Pending => connection.timer.poll(now + limit, cx).map(|()| Err(Failure::TimedOut)),
             })

@@ -60,10 +60,6 @@ impl Pool {
     }
 
     fn put(&self, mut connection: Box<Connection>) {
-        if !connection.is_ready() {
-            // Nobody else would see to it that its last exchange ends.
-            connection.detach();
-        }
         let mut idle = self.0.lock();
         if connection.is_closed() || idle.connections.len() >= CAPACITY {
             return;

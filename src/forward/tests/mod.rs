@@ -89,8 +89,8 @@ async fn with_permit(
     trusted_peer: bool,
 ) -> Response<ResponseBody> {
     let permit = Permit { upstream: Some("api".into()), peer: peer.ip(), trusted_peer };
-    let (head, body) = request.into_parts();
-    let mut response = forward.forward(head, body, permit).await.unwrap_or_else(|never| match never {});
+    let mut parcel = Some(request.map(RequestBody::new));
+    let mut response = forward.forward(&mut parcel, permit).await.unwrap_or_else(|never| match never {});
     if response.extensions().get::<NotSent>().is_some() {
         response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
     }
