@@ -1,8 +1,8 @@
 //! The gateway: every floor put together.
 //!
-//! Each worker is a thread with a runtime, a listener and upstream connections of its own, so that a request never
-//! changes threads. What they share is behind the layer: the rules in force, the store, the counters. One more thread
-//! serves the operators and keeps the store's connections.
+//! Each worker is a thread with a runtime, a listener and connections of its own, to upstreams and to the store, so that a
+//! request never changes threads. What they share is behind the layer: the rules in force, what is known of the store,
+//! the counters. One more thread serves the operators.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
