@@ -30,7 +30,8 @@ const END_TO_END: [&str; 15] = [
 /// Removes them, and those that `Connection` names.
 pub(crate) fn remove(headers: &mut HeaderMap, seen: Seen) {
     if seen.has(Field::Connection) {
-        for value in headers.get_all(header::CONNECTION).iter().cloned().collect::<Vec<HeaderValue>>() {
+        let values = headers.get_all(header::CONNECTION).iter().filter(|value| !is_keep_alive(value));
+        for value in values.cloned().collect::<Vec<HeaderValue>>() {
             remove_named(headers, &value);
         }
         headers.remove(header::CONNECTION);
@@ -48,11 +49,12 @@ pub(crate) fn remove(headers: &mut HeaderMap, seen: Seen) {
     }
 }
 
+/// What nearly everybody says who says anything; the field of that name is removed in any case.
+fn is_keep_alive(connection: &HeaderValue) -> bool {
+    connection.as_bytes().eq_ignore_ascii_case(b"keep-alive")
+}
+
 fn remove_named(headers: &mut HeaderMap, connection: &HeaderValue) {
-    // What nearly everybody says who says anything; the field of that name is removed in any case.
-    if connection.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
-        return;
-    }
     for token in connection.as_bytes().split(|byte| *byte == b',') {
         let Ok(name) = HeaderName::from_bytes(token.trim_ascii()) else { continue };
         if !END_TO_END.contains(&name.as_str()) {

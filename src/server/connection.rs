@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Poll, Waker, ready};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
@@ -12,12 +12,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::activity::{Activity, REST, Verdict};
+use super::activity::Activity;
 use super::drain::Drain;
 use super::protocol::{self, Protocol};
 use super::service::{MAX_FIELD_BYTES, Service};
+use super::slots::Slot;
 use super::stream::Watched;
-use super::{Handler, Limits};
+use super::watch::{End, Watch};
+use super::{Handler, Terms};
 
 /// The most bytes of a message that are buffered in one direction, and of a head that are read before it is too large:
 /// the limits on targets and fields in `service`, with some room to refuse with the right status.
@@ -32,32 +34,14 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// While draining, a client that has connected and said nothing is given this long to say it.
 const LAST_WORD: Duration = Duration::from_millis(250);
 
-/// A protocol's connection.
-trait Connection: Future<Output = hyper::Result<()>> {
-    /// Answers what has begun, and nothing more.
-    fn retire(self: Pin<&mut Self>);
-}
-
 /// A client's connection. It is all that there is of one that rests, so its size counts.
 struct Client<H> {
     /// None while requests are served.
     io: Option<Watched>,
-    service: Service<H>,
+    handler: H,
+    peer: SocketAddr,
     watch: Watch,
-}
-
-/// What a connection is watched by.
-struct Watch {
-    activity: Arc<Activity>,
-    limits: Limits,
-    drain: Drain,
-}
-
-/// How driving a connection came to an end.
-enum End {
-    Over,
-    /// It is open, and nothing happens on it.
-    Resting,
+    _slot: Slot,
 }
 
 /// Serves until the client leaves, keeps us waiting for too long, or everything drains.
@@ -65,15 +49,14 @@ pub(crate) fn serve<H: Handler>(
     stream: TcpStream,
     peer: SocketAddr,
     handler: H,
-    limits: Limits,
-    drain: Drain,
+    terms: Arc<Terms>,
+    slot: Slot,
 ) -> impl Future<Output = ()> + Send {
     // Without it, the end of an answer may wait for the client to acknowledge its beginning.
     _ = stream.set_nodelay(true);
     let activity = Arc::new(Activity::new(Instant::now()));
-    let service = Service::new(handler, peer, activity.clone());
     let io = Some(Watched::new(stream, activity.clone()));
-    let mut client = Client { io, service, watch: Watch { activity, limits, drain } };
+    let mut client = Client { io, handler, peer, watch: Watch { activity, terms }, _slot: slot };
     // Stages that are short or rare are boxed: in line, each would make every connection larger.
     async move {
         match Box::pin(client.first_bytes()).await {
@@ -95,11 +78,11 @@ impl<H: Handler> Client<H> {
     /// What the client speaks; nothing if it says nothing in time.
     async fn first_bytes(&mut self) -> Option<Protocol> {
         let (io, watch) = (self.io.as_mut()?, &self.watch);
-        let first_byte = timeout(watch.limits.header_timeout, protocol::detect(io.socket()));
+        let first_byte = timeout(watch.terms.limits.header_timeout, protocol::detect(io.socket()));
         let protocol = tokio::select! {
             biased;
             detected = first_byte => detected.ok()?.ok()?,
-            () = last_word(&watch.drain) => None,
+            () = last_word(&watch.terms.drain) => None,
         };
         watch.activity.speaks(protocol?);
         protocol
@@ -109,7 +92,7 @@ impl<H: Handler> Client<H> {
     /// there while they come, and gone while none do.
     async fn serve_http1(&mut self) -> bool {
         let Some(io) = self.io.take() else { return false };
-        let mut connection = http1().serve_connection(TokioIo::new(io), self.service.clone());
+        let mut connection = http1().serve_connection(TokioIo::new(io), self.service());
         match self.watch.drive(Pin::new(&mut connection), true).await {
             End::Over => false,
             End::Resting => {
@@ -120,71 +103,34 @@ impl<H: Handler> Client<H> {
         }
     }
 
+    fn service(&self) -> Service<H> {
+        Service::new(self.handler.clone(), self.peer, self.watch.activity.clone())
+    }
+
     async fn serve_http2(&mut self) {
         let Some(io) = self.io.take() else { return };
-        let mut connection = pin!(http2().serve_connection(TokioIo::new(io), self.service.clone()));
+        let mut connection = pin!(http2().serve_connection(TokioIo::new(io), self.service()));
         self.watch.drive(connection.as_mut(), false).await;
     }
 
     /// Waits for a client that rests; whether it asks again before its time is over and before the drain.
     async fn next_request(&mut self) -> bool {
         let (Some(io), watch) = (&mut self.io, &self.watch) else { return false };
-        loop {
-            let until = match watch.activity.judge(&watch.limits) {
-                Verdict::Wait(until) => until,
-                Verdict::Retire | Verdict::Close => return false,
-            };
-            tokio::select! {
-                biased;
-                readable = io.readable() => return readable.is_ok(),
-                () = watch.drain.started() => return false,
-                () = sleep_until(until) => {}
-            }
-        }
-    }
-}
-
-// === impl Watch ===
-
-impl Watch {
-    /// Drives a connection beside its timer and the drain.
-    async fn drive(&self, mut connection: Pin<&mut impl Connection>, may_rest: bool) -> End {
-        let first_look = self.limits.shortest().min(if may_rest { REST } else { Duration::MAX });
-        let mut timer = pin!(sleep_until(Instant::now() + first_look));
-        let mut drained = pin!(self.drain.started());
-        let mut retired = false;
-        // Whom the timer and the drain wake. They are asked when they did, and not at every request.
-        let mut watcher: Option<Waker> = None;
+        let Some(until) = watch.until() else { return false };
+        let mut timer = pin!(sleep_until(until));
+        let mut drained = pin!(watch.terms.drain.started());
         poll_fn(|cx| {
+            if let Poll::Ready(readable) = io.poll_readable(cx) {
+                return Poll::Ready(readable.is_ok());
+            }
+            if drained.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(false);
+            }
             loop {
-                // What goes wrong is the client's doing, and has been answered if it could be.
-                if connection.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(End::Over);
-                }
-                let watched = watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker()));
-                if watched && !timer.is_elapsed() && (retired || !self.drain.has_started()) {
-                    return Poll::Pending;
-                }
-                watcher = Some(cx.waker().clone());
-                if !retired && drained.as_mut().poll(cx).is_ready() {
-                    connection.as_mut().retire();
-                    retired = true;
-                    continue;
-                }
                 ready!(timer.as_mut().poll(cx));
-                watcher = None;
-                match self.activity.judge(&self.limits) {
-                    Verdict::Wait(_) if may_rest && !retired && self.activity.rests() => {
-                        return Poll::Ready(End::Resting);
-                    }
-                    Verdict::Wait(until) if may_rest => timer.as_mut().reset(until.min(Instant::now() + REST)),
-                    Verdict::Wait(until) => timer.as_mut().reset(until),
-                    Verdict::Retire if !retired => {
-                        connection.as_mut().retire();
-                        retired = true;
-                        timer.as_mut().reset(Instant::now() + self.limits.header_timeout);
-                    }
-                    Verdict::Retire | Verdict::Close => return Poll::Ready(End::Over),
+                match watch.until() {
+                    Some(until) => timer.as_mut().reset(until),
+                    None => return Poll::Ready(false),
                 }
             }
         })
@@ -211,18 +157,4 @@ fn http2() -> http2::Builder<TokioExecutor> {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(BUFFER);
     builder
-}
-
-// === impl Connection ===
-
-impl<H: Handler> Connection for http1::Connection<TokioIo<Watched>, Service<H>> {
-    fn retire(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
-}
-
-impl<H: Handler> Connection for http2::Connection<TokioIo<Watched>, Service<H>, TokioExecutor> {
-    fn retire(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
 }

@@ -44,18 +44,8 @@ impl Drain {
         self.0.deadline.get().is_some()
     }
 
-    /// Returns once the drain has started.
-    pub async fn started(&self) {
-        self.deadline().await;
-    }
-
-    /// Returns at the deadline of a drain that has started.
-    pub async fn over(&self) {
-        let deadline = self.deadline().await;
-        sleep_until(deadline).await;
-    }
-
-    async fn deadline(&self) -> Instant {
+    /// Returns once the drain has started, with its deadline.
+    pub async fn started(&self) -> Instant {
         loop {
             // It hears of a start from here on, whether it is polled or not.
             let started = self.0.started.notified();
@@ -64,5 +54,11 @@ impl Drain {
             }
             started.await;
         }
+    }
+
+    /// Returns at the deadline of a drain that has started.
+    pub async fn over(&self) {
+        let deadline = self.started().await;
+        sleep_until(deadline).await;
     }
 }

@@ -25,6 +25,7 @@ mod protocol;
 mod service;
 mod slots;
 mod stream;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -53,9 +54,15 @@ pub trait Handler: Clone + Send + 'static {
 /// One entry of `listen:`, ready to serve.
 #[derive(Clone, Debug)]
 pub struct Server {
-    limits: Limits,
+    terms: Arc<Terms>,
     slots: Slots,
-    drain: Drain,
+}
+
+/// What all connections of a server are served under.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) limits: Limits,
+    pub(crate) drain: Drain,
 }
 
 /// How long a connection may take for what.
@@ -80,7 +87,7 @@ impl Server {
             idle_timeout: listen.idle_timeout,
             stall_timeout: STALL_TIMEOUT,
         };
-        Self { limits, slots: Slots::new(listen.max_connections, metrics), drain }
+        Self { terms: Arc::new(Terms { limits, drain }), slots: Slots::new(listen.max_connections, metrics) }
     }
 
     /// Serves on `listener`; returns when everything has drained, or the drain's deadline has passed.
@@ -91,11 +98,10 @@ impl Server {
         listener.set_nonblocking(true)?;
         let mut accept = Accept::new(TcpListener::from_std(listener)?);
         let mut connections = JoinSet::new();
-        let drain = self.drain.clone();
         loop {
             tokio::select! {
                 biased;
-                () = drain.started() => break,
+                _ = self.terms.drain.started() => break,
                 (stream, peer) = accept.next() => self.admit(stream, peer, &handler, &mut connections),
                 Some(_) = connections.join_next() => {}
             }
@@ -112,11 +118,7 @@ impl Server {
     fn admit<H: Handler>(&self, stream: TcpStream, peer: SocketAddr, handler: &H, connections: &mut JoinSet<()>) {
         match self.slots.take() {
             Some(slot) => {
-                let serving = connection::serve(stream, peer, handler.clone(), self.limits, self.drain.clone());
-                connections.spawn(async move {
-                    serving.await;
-                    drop(slot);
-                });
+                connections.spawn(connection::serve(stream, peer, handler.clone(), self.terms.clone(), slot));
             }
             None => self.slots.refuse(stream),
         }
@@ -127,7 +129,7 @@ impl Server {
         while !connections.is_empty() {
             tokio::select! {
                 _ = connections.join_next() => {}
-                () = self.drain.over() => {
+                () = self.terms.drain.over() => {
                     tracing::warn!(connections = connections.len(), "closing connections at the end of the drain");
                     connections.shutdown().await;
                 }

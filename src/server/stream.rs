@@ -24,20 +24,20 @@ const LINGER: Duration = Duration::from_secs(2);
 pub(crate) struct Watched {
     stream: Gather,
     activity: Arc<Activity>,
-    /// Read before and not used; comes before what is in the socket.
-    unused: Bytes,
+    /// Read before and not used; comes before what is in the socket. Hardly ever there, and boxed therefore.
+    unused: Option<Box<Bytes>>,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
     pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream: Gather::new(stream), activity, unused: Bytes::new(), lingering: None }
+        Self { stream: Gather::new(stream), activity, unused: None, lingering: None }
     }
 
     /// The socket again, with what was read from it and not used.
     pub(crate) fn with_unused(mut self, unused: Bytes) -> Self {
         // Nothing, too, would keep the whole buffer that it is a part of.
-        self.unused = if unused.is_empty() { Bytes::new() } else { unused };
+        self.unused = Some(unused).filter(|unused| !unused.is_empty()).map(Box::new);
         self
     }
 
@@ -46,9 +46,9 @@ impl Watched {
         self.stream.socket()
     }
 
-    /// Waits until there is something to read, or the end.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
-        if self.unused.is_empty() { self.socket().readable().await } else { Ok(()) }
+    /// Ready once there is something to read, or the end.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.unused.is_none() { self.socket().poll_read_ready(cx) } else { Poll::Ready(Ok(())) }
     }
 
     fn note<T>(&self, polled: Poll<T>) -> Poll<T> {
@@ -74,10 +74,11 @@ impl Watched {
 
 impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.unused.is_empty() {
-            let next = self.unused.len().min(buffer.remaining());
-            buffer.put_slice(&self.unused.split_to(next));
-            self.activity.read(next);
+        if let Some(mut unused) = self.unused.take() {
+            let next = unused.split_to(unused.len().min(buffer.remaining()));
+            buffer.put_slice(&next);
+            self.unused = Some(unused).filter(|unused| !unused.is_empty());
+            self.activity.read(next.len());
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();

@@ -32,9 +32,14 @@ impl Endpoint {
         Self { address: Address::new(authority), connect_timeout, pool: Pool::default() }
     }
 
-    /// Sends on a kept connection, else on a new one.
-    pub(crate) async fn send(&self, parcel: &mut Parcel, limit: Duration) -> Result<Response<ResponseBody>, Attempt> {
-        let now = Instant::now();
+    /// Sends on a kept connection, else on a new one. `now` is as good as the present moment; the clock is not asked again
+    /// where nothing is waited for.
+    pub(crate) async fn send(
+        &self,
+        parcel: &mut Parcel,
+        now: Instant,
+        limit: Duration,
+    ) -> Result<Response<ResponseBody>, Attempt> {
         for _ in 0..STALE_TRIES {
             let Some(lease) = self.pool.take(now) else { break };
             match exchange(lease, parcel, now, limit).await {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
+use tokio::time::Instant;
 
 mod address;
 mod body;
@@ -24,7 +25,6 @@ mod transfer;
 
 pub use body::{RequestBody, ResponseBody};
 
-use crate::clock::Stopwatch;
 use crate::metrics::{Metrics, UpstreamMetrics};
 use endpoint::Endpoint;
 use select::RoundRobin;
@@ -117,10 +117,10 @@ impl Upstream {
     /// # Errors
     /// See [`Failure`]. Dropping the future cancels the request.
     pub async fn send(&self, parcel: &mut Parcel) -> Result<Response<ResponseBody>, Failure> {
-        let stopwatch = Stopwatch::start();
-        let result = self.send_to_one(parcel).await;
+        let begin = Instant::now();
+        let result = self.send_to_one(parcel, begin).await;
         match &result {
-            Ok(_) => self.metrics.answered(stopwatch.elapsed()),
+            Ok(_) => self.metrics.answered(begin.elapsed()),
             Err(Failure::Unreachable) => self.metrics.unreachable(),
             Err(Failure::TimedOut) => self.metrics.timed_out(),
             Err(Failure::Broken) => self.metrics.broken(),
@@ -130,15 +130,15 @@ impl Upstream {
     }
 
     /// Tries the targets in turn, each once, until one has taken the request.
-    async fn send_to_one(&self, parcel: &mut Parcel) -> Result<Response<ResponseBody>, Failure> {
+    async fn send_to_one(&self, parcel: &mut Parcel, mut now: Instant) -> Result<Response<ResponseBody>, Failure> {
         for index in self.turn.next(self.targets.len()) {
             let attempt = match &self.targets[index] {
                 Place::Echo => parcel.take().map(echo::answer).ok_or(Attempt::NotSent),
-                Place::Http(endpoint) => endpoint.send(parcel, self.response_timeout).await,
+                Place::Http(endpoint) => endpoint.send(parcel, now, self.response_timeout).await,
             };
             match attempt {
                 Ok(response) => return Ok(response),
-                Err(Attempt::NotSent) => {}
+                Err(Attempt::NotSent) => now = Instant::now(), // a connection may have been waited for
                 Err(Attempt::Failed(failure)) => return Err(failure),
             }
         }

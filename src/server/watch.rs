@@ -1,0 +1,108 @@
+//! What happens to a connection beside its requests: its timer, and the drain.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Poll, Waker, ready};
+use std::time::Duration;
+
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::time::{Instant, sleep_until};
+
+use super::activity::{Activity, REST, Verdict};
+use super::service::Service;
+use super::stream::Watched;
+use super::{Handler, Terms};
+
+/// A protocol's connection.
+pub(crate) trait Connection: Future<Output = hyper::Result<()>> {
+    /// Answers what has begun, and nothing more.
+    fn retire(self: Pin<&mut Self>);
+}
+
+/// What a connection is watched by.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) terms: Arc<Terms>,
+}
+
+/// How driving a connection came to an end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Over,
+    /// It is open, and nothing happens on it.
+    Resting,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// When to look again at a connection that rests; nothing if its time is over.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        match self.activity.judge(&self.terms.limits) {
+            Verdict::Wait(until) => Some(until),
+            Verdict::Retire | Verdict::Close => None,
+        }
+    }
+
+    /// Drives a connection beside its timer and the drain.
+    pub(crate) async fn drive(&self, mut connection: Pin<&mut impl Connection>, may_rest: bool) -> End {
+        let Terms { limits, drain } = &*self.terms;
+        let first_look = limits.shortest().min(if may_rest { REST } else { Duration::MAX });
+        let mut timer = pin!(sleep_until(Instant::now() + first_look));
+        let mut drained = pin!(drain.started());
+        let mut retired = false;
+        // Whom the timer and the drain wake. They are asked when they did, and not at every request.
+        let mut watcher: Option<Waker> = None;
+        poll_fn(|cx| {
+            loop {
+                // What goes wrong is the client's doing, and has been answered if it could be.
+                if connection.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(End::Over);
+                }
+                let watched = watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker()));
+                if watched && !timer.is_elapsed() && (retired || !drain.has_started()) {
+                    return Poll::Pending;
+                }
+                watcher = Some(cx.waker().clone());
+                if !retired && drained.as_mut().poll(cx).is_ready() {
+                    connection.as_mut().retire();
+                    retired = true;
+                    continue;
+                }
+                ready!(timer.as_mut().poll(cx));
+                watcher = None;
+                match self.activity.judge(limits) {
+                    Verdict::Wait(_) if may_rest && !retired && self.activity.rests() => {
+                        return Poll::Ready(End::Resting);
+                    }
+                    Verdict::Wait(until) if may_rest => timer.as_mut().reset(until.min(Instant::now() + REST)),
+                    Verdict::Wait(until) => timer.as_mut().reset(until),
+                    Verdict::Retire if !retired => {
+                        connection.as_mut().retire();
+                        retired = true;
+                        timer.as_mut().reset(Instant::now() + limits.header_timeout);
+                    }
+                    Verdict::Retire | Verdict::Close => return Poll::Ready(End::Over),
+                }
+            }
+        })
+        .await
+    }
+}
+
+// === impl Connection ===
+
+impl<H: Handler> Connection for http1::Connection<TokioIo<Watched>, Service<H>> {
+    fn retire(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<H: Handler> Connection for http2::Connection<TokioIo<Watched>, Service<H>, TokioExecutor> {
+    fn retire(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
