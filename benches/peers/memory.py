@@ -26,7 +26,7 @@ GOAL_TO, GOAL = "haproxy", 1.00
 
 # Files that a gateway may open beside its connections; those that are idle have none to the upstream.
 SPARE_FILES = 2_000
-SETTLING_SECONDS = 1.0
+SETTLING_SECONDS = 5.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 # How many of the connections are asked again, to see that they were kept.
 SAMPLE = 50
