@@ -20,7 +20,7 @@ pub struct Facts<'a> {
     pub method: &'a Method,
     /// The authority's host in lower case, without port and trailing dot; from the target if it has one, else `Host`.
     pub host: Cow<'a, str>,
-    /// The path in its normal form (see [`path::normalize`]).
+    /// The path in its normal form (see `path::normalize`).
     pub path: Cow<'a, str>,
     /// The query as it was sent, without the question mark.
     pub query: Option<&'a str>,

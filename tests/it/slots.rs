@@ -68,7 +68,7 @@ routes:
         origin.address
     );
     let gateways = [TestGateway::start(&rules), TestGateway::start(&rules)];
-    let mut asking = JoinSet::new();
+    let (mut asking, begin) = (JoinSet::new(), Instant::now());
     for number in 0..WAITERS {
         let address = gateways[usize::from(number % 2 == 0)].address;
         asking.spawn(async move { get(&mut Raw::connect(address).await, "/", "").await.status() });
@@ -80,5 +80,5 @@ routes:
     assert_eq!(arrivals.len(), 200);
     // Redis and this test have different clocks, and a slot is told to the millisecond above.
     let least = Duration::from_millis((WAITERS - 1) * SLOT - 20);
-    assert!(arrivals[199] - arrivals[0] >= least, "{:?}", arrivals[199] - arrivals[0]);
+    assert!(arrivals[199] - begin >= least, "{:?}", arrivals[199] - begin);
 }
