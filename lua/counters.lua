@@ -2,7 +2,7 @@
 -- sliding_window and fixed_window share; the translation of src/limit/counters.rs, where it is told why.
 --
 -- A bucket is a hash: field = when the counter ends (ms), value = its permits, all granted before that. Algorithms add
---   key, now, rate, permits  what they were asked
+--   key, now, rate           what they were asked
 --   horizon                  counters that end by then are no longer in use
 --   forget                   counters that end by then are forgotten with the next write
 --   present                  when the counter of the present ends
@@ -15,10 +15,6 @@
 
 local counters = {}
 
-local function text(number)
-  return string.format('%.0f', number)
-end
-
 -- All counters of a key: a table from when they end to their permits.
 function counters.read(key)
   local fields, permits = redis.call('HGETALL', key), {}
@@ -26,8 +22,8 @@ function counters.read(key)
   return permits
 end
 
--- Sets the permits in use, when the oldest of them end and the newest of all, and whether there are enough left.
-function counters.judge(bucket)
+-- Sets the permits in use, and when the oldest of them end and the newest of all.
+function counters.take_stock(bucket)
   bucket.used, bucket.newest = 0, 0
   for ends, permits in pairs(bucket.counters) do
     if ends > bucket.newest then bucket.newest = ends end
@@ -36,8 +32,11 @@ function counters.judge(bucket)
       if not bucket.oldest or ends < bucket.oldest then bucket.oldest = ends end
     end
   end
-  bucket.remaining = math.max(0, bucket.rate - bucket.used)
-  bucket.granted = bucket.permits == 0 or bucket.permits <= bucket.remaining
+end
+
+-- How many are left.
+function counters.remaining(bucket)
+  return math.max(0, bucket.rate - bucket.used)
 end
 
 -- When the counters in use end, oldest first. Only who has to wait needs their order.
@@ -50,36 +49,49 @@ function counters.in_order(bucket)
   return order
 end
 
--- Counts permits in the present counter, with all that lie ahead. Written first and deleted second, so that the key
--- never goes away in between, and its time to live with it.
+-- Counts permits in the present counter, with all that lie ahead; what is forgotten goes with the next write.
 function counters.add(bucket, permits)
-  local gone = {}
+  bucket.gone = bucket.gone or {}
   for ends, counted in pairs(bucket.counters) do
     if ends >= bucket.present then permits = permits + counted end
-    if ends > bucket.present or ends <= bucket.forget then gone[#gone + 1] = text(ends) end
+    if ends > bucket.present or ends <= bucket.forget then
+      bucket.gone[#bucket.gone + 1] = ends
+      bucket.counters[ends] = nil
+    end
   end
-  redis.call('HSET', bucket.key, text(bucket.present), text(permits))
-  if #gone > 0 then redis.call('HDEL', bucket.key, unpack(gone)) end
+  bucket.counters[bucket.present] = permits
 end
 
--- Takes what judge() granted, and keeps the key for so many milliseconds.
-function counters.charge(bucket, keep_alive)
-  counters.add(bucket, bucket.permits)
-  redis.call('PEXPIRE', bucket.key, text(keep_alive))
-  bucket.remaining = math.max(0, bucket.rate - bucket.used - bucket.permits)
+-- Takes what is left.
+function counters.charge(bucket, permits)
+  counters.add(bucket, permits)
+  bucket.used, bucket.added = bucket.used + permits, true
   bucket.oldest = math.min(bucket.oldest or bucket.present, bucket.present)
+end
+
+-- Written first and deleted second, so that the key never goes away in between, and its time to live with it.
+function counters.write(bucket)
+  redis.call('HSET', bucket.key, bucket.present, bucket.counters[bucket.present])
+  if #bucket.gone > 0 then redis.call('HDEL', bucket.key, unpack(bucket.gone)) end
+end
+
+-- Writes what was charged in this call, and keeps the key for so many milliseconds.
+function counters.save(bucket, keep_alive)
+  counters.write(bucket)
+  redis.call('PEXPIRE', bucket.key, keep_alive)
 end
 
 -- After a refusal: nothing is written, unless counters lie ahead.
 function counters.settle(bucket)
-  if bucket.newest > bucket.present then counters.add(bucket, 0) end
+  if bucket.newest <= bucket.present then return end
+  counters.add(bucket, 0)
+  counters.write(bucket)
 end
 
 -- Takes permits out of the counter that ends then. One that is not there, or holds fewer, has returned them or passed
 -- them on.
 function counters.remove(key, permits, ends)
-  local field = text(ends)
-  local left = (tonumber(redis.call('HGET', key, field)) or -1) - permits
-  if left > 0 then redis.call('HSET', key, field, text(left)) end
-  if left == 0 then redis.call('HDEL', key, field) end
+  local left = (tonumber(redis.call('HGET', key, ends)) or -1) - permits
+  if left > 0 then redis.call('HSET', key, ends, left) end
+  if left == 0 then redis.call('HDEL', key, ends) end
 end

@@ -1,13 +1,13 @@
 -- foreign: a limiter that Redisson's clients use too. A permit comes back exactly one interval after it was granted, as
 -- in token_bucket.lua; but here others write the hash, the counter and the log with us, by their own clocks.
 --
--- KEYS  hash, value, value of the client, permits, permits of the client: as Redisson orders them. Without a client the
---       keys of the client are those of everybody
+-- KEYS  of a bucket: hash, value, value of the client, permits, permits of the client, as Redisson orders them. Without a
+--       client the keys of the client are those of everybody
 -- ARGV  law: adopt      the hash says rate, interval and type
 --            configure  we say them, and bring the hash up to date with the first grant
 --            library    adopt, with expiry and log as tidegate::RateLimiter keeps them
---       type (0 OVERALL, 1 PER_CLIENT, empty: whichever the hash says), permits asked for, rate, interval (ms; both
---       empty unless the law is configure)
+--       type (0 OVERALL, 1 PER_CLIENT, empty: whichever the hash says), rate, interval (ms; both empty unless the law
+--       is configure)
 -- Errors NOTINITIALISED if the hash lacks rate, interval or type; MODEDIFFERS if its type is another than was told
 --
 -- Invariant: the log wins over the counter, which a peer's release() raises and a resent acquire lowers. After each
@@ -19,7 +19,7 @@
 -- returned are left for the next calls; a request that they may have held up is told to ask again at once. Of more live
 -- entries the permits are what the counter says, but never less than the 512 newest hold and one for each of the rest.
 
-local foreign = { keys = 5, args = 5 }
+local foreign = { shared_keys = 0, keys = 5, args = 4, one_by_one = true }
 
 local BOUND = 512
 
@@ -71,14 +71,15 @@ end
 
 -- The bucket of a limiter, as it is stored. The counter is held against the rate of the hash, unless the caller knows
 -- that it was written under another.
-function foreign.open(key, law, told, now, rate, interval, counter_rate)
+function foreign.read(key, law, told, now, rate, interval, counter_rate)
   local bucket = { hash = KEYS[key], law = law, now = now, type = told, rate = rate, interval = interval }
-  bucket.separate = law ~= 'library'
+  -- What the functions of token_bucket.lua ask of a limiter: here each bucket has its own.
+  bucket.limiter, bucket.separate = bucket, law ~= 'library'
   bucket.failure = follow_hash(bucket, told)
   if bucket.failure then return bucket end
   bucket.rate = math.min(bucket.rate, MOST)
   bucket.stored_rate = bucket.stored_rate and math.min(bucket.stored_rate, MOST)
-  bucket.horizon = bucket.interval
+  bucket.horizon, bucket.expired = bucket.interval, now - bucket.interval
   bucket.counter_rate = counter_rate or bucket.stored_rate
   local own = bucket.type == '1' and 1 or 0
   bucket.value, bucket.log = KEYS[key + 1 + own], KEYS[key + 3 + own]
@@ -115,26 +116,35 @@ local function wait_until(bucket, missing)
   return last[2] and due_in(bucket, tonumber(last[2])) or bucket.interval
 end
 
-local function wait_for_permits(bucket)
-  if bucket.permits > bucket.rate then return -1 end
+local function wait_for_permits(bucket, permits)
+  if permits > bucket.rate then return -1 end
   -- What holds it up may have returned, and is not removed yet.
-  if bucket.left_behind > 0 and bucket.least + bucket.permits <= bucket.rate then return 0 end
-  return wait_until(bucket, bucket.used + bucket.permits - bucket.rate)
+  if bucket.left_behind > 0 and bucket.least + permits <= bucket.rate then return 0 end
+  return wait_until(bucket, bucket.used + permits - bucket.rate)
 end
 
--- Judges one limit; writes nothing.
-function foreign.check(key, arg, now)
-  local bucket = foreign.open(key, ARGV[arg], ARGV[arg + 1], now, tonumber(ARGV[arg + 3]), tonumber(ARGV[arg + 4]))
-  if bucket.failure then return bucket end
-  bucket.permits = tonumber(ARGV[arg + 2])
-  local available = math.max(0, bucket.rate - bucket.used)
-  bucket.granted = bucket.permits == 0 or bucket.permits <= available
-  bucket.remaining = math.min(available, MOST_REMAINING)
-  bucket.wait = bucket.granted and 0 or wait_for_permits(bucket)
+-- What the buckets of a limiter have in common.
+function foreign.limiter(_, arg)
+  return { law = ARGV[arg], type = ARGV[arg + 1], rate = tonumber(ARGV[arg + 2]), interval = tonumber(ARGV[arg + 3]) }
+end
+
+-- A bucket as it is stored.
+function foreign.open(limiter, key, now)
+  return foreign.read(key, limiter.law, limiter.type, now, limiter.rate, limiter.interval)
+end
+
+-- What is left, and when there will be more.
+function foreign.tell(bucket)
+  return math.min(math.max(0, bucket.rate - bucket.used), MOST_REMAINING), bucket.oldest and math.max(0, due_in(bucket, bucket.oldest)) or 0
+end
+
+-- Judges a request; writes nothing. A call is about one request, since charges are written as they are made.
+function foreign.check(bucket, permits)
   local oldest = bucket.live > 0 and live_entry(bucket, 0) or {}
   bucket.oldest = tonumber(oldest[2])
-  bucket.reset = bucket.oldest and math.max(0, due_in(bucket, bucket.oldest)) or 0
-  return bucket
+  bucket.granted = permits == 0 or permits <= bucket.rate - bucket.used
+  bucket.wait = bucket.granted and 0 or wait_for_permits(bucket, permits)
+  return bucket.granted, bucket.wait
 end
 
 local function forget(bucket)
@@ -210,13 +220,17 @@ local function redate_own(bucket, random)
   bucket.newest, bucket.newest_at = last[1], tonumber(last[2])
   if not bucket.newest_at or bucket.newest_at <= bucket.now then return end
   if redis.call('ZCOUNT', bucket.log, '(' .. text(bucket.now), '+inf') > BOUND then return end
-  redate(bucket, random)
+  redate(bucket, function(permits)
+    local member = struct.pack('<Bc0I4', 16, string.reverse(random), permits)
+    redis.call('ZADD', bucket.log, bucket.now, member)
+    return member
+  end)
 end
 
 -- What the newest entry holds if this grant joins it; only a log of our own merges entries.
-local function join_newest(bucket)
-  if bucket.separate or not bucket.newest_at or bucket.newest_at > bucket.now then return 0 end
-  return share_entry(bucket)
+local function held_by_newest(bucket)
+  if bucket.separate or not bucket.newest_at or bucket.newest_at > bucket.now then return end
+  return join_newest(bucket)
 end
 
 -- Removes what has returned, and makes the counter what it has to be; changes nothing that anybody could have taken.
@@ -228,22 +242,20 @@ function foreign.heal(bucket)
 end
 
 -- Takes what check() granted. An entry that is there already was granted before: the call was sent twice.
-function foreign.charge(bucket, random)
-  if bucket.permits == 0 then return end
+function foreign.charge(bucket, permits, random)
+  if permits == 0 then return end
   random = sixteen(bucket, random)
-  if redis.call('ZSCORE', bucket.log, struct.pack('<Bc0I4', 16, random, bucket.permits)) then
-    return foreign.heal(bucket)
-  end
+  if redis.call('ZSCORE', bucket.log, struct.pack('<Bc0I4', 16, random, permits)) then return foreign.heal(bucket) end
   forget(bucket)
   redate_own(bucket, random)
-  local member = struct.pack('<Bc0I4', 16, random, join_newest(bucket) + bucket.permits)
-  redis.call('ZADD', bucket.log, text(bucket.now), member)
-  bucket.used, bucket.stored = bucket.used + bucket.permits, bucket.stored + bucket.permits
+  local joined = held_by_newest(bucket)
+  redis.call('ZADD', bucket.log, bucket.now, struct.pack('<Bc0I4', 16, random, (joined or 0) + permits))
+  if joined then redis.call('ZREM', bucket.log, bucket.newest) end
+  bucket.used, bucket.stored = bucket.used + permits, bucket.stored + permits
   if bucket.law == 'configure' then configure_hash(bucket) end
   write_counter(bucket, bucket.rate)
+  bucket.oldest = bucket.oldest or bucket.now
   if bucket.separate then expire_as_redisson(bucket) else foreign.keep_alive(bucket) end
-  bucket.remaining = math.min(math.max(0, bucket.rate - bucket.used), MOST_REMAINING)
-  bucket.reset = due_in(bucket, bucket.oldest or bucket.now)
 end
 
 -- After a refusal: what Redisson does then, and what a clock that went back leaves to do.
@@ -255,9 +267,8 @@ function foreign.settle(bucket, random)
 end
 
 -- Takes permits out of the log, as if they had never been granted.
-function foreign.give_back(key, arg, at, now)
-  local bucket = foreign.open(key, ARGV[arg], ARGV[arg + 1], now, tonumber(ARGV[arg + 3]), tonumber(ARGV[arg + 4]))
+function foreign.give_back(limiter, key, permits, at, now)
+  local bucket = foreign.open(limiter, key, now)
   if bucket.failure then return end
-  bucket.permits = tonumber(ARGV[arg + 2])
-  if take_out(bucket, at) then foreign.heal(bucket) end
+  if take_out(bucket, permits, at) then foreign.heal(bucket) end
 end

@@ -1,14 +1,14 @@
 -- gcra: permits come back continuously, one by one. The translation of src/limit/gcra.rs, where the law is told; a
 -- property test holds the two equal.
 --
--- KEYS  used    a string, "AT PERMITS PARTS/INTERVAL": what was in use at a moment (ms), so many permits and so many parts
---             of which INTERVAL make a permit
--- ARGV  permits asked for, rate, interval (ms), burst
+-- KEYS  of a bucket: used    a string, "AT PERMITS PARTS/INTERVAL": what was in use at a moment (ms), so many permits and
+--                          so many parts of which INTERVAL make a permit
+-- ARGV  rate, interval (ms), burst
 --
 -- Invariant: every number is a whole one below 2^53, which a double holds exactly: no rate is ever multiplied with an
 -- interval. The string lives until its bucket is full, and a second longer; refusals keep it no longer than that.
 
-local gcra = { keys = 1, args = 4 }
+local gcra = { shared_keys = 0, keys = 1, args = 3 }
 
 -- The longest wait that is told: a thousand years.
 local MAX_WAIT = 1000 * 366 * 24 * 60 * 60 * 1000
@@ -53,11 +53,15 @@ local function wait_for(bucket, permits)
   return millis_for(bucket, bucket.used + permits - bucket.burst)
 end
 
--- The bucket as it is asked for, with what is in use now; a text that is not ours is no bucket.
-local function read(key, arg, now)
+-- What the buckets of a limiter have in common.
+function gcra.limiter(_, arg)
+  return { rate = tonumber(ARGV[arg]), interval = tonumber(ARGV[arg + 1]), burst = tonumber(ARGV[arg + 2]) }
+end
+
+-- A bucket with what is in use now; a text that is not ours is no bucket.
+function gcra.open(limiter, key, now)
   local bucket = {
-    key = KEYS[key], now = now, used = 0, parts = 0, permits = tonumber(ARGV[arg]), rate = tonumber(ARGV[arg + 1]),
-    interval = tonumber(ARGV[arg + 2]), burst = tonumber(ARGV[arg + 3]),
+    key = KEYS[key], now = now, used = 0, parts = 0, rate = limiter.rate, interval = limiter.interval, burst = limiter.burst,
   }
   local at, used, parts, interval = string.match(redis.call('GET', bucket.key) or '', '^(%d+) (%d+) (%d+)/(%d+)$')
   if not at then return bucket end
@@ -74,51 +78,44 @@ end
 
 local function write(bucket)
   local value = string.format('%.0f %.0f %.0f/%.0f', bucket.now, bucket.used, bucket.parts, bucket.interval)
-  redis.call('SET', bucket.key, value, 'PX', string.format('%.0f', keep(bucket)))
+  redis.call('SET', bucket.key, value, 'PX', keep(bucket))
 end
 
--- Sets what is left, and when there will be one more.
-local function tell(bucket)
+-- What is left, and when there will be one more.
+function gcra.tell(bucket)
   local started = bucket.parts > 0 and 1 or 0
-  bucket.remaining = math.max(0, bucket.burst - bucket.used - started)
-  bucket.reset = bucket.remaining < bucket.burst and wait_for(bucket, bucket.remaining + 1) or 0
+  local remaining = math.max(0, bucket.burst - bucket.used - started)
+  return remaining, remaining < bucket.burst and wait_for(bucket, remaining + 1) or 0
 end
 
--- Judges one limit; writes nothing.
-function gcra.check(key, arg, now)
-  local bucket = read(key, arg, now)
-  tell(bucket)
-  bucket.granted = bucket.permits <= bucket.remaining
-  bucket.wait = 0
-  if not bucket.granted then
-    bucket.wait = bucket.permits <= bucket.burst and wait_for(bucket, bucket.permits) or -1
-  end
-  return bucket
+-- Judges a request; writes nothing.
+function gcra.check(bucket, permits)
+  if permits <= gcra.tell(bucket) then return true, 0 end
+  return false, permits <= bucket.burst and wait_for(bucket, permits) or -1
 end
 
--- Takes what check() granted; nothing is written for a request that only asks.
-function gcra.charge(bucket)
-  if bucket.permits == 0 then return end
-  bucket.used = bucket.used + bucket.permits
-  write(bucket)
-  tell(bucket)
+-- Takes permits that check() granted.
+function gcra.charge(bucket, permits)
+  if permits == 0 then return end
+  bucket.used, bucket.added = bucket.used + permits, true
 end
+
+-- Writes what was charged in this call.
+gcra.save = write
 
 -- After a refusal: nothing is written, unless the clock went back. A rule that has become slower keeps the bucket until
 -- it is full by that rule.
 function gcra.settle(bucket)
   if not bucket.at then return end
   if bucket.at > bucket.now then return write(bucket) end
-  if redis.call('PTTL', bucket.key) < keep(bucket) - MARGIN then
-    redis.call('PEXPIRE', bucket.key, string.format('%.0f', keep(bucket)))
-  end
+  if redis.call('PTTL', bucket.key) < keep(bucket) - MARGIN then redis.call('PEXPIRE', bucket.key, keep(bucket)) end
 end
 
 -- Takes back what has not returned since it was granted; nothing if the clock went back, when nobody knows.
-function gcra.give_back(key, arg, at, now)
-  local bucket = read(key, arg, now)
+function gcra.give_back(limiter, key, granted, at, now)
+  local bucket = gcra.open(limiter, key, now)
   local permits, parts = returned(bucket, now - at)
-  if at > now or permits >= bucket.permits or not bucket.at then return end
-  lower(bucket, bucket.permits - permits, -parts)
+  if at > now or permits >= granted or not bucket.at then return end
+  lower(bucket, granted - permits, -parts)
   write(bucket)
 end

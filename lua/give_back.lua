@@ -1,12 +1,17 @@
 -- give_back: undoes the charges of a request that nobody received.
 --
--- KEYS  those of each limit, in order (see the algorithms' files)
--- ARGV  now (ms; empty: the server's TIME), when each was granted (ms, or of its slot; separated by spaces), then for
---       each limit: its algorithm, and that algorithm's arguments
+-- KEYS  those of each limiter and its buckets, in order (see algorithms.lua)
+-- ARGV  now (ms; empty: the server's TIME), for each bucket what it was charged and when (permits and ms, or those of its
+--       slot; separated by spaces), the limiters and their buckets (see algorithms.lua)
 -- Returns an empty list.
 --
 -- Invariant: no bucket holds more than if the request had never been; what has returned by itself is left alone.
 
-local now, next_time = present(ARGV[1]), string.gmatch(ARGV[2], '%d+')
-for_each_limit(function(algorithm, key, arg) algorithm.give_back(key, arg, tonumber(next_time()), now) end)
+local now, next_number = present(ARGV[1]), string.gmatch(ARGV[2], '%d+')
+for_each_limiter(now, function(algorithm, limiter, first, last, step)
+  for key = first, last, step do
+    local permits, at = tonumber(next_number()), tonumber(next_number())
+    algorithm.give_back(limiter, key, permits, at, now)
+  end
+end)
 return {}

@@ -1,13 +1,13 @@
 -- leaky_bucket: slots at an even distance, first come first served. The translation of src/limit/leaky_bucket.rs, where the
 -- law is told; a property test holds the two equal. The arithmetic is that of gcra.lua, which stands before this file.
 --
--- KEYS  level   a string as gcra.lua writes it: what was still to go on at a moment
--- ARGV  permits asked for, rate, interval (ms), queue (permits that may wait), longest wait (ms)
+-- KEYS  of a bucket: level   a string as gcra.lua writes it: what was still to go on at a moment
+-- ARGV  rate, interval (ms), queue (permits that may wait), longest wait (ms)
 --
 -- Invariant: a slot is given once. It lies where all that was in the bucket has leaked out, and only the last one given
 -- can be given back.
 
-local leaky_bucket = { keys = 1, args = 5 }
+local leaky_bucket = { shared_keys = 0, keys = 1, args = 4, one_by_one = true }
 
 -- How many permits are in the bucket, a begun one included.
 local function waiting(bucket)
@@ -29,49 +29,53 @@ local function next_leak(bucket)
   return bucket.used > 0 and millis_for(bucket, 1) or 0
 end
 
-local function open(key, arg, now)
-  local bucket = read(key, arg, now)
-  bucket.queue, bucket.max_wait = tonumber(ARGV[arg + 3]), tonumber(ARGV[arg + 4])
+-- What the buckets of a limiter have in common.
+function leaky_bucket.limiter(key, arg)
+  local limiter = gcra.limiter(key, arg)
+  limiter.queue, limiter.max_wait = tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])
+  return limiter
+end
+
+-- A bucket with what is in it now.
+function leaky_bucket.open(limiter, key, now)
+  local bucket = gcra.open(limiter, key, now)
+  bucket.queue, bucket.max_wait = limiter.queue, limiter.max_wait
   return bucket
 end
 
--- Judges one limit; writes nothing.
-function leaky_bucket.check(key, arg, now)
-  local bucket = open(key, arg, now)
-  local delay = millis_for(bucket, bucket.used)
-  local fits = waiting(bucket) <= bucket.queue and delay <= bucket.max_wait
-  bucket.granted = bucket.permits <= bucket.rate and (bucket.permits == 0 or fits)
-  bucket.remaining, bucket.reset, bucket.wait, bucket.delay = places(bucket), next_leak(bucket), 0, 0
-  if bucket.granted then
-    if bucket.permits > 0 then bucket.delay = delay end
-  elseif bucket.permits > bucket.rate then
-    bucket.wait = -1
-  else
-    local too_many = waiting(bucket) > bucket.queue and millis_for(bucket, bucket.used - bucket.queue) or 0
-    bucket.wait = math.max(too_many, delay - bucket.max_wait)
-  end
-  return bucket
+-- What is left, and when there will be one more.
+function leaky_bucket.tell(bucket)
+  return places(bucket), next_leak(bucket)
 end
 
--- Takes the slot that check() granted; nothing is written for a request that only asks.
-function leaky_bucket.charge(bucket)
-  if bucket.permits == 0 then return end
-  bucket.used = bucket.used + bucket.permits
-  write(bucket)
-  bucket.remaining, bucket.reset = places(bucket), next_leak(bucket)
+-- Judges a request; writes nothing. Every request has a slot of its own, so that no two are answered alike.
+function leaky_bucket.check(bucket, permits)
+  if permits == 0 then return true, 0, 0 end
+  if permits > bucket.rate then return false, -1 end
+  local delay, in_line = millis_for(bucket, bucket.used), waiting(bucket)
+  if in_line <= bucket.queue and delay <= bucket.max_wait then return true, 0, delay end
+  local too_many = in_line > bucket.queue and millis_for(bucket, bucket.used - bucket.queue) or 0
+  return false, math.max(too_many, delay - bucket.max_wait)
 end
 
+-- Takes the slot that check() granted.
+function leaky_bucket.charge(bucket, permits)
+  if permits == 0 then return end
+  bucket.used, bucket.added = bucket.used + permits, true
+end
+
+leaky_bucket.save = gcra.save
 leaky_bucket.settle = gcra.settle
 
 -- Takes back the slot at a moment, if it is the last that was given: if what was there before it had leaked out by then.
-function leaky_bucket.give_back(key, arg, at, now)
-  local bucket = open(key, arg, now)
-  if not bucket.at or bucket.permits == 0 then return end
-  local last = open(key, arg, bucket.at)
-  if last.used < bucket.permits then return end
-  if bucket.at + millis_for(last, last.used - bucket.permits) ~= at then return end
-  lower(last, bucket.permits, 0)
+function leaky_bucket.give_back(limiter, key, permits, at, now)
+  local bucket = leaky_bucket.open(limiter, key, now)
+  if not bucket.at or permits == 0 then return end
+  local last = leaky_bucket.open(limiter, key, bucket.at)
+  if last.used < permits then return end
+  if bucket.at + millis_for(last, last.used - permits) ~= at then return end
+  lower(last, permits, 0)
   lower(last, returned(last, now - bucket.at))
   last.now = now
-  write(last)
+  gcra.save(last)
 end

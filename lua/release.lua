@@ -9,7 +9,7 @@
 -- time when its interval is over; the counter follows the log.
 
 local now, left = present(ARGV[1]), tonumber(ARGV[2])
-local bucket = foreign.open(1, 'library', '', now)
+local bucket = foreign.read(1, 'library', '', now)
 if bucket.failure then return redis.error_reply(bucket.failure) end
 
 local after = '(' .. text(now - bucket.interval)

@@ -30,7 +30,7 @@ if tonumber(keep_alive) > 0 then redis.call('PEXPIRE', KEYS[1], keep_alive) else
 -- Peers believe the counter: it says at once what the log says under the new rate. What it said under none is nothing.
 redis.call('PERSIST', KEYS[2 + own])
 redis.call('PERSIST', KEYS[4 + own])
-local bucket = foreign.open(1, 'library', kind, now, nil, nil, tonumber(stored[1]) or -math.huge)
+local bucket = foreign.read(1, 'library', kind, now, nil, nil, tonumber(stored[1]) or -math.huge)
 foreign.heal(bucket)
 if bucket.live > 0 then foreign.keep_alive(bucket) end
 return 1

@@ -85,7 +85,7 @@ impl ClientSource {
         if let ClientSource::Ip = self {
             return Ok(ClientId::Address(rules.network(rules.address(facts))));
         }
-        let mut value = Vec::with_capacity(64);
+        let mut value = Vec::new();
         self.encode(facts, rules, &mut value)?;
         Ok(ClientId::Value(value.into_boxed_slice()))
     }
@@ -130,6 +130,7 @@ impl fmt::Display for ClientSource {
 }
 
 fn put(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
+    out.reserve_exact(1 + 2 * size_of::<u64>() + name.len() + value.len());
     out.push(kind);
     for text in [name.as_bytes(), value] {
         out.extend_from_slice(&(text.len() as u64).to_le_bytes());
@@ -195,6 +196,9 @@ impl AddressRules {
     /// Walks to the client's address, past trusted proxies; tells the garbage that ended the walk, if any did.
     fn walk<'f>(&self, facts: &'f Facts<'_>, mut past: impl FnMut(IpAddr)) -> (IpAddr, Option<&'f [u8]>) {
         let mut nearest = facts.peer;
+        if !self.trusts(nearest) {
+            return (nearest, None); // without having looked for fields
+        }
         let fields = facts.headers.get_all(X_FORWARDED_FOR).iter().rev();
         for hop in fields.flat_map(|field| field.as_bytes().rsplit(|byte| *byte == b',')) {
             if !self.trusts(nearest) {

@@ -39,6 +39,12 @@ impl Matcher {
         if let Some(host) = self.host.as_ref().filter(|host| !host.matches(&facts.host)) {
             return Some(Condition::Host(host));
         }
+        self.unmet_beside_place(facts)
+    }
+
+    /// The same, of a request whose host and path are known to be the route's.
+    #[inline]
+    pub(crate) fn unmet_beside_place(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
         if !self.methods.is_empty() && !self.methods.contains(facts.method) {
             return Some(Condition::Methods(&self.methods));
         }

@@ -1,8 +1,8 @@
 //! The gateway: every floor put together.
 //!
-//! Each worker is a thread with a runtime, a listener and upstream connections of its own, so that a request never
-//! changes threads. What they share is behind the layer: the rules in force, the store, the counters. One more thread
-//! serves the operators and keeps the store's connections.
+//! Each worker is a thread with a runtime, a listener and connections of its own, to upstreams and to the store, so that a
+//! request never changes threads. What they share is behind the layer: the rules in force, what is known of the store,
+//! the counters. One more thread serves the operators.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -90,7 +90,7 @@ impl Gateway {
         let control = control(layer.clone(), admin, admin_listener, end).map_err(StartError::Worker)?;
         let start = |number: usize| {
             let worker = Worker {
-                layer: layer.clone(),
+                layer: layer.for_worker(),
                 config: Arc::clone(&config),
                 metrics: Arc::clone(&metrics),
                 listeners: std::mem::take(&mut listeners[number]),
@@ -192,6 +192,7 @@ impl Worker {
         let upstreams = Arc::new(Upstreams::new(self.config.upstreams.values(), &self.metrics));
         let service = Arc::new(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
+            self.layer.connect();
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
                 let service = Arc::clone(&service);

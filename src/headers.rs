@@ -5,13 +5,11 @@
 //! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's. Nor are those
 //! told that only watch: nobody has to keep to them.
 
-use std::fmt::Write;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 
 use crate::admission::Standing;
 use crate::limit::Wait;
-use crate::policy::{separator, value};
 use crate::rule::Limit;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -20,16 +18,34 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
-pub(crate) fn rate_limit(limits: &[Limit], standing: &Standing) -> Option<HeaderValue> {
-    let mut list = String::new();
-    for (index, decision) in &standing.0 {
-        let Some(limit) = limits.get(*index).filter(|limit| limit.is_told()) else { continue };
-        let reset = decision.reset.div_ceil(1_000);
-        // Writing to a string cannot fail.
-        _ = write!(list, "{}\"{}\";r={};t={reset}", separator(&list), limit.name, decision.remaining);
+/// What `RateLimit` says of each limit of a route before its numbers, made at load: `"name";r=`. Nothing of those that
+/// clients are not told of.
+#[derive(Debug, Default)]
+pub(crate) struct Members(Vec<Option<Box<str>>>);
+
+impl Members {
+    /// Those of the limits of a route.
+    pub(crate) fn new(limits: &[Limit]) -> Self {
+        let member = |limit: &Limit| limit.is_told().then(|| format!("\"{}\";r=", limit.name).into());
+        Self(limits.iter().map(member).collect())
     }
-    value(list)
+
+    /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
+    pub(crate) fn rate_limit(&self, standing: &Standing) -> Option<HeaderValue> {
+        let mut list = SmallVec::<[u8; 256]>::new();
+        let mut digits = itoa::Buffer::new();
+        for (index, decision) in standing.iter() {
+            let Some(Some(member)) = self.0.get(index) else { continue };
+            if !list.is_empty() {
+                list.extend_from_slice(b", ");
+            }
+            list.extend_from_slice(member.as_bytes());
+            list.extend_from_slice(digits.format(decision.remaining).as_bytes());
+            list.extend_from_slice(b";t=");
+            list.extend_from_slice(digits.format(decision.reset.div_ceil(1_000)).as_bytes());
+        }
+        (!list.is_empty()).then(|| HeaderValue::from_bytes(&list).ok()).flatten()
+    }
 }
 
 /// What `X-RateLimit-*` can tell: one limit, the one with the least left, and of those the one that lasts longest.
@@ -43,7 +59,7 @@ pub(crate) struct Legacy {
 
 /// `X-RateLimit-*`; nothing if the request met no limit that clients are told of.
 pub(crate) fn legacy(limits: &[Limit], standing: &Standing) -> Option<Legacy> {
-    let told = standing.0.iter().filter_map(|(index, said)| Some((limits.get(*index)?, said)));
+    let told = standing.iter().filter_map(|(index, said)| Some((limits.get(index)?, said)));
     let told = told.filter(|(limit, _)| limit.is_told());
     let (limit, said) = told.min_by_key(|(_, said)| (said.remaining, std::cmp::Reverse(said.reset)))?;
     let (rate, reset) = (limit.limiter.quota.full(), said.reset.div_ceil(1_000));
@@ -128,8 +144,8 @@ mod tests {
         assert_eq!(parsed(policy).len(), 2);
 
         let decision = Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001, delay: 0 };
-        let standing = Standing(vec![(0, decision), (1, decision), (2, decision)], Default::default());
-        let rate_limit = rate_limit(&limits, &standing);
+        let standing = (0..3).map(|index| (index, decision)).collect();
+        let rate_limit = Members::new(&limits).rate_limit(&standing);
         assert_eq!(
             rate_limit.as_ref().map(HeaderValue::as_bytes),
             Some(&b"\"per-ip\";r=4;t=60, \"burst\";r=4;t=60"[..])
@@ -146,10 +162,10 @@ mod tests {
             limit("slow", Mode::PerClient, 9, 60_000),
         ];
         let said = |remaining, reset| Decision { granted: true, remaining, wait: Wait::Now, reset, delay: 0 };
-        let standing = vec![(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))];
-        let standing = Standing(standing, Default::default());
+        let standing =
+            [(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))].into_iter().collect();
         assert_eq!(legacy(&limits, &standing), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
-        assert_eq!(legacy(&limits, &Standing(vec![(0, said(0, 1))], Default::default())), None);
+        assert_eq!(legacy(&limits, &[(0, said(0, 1))].into_iter().collect()), None);
     }
 
     #[test]

@@ -51,7 +51,7 @@ use crate::headers;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::route::Route;
-use crate::rule::{LimitCharge, Rules};
+use crate::rule::{Charges, Rules};
 use crate::ruleset::{Prepared, RuleSet};
 use crate::store::{OpenError, Store};
 
@@ -123,10 +123,10 @@ pub enum LayerError {
 /// The rules in force, and the store their buckets are kept in.
 #[derive(Debug)]
 struct RateLimiting {
-    rules: ArcSwap<RuleSet>,
+    rules: Arc<ArcSwap<RuleSet>>,
     store: Store,
     /// Who waits for a permit.
-    lines: Lines,
+    lines: Arc<Lines>,
     metrics: Arc<Metrics>,
 }
 
@@ -170,8 +170,16 @@ impl RateLimitLayer {
 
     /// A layer with these rules, over a store that is open already.
     pub fn with_store(rules: Rules, store: Store, metrics: Arc<Metrics>) -> Self {
-        let rules = ArcSwap::from_pointee(RuleSet::new(rules, &metrics));
-        Self { limiter: Arc::new(RateLimiting { rules, store, lines: Lines::new(), metrics }) }
+        let rules = Arc::new(ArcSwap::from_pointee(RuleSet::new(rules, &metrics)));
+        Self { limiter: Arc::new(RateLimiting { rules, store, lines: Arc::new(Lines::new()), metrics }) }
+    }
+
+    /// The same layer for a thread with a runtime of its own: rules and buckets are shared, connections to the store are
+    /// not, so that its requests never change threads.
+    pub fn for_worker(&self) -> Self {
+        let RateLimiting { rules, store, lines, metrics } = &*self.limiter;
+        let (rules, lines, metrics) = (Arc::clone(rules), Arc::clone(lines), Arc::clone(metrics));
+        Self { limiter: Arc::new(RateLimiting { rules, store: store.for_worker(), lines, metrics }) }
     }
 
     /// Connects to the store before the first request needs it. Must be called on the Tokio runtime that the
@@ -318,18 +326,19 @@ impl RateLimiting {
             self.metrics.store_failed(error.cause());
         }
         notes.note(&charges, &admitted);
-        let Admitted { permit, receipt, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
-        if let Some(target) = normal_target(request.uri(), &facts) {
+        let Admitted { permit, standing, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
+        let target = normal_target(request.uri(), &facts);
+        if let Some(target) = target {
             *request.uri_mut() = target;
         }
-        Ok((permit, receipt))
+        Ok((permit, Receipt::new(charges, standing)))
     }
 
     /// Takes the permits. Where there are none to take, a request does not pay for the room that asking needs.
-    async fn admit(&self, charges: &[LimitCharge<'_>], passage: Passage) -> Result<Admitted, Denial> {
-        match charges {
-            [] => Ok(free(passage)),
-            _ => Box::pin(admit(&self.store, &self.lines, charges, passage)).await,
+    async fn admit(&self, charges: &Charges<'_>, passage: Passage) -> Result<Admitted, Denial> {
+        match charges.is_empty() {
+            true => Ok(free(passage)),
+            false => Box::pin(admit(&self.store, &self.lines, charges, passage)).await,
         }
     }
 }
@@ -347,12 +356,12 @@ fn unknown(peer: Option<IpAddr>) -> Refusal {
     Refusal::Internal
 }
 
-fn refusal(charges: &[LimitCharge<'_>], denial: Denial) -> Refusal {
+fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
     match denial {
         Denial::StoreFailed(_) => Refusal::StoreFailed,
         Denial::Limited { standing, wait } => {
             let refused = charges.iter().filter(|one| !one.limit.shadow && standing.refused(one));
-            let violated = refused.map(|one| one.limit.name.clone()).collect();
+            let violated = refused.map(|one| one.limit.name.as_str()).collect();
             Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
         }
     }
@@ -375,11 +384,11 @@ fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Option<Uri> {
 // === impl Notes ===
 
 impl Notes<'_> {
-    fn note(&mut self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
+    fn note(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
         let (outcome, standing) = match admitted {
             Ok(Admitted { unchecked: Some(_), standing, .. }) => {
                 // The limits that did speak are told of.
-                (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.0.is_empty()))
+                (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.is_empty()))
             }
             Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
             Ok(Admitted { standing, .. }) if standing.shadow_limited(charges) => {
@@ -390,11 +399,10 @@ impl Notes<'_> {
             Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
         };
         self.outcome = outcome;
-        self.at = standing.map(|standing| standing.1);
-        let limits = self.route.map(|(route, _)| route.limits.as_slice()).unwrap_or_default();
-        self.rate_limit = standing.and_then(|standing| headers::rate_limit(limits, standing));
-        let legacy = self.route.is_some_and(|(route, _)| route.told.legacy);
-        self.legacy = standing.filter(|_| legacy).and_then(|standing| headers::legacy(limits, standing));
+        self.at = standing.map(|standing| standing.now);
+        let (Some((route, prepared)), Some(standing)) = (self.route, standing) else { return };
+        self.rate_limit = prepared.members.rate_limit(standing);
+        self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, standing)).flatten();
     }
 
     /// Tells the client where it stands, and returns what happened.

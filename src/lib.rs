@@ -10,7 +10,7 @@
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 6 roof | [`cli`] the commands · [`gateway`] every floor put together |
+//! | 6 roof | [`cli`] the commands · [`gateway`] every floor put together · `internals` what benchmarks measure |
 //! | 5 services | `server` connections · `admin` what operators see · `access` the access log |
 //! | 4 the gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
 //! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
@@ -51,6 +51,8 @@ mod server;
 // 6 roof
 pub mod cli;
 pub mod gateway;
+#[doc(hidden)]
+pub mod internals;
 
 pub use config::Config;
 pub use gateway::Gateway;

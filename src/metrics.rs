@@ -29,7 +29,9 @@ pub struct Metrics {
     connections_refused: Counter,
     upstream: Family<UpstreamLabels, Counter>,
     upstream_responses: Family<UpstreamName, Histogram, NewHistogram>,
-    store_calls: Histogram,
+    store_decisions: Histogram,
+    store_calls: Counter,
+    store_known: Counter,
     store_failures: Family<CauseLabels, Counter>,
 }
 
@@ -112,7 +114,9 @@ impl Metrics {
             connections_refused: Counter::default(),
             upstream: Family::default(),
             upstream_responses: Family::new_with_constructor(NewHistogram),
-            store_calls: Histogram::default(),
+            store_decisions: Histogram::default(),
+            store_calls: Counter::default(),
+            store_known: Counter::default(),
             store_failures: Family::default(),
         };
         metrics.register();
@@ -130,7 +134,14 @@ impl Metrics {
         registry.register("upstream_requests", "What became of requests to upstreams", self.upstream.clone());
         let help = "Seconds until an upstream's answer began";
         registry.register("upstream_response_seconds", help, self.upstream_responses.clone());
-        registry.register("store_call_seconds", "Seconds a decision of the store took", self.store_calls.clone());
+        registry.register("store_call_seconds", "Seconds a decision of the store took", self.store_decisions.clone());
+        registry.register(
+            "store_calls",
+            "Calls to the store, each with one decision or many",
+            self.store_calls.clone(),
+        );
+        let known = "Requests refused without asking the store, as it was known to refuse them";
+        registry.register("store_known_refusals", known, self.store_known.clone());
         registry.register("store_failures", "Decisions that the store did not make", self.store_failures.clone());
     }
 
@@ -189,7 +200,17 @@ impl Metrics {
 
     /// The store decided.
     pub fn store_answered(&self, took: Duration) {
-        self.store_calls.observe(took);
+        self.store_decisions.observe(took);
+    }
+
+    /// A call was sent to the store.
+    pub fn store_called(&self) {
+        self.store_calls.inc();
+    }
+
+    /// A request was refused without asking the store.
+    pub fn store_known(&self) {
+        self.store_known.inc();
     }
 
     /// The store did not decide, for a cause that is a word of ours.

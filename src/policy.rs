@@ -30,22 +30,13 @@ pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
     let mut list = String::new();
     for limit in limits.iter().filter(|limit| limit.is_told()) {
         let quota = &limit.limiter.quota;
+        let separator = if list.is_empty() { "" } else { ", " };
         // Writing to a string cannot fail.
-        _ = write!(list, "{}\"{}\";q={}", separator(&list), limit.name, quota.full());
+        _ = write!(list, "{separator}\"{}\";q={}", limit.name, quota.full());
         // The window is in whole seconds; of one below a second, none is told.
         if quota.refill() >= 1_000 {
             _ = write!(list, ";w={}", quota.refill().div_ceil(1_000));
         }
     }
-    value(list)
-}
-
-/// What goes before the next member of a list.
-pub(crate) fn separator(list: &str) -> &'static str {
-    if list.is_empty() { "" } else { ", " }
-}
-
-/// A list as a field; none if nothing is in it.
-pub(crate) fn value(list: String) -> Option<HeaderValue> {
     (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()
 }

@@ -4,10 +4,11 @@ use http::HeaderValue;
 
 use crate::admission::{Admitted, Denial, Passage};
 use crate::facts::Facts;
+use crate::headers::Members;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::policy::policy;
 use crate::route::Route;
-use crate::rule::{LimitCharge, Rules, Unjudged};
+use crate::rule::{Charges, Rules, Unjudged};
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Prepared {
     limits: Vec<LimitMetrics>,
     /// Its `RateLimit-Policy`.
     pub(crate) policy: Option<HeaderValue>,
+    /// What its `RateLimit` is made of.
+    pub(crate) members: Members,
 }
 
 // === impl RuleSet ===
@@ -41,11 +44,7 @@ impl RuleSet {
         Some((route, self.prepared.get(position)?))
     }
 
-    pub(crate) fn charges<'r>(
-        &'r self,
-        route: &'r Route,
-        facts: &Facts<'_>,
-    ) -> Result<Vec<LimitCharge<'r>>, Unjudged<'r>> {
+    pub(crate) fn charges<'r>(&'r self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, Unjudged<'r>> {
         self.rules.charges(route, facts)
     }
 
@@ -68,20 +67,26 @@ impl RuleSet {
 impl Prepared {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let limits = route.limits.iter().map(|limit| metrics.limit(&route.name, &limit.name)).collect();
-        Self { metrics: metrics.route(&route.name), limits, policy: policy(&route.limits).filter(|_| route.told.ietf) }
+        let (policy, members) = match route.told.ietf {
+            true => (policy(&route.limits), Members::new(&route.limits)),
+            false => (None, Members::default()),
+        };
+        Self { metrics: metrics.route(&route.name), limits, policy, members }
     }
 
     /// Counts what each limit said. One that would have granted a request which another refused is not counted: it
     /// was not charged.
-    pub(crate) fn count(&self, charges: &[LimitCharge<'_>], admitted: &Result<Admitted, Denial>) {
+    pub(crate) fn count(&self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
         let (standing, passed) = match admitted {
             Ok(Admitted { standing, .. }) => (Some(standing), true),
             Err(Denial::Limited { standing, .. }) => (Some(standing), false),
             Err(Denial::StoreFailed(_)) => (None, false),
         };
-        for one in charges {
+        for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
             match (standing.and_then(|standing| standing.said(one.index)), one.limit.shadow) {
+                // Others were known to refuse it.
+                (None, _) if standing.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
                 (None, _) => counter.store_failed(),
                 (Some(decision), _) if decision.granted && passed => counter.allowed(),
                 (Some(decision), _) if decision.granted => {}

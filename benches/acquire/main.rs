@@ -6,6 +6,8 @@
 //! way of doing it, written down from its described behaviour.
 
 mod life;
+#[path = "../support/redis.rs"]
+mod redis;
 mod server;
 mod subject;
 mod table;

@@ -1,24 +1,16 @@
-//! A `redis-server` of the benchmark's own, on a free port of loopback, gone with its owner; and what it says of itself.
+//! What the benchmark's Redis says of itself: its time per call, its longest calls, its memory.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use deadpool_redis::redis::{Client, Connection, FromRedisValue, InfoDict, Value, cmd};
-use tokio::time::sleep;
+use deadpool_redis::redis::{Connection, FromRedisValue, InfoDict, Value, cmd};
 
 use super::Result;
+use super::redis::{self, Redis};
 
 /// A running Redis, and a connection to ask it what happened.
 pub struct Server {
-    running: Running,
+    redis: Redis,
     connection: Connection,
-}
-
-struct Running {
-    child: Child,
-    url: String,
 }
 
 /// Scripts that ran.
@@ -34,35 +26,24 @@ pub struct Spent {
 const SLOWLOG: usize = 8_192;
 
 impl Server {
-    /// Starts one and waits until it answers.
+    /// Starts one that notes all its calls.
     pub async fn start() -> Result<Self> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
-        command.args(["--slowlog-log-slower-than", "0", "--slowlog-max-len", &SLOWLOG.to_string()]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = child.map_err(|error| format!("redis-server does not start: {error}"))?;
-        let running = Running { child, url: format!("redis://127.0.0.1:{port}") };
-        for _ in 0..500 {
-            if let Ok(connection) = running.connect() {
-                return Ok(Self { running, connection });
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        Err("redis-server does not answer".into())
+        let redis =
+            Redis::start(&["--slowlog-log-slower-than", "0", "--slowlog-max-len", &SLOWLOG.to_string()]).await?;
+        let connection = redis.connect()?;
+        Ok(Self { redis, connection })
     }
 
     pub fn url(&self) -> String {
-        self.running.url.clone()
+        self.redis.url()
     }
 
     pub fn connect(&self) -> Result<Connection> {
-        self.running.connect()
+        self.redis.connect()
     }
 
     pub fn version(&mut self) -> Result<String> {
-        let info: InfoDict = cmd("INFO").arg("server").query(&mut self.connection)?;
-        Ok(info.get("redis_version").ok_or("no version")?)
+        redis::version(&mut self.connection)
     }
 
     /// From here on counts what is spent.
@@ -110,22 +91,5 @@ impl Server {
             }
         }
         Ok(longest)
-    }
-}
-
-// === impl Running ===
-
-impl Running {
-    fn connect(&self) -> Result<Connection> {
-        let mut connection = Client::open(self.url.as_str())?.get_connection_with_timeout(Duration::from_secs(1))?;
-        cmd("PING").exec(&mut connection)?;
-        Ok(connection)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
     }
 }

@@ -5,6 +5,7 @@
 //! cargo build --release
 //! cargo run --release --example stress                 # 60 seconds
 //! cargo run --release --example stress -- --chaos      # while gateways, rules, scripts and connections change
+//! cargo run --release --example stress -- --full-speed # as many requests as the machine answers
 //! ```
 //!
 //! It needs `redis-server`, and uses loopback alone. Exits 0 if the laws were kept, 1 if not; the logs of a run that
@@ -40,6 +41,12 @@ struct Arguments {
     /// Requests a second that all connections together send at most
     #[arg(long, default_value = "3000", value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
+    /// Ask as fast as answers come
+    #[arg(long, conflicts_with = "rate")]
+    full_speed: bool,
+    /// How many times the permits of the table are granted; at full speed 32, unless given
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    times: Option<u64>,
 }
 
 #[tokio::main]
@@ -66,7 +73,8 @@ async fn stress(arguments: &Arguments, folder: &Path) -> Result<Verdict, Failed>
         redis: redis.url(),
         gateways: arguments.gateways.into(),
         connections: arguments.connections.into(),
-        rate: arguments.rate,
+        rate: (!arguments.full_speed).then_some(arguments.rate),
+        times: arguments.times.unwrap_or(if arguments.full_speed { 32 } else { 1 }),
         duration: Duration::from_secs(arguments.seconds),
         chaos: arguments.chaos.then_some(Duration::from_secs(1)),
     })

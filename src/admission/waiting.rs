@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::line::{Full, Lines, Place};
 use super::{Admitted, Denial, Receipt, Standing};
-use crate::limit::{Charge, Decision, Wait};
-use crate::rule::LimitCharge;
+use crate::limit::{Charge, Wait};
+use crate::rule::{Charges, LimitCharge, Positions};
 use crate::store::Store;
 
 /// A request, and where it stands.
 pub(super) struct Waiting<'w> {
     store: &'w Store,
     lines: &'w Lines,
-    charges: &'w [LimitCharge<'w>],
-    began: Instant,
+    charges: &'w Charges<'w>,
+    /// When it came, if a limit lets it wait.
+    began: Option<Instant>,
     place: Option<Place<'w>>,
 }
 
@@ -27,14 +28,15 @@ struct Slot<'s> {
 }
 
 impl<'w> Waiting<'w> {
-    pub(super) fn new(store: &'w Store, lines: &'w Lines, charges: &'w [LimitCharge<'w>]) -> Self {
-        Self { store, lines, charges, began: Instant::now(), place: None }
+    pub(super) fn new(store: &'w Store, lines: &'w Lines, charges: &'w Charges<'w>) -> Self {
+        let may_wait = charges.iter().any(|one| one.limit.patience.is_some());
+        Self { store, lines, charges, began: may_wait.then(Instant::now), place: None }
     }
 
     /// Queues up where others wait already: they came first.
     pub(super) async fn behind_others(&mut self) -> Result<(), Denial> {
-        let waited_for = |one: &&LimitCharge<'_>| waits(one) && self.lines.is_waited_for(&one.charge);
-        let waited_for: Vec<usize> = self.positions(waited_for);
+        let waited_for = |one: &LimitCharge<'_>| waits(one) && self.lines.is_waited_for(one.charge);
+        let waited_for = self.positions(waited_for);
         match self.join(&waited_for) {
             Ok(()) => Ok(()),
             Err(Full) => Err(self.sent_away(&waited_for).await),
@@ -44,13 +46,13 @@ impl<'w> Waiting<'w> {
     /// Waits until nobody stands before this request.
     pub(super) async fn turn(&self) -> Result<(), Denial> {
         let Some(place) = &self.place else { return Ok(()) };
-        let stands_in: Vec<usize> = self.positions(|one| place.stands_in_line_of(&one.charge));
-        let patience = stands_in.iter().filter_map(|position| self.charges[*position].limit.patience.as_ref());
+        let stands_in = self.positions(|one| place.stands_in_line_of(one.charge));
+        let patience = stands_in.iter().filter_map(|position| self.charges.at(*position).limit.patience.as_ref());
         let shortest = patience.map(|patience| patience.max_wait).min().unwrap_or(Duration::ZERO);
         tokio::select! {
             biased;
             () = place.turn() => Ok(()),
-            () = sleep_until(self.began + shortest) => Err(self.sent_away(&stands_in).await),
+            () = sleep(shortest.saturating_sub(self.waited())) => Err(self.sent_away(&stands_in).await),
             () = self.lines.closed() => Err(self.sent_away(&stands_in).await),
         }
     }
@@ -58,8 +60,8 @@ impl<'w> Waiting<'w> {
     /// Waits for the permits that were refused, or says that this request does not wait for them.
     pub(super) async fn permits(&mut self, standing: Standing, wait: Wait) -> Result<(), Denial> {
         let live = self.positions(|one| !one.limit.shadow);
-        let refused: Vec<usize> = live.into_iter().filter(|one| !standing.0[*one].1.granted).collect();
-        let all_may = refused.iter().all(|one| self.may_wait(*one, &standing.0[*one].1));
+        let refused: Positions = live.into_iter().filter(|one| standing.refused(&self.charges.at(*one))).collect();
+        let all_may = refused.iter().all(|one| self.may_wait(&self.charges.at(*one), &standing));
         let Wait::Millis(millis) = wait else { return Err(Denial::Limited { standing, wait }) };
         if !all_may || self.join(&refused).is_err() {
             return Err(Denial::Limited { standing, wait });
@@ -73,33 +75,41 @@ impl<'w> Waiting<'w> {
 
     /// Holds a request that was granted a slot until the slot is there.
     pub(super) async fn slot(&self, admitted: Admitted) -> Result<Admitted, Denial> {
-        let decisions = self.charges.iter().zip(&admitted.standing.0).filter(|(one, _)| !one.limit.shadow);
-        let delay = decisions.map(|(_, (_, decision))| decision.delay).max().unwrap_or(0);
+        let decisions = self.charges.iter().zip(&admitted.standing.decisions).filter(|(one, _)| !one.limit.shadow);
+        let delay = decisions.map(|(_, decision)| decision.delay).max().unwrap_or(0);
         if delay == 0 {
             return Ok(admitted);
         }
-        let Admitted { permit, receipt, standing, unchecked } = admitted;
+        let receipt = Receipt::new(self.charges.clone(), admitted.standing.clone());
         let mut slot = Slot { store: self.store, receipt: Some(receipt) };
         tokio::select! {
             biased;
             () = sleep(Duration::from_millis(delay)) => {
-                let receipt = slot.receipt.take().unwrap_or_default();
-                Ok(Admitted { permit, receipt, standing, unchecked })
+                slot.receipt = None;
+                Ok(admitted)
             }
-            () = self.lines.closed() => Err(Denial::Limited { standing, wait: Wait::Millis(delay) }),
+            () = self.lines.closed() => {
+                Err(Denial::Limited { standing: admitted.standing, wait: Wait::Millis(delay) })
+            }
         }
     }
 
-    fn may_wait(&self, position: usize, decision: &Decision) -> bool {
-        let (Some(patience), Wait::Millis(wait)) = (&self.charges[position].limit.patience, decision.wait) else {
+    /// How long it has waited.
+    fn waited(&self) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| began.elapsed())
+    }
+
+    fn may_wait(&self, one: &LimitCharge<'_>, standing: &Standing) -> bool {
+        let wait = standing.said(one.index).map(|decision| decision.wait);
+        let (Some(patience), Some(Wait::Millis(wait))) = (&one.limit.patience, wait) else {
             return false;
         };
-        self.began.elapsed() + Duration::from_millis(wait) <= patience.max_wait
+        self.waited() + Duration::from_millis(wait) <= patience.max_wait
     }
 
     fn join(&mut self, positions: &[usize]) -> Result<(), Full> {
         for position in positions {
-            let LimitCharge { limit, charge, .. } = &self.charges[*position];
+            let LimitCharge { limit, charge, .. } = self.charges.at(*position);
             let queue = limit.patience.as_ref().map_or(0, |patience| patience.queue);
             self.place.get_or_insert_with(|| self.lines.ticket()).join(charge, queue)?;
         }
@@ -109,24 +119,24 @@ impl<'w> Waiting<'w> {
     /// The answer to a request that is sent away without having been decided: how its limits stand, and that those in
     /// whose lines it cannot stay refuse it until a permit returns at the earliest.
     async fn sent_away(&self, lines: &[usize]) -> Denial {
-        let ask = |one: &LimitCharge<'_>| Charge { permits: 0, ..one.charge.clone() };
-        let asked: Vec<Charge> = self.charges.iter().map(ask).collect();
+        let ask = |charge: &Charge| Charge { permits: 0, ..charge.clone() };
+        let asked: Vec<Charge> = self.charges.asked().iter().map(ask).collect();
         let outcome = match self.store.take(&asked).await {
             Ok(outcome) => outcome,
             Err(error) => return Denial::StoreFailed(error),
         };
-        let decisions = self.charges.iter().map(|one| one.index).zip(outcome.decisions).collect();
-        let mut standing = Standing(decisions, outcome.now);
+        let mut standing = Standing::new(self.charges, outcome);
         for line in lines {
-            let decision = &mut standing.0[*line].1;
+            let decision = &mut standing.decisions[*line];
             (decision.granted, decision.wait) = (false, Wait::Millis(decision.reset));
         }
         let wait = standing.longest_wait(self.charges);
         Denial::Limited { standing, wait }
     }
 
-    fn positions(&self, which: impl Fn(&&LimitCharge<'_>) -> bool) -> Vec<usize> {
-        (0..self.charges.len()).filter(|position| which(&&self.charges[*position])).collect()
+    /// The positions of such charges among all.
+    fn positions(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Positions {
+        self.charges.iter().enumerate().filter(|(_, one)| which(one)).map(|(position, _)| position).collect()
     }
 }
 

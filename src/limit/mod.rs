@@ -274,6 +274,11 @@ impl Outcome {
         Self { now, decisions, granted }
     }
 
+    /// An answer of which the live charges were made, or were not.
+    pub(crate) fn decided(now: Timestamp, decisions: Vec<Decision>, granted: bool) -> Self {
+        Self { now, decisions, granted }
+    }
+
     /// Were the live charges made?
     pub fn granted(&self) -> bool {
         self.granted

@@ -132,6 +132,10 @@ impl State {
 
     /// The position of the oldest grant that has not returned.
     fn live_from(&self, quota: &Quota, now: Timestamp) -> usize {
+        // Most often nothing has returned since the last grant dropped what had.
+        if self.log.front().is_none_or(|oldest| oldest.at.plus_millis(quota.interval()) > now) {
+            return 0;
+        }
         self.log.partition_point(|grant| grant.at.plus_millis(quota.interval()) <= now)
     }
 
@@ -165,8 +169,10 @@ impl State {
 
     /// Drops the entries that nobody counts any more.
     fn forget(&mut self, horizon: u64, now: Timestamp) {
-        let kept = self.log.partition_point(|grant| grant.at.plus_millis(horizon) <= now);
-        self.stored -= self.log.drain(..kept).map(|grant| grant.permits).sum::<u64>();
+        while let Some(oldest) = self.log.front().filter(|oldest| oldest.at.plus_millis(horizon) <= now) {
+            self.stored -= oldest.permits;
+            self.log.pop_front();
+        }
     }
 
     fn push(&mut self, quota: &Quota, horizon: u64, permits: u64, now: Timestamp) {
@@ -184,6 +190,9 @@ impl State {
 
     /// Makes one grant of the present of all that are ahead of it.
     fn redate(&mut self, now: Timestamp) {
+        if self.log.back().is_none_or(|newest| newest.at <= now) {
+            return;
+        }
         let ahead = self.log.partition_point(|grant| grant.at <= now);
         let permits = self.log.drain(ahead..).map(|grant| grant.permits).sum();
         if permits > 0 {

@@ -14,9 +14,10 @@ use std::sync::Arc;
 pub(crate) use self::limiters::{Named, SetRate};
 pub use self::memory::Memory;
 pub use self::redis::Redis;
+pub(crate) use self::redis::redis_keys;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{SystemClock, Timestamp};
-use crate::limit::{Charge, Granted, Outcome};
+use crate::limit::{Charge, Decision, Granted, Outcome};
 use crate::metrics::Metrics;
 
 /// A place for buckets. Cheap to clone; clones share the buckets.
@@ -58,6 +59,15 @@ pub enum StoreError {
     Full,
 }
 
+/// A request that is refused by what is known already.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// What the store's clock shows.
+    pub(crate) now: Timestamp,
+    /// What is known of each charge; nothing is of those that the store was not asked for.
+    pub(crate) decisions: Vec<Option<Decision>>,
+}
+
 /// Why a store cannot be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("store `{0}` cannot be opened: {1}")]
@@ -78,6 +88,23 @@ impl Store {
                 Self::Redis(Arc::new(redis.map_err(|error| OpenError(settings.url.clone(), error.to_string()))?))
             }
         })
+    }
+
+    /// The same buckets for a thread of its own, which shares no connection with others.
+    pub fn for_worker(&self) -> Self {
+        match self {
+            Self::Memory(memory) => Self::Memory(Arc::clone(memory)),
+            Self::Redis(redis) => Self::Redis(Arc::new(redis.for_worker())),
+        }
+    }
+
+    /// Is it known without asking that these charges will not all be granted? Of an embedded store, nothing is known that
+    /// asking would not tell as fast.
+    pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => redis.known_refusal(charges),
+        }
     }
 
     /// Opens connections before the first decision needs them, on the Tokio runtime this is called on.

@@ -24,7 +24,8 @@ pub struct RedisSettings {
     pub timeout: Duration,
     /// Put before every key, inside the hash tag.
     pub prefix: String,
-    /// Connections kept open, each of which carries many calls at a time.
+    /// Connections that each worker keeps open. One carries the decisions of all requests that come while Redis answers;
+    /// more of them make calls smaller.
     pub pool_size: usize,
     /// The secret under which client values are hashed; made once in Redis if none is given.
     pub key_secret: Option<KeySecret>,
@@ -41,8 +42,8 @@ pub struct KeySecret([u8; 32]);
 impl StoreSettings {
     /// A decision's deadline unless the rule file says otherwise.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
-    /// Connections kept open unless the rule file says otherwise.
-    pub const DEFAULT_POOL_SIZE: usize = 2;
+    /// Connections of each worker unless the rule file says otherwise.
+    pub const DEFAULT_POOL_SIZE: usize = 1;
 }
 
 // === impl RedisSettings ===

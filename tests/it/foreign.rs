@@ -7,7 +7,7 @@ use tidegate::store::{Store, StoreError};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};
-use crate::support::redisson::{Peer, member, script};
+use crate::support::redisson::{Peer, answer, member, request, script};
 use crate::support::{adopted, configured, overall};
 
 const NOW: u64 = 1_700_000_000_000;
@@ -69,9 +69,9 @@ async fn what_we_write_is_redissons_golden_vector() {
     let keys = peer.keys().clone();
     let mut call = cmd("EVAL");
     call.arg(script("admit")).arg(5).arg(&keys[..]).arg(NOW).arg(&random);
-    call.arg(&["foreign", "adopt", "", "3", "", ""]);
-    let answer: Vec<i64> = call.query(peer.redis()).expect("an answer");
-    assert_eq!(answer, [NOW.cast_signed(), 1, 7, 0, 1_000, 0]);
+    call.arg(&["1", "foreign", "adopt", "", "", "", "1"]).arg(request(3));
+    let answer = answer(call.query(peer.redis()).expect("an answer"));
+    assert_eq!(answer, [NOW.cast_signed(), 1, 7, 0, 1_000]);
     let golden = [&[0x10][..], &random, &[3, 0, 0, 0]].concat();
     assert_eq!((peer.log(), peer.counter()), (vec![(golden, NOW)], Some(7)));
 }

@@ -3,7 +3,7 @@
 use deadpool_redis::redis::{Commands, cmd};
 
 use crate::support::redis::RedisServer;
-use crate::support::redisson::{Peer, script};
+use crate::support::redisson::{Peer, answer, request, script};
 
 const T: u64 = 1_700_000_000_000;
 
@@ -50,10 +50,11 @@ impl Ours {
     }
 
     fn acquire_as(&mut self, random: u128, permits: u32, now: u64) -> Said {
-        let (now, permits, random) = (now.to_string(), permits.to_string(), random.to_be_bytes());
-        let head = [now.as_bytes(), &random, b"foreign", b"library", b""];
-        let answer: Vec<i64> = self.call("admit", &[&head[..], &[permits.as_bytes(), b"", b""]].concat());
-        Said { granted: answer[1] == 1, remaining: answer[2], wait: answer[3] }
+        let (now, request, random) = (now.to_string(), request(permits), random.to_be_bytes());
+        let limiter = [&b"1"[..], b"foreign", b"library", b"", b"", b"", b"1"];
+        let arguments = [&[now.as_bytes(), &random], &limiter[..], &[&request]].concat();
+        let [_, granted, remaining, wait, ..] = answer(self.call("admit", &arguments));
+        Said { granted: granted == 1, remaining, wait }
     }
 
     fn available(&mut self, now: u64) -> i64 {

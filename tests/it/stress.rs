@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::run::Run;
+use self::run::{Run, Verdict};
 use crate::support::redis::RedisServer;
 
 /// A folder that is gone with its owner.
@@ -30,20 +30,32 @@ impl Drop for Folder {
 /// How much is granted depends on how busy the machine is; that it is never too much does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_window_holds_more_than_its_rate_whatever_happens_to_gateways_rules_and_redis() {
-    let Some(redis) = RedisServer::start() else { return };
-    let folder = Folder::new("stress");
-    let verdict = run::run(&Run {
+    let chaos = Some(Duration::from_millis(300));
+    let Some(verdict) = verdict_of("stress", Some(1_000), 1, chaos).await else { return };
+    assert!(verdict.is_good(), "\n{verdict}");
+    assert!(verdict.events > 0, "\n{verdict}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_window_holds_more_than_its_rate_at_full_speed_and_nobody_is_refused_without_reason() {
+    let Some(verdict) = verdict_of("stress-full-speed", None, 4, None).await else { return };
+    assert!(verdict.is_good(), "\n{verdict}");
+}
+
+/// What a few seconds prove; nothing where there is no Redis.
+async fn verdict_of(name: &str, rate: Option<u32>, times: u64, chaos: Option<Duration>) -> Option<Verdict> {
+    let redis = RedisServer::start()?;
+    let folder = Folder::new(name);
+    let run = Run {
         binary: env!("CARGO_BIN_EXE_tidegate").into(),
         folder: folder.0.clone(),
         redis: redis.url(),
         gateways: 2,
         connections: 16,
-        rate: 1_000,
+        rate,
+        times,
         duration: Duration::from_secs(3),
-        chaos: Some(Duration::from_millis(300)),
-    })
-    .await;
-    let verdict = verdict.expect("a verdict");
-    assert!(verdict.is_good(), "\n{verdict}");
-    assert!(verdict.events > 0, "\n{verdict}");
+        chaos,
+    };
+    Some(run::run(&run).await.expect("a verdict"))
 }

@@ -23,7 +23,7 @@ const FLOORS: [(&str, &[&str], &str); 7] = [
     ),
     ("4 the gateway", &["forward", "headers", "layer", "refusal", "ruleset"], "the life of one request"),
     ("5 services", &["access", "admin", "server"], "what stands around requests: connections, operators, logs"),
-    ("6 roof", &["cli", "gateway", "lib", "main"], "every floor put together"),
+    ("6 roof", &["cli", "gateway", "internals", "lib", "main"], "every floor put together"),
 ];
 
 /// Rooms of one floor that do not know each other: `check` needs no store, and a decision needs no file.

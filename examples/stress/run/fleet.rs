@@ -10,9 +10,9 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use tokio::time::sleep;
 
-use super::Failed;
 use super::load::Addresses;
-use super::table;
+use super::table::{self, Limit};
+use super::{Failed, Run};
 
 /// The gateways of a run; ended with it.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub struct Fleet {
     binary: PathBuf,
     folder: PathBuf,
     redis: String,
+    limits: Vec<Limit>,
     gateways: Vec<Gateway>,
     started: Vec<Started>,
     /// Where they are at present.
@@ -45,13 +46,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(5);
 
 impl Fleet {
-    /// Starts a gateway for each of these versions of the rules.
-    pub async fn start(binary: &Path, folder: &Path, redis: &str, versions: &[usize]) -> Result<Self, Failed> {
-        let addresses = Arc::new(RwLock::new(Vec::new()));
-        let (binary, folder, redis) = (binary.to_owned(), folder.to_owned(), redis.to_owned());
-        let mut fleet = Self { binary, folder, redis, gateways: Vec::new(), started: Vec::new(), addresses };
-        for version in versions {
-            let (gateway, address) = fleet.open(*version).await?;
+    /// Starts the gateways of a run, each with one of these versions of the limits' rules after the other.
+    pub async fn start(run: &Run, limits: &[Limit], versions: usize) -> Result<Self, Failed> {
+        let (addresses, limits) = (Arc::new(RwLock::new(Vec::new())), limits.to_vec());
+        let (binary, folder, redis) = (run.binary.clone(), run.folder.clone(), run.redis.clone());
+        let mut fleet = Self { binary, folder, redis, limits, gateways: Vec::new(), started: Vec::new(), addresses };
+        for gateway in 0..run.gateways {
+            let (gateway, address) = fleet.open(gateway % versions).await?;
             fleet.gateways.push(gateway);
             fleet.addresses.write().push(address);
         }
@@ -82,7 +83,7 @@ impl Fleet {
     async fn open(&mut self, version: usize) -> Result<(Gateway, SocketAddr), Failed> {
         let file = |ending: &str| self.folder.join(format!("gateway-{}.{ending}", self.started.len()));
         let (rules, access_log, log) = (file("yaml"), file("access"), file("log"));
-        fs::write(&rules, table::rule_file(version, &self.redis, &access_log.display().to_string()))?;
+        fs::write(&rules, table::rule_file(&self.limits, version, &self.redis, &access_log.display().to_string()))?;
         let mut command = Command::new(&self.binary);
         command.arg("run").arg("-c").arg(&rules).args(["--log-format", "json", "--drain-timeout", "10"]);
         command.env_remove("TIDEGATE_LOG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);

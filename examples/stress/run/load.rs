@@ -1,5 +1,5 @@
 //! Clients that ask more often than they may: keep-alive connections, spread over the gateways, each asking for one path
-//! after the other at a bounded pace.
+//! after the other, at a bounded pace or as fast as it is answered.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,10 +41,12 @@ struct Client {
 }
 
 impl Load {
-    /// Starts so many connections that together ask so often in a second.
-    pub fn start(addresses: &Addresses, connections: usize, rate: u32) -> Self {
+    /// Starts so many connections that together ask so often in a second; or, without a rate, each again as soon as it is
+    /// answered.
+    pub fn start(addresses: &Addresses, connections: usize, rate: Option<u32>) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
-        let pace = Duration::from_secs(1) * u32::try_from(connections).unwrap_or(u32::MAX) / rate.max(1);
+        let second = Duration::from_secs(1) * u32::try_from(connections).unwrap_or(u32::MAX);
+        let pace = rate.map(|rate| second / rate.max(1));
         let mut clients = JoinSet::new();
         for number in 0..connections {
             let addresses = Arc::clone(addresses);
@@ -66,12 +68,16 @@ impl Load {
 }
 
 impl Client {
-    async fn ask_on(mut self, pace: Duration, ended: Arc<AtomicBool>) -> Answers {
-        let mut ticks = interval(pace);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    async fn ask_on(mut self, pace: Option<Duration>, ended: Arc<AtomicBool>) -> Answers {
+        let mut ticks = pace.map(interval);
+        if let Some(ticks) = &mut ticks {
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         let paths = table::paths();
         for turn in self.number.. {
-            ticks.tick().await;
+            if let Some(ticks) = &mut ticks {
+                ticks.tick().await;
+            }
             if ended.load(Ordering::Relaxed) {
                 break;
             }

@@ -10,7 +10,7 @@ use super::Failed;
 use super::checker::Grant;
 use super::fleet::Started;
 use super::load::Answers;
-use super::table::{LIMITS, Limit, ROUTES};
+use super::table::{Limit, ROUTES};
 
 /// All decisions of a run.
 #[derive(Debug, Default)]
@@ -61,9 +61,9 @@ impl Decisions {
     }
 
     /// For each path with refusals: when they were, and the limits that may have made them, with their grants.
-    pub fn refused(&self) -> impl Iterator<Item = (&[u64], Vec<(&'static Limit, Vec<Grant>)>)> {
+    pub fn refused<'l>(&self, limits: &'l [Limit]) -> impl Iterator<Item = (&[u64], Vec<(&'l Limit, Vec<Grant>)>)> {
         self.refusals.iter().map(|(path, refusals)| {
-            let limits = LIMITS.iter().filter(|limit| limit.route == path.0);
+            let limits = limits.iter().filter(|limit| limit.route == path.0);
             let grants = |limit: &Limit| match limit.per_client {
                 true => self.grants.get(path).cloned().unwrap_or_default(),
                 false => self.buckets(limit).concat(),

@@ -33,8 +33,10 @@ pub struct Run {
     pub redis: String,
     pub gateways: usize,
     pub connections: usize,
-    /// How many requests a second all connections together send at most.
-    pub rate: u32,
+    /// How many requests a second all connections together send at most; as many as are answered, unless given.
+    pub rate: Option<u32>,
+    /// How many times the permits of the table are granted, so that a good part of more requests passes, too.
+    pub times: u64,
     pub duration: Duration,
     /// How long nothing happens between two things that do; nothing ever, unless given.
     pub chaos: Option<Duration>,
@@ -44,8 +46,8 @@ pub struct Run {
 pub async fn run(run: &Run) -> Result<Verdict, Failed> {
     // Rules change from the start on: what a longer interval counts was never forgotten by a shorter one.
     let versions = if run.chaos.is_some() { table::VERSIONS } else { 1 };
-    let versions: Vec<usize> = (0..run.gateways).map(|gateway| gateway % versions).collect();
-    let mut fleet = Fleet::start(&run.binary, &run.folder, &run.redis, &versions).await?;
+    let limits = table::limits(run.times);
+    let mut fleet = Fleet::start(run, &limits, versions).await?;
     let load = Load::start(&fleet.addresses, run.connections, run.rate);
     let end = Instant::now() + run.duration;
     let events = match run.chaos {
@@ -55,5 +57,5 @@ pub async fn run(run: &Run) -> Result<Verdict, Failed> {
     sleep_until(end).await;
     let answers = load.end().await;
     let decisions = Decisions::read(&fleet.end().await?)?;
-    Ok(Verdict::of(&decisions, &answers, events))
+    Ok(Verdict::of(run, &limits, &decisions, &answers, events))
 }

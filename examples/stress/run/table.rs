@@ -44,7 +44,7 @@ pub const ROUTES: [Route; 9] = [
 /// Under the first rules, limits of one route are such that one of them binds; the others come close. The second rules
 /// have other rates, and some have other intervals. Not those of windows: what a shorter one has forgotten, a longer one
 /// does not know.
-pub const LIMITS: [Limit; 12] = [
+const LIMITS: [Limit; 12] = [
     limit("plain", "total", false, true, [bucket(120, 5_000), bucket(50, 5_000)]),
     limit("merged", "total", false, true, [bucket(1_000, 5_000), bucket(400, 2_000)]),
     limit("clients", "own", true, true, [bucket(20, 4_000), bucket(30, 4_000)]),
@@ -58,6 +58,11 @@ pub const LIMITS: [Limit; 12] = [
     limit("calendar", "total", false, true, [Law::FixedWindow.of(40, 1_000), Law::FixedWindow.of(25, 1_000)]),
     limit("segments", "total", false, true, [SEGMENTS.of(60, 3_000), SEGMENTS.of(90, 3_000)]),
 ];
+
+/// The limits, with so many times the permits.
+pub fn limits(times: u64) -> Vec<Limit> {
+    LIMITS.iter().map(|limit| Limit { rules: limit.rules.map(|rule| rule.times(times)), ..*limit }).collect()
+}
 
 const GCRA: [Law; VERSIONS] = [Law::Gcra { burst: 30 }, Law::Gcra { burst: 12 }];
 const QUEUES: [Law; VERSIONS] = [Law::LeakyBucket { queue: 3 }, Law::LeakyBucket { queue: 6 }];
@@ -86,7 +91,7 @@ pub fn paths() -> Vec<String> {
 
 /// The rule file of a gateway that writes its access log there. A decision that is lost passes nobody, and has a
 /// deadline that a busy machine keeps.
-pub fn rule_file(version: usize, redis: &str, access_log: &str) -> String {
+pub fn rule_file(limits: &[Limit], version: usize, redis: &str, access_log: &str) -> String {
     let mut text = format!(
         "listen: 127.0.0.1:0
 admin: 127.0.0.1:0
@@ -99,7 +104,7 @@ routes:\n"
         let name = route.name;
         // Writing to a string does not fail.
         _ = writeln!(text, "  - name: {name}\n    match: {{ path: /{name}/** }}\n    upstream: echo\n    limits:");
-        for limit in LIMITS.iter().filter(|limit| limit.route == name) {
+        for limit in limits.iter().filter(|limit| limit.route == name) {
             _ = writeln!(text, "      - {}", limit.entry(version));
         }
     }
@@ -122,6 +127,19 @@ impl Law {
             Self::Gcra { burst } => format!("gcra, burst: {burst}"),
             Self::LeakyBucket { queue } => format!("leaky_bucket, queue: {queue}, max_wait: {interval}ms"),
         }
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// The same with so many times the permits. What waits for a slot stays as it is: it holds up a connection.
+    fn times(self, times: u64) -> Self {
+        let law = match self.law {
+            Law::Gcra { burst } => Law::Gcra { burst: burst * times },
+            law => law,
+        };
+        Self { law, rate: self.rate * times, ..self }
     }
 }
 

@@ -6,65 +6,106 @@
 
 use std::fmt::Write;
 
-use crate::limit::{Algorithm, Charge, ClientId};
+use crate::limit::{Algorithm, ClientId, Limiter};
 use crate::store::settings::KeySecret;
 
-/// The keys of one bucket, in the order in which its algorithm's script takes them.
-pub(super) fn keys(charge: &Charge, secret: &KeySecret) -> Vec<String> {
-    let name = &charge.limiter.name;
-    let client = charge.client.as_ref().map(|client| client_suffix(client, secret)).unwrap_or_default();
-    let own = |suffix| suffixed(name, suffix, &client);
-    match charge.limiter.quota.algorithm() {
-        Algorithm::TokenBucket => vec![name.clone(), own("value"), own("permits")],
-        Algorithm::Gcra { .. } => vec![own("gcra")],
-        Algorithm::LeakyBucket(_) => vec![own("slots")],
-        Algorithm::Foreign(_) => foreign(name, &client).into(),
-        Algorithm::SlidingWindow { .. } => vec![own("segments")],
-        Algorithm::FixedWindow(_) => vec![own("window")],
+/// The suffixes of a bucket's keys, in the order in which its algorithm's script takes them.
+fn suffixes(algorithm: Algorithm) -> &'static [&'static str] {
+    match algorithm {
+        Algorithm::TokenBucket => &["value", "permits"],
+        Algorithm::Gcra { .. } => &["gcra"],
+        Algorithm::LeakyBucket(_) => &["slots"],
+        Algorithm::SlidingWindow { .. } => &["segments"],
+        Algorithm::FixedWindow(_) => &["window"],
+        Algorithm::Foreign(_) => &[],
+    }
+}
+
+/// How many keys a limiter and so many of its buckets have.
+pub(super) fn count(algorithm: Algorithm, buckets: usize) -> usize {
+    match algorithm {
+        Algorithm::Foreign(_) => 5 * buckets,
+        Algorithm::TokenBucket => 1 + 2 * buckets,
+        own => suffixes(own).len() * buckets,
+    }
+}
+
+/// Shows `each` the keys of a limiter and of its buckets, in the order in which its algorithm's script takes them; each is
+/// written into `key`, which is no use to anybody else meanwhile.
+pub(super) fn each(
+    limiter: &Limiter,
+    clients: &[Option<ClientId>],
+    secret: &KeySecret,
+    key: &mut String,
+    mut each: impl FnMut(&str),
+) {
+    let (name, algorithm) = (&limiter.name, limiter.quota.algorithm());
+    if algorithm == Algorithm::TokenBucket {
+        each(name);
+    }
+    let mut client = String::with_capacity(48);
+    for id in clients {
+        client.clear();
+        if let Some(id) = id {
+            write_client(id, secret, &mut client);
+        }
+        if let Algorithm::Foreign(_) = algorithm {
+            foreign(name, &client).iter().for_each(|key| each(key));
+        }
+        for suffix in suffixes(algorithm) {
+            key.clear();
+            write_suffixed(name, suffix, &client, key);
+            each(key);
+        }
     }
 }
 
 /// The five keys of a limiter and a client's suffix, in Redisson's order.
 pub(super) fn foreign(name: &str, client: &str) -> [String; 5] {
-    let key = |suffix, client| suffixed(name, suffix, client);
+    let key = |suffix, client| {
+        let mut key = String::new();
+        write_suffixed(name, suffix, client, &mut key);
+        key
+    };
     [name.to_owned(), key("value", ""), key("value", client), key("permits", ""), key("permits", client)]
 }
 
 /// Redisson's `suffixName`: a name with a brace in it brings its own hash tag.
-fn suffixed(name: &str, suffix: &str, client: &str) -> String {
-    match name.contains('{') {
-        true => format!("{name}:{suffix}{client}"),
-        false => format!("{{{name}}}:{suffix}{client}"),
+fn write_suffixed(name: &str, suffix: &str, client: &str, key: &mut String) {
+    let [before, after] = if name.contains('{') { ["", ":"] } else { ["{", "}:"] };
+    for part in [before, name, after, suffix, client] {
+        key.push_str(part);
     }
 }
 
-fn client_suffix(client: &ClientId, secret: &KeySecret) -> String {
-    let mut suffix = String::with_capacity(48);
+fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
     // Writing to a string cannot fail.
     _ = match client {
         ClientId::Address(network) if network.prefix_len() == network.max_prefix_len() => {
-            write!(suffix, ":{}", network.addr())
+            write!(out, ":{}", network.addr())
         }
-        ClientId::Address(network) => write!(suffix, ":{network}"),
-        ClientId::Value(value) => write!(suffix, ":{:032x}", secret.hash(value)),
-        ClientId::Instance(id) => write!(suffix, ":{id}"),
+        ClientId::Address(network) => write!(out, ":{network}"),
+        ClientId::Value(value) => write!(out, ":{:032x}", secret.hash(value)),
+        ClientId::Instance(id) => write!(out, ":{id}"),
     };
-    suffix
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::limit::{Algorithm, Limiter, Mode, Quota};
+    use crate::limit::{Mode, Quota};
+
+    fn all_of(limiter: &Limiter, clients: &[Option<ClientId>]) -> Vec<String> {
+        let (mut keys, secret) = (Vec::new(), KeySecret::derive(b"a secret of these tests"));
+        each(limiter, clients, &secret, &mut String::new(), |key| keys.push(key.to_owned()));
+        assert_eq!(keys.len(), count(limiter.quota.algorithm(), clients.len()));
+        keys
+    }
 
     fn keys_of(name: &str, client: Option<ClientId>) -> [String; 3] {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
-        let limiter = Arc::new(Limiter { name: name.into(), mode, quota });
-        let charge = Charge { limiter, client, permits: 1, shadow: false };
-        keys(&charge, &KeySecret::derive(b"a secret of these tests")).try_into().expect("three keys")
+        all_of(&Limiter { name: name.into(), mode, quota }, &[client]).try_into().expect("three keys")
     }
 
     #[test]
@@ -77,9 +118,7 @@ mod tests {
     #[test]
     fn gcra_has_one_key() {
         let quota = Quota::new(1, 1_000, Algorithm::Gcra { burst: 1 }).expect("a quota");
-        let limiter = Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota });
-        let charge = Charge { limiter, client: None, permits: 1, shadow: false };
-        assert_eq!(keys(&charge, &KeySecret::derive(b"a secret of these tests")), ["{lim}:gcra"]);
+        assert_eq!(all_of(&Limiter { name: "lim".into(), mode: Mode::Overall, quota }, &[None]), ["{lim}:gcra"]);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
 
-use super::script::{FOREIGN, Script, kind};
+use super::buckets::kind;
+use super::script::{FOREIGN, Script};
 use super::{Redis, failure, keys};
 use crate::limit::{Mode, RateConfig};
 use crate::store::StoreError;

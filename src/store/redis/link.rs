@@ -12,7 +12,7 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisError, SetOptions};
 use deadpool_redis::{Connection, Pool, PoolError};
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::store::StoreError;
 use crate::store::settings::{KeySecret, RedisSettings};
@@ -96,10 +96,31 @@ impl Link {
         }
     }
 
-    /// Says that a connection does not work. It is dropped and never used again: a late answer meets nobody.
-    pub(super) fn report_broken(&self, live: &Live) {
-        self.broken.generation.fetch_max(live.generation, Ordering::SeqCst);
-        self.broken.notify.notify_one();
+    /// Waits for the connection and for what `call` asks on it, all until then. A connection that failed, or did not
+    /// answer in time, is never used again.
+    pub(super) async fn within<T>(
+        &self,
+        deadline: Instant,
+        call: impl AsyncFnOnce(&mut Live) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut used = None;
+        let asked = async { call(used.insert(self.live().await?)).await };
+        let answer = timeout_at(deadline, asked).await.unwrap_or(Err(StoreError::Timeout));
+        if let Err(error) = &answer {
+            self.report(used.as_ref(), error);
+        }
+        answer
+    }
+
+    /// Says what went wrong on a connection. If it does not work, it is dropped and never used again: a late answer meets
+    /// nobody.
+    pub(super) fn report(&self, live: Option<&Live>, error: &StoreError) {
+        if let Some(live) = live
+            && error.condemns_connection()
+        {
+            self.broken.generation.fetch_max(live.generation, Ordering::SeqCst);
+            self.broken.notify.notify_one();
+        }
     }
 }
 

@@ -1,12 +1,16 @@
-//! The store in Redis: one script call for each decision, over a few shared connections.
+//! The store in Redis: decisions are made by scripts, many of them in a call, over a few connections.
 //!
 //! A decision has one deadline, over waiting for a connection and for the answer together. A call that may have run is
 //! never sent again.
 
+mod batch;
+mod buckets;
 mod keys;
+mod lane;
 mod limiters;
 mod link;
 mod present;
+mod refusals;
 mod script;
 mod trouble;
 
@@ -15,31 +19,32 @@ use std::sync::{Arc, OnceLock};
 
 use deadpool_redis::redis::{AsyncConnectionConfig, RedisError, cmd};
 use deadpool_redis::{Manager, Pool, Runtime};
-use tokio::time::timeout;
+use tokio::time::Instant;
 
-use self::link::{Link, Live, SharedSecret};
+use self::buckets::Buckets;
+use self::lane::{Lane, Shared};
+use self::link::{Live, SharedSecret};
 use self::present::Present;
-use self::script::{Answer, Call, answer};
+use self::refusals::Refusals;
+use self::script::GIVE_BACK;
 use self::trouble::Troubles;
-use super::StoreError;
-use super::settings::RedisSettings;
+use super::settings::{KeySecret, RedisSettings};
+use super::{Known, StoreError};
 use crate::clock::{Stopwatch, Timestamp};
-use crate::limit::{Charge, Granted, Outcome, Wait};
+use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
+
+/// Most connections of a gateway, those of all workers together.
+const MAX_CONNECTIONS: usize = 4_096;
 
 /// Buckets in Redis.
 #[derive(Debug)]
 pub struct Redis {
-    settings: RedisSettings,
+    shared: Arc<Shared>,
     pool: Pool,
-    secret: Arc<SharedSecret>,
     /// Started with the first decision, on the runtime that it is made on.
-    links: OnceLock<Box<[Link]>>,
+    lanes: OnceLock<Box<[Arc<Lane>]>>,
     turn: AtomicUsize,
-    random: AtomicU64,
-    present: Present,
-    troubles: Troubles,
-    metrics: Arc<Metrics>,
 }
 
 impl Redis {
@@ -51,14 +56,21 @@ impl Redis {
         // The deadlines are ours: `timeout` for a decision, the link's for connecting.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let manager = Manager::new_with_config(settings.url.expose(), config)?;
-        let pool = Pool::builder(manager).max_size(settings.pool_size).runtime(Runtime::Tokio1).build();
+        let pool = Pool::builder(manager).max_size(MAX_CONNECTIONS).runtime(Runtime::Tokio1).build();
         let pool =
             pool.map_err(|_| RedisError::from((deadpool_redis::redis::ErrorKind::InvalidClientConfig, "no pool")))?;
         let secret = Arc::new(SharedSecret::new(&settings));
         let random = AtomicU64::new(random_start());
-        let (links, turn) = (OnceLock::new(), AtomicUsize::new(0));
-        let (present, troubles) = (Present::default(), Troubles::default());
-        Ok(Self { settings, pool, secret, links, turn, random, present, troubles, metrics })
+        let (present, refusals, troubles) = (Present::default(), Refusals::new(), Troubles::default());
+        let shared = Arc::new(Shared { settings, secret, random, present, refusals, troubles, metrics });
+        Ok(Self { shared, pool, lanes: OnceLock::new(), turn: AtomicUsize::new(0) })
+    }
+
+    /// The same buckets over connections of its own, which live on the runtime that uses them first: so that the requests
+    /// of a worker never change threads.
+    pub fn for_worker(&self) -> Self {
+        let (shared, pool) = (Arc::clone(&self.shared), self.pool.clone());
+        Self { shared, pool, lanes: OnceLock::new(), turn: AtomicUsize::new(0) }
     }
 
     /// Makes all charges or none, at Redis's TIME.
@@ -77,21 +89,28 @@ impl Redis {
         self.decide(charges, Some(now)).await
     }
 
+    /// What is known to refuse these charges without asking.
+    pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
+        let known = self.shared.refusals.known(charges)?;
+        self.shared.metrics.store_known();
+        Some(known)
+    }
+
     /// Gives back what was granted.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
-        self.within_deadline(async |live| {
-            let call = Call::give_back(granted, &live.secret, now);
-            call.run(&mut live.connection).await.map(|_| ()).map_err(|error| failure(&error))
-        })
-        .await
+        let charges = || granted.iter().map(|one| &one.charge);
+        self.shared.refusals.forget(charges());
+        let given_back = self.within_deadline(async |live| undo(live, granted, now).await).await;
+        self.shared.refusals.forget(charges());
+        given_back
     }
 
     /// Opens the connections before the first decision needs them.
     pub fn connect(&self) {
-        self.links();
+        self.lanes();
     }
 
     /// Does Redis answer?
@@ -101,81 +120,64 @@ impl Redis {
     }
 
     async fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
-        let stopwatch = Stopwatch::start();
-        let decided = self.within_deadline(async |live| self.call(live, charges, now).await).await;
-        if decided.is_ok() {
-            self.metrics.store_answered(stopwatch.elapsed());
+        if charges.is_empty() {
+            return Ok(Outcome::decided(now.unwrap_or_else(|| self.shared.present.guess()), Vec::new(), true));
         }
-        self.troubles.note(charges, decided.as_ref().err());
+        let stopwatch = Stopwatch::start();
+        let decided = self.next_lane().take(charges, now).await;
+        if decided.is_ok() {
+            self.shared.metrics.store_answered(stopwatch.elapsed());
+        }
+        self.shared.refusals.answered(charges, decided.as_ref().ok());
+        self.shared.troubles.note(charges, decided.as_ref().err());
         decided
     }
 
-    /// Waits for a connection and for what `call` asks on it, all within the deadline. A connection that failed, or
-    /// did not answer in time, is never used again.
+    /// Waits for a connection and for what `call` asks on it, all within the deadline.
     async fn within_deadline<T>(
         &self,
         call: impl AsyncFnOnce(&mut Live) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let link = self.next_link();
-        let mut used = None;
-        let asked = async { call(used.insert(link.live().await?)).await };
-        let answer = timeout(self.settings.timeout, asked).await.unwrap_or(Err(StoreError::Timeout));
-        if let (Some(live), Err(error)) = (used, &answer)
-            && error.condemns_connection()
-        {
-            link.report_broken(&live);
-        }
-        answer
+        self.next_lane().link().within(Instant::now() + self.shared.settings.timeout, call).await
     }
 
-    async fn call(&self, live: &mut Live, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
-        let mut near = now.unwrap_or_else(|| self.present.guess());
-        let mut asked_anew = false;
-        loop {
-            match self.ask(live, charges, now, near).await? {
-                // Nothing ran, so asking once more resends nothing.
-                Answer::BoundariesNeeded(shown) if !asked_anew => {
-                    self.present.learn(shown);
-                    (near, asked_anew) = (shown, true);
-                }
-                Answer::BoundariesNeeded(_) => return Err(StoreError::Shape),
-                // Refused because of permits that have returned, of which a call removes only so many; it removed some.
-                Answer::Decided(outcome) if asks_again(&outcome) => {}
-                Answer::Decided(outcome) => return Ok(outcome),
-            }
-        }
-    }
-
-    /// One call, with the boundaries around `near` for limits by the calendar.
-    async fn ask(
-        &self,
-        live: &mut Live,
-        charges: &[Charge],
-        now: Option<Timestamp>,
-        near: Timestamp,
-    ) -> Result<Answer, StoreError> {
-        // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
-        let random = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        let call = Call::admit(charges, &live.secret, now, near, random);
-        let numbers = call.run(&mut live.connection).await.map_err(|error| failure(&error))?;
-        answer(&numbers, charges)
-    }
-
-    fn links(&self) -> &[Link] {
-        self.links.get_or_init(|| {
-            let start = || Link::start(self.pool.clone(), &self.settings, Arc::clone(&self.secret));
-            (0..self.settings.pool_size.max(1)).map(|_| start()).collect()
+    fn lanes(&self) -> &[Arc<Lane>] {
+        self.lanes.get_or_init(|| {
+            let start = || Lane::start(self.pool.clone(), Arc::clone(&self.shared));
+            (0..self.shared.settings.pool_size.max(1)).map(|_| start()).collect()
         })
     }
 
-    fn next_link(&self) -> &Link {
-        let links = self.links();
-        &links[self.turn.fetch_add(1, Ordering::Relaxed) % links.len()]
+    fn next_lane(&self) -> &Arc<Lane> {
+        let lanes = self.lanes();
+        &lanes[self.turn.fetch_add(1, Ordering::Relaxed) % lanes.len()]
     }
 }
 
-fn asks_again(outcome: &Outcome) -> bool {
-    outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0))
+/// Shows `each` the keys of a charge's bucket, written into `key`; for benchmarks.
+pub(crate) fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String, each: impl FnMut(&str)) {
+    keys::each(&charge.limiter, std::slice::from_ref(&charge.client), secret, key, each);
+}
+
+/// Undoes a decision.
+async fn undo(live: &mut Live, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
+    let mut buckets = Buckets::default();
+    let mut placed: Vec<_> = granted.iter().map(|one| (buckets.add(&one.charge), one)).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    let number = |one: &Granted| format!("{} {}", one.charge.permits, one.at.as_millis());
+    let numbers: Vec<String> = placed.iter().map(|(_, one)| number(one)).collect();
+    // Slots lie after the decision, windows do not.
+    let near = granted.iter().map(|one| one.at).min().unwrap_or_default();
+    let script = GIVE_BACK.for_all(buckets.algorithms());
+    let command = |name: &str, script: &str| {
+        let mut call = cmd(name);
+        call.arg(script);
+        buckets.write_keys(&live.secret, &mut call);
+        call.arg(now.map(|now| now.as_millis().to_string()).unwrap_or_default()).arg(numbers.join(" "));
+        buckets.write_limiters(near, &mut call);
+        call
+    };
+    script.run(&mut live.connection, command).await.map_err(|error| failure(&error))
 }
 
 fn failure(error: &RedisError) -> StoreError {
@@ -255,12 +257,12 @@ mod tests {
         let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar"));
         let charges = [charge("bucket", Algorithm::TokenBucket), charge("day", day)];
         for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
-            redis.present.learn(Timestamp::from_millis(guess));
+            redis.shared.present.learn(Timestamp::from_millis(guess));
             let outcome = redis.take(&charges).await.expect("a decision");
             let told: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
             assert_eq!(told, [(true, left); 2]);
-            assert!(redis.present.guess().millis_since(outcome.now) < 60_000, "it has not learned");
-            redis.present.learn(Timestamp::from_millis(guess));
+            assert!(redis.shared.present.guess().millis_since(outcome.now) < 60_000, "it has not learned");
+            redis.shared.present.learn(Timestamp::from_millis(guess));
             redis.give_back(&outcome.made(charges[..1].to_vec()), None).await.expect("given back");
             redis.take(&charges[..1]).await.expect("a decision");
         }

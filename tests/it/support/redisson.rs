@@ -116,3 +116,22 @@ pub fn script(name: &str) -> String {
     let algorithms = ["token_bucket", "gcra", "leaky_bucket", "foreign", "counters", "sliding_window", "fixed_window"];
     algorithms.iter().chain(&["algorithms", name]).map(|name| read(name)).collect::<Vec<_>>().join("\n")
 }
+
+/// The one request of a call of `admit`: so many permits of its only bucket.
+pub fn request(permits: u32) -> Vec<u8> {
+    [&1_u32.to_le_bytes()[..], &[1], &1_u16.to_le_bytes(), &[0], &permits.to_le_bytes()].concat()
+}
+
+/// What a call of `admit` about one request of one limit says: now, granted, remaining, wait, reset.
+pub fn answer((now, bytes): (i64, Vec<u8>)) -> [i64; 5] {
+    assert_eq!(&bytes[..4], &1_u32.to_le_bytes(), "not one answer");
+    let number = |from: usize, length: usize| {
+        let mut eight = [0; 8];
+        eight[..length].copy_from_slice(&bytes[from..from + length]);
+        i64::from_le_bytes(eight)
+    };
+    let granted = bytes[4] == 1;
+    assert_eq!(bytes.len(), if granted { 15 } else { 23 });
+    let wait = if granted { 0 } else { number(15, 8) };
+    [now, granted.into(), number(5, 4), wait, number(9, 6)]
+}

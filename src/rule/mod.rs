@@ -1,8 +1,12 @@
 //! What a request would cost: the limits of its route, and the charges they make of it.
 
+mod charges;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::charges::Positions;
+pub use self::charges::{Charges, LimitCharge};
 use crate::client::{AddressRules, ClientSource, NoClient};
 use crate::cost::{BadCost, Cost};
 use crate::facts::Facts;
@@ -70,17 +74,6 @@ pub enum OnStoreFailure {
     Deny,
 }
 
-/// A limit that a request is subject to, and what it asks of it.
-#[derive(Clone, Debug)]
-pub struct LimitCharge<'r> {
-    /// Its position among the route's limits.
-    pub index: usize,
-    /// The rule.
-    pub limit: &'r Limit,
-    /// What the store is asked for.
-    pub charge: Charge,
-}
-
 /// Why a request is not judged by a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unjudged<'r> {
@@ -116,11 +109,11 @@ impl Rules {
     /// # Errors
     /// A limit that denies requests without a client cannot find one, any limit finds more than one, or the request
     /// does not tell its cost.
-    pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Vec<LimitCharge<'r>>, Unjudged<'r>> {
-        let mut charges = Vec::with_capacity(route.limits.len());
+    pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, Unjudged<'r>> {
+        let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {
             match self.due(limit, facts) {
-                Due::Charge(charge) => charges.push(LimitCharge { index, limit, charge }),
+                Due::Charge(charge) => charges.push(index, charge),
                 Due::Skip(_) => {}
                 Due::Deny(cause) => return Err(Unjudged { limit: &limit.name, cause }),
             }

@@ -1,45 +1,6 @@
-//! Which rules touch a request: the first route that matches, top to bottom.
+//! What a host and a path look like: the patterns of the rule file.
 
 use std::fmt;
-use std::sync::Arc;
-
-use http::{HeaderName, HeaderValue, Method};
-
-use crate::facts::Facts;
-use crate::policy::Told;
-use crate::rule::Limit;
-
-/// The routes of a rule file, in their order.
-#[derive(Clone, Debug, Default)]
-pub struct Routes(Vec<Route>);
-
-/// One entry of `routes:`.
-#[derive(Clone, Debug)]
-pub struct Route {
-    /// Its name in the rule file, metrics and logs.
-    pub name: Arc<str>,
-    /// The requests it is for.
-    pub matcher: Matcher,
-    /// What it takes from its requests; may be empty.
-    pub limits: Vec<Limit>,
-    /// In which fields its clients are told what is left.
-    pub told: Told,
-    /// The upstream's name; none where the layer stands in somebody's own service.
-    pub upstream: Option<Arc<str>>,
-}
-
-/// The conditions of a route: all of them must hold.
-#[derive(Clone, Debug, Default)]
-pub struct Matcher {
-    /// The host asked for; any if none is given.
-    pub host: Option<HostPattern>,
-    /// The path in its normal form; any if none is given.
-    pub path: Option<PathPattern>,
-    /// The methods; any if empty.
-    pub methods: Vec<Method>,
-    /// Fields that must be there with just this value.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-}
 
 /// `api.example.com`, or `*.example.com` for every host below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +16,17 @@ pub enum HostPattern {
 /// A trailing slash makes no difference: `/login` is also `/login/`, since most upstreams take them for the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
-    segments: Vec<Segment>,
-    rest: bool,
+    pub(super) segments: Vec<Segment>,
+    /// Whether more segments may follow.
+    pub(super) rest: bool,
 }
 
+/// One part of a path, between slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Segment {
+pub(super) enum Segment {
+    /// This text.
     Literal(String),
+    /// Any text, which the rule file calls so.
     Any(String),
 }
 
@@ -80,65 +45,6 @@ pub enum PatternError {
     /// A segment that has braces and is not `{name}`.
     #[error("`{0}` is neither a literal segment nor `{{name}}`")]
     Segment(String),
-}
-
-// === impl Routes ===
-
-impl Routes {
-    /// Routes in the order in which they are tried.
-    pub fn new(routes: Vec<Route>) -> Self {
-        Self(routes)
-    }
-
-    /// The first route that matches, with its position.
-    pub fn find(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
-        self.iter().enumerate().find(|(_, route)| route.matcher.matches(facts))
-    }
-
-    /// All routes, in their order.
-    pub fn iter(&self) -> std::slice::Iter<'_, Route> {
-        self.0.iter()
-    }
-}
-
-// === impl Matcher ===
-
-impl Matcher {
-    /// Does a request with these facts meet every condition?
-    pub fn matches(&self, facts: &Facts<'_>) -> bool {
-        self.unmet(facts).is_none()
-    }
-
-    /// Does this one match whatever `other` matches? Then a route with `other` after this one is never reached.
-    pub fn covers(&self, other: &Matcher) -> bool {
-        covers(&self.host, &other.host, HostPattern::covers)
-            && covers(&self.path, &other.path, PathPattern::covers)
-            && (self.methods.is_empty()
-                || (!other.methods.is_empty() && other.methods.iter().all(|method| self.methods.contains(method))))
-            && self.headers.iter().all(|header| other.headers.contains(header))
-    }
-
-    /// The one host and the literal first segment that it asks for. Where it has one, it covers only matchers that
-    /// have the same.
-    pub(crate) fn kin(&self) -> (Option<&str>, Option<&str>) {
-        let host = match &self.host {
-            Some(HostPattern::Exact(host)) => Some(host.as_str()),
-            Some(HostPattern::Suffix(_)) | None => None,
-        };
-        let segment = match self.path.as_ref().and_then(|path| path.segments.first()) {
-            Some(Segment::Literal(segment)) => Some(segment.as_str()),
-            Some(Segment::Any(_)) | None => None,
-        };
-        (host, segment)
-    }
-}
-
-fn covers<P>(wide: &Option<P>, narrow: &Option<P>, covers: impl Fn(&P, &P) -> bool) -> bool {
-    match (wide, narrow) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(wide), Some(narrow)) => covers(wide, narrow),
-    }
 }
 
 // === impl HostPattern ===
@@ -174,7 +80,7 @@ impl HostPattern {
         }
     }
 
-    fn covers(&self, other: &Self) -> bool {
+    pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Exact(name)) => self.matches(name),
             (Self::Suffix(wide), Self::Suffix(narrow)) => narrow.ends_with(wide.as_str()),
@@ -216,14 +122,13 @@ impl PathPattern {
 
     /// Does `path`, in its normal form, match?
     pub fn matches(&self, path: &str) -> bool {
-        let path = path.strip_prefix('/').unwrap_or(path);
-        let path = path.strip_suffix('/').unwrap_or(path);
+        let path = bare(path);
         let mut parts = path.split('/').filter(|_| !path.is_empty());
         let literal = self.segments.iter().all(|segment| parts.next().is_some_and(|part| segment.matches(part)));
         literal && (self.rest || parts.next().is_none())
     }
 
-    fn covers(&self, other: &Self) -> bool {
+    pub(super) fn covers(&self, other: &Self) -> bool {
         let each = |(wide, narrow): (&Segment, &Segment)| matches!(wide, Segment::Any(_)) || wide == narrow;
         let same = self.segments.iter().zip(&other.segments).all(each);
         let length = match self.rest {
@@ -279,6 +184,12 @@ impl Segment {
     }
 }
 
+/// A path without the slashes at its ends: its segments, or nothing.
+pub(super) fn bare(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.strip_suffix('/').unwrap_or(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,23 +228,5 @@ mod tests {
         let below = HostPattern::parse("*.Example.com").expect("a pattern");
         assert!(below.matches("a.example.com") && below.matches("a.b.example.com"));
         assert!(!below.matches("example.com") && !below.matches("badexample.com"));
-    }
-
-    #[test]
-    fn a_route_covers_another_when_nothing_would_get_past_it() {
-        let matcher = |host: &str, pattern: &str, methods: &[Method]| Matcher {
-            host: (!host.is_empty()).then(|| HostPattern::parse(host).expect(host)),
-            path: (!pattern.is_empty()).then(|| path(pattern)),
-            methods: methods.to_vec(),
-            headers: Vec::new(),
-        };
-        let all = matcher("", "", &[]);
-        assert!(all.covers(&matcher("a.b", "/x", &[Method::GET])) && !matcher("", "/x", &[]).covers(&all));
-        assert!(matcher("*.b", "/x/**", &[]).covers(&matcher("a.b", "/x/{id}", &[])));
-        assert!(matcher("", "/{a}", &[]).covers(&matcher("", "/x", &[])));
-        assert!(!matcher("", "/x", &[]).covers(&matcher("", "/{a}", &[])));
-        assert!(!matcher("", "/x", &[]).covers(&matcher("", "/x/**", &[])));
-        assert!(!matcher("", "", &[Method::GET]).covers(&all));
-        assert!(!matcher("", "", &[Method::GET]).covers(&matcher("", "", &[Method::GET, Method::POST])));
     }
 }

@@ -1,18 +1,20 @@
 //! Every answer that did not come from an upstream, made in one place (RFC 9457 problem details).
 
+mod limited;
+
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+pub use self::limited::Violated;
 use crate::client::NoClient;
 use crate::cost::BadCost;
 use crate::facts::BadRequest;
 use crate::rule::{Unclear, Unjudged};
-
-/// The problem type of a spent quota (draft-ietf-httpapi-ratelimit-headers).
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
 /// Why a request is answered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +45,8 @@ pub enum Refusal {
     UriTooLong,
     /// 429: limits refused.
     Limited {
-        /// Their names.
-        violated: Vec<String>,
+        /// Which.
+        violated: Violated,
         /// Whole seconds until a retry can pass; none if it never can.
         retry_after: Option<u64>,
     },
@@ -74,27 +76,12 @@ struct Problem<'a> {
     title: &'static str,
     status: u16,
     detail: &'a str,
-    #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
-    violated: Option<&'a [String]>,
 }
 
 impl Refusal {
     /// The answer.
     pub fn into_response(self) -> Response<Full<Bytes>> {
-        let (status, detail) = self.status();
-        let violated = match &self {
-            Refusal::Limited { violated, .. } => Some(violated.as_slice()),
-            _ => None,
-        };
-        let title = match violated {
-            Some(_) => "Request cannot be satisfied as assigned quota has been exceeded",
-            None => status.canonical_reason().unwrap_or_default(),
-        };
-        let kind = if violated.is_some() { QUOTA_EXCEEDED } else { "about:blank" };
-        let problem = Problem { kind, title, status: status.as_u16(), detail: &detail, violated };
-        // Strings and numbers can always be written.
-        let mut body = serde_json::to_vec(&problem).unwrap_or_default();
-        body.push(b'\n'); // for who reads it in a terminal
+        let (status, body) = self.problem();
         let mut response = Response::new(Full::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
@@ -105,19 +92,20 @@ impl Refusal {
         response
     }
 
-    /// RFC 9110 section 15, and RFC 6585 section 4 for 429.
-    fn status(&self) -> (StatusCode, String) {
-        match self {
-            Self::BadRequest(cause @ BadRequest::TargetTooLong) => (StatusCode::URI_TOO_LONG, cause.to_string()),
-            Self::BadRequest(cause) => (StatusCode::BAD_REQUEST, cause.to_string()),
+    /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and the problem details as JSON.
+    fn problem(&self) -> (StatusCode, Vec<u8>) {
+        let (status, detail): (_, Cow<'_, str>) = match self {
+            Self::BadRequest(cause @ BadRequest::TargetTooLong) => (StatusCode::URI_TOO_LONG, cause.to_string().into()),
+            Self::BadRequest(cause) => (StatusCode::BAD_REQUEST, cause.to_string().into()),
             Self::NoClient { limit, ambiguous: false } => {
-                (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` is missing"))
+                (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` is missing").into())
             }
-            Self::NoClient { limit, ambiguous: true } => {
-                (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` was sent twice"))
-            }
+            Self::NoClient { limit, ambiguous: true } => (
+                StatusCode::BAD_REQUEST,
+                format!("the value that identifies clients of `{limit}` was sent twice").into(),
+            ),
             Self::BadCost { limit, cause } => {
-                (StatusCode::BAD_REQUEST, format!("the value that tells the cost for `{limit}` {cause}"))
+                (StatusCode::BAD_REQUEST, format!("the value that tells the cost for `{limit}` {cause}").into())
             }
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "the request's body broke off".into()),
@@ -130,18 +118,21 @@ impl Refusal {
                 (StatusCode::NOT_IMPLEMENTED, "`chunked` is the only transfer coding that is understood".into())
             }
             Self::UriTooLong => (StatusCode::URI_TOO_LONG, "the target is longer than 8 KiB".into()),
-            Self::Limited { retry_after: Some(seconds), .. } => {
-                (StatusCode::TOO_MANY_REQUESTS, format!("the same request will pass in {seconds} s at the earliest"))
-            }
-            Self::Limited { retry_after: None, .. } => {
-                (StatusCode::TOO_MANY_REQUESTS, "the request asks for more than the quota holds".into())
+            Self::Limited { violated, retry_after } => {
+                return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
             }
             Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
             Self::UpstreamBroken => (StatusCode::BAD_GATEWAY, "the upstream gave no valid answer".into()),
             Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream gave no answer in time".into()),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway is put together wrongly".into()),
-        }
+        };
+        let title = status.canonical_reason().unwrap_or_default();
+        let problem = Problem { kind: "about:blank", title, status: status.as_u16(), detail: &detail };
+        // Strings and numbers can always be written.
+        let mut body = serde_json::to_vec(&problem).unwrap_or_default();
+        body.push(b'\n'); // for who reads it in a terminal
+        (status, body)
     }
 
     fn retry_after(&self) -> Option<u64> {

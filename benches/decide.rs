@@ -1,0 +1,74 @@
+//! What a decision costs by itself, without a store: `cargo bench --bench decide -- --quick`.
+//!
+//! Each bucket lives under a demand of its rate: its time advances by interval/rate with each request, so that as much
+//! returns as is taken and the state keeps its size. `refused` is the answer of a bucket with nothing left.
+
+use std::error::Error;
+use std::hint::black_box;
+
+use criterion::Criterion;
+use tidegate::clock::Timestamp;
+use tidegate::limit::calendar::{Calendar, Unit};
+use tidegate::limit::leaky_bucket::Queue;
+use tidegate::limit::{Algorithm, Quota, State};
+
+const INTERVAL: u64 = 60_000;
+const START: u64 = 1_700_000_000_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut criterion = Criterion::default().configure_from_args();
+    for (name, quota) in quotas()? {
+        granted(&mut criterion, &name, &quota);
+        refused(&mut criterion, &name, &quota);
+    }
+    criterion.final_summary();
+    Ok(())
+}
+
+fn quotas() -> Result<Vec<(String, Quota)>, Box<dyn Error>> {
+    let mut quotas = Vec::new();
+    for rate in [10, 512, 100_000] {
+        quotas.push((format!("token_bucket {rate}"), Quota::new(rate, INTERVAL, Algorithm::TokenBucket)?));
+    }
+    for (name, algorithm) in [
+        ("gcra", Algorithm::Gcra { burst: 100 }),
+        ("leaky_bucket", Algorithm::LeakyBucket(Queue { length: 100, max_wait: INTERVAL })),
+        ("sliding_window of 60", Algorithm::SlidingWindow { segments: 60 }),
+        ("fixed_window, minute", Algorithm::FixedWindow(Calendar::new(Unit::Minute, "UTC")?)),
+        ("fixed_window, day in Rome", Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome")?)),
+    ] {
+        quotas.push((name.to_owned(), Quota::new(1_000, INTERVAL, algorithm)?));
+    }
+    Ok(quotas)
+}
+
+/// Checks and charges, as a store does.
+fn granted(criterion: &mut Criterion, name: &str, quota: &Quota) {
+    let (mut state, mut micros) = (State::empty(quota), START * 1_000);
+    let step = (quota.interval() * 1_000).div_ceil(u64::from(quota.rate()));
+    let mut request = || {
+        micros += step;
+        let now = Timestamp::from_millis(micros / 1_000);
+        let decision = state.check(quota, 1, now);
+        if decision.granted { state.charge(quota, 1, now) } else { decision }
+    };
+    for _ in 0..2 * quota.rate() {
+        request();
+    }
+    criterion.bench_function(&format!("{name}/granted"), |bench| bench.iter(&mut request));
+}
+
+/// Checks, and settles what was refused.
+fn refused(criterion: &mut Criterion, name: &str, quota: &Quota) {
+    let (mut state, now) = (State::empty(quota), Timestamp::from_millis(START));
+    while state.check(quota, 1, now).granted {
+        state.charge(quota, 1, now);
+    }
+    criterion.bench_function(&format!("{name}/refused"), |bench| {
+        bench.iter(|| {
+            let decision = state.check(black_box(quota), 1, now);
+            state.settle(quota, now);
+            decision
+        });
+    });
+}

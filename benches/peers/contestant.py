@@ -1,0 +1,68 @@
+"""Who is measured: a name, how it is started, and what its answers must be."""
+
+from __future__ import annotations
+
+import http.client
+from dataclasses import dataclass
+from typing import Callable
+
+from process import Failed, Process
+from redis import Redis
+from stage import Stage
+
+BODY = 100
+
+
+@dataclass(frozen=True)
+class Running:
+    """A contestant that listens. The CPU time of `processes` is what is told; the gateway is the first of them."""
+
+    port: int
+    processes: list[Process]
+    redis: Redis | None = None
+
+    def script_calls(self) -> int:
+        return self.redis.script_calls() if self.redis else 0
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """`packages` are those it needs, `config` its file in config/, `status` what it answers under load, and `clients`
+    how many clients the requests name in `X-Client` (0: they have no such field)."""
+
+    name: str
+    packages: tuple[str, ...]
+    config: str
+    start: Callable[[Stage], Running]
+    status: int = 200
+    clients: int = 0
+
+    def missing(self, stage: Stage) -> str | None:
+        """Why it cannot be started, if it cannot."""
+        reasons = [f"{name}: {stage.tools.missing[name]}" for name in self.packages if name in stage.tools.missing]
+        return ", ".join(reasons) or None
+
+    def check(self, running: Running) -> None:
+        """It answers what it should, and keeps the connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=5)
+        try:
+            connection.connect()
+            first = connection.sock
+            ask(connection)  # it may still be granted by a limit of one
+            status, body = ask(connection)
+            if connection.sock is not first:
+                raise Failed("it closes connections")
+        except (OSError, http.client.HTTPException) as error:
+            raise Failed(f"no answer: {error!r}") from None
+        finally:
+            connection.close()
+        if status != self.status:
+            raise Failed(f"it answers {status} where {self.status} is expected: {body[:80]!r}")
+        if status == 200 and len(body) != BODY:
+            raise Failed(f"it answers {len(body)} bytes where {BODY} are expected")
+
+
+def ask(connection: http.client.HTTPConnection) -> tuple[int, bytes]:
+    connection.request("GET", "/", headers={"X-Client": "client-000001"})
+    answer = connection.getresponse()
+    return answer.status, answer.read()

@@ -1,0 +1,90 @@
+"""How each gateway is started, from its file in config/."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Callable
+
+from contestant import Running
+from install import ROOT
+from process import Command, free_port
+from redis import start_redis
+from stage import Stage
+
+Start = Callable[[Stage], Running]
+
+# What a client of Redisson runs to take permits.
+REDISSON = ROOT / "tests" / "it" / "support" / "redisson_acquire.lua"
+
+
+def tidegate(template: str, **values: object) -> Start:
+    def start(stage: Stage) -> Running:
+        port = free_port()
+        config = stage.config(template, PORT=port, **values)
+        command: Command = [stage.tools.tidegate, "run", "-c", config, "--workers", "1"]
+        return Running(port, [stage.start("tidegate", command, port)])
+
+    return start
+
+
+def tidegate_on_redis(template: str, **values: object) -> Start:
+    def start(stage: Stage) -> Running:
+        redis = start_redis(stage)
+        # On a busy machine Redis may be late by more than the usual 50 ms, which is not what is measured.
+        store = f"{{ url: \"redis://127.0.0.1:{redis.port}\", timeout: 1s }}"
+        running = tidegate(template, STORE=store, **values)(stage)
+        return replace(running, processes=[*running.processes, redis.process], redis=redis)
+
+    return start
+
+
+def nginx(template: str, **values: object) -> Start:
+    def start(stage: Stage) -> Running:
+        port = free_port()
+        config = stage.config(template, PORT=port, **values)
+        return Running(port, [stage.start("nginx", stage.nginx(config), port)])
+
+    return start
+
+
+def nginx_on_redis(template: str, rate: int, interval_ms: int) -> Start:
+    """Its limiter is set up as Redisson's `trySetRate` does."""
+
+    def start(stage: Stage) -> Running:
+        redis = start_redis(stage)
+        redis.ask("hset", "overall", "rate", str(rate), "interval", str(interval_ms), "type", "0")
+        running = nginx(template, REDIS=redis.port, SCRIPT=REDISSON)(stage)
+        return replace(running, processes=[*running.processes, redis.process], redis=redis)
+
+    return start
+
+
+def haproxy(template: str, **values: object) -> Start:
+    def start(stage: Stage) -> Running:
+        port = free_port()
+        config = stage.config(template, PORT=port, **values)
+        return Running(port, [stage.start("haproxy", [stage.tools.haproxy, "-db", "-f", config], port)])
+
+    return start
+
+
+def envoy(template: str, **values: object) -> Start:
+    def start(stage: Stage) -> Running:
+        port = free_port()
+        config = stage.config(template, PORT=port, **values)
+        command: Command = [stage.tools.envoy, "-c", config, "--concurrency", "1"]
+        command += ["-l", "error", "--disable-hot-restart"]
+        return Running(port, [stage.start("envoy", command, port)])
+
+    return start
+
+
+def caddy(template: str) -> Start:
+    def start(stage: Stage) -> Running:
+        port = free_port()
+        config = stage.config(template, PORT=port)
+        home = {"GOMAXPROCS": "1", "HOME": str(stage.folder), "XDG_DATA_HOME": str(stage.folder)}
+        command: Command = [stage.tools.caddy, "run", "--adapter", "caddyfile", "--config", config]
+        return Running(port, [stage.start("caddy", command, port, env=home)])
+
+    return start

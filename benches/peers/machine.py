@@ -1,0 +1,79 @@
+"""The machine of a run, the versions of what was measured, and how much of its time others took."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import resource
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from install import Tools
+from process import TICK
+
+
+@dataclass(frozen=True)
+class Machine:
+    processor: str
+    cores: int
+    system: str
+    date: str
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Busy:
+    """The CPU time, in seconds, of all processes of the machine and of this program's own, up to some moment."""
+
+    everybody: float
+    own: float
+
+    @classmethod
+    def now(cls) -> Busy:
+        """Children count when they have ended."""
+        words = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+        user, nice, system, _idle, _iowait, irq, softirq = (int(word) / TICK for word in words[:7])
+        usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+        return cls(user + nice + system + irq + softirq, own)
+
+    def others_since(self, before: Busy) -> float:
+        """The CPU time that others took in the meantime."""
+        return max(0.0, (self.everybody - before.everybody) - (self.own - before.own))
+
+
+def describe(tools: Tools) -> Machine:
+    model = "unknown processor"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+    system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
+    versions = {
+        "tidegate": version([tools.tidegate, "--version"]).removeprefix("tidegate "),
+        "nginx": version([tools.nginx, "-v"]).rpartition("/")[2],
+        "haproxy": word(version([tools.haproxy, "-v"]), 2),
+        "Envoy": version([tools.envoy, "--version"]).rpartition("version: ")[2].partition("/")[2].partition("/")[0],
+        "Caddy": word(version([tools.caddy, "version"]), 0).removeprefix("v"),
+        "Redis": word(version([tools.redis, "--version"]), 2).removeprefix("v="),
+        "libnginx-mod-http-lua": version(["dpkg-query", "-W", "-f", "${Version}", "libnginx-mod-http-lua"]),
+        "wrk": word(version([tools.wrk, "-v"]), 1).removeprefix("debian/"),
+    }
+    date = datetime.date.today().isoformat()
+    return Machine(model, os.cpu_count() or 1, system, date, {name: text for name, text in versions.items() if text})
+
+
+def version(command: list[str | Path]) -> str:
+    """The first line that a program says, or nothing if it is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def word(text: str, place: int) -> str:
+    words = text.split()
+    return words[place] if place < len(words) else ""

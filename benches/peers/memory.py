@@ -1,0 +1,130 @@
+"""What a gateway keeps for a connection that waits for its next request."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import struct
+import time
+from typing import Callable
+
+from contestant import Contestant
+from process import Failed
+from rows import PLAIN
+from section import Bar, Line, Section, Spread, Verdict
+from stage import Stage
+
+NAME = "memory"
+TITLE = "Memory of an idle connection"
+ABOUT = (
+    "Each connection has had one request answered and waits for the next. What the gateway's processes have more of "
+    "than before (their proportional set size), divided by the number of connections."
+)
+COLUMNS = ["min", "median bytes", "max", "first / this", "connections"]
+CONNECTIONS = 10_000
+GOAL_TO, GOAL = "haproxy", 1.00
+
+# Files that a gateway may open beside its connections; those that are idle have none to the upstream.
+SPARE_FILES = 2_000
+SETTLING_SECONDS = 1.0
+REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+# How many of the connections are asked again, to see that they were kept.
+SAMPLE = 50
+
+
+def measure(stage: Stage, rounds: int, say: Callable[[str], None]) -> Section:
+    """Starts each contestant anew in each round."""
+    number_of_connections = as_many_as_allowed()
+    measured: dict[str, list[float]] = {contestant.name: [] for contestant in PLAIN.contestants}
+    failures: dict[str, str] = {}
+    for number in range(rounds):
+        for contestant in PLAIN.contestants:
+            say(f"{NAME}, round {number + 1} of {rounds}: {contestant.name}")
+            try:
+                measured[contestant.name].append(bytes_of_one(stage, contestant, number_of_connections))
+            except (Failed, OSError) as failure:
+                failures[contestant.name] = str(failure)
+    return section(measured, failures, number_of_connections)
+
+
+def as_many_as_allowed() -> int:
+    """Raises the limit of open files as far as it goes, for all that is started from now on."""
+    wanted = CONNECTIONS + SPARE_FILES
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, hard), max(wanted, hard)))
+    except (ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(CONNECTIONS, allowed - SPARE_FILES)
+
+
+def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> float:
+    """The growth for each of so many connections, of a gateway that has answered a few requests before."""
+    if reason := contestant.missing(stage):
+        raise Failed(reason)
+    clients: list[socket.socket] = []
+    try:
+        with stage.scene():
+            running = contestant.start(stage)
+            gateway = running.processes[0]
+            for _ in range(SAMPLE):
+                contestant.check(running)
+            before = settled(gateway.memory_bytes)
+            for _ in range(connections):
+                clients.append(socket.create_connection(("127.0.0.1", running.port), 5))
+                exchange(clients[-1])
+            after = settled(gateway.memory_bytes)
+            for client in clients[:: max(1, connections // SAMPLE)]:
+                exchange(client)
+    finally:
+        for client in clients:
+            client.close()
+    return (after - before) / connections
+
+
+def settled(measured: Callable[[], int]) -> int:
+    time.sleep(SETTLING_SECONDS)
+    return measured()
+
+
+def exchange(client: socket.socket) -> None:
+    client.sendall(REQUEST)
+    answer = b""
+    while not is_whole(answer):
+        more = client.recv(4096)
+        if not more:
+            raise Failed("it closes idle connections")
+        answer += more
+    if not answer.startswith(b"HTTP/1.1 200 "):
+        raise Failed(f"it answers {answer[:40]!r}")
+    # Its end is a reset, so that no port waits for the network to forget the connection.
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def is_whole(answer: bytes) -> bool:
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
+    return bool(end) and bool(length) and len(body) >= int(length)
+
+
+def section(measured: dict[str, list[float]], failures: dict[str, str], connections: int) -> Section:
+    spreads = {name: Spread.of(values) for name, values in measured.items() if name not in failures}
+    first = spreads.get(PLAIN.contestants[0].name)
+    lines = []
+    for contestant in PLAIN.contestants:
+        spread = spreads.get(contestant.name)
+        ratio = f"{first.median / spread.median:.2f}" if first and spread else ""
+        cells = [*spread.cells(0), ratio, f"{connections:,}"] if spread else []
+        lines.append(Line(contestant.name, contestant.config, cells, failures.get(contestant.name)))
+    bars = [Bar(name, spread, {}) for name, spread in spreads.items()]
+    return Section(NAME, TITLE, ABOUT, COLUMNS, lines, [verdict(spreads)], "bytes for each idle connection", bars)
+
+
+def verdict(spreads: dict[str, Spread]) -> Verdict:
+    ours = PLAIN.contestants[0].name
+    goal = f"memory of an idle connection of {ours}: at most {GOAL:.2f} x {GOAL_TO}"
+    if ours not in spreads or GOAL_TO not in spreads:
+        return Verdict(goal, "nothing", None)
+    ratio = spreads[ours].median / spreads[GOAL_TO].median
+    return Verdict(goal, f"{ratio:.2f} x", ratio <= GOAL)

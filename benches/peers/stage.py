@@ -1,0 +1,77 @@
+"""Where the measured programs stand: a scratch folder, their configuration files, and the one upstream of all."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+from install import Tools
+from process import Command, Failed, Process, free_port
+
+CONFIG = Path(__file__).resolve().parent / "config"
+
+
+class Stage:
+    """Starts programs, and stops all that it started when it is left."""
+
+    def __init__(self, tools: Tools):
+        self.tools = tools
+        self.folder = Path(tempfile.mkdtemp(prefix="tidegate-peers-"))
+        self.processes: list[Process] = []
+        self.configs = 0
+        self.upstream = 0
+
+    def __enter__(self) -> Stage:
+        try:
+            self.upstream = free_port()
+            config = self.config("upstream.conf", PORT=self.upstream)
+            self.start("upstream", self.nginx(config), self.upstream)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_from(0)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def nginx(self, config: Path) -> Command:
+        return [self.tools.nginx, "-e", "stderr", "-p", self.folder, "-c", config]
+
+    def config(self, template: str, **values: object) -> Path:
+        """A file of `config/` with its `@NAMES@` filled in."""
+        values.setdefault("UPSTREAM", self.upstream)
+        values.update(FOLDER=self.folder, CONFIG=CONFIG)
+        text = (CONFIG / template).read_text()
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", str(value))
+        if left := re.findall(r"@[A-Z_]+@", text):
+            raise Failed(f"{template}: nothing to put for {', '.join(left)}")
+        self.configs += 1
+        path = self.folder / f"{self.configs}-{template}"
+        path.write_text(text)
+        return path
+
+    def start(self, name: str, command: Command, port: int, env: dict[str, str] | None = None) -> Process:
+        """Starts a program and returns when it listens on `port`."""
+        process = Process(name, command, self.folder / f"{len(self.processes)}-{name}.log", env)
+        self.processes.append(process)
+        process.wait_for(port)
+        return process
+
+    @contextmanager
+    def scene(self) -> Iterator[None]:
+        """What is started within it is stopped at its end."""
+        before = len(self.processes)
+        try:
+            yield
+        finally:
+            self.stop_from(before)
+
+    def stop_from(self, first: int) -> None:
+        while len(self.processes) > first:
+            self.processes.pop().stop()

@@ -1,0 +1,155 @@
+//! What a request costs on its way to a decision and back, step by step: `cargo bench --bench request -- --quick`.
+//!
+//! `layer` is the whole of it, over a service that answers at once, with requests as a server makes them.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use criterion::{BatchSize, Criterion};
+use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
+use http_body_util::Full;
+use tidegate::RateLimitLayer;
+use tidegate::client::{AddressRules, ClientSource};
+use tidegate::internals::{Facts, RateLimitField, limited, redis_keys};
+use tidegate::layer::Peer;
+use tidegate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Mode, Quota, Wait};
+use tidegate::rule::Limit;
+use tidegate::store::settings::KeySecret;
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut criterion = Criterion::default().configure_from_args();
+    facts(&mut criterion)?;
+    clients(&mut criterion)?;
+    keys(&mut criterion)?;
+    answers(&mut criterion)?;
+    layer(&mut criterion)?;
+    criterion.final_summary();
+    Ok(())
+}
+
+fn headers() -> Result<HeaderMap, Box<dyn Error>> {
+    let fields = [
+        ("host", "api.example.com"),
+        ("user-agent", "curl/8.5.0"),
+        ("accept", "*/*"),
+        ("cookie", "theme=dark; session=0123456789abcdef0123456789abcdef; lang=en"),
+        ("x-api-key", "0123456789abcdef0123456789abcdef"),
+        ("x-forwarded-for", "198.51.100.7, 10.1.2.3, 10.4.5.6"),
+    ];
+    fields.into_iter().map(|(name, value)| Ok((HeaderName::from_static(name), value.parse()?))).collect()
+}
+
+fn facts(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+    let headers = headers()?;
+    for (name, uri) in [("plain", "/api/v1/things/7?page=2"), ("encoded", "/api//v1/./%74hings/7?page=2")] {
+        let uri: Uri = uri.parse()?;
+        criterion.bench_function(&format!("facts/{name} path"), |bench| {
+            bench.iter(|| Facts::read(&Method::GET, black_box(&uri), &headers, STRANGER).is_ok());
+        });
+    }
+    Ok(())
+}
+
+fn clients(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+    let (headers, uri) = (headers()?, Uri::from_static("/api/v1/things/7?page=2"));
+    let rules = AddressRules { trusted_proxies: vec!["10.0.0.0/8".parse()?], ..AddressRules::default() };
+    let header = || ClientSource::Header(HeaderName::from_static("x-api-key"));
+    let cookie = || ClientSource::Cookie("session".into());
+    for (name, source, peer) in [
+        ("ip", ClientSource::Ip, STRANGER),
+        ("ip behind three proxies", ClientSource::Ip, PROXY),
+        ("header", header(), STRANGER),
+        ("cookie", cookie(), STRANGER),
+        ("list", ClientSource::All(vec![header(), cookie(), ClientSource::Ip]), STRANGER),
+    ] {
+        let facts = Facts::read(&Method::GET, &uri, &headers, peer)?;
+        criterion.bench_function(&format!("client/{name}"), |bench| {
+            bench.iter(|| source.identify(black_box(&facts), &rules));
+        });
+    }
+    Ok(())
+}
+
+fn keys(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+    let secret = KeySecret::derive(b"a secret of this benchmark");
+    for (name, client) in [
+        ("overall", None),
+        ("address", Some(ClientId::Address(STRANGER.into()))),
+        ("value", Some(ClientId::Value(b"0123456789abcdef0123456789abcdef".as_slice().into()))),
+    ] {
+        let limiter = limiter(if client.is_some() { Mode::PerClient } else { Mode::Overall })?;
+        let charge = Charge { limiter, client, permits: 1, shadow: false };
+        let mut key = String::new();
+        criterion.bench_function(&format!("keys/{name}"), |bench| {
+            bench.iter(|| redis_keys(black_box(&charge), &secret, &mut key));
+        });
+    }
+    Ok(())
+}
+
+fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+    let limit = |name: &str| -> Result<Limit, Box<dyn Error>> {
+        Ok(Limit {
+            name: name.into(),
+            limiter: limiter(Mode::PerClient)?,
+            client: ClientSource::Ip,
+            permits: tidegate::cost::Cost::Fixed(1),
+            on_missing_client: Default::default(),
+            on_store_failure: Default::default(),
+            patience: None,
+            shadow: false,
+        })
+    };
+    let said = Decision { granted: true, remaining: 4_711, wait: Wait::Now, reset: 59_001, delay: 0 };
+    let field = RateLimitField::new(&[limit("per-minute")?, limit("per-day")?], &[said, said]);
+    criterion.bench_function("answer/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));
+    criterion.bench_function("answer/429", |bench| bench.iter(|| limited(black_box(&["per-minute"]), 60)));
+    Ok(())
+}
+
+fn limiter(mode: Mode) -> Result<Arc<Limiter>, Box<dyn Error>> {
+    let quota = Quota::new(1_000, 60_000, Algorithm::TokenBucket)?;
+    Ok(Arc::new(Limiter { name: "{tidegate:bench}:limit".into(), mode, quota }))
+}
+
+fn layer(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let wide = "{ name: total, mode: OVERALL, rate: 1000000000, interval: 1s }";
+    let own = "{ name: per-ip, mode: PER_CLIENT, client: ip, rate: 1000000000, interval: 1s }";
+    let tight = "{ name: tight, mode: PER_CLIENT, client: ip, rate: 1, interval: 24h }";
+    for (name, limits) in [
+        ("no limits", String::new()),
+        ("overall and per_client, granted", format!("{wide}, {own}")),
+        ("per_client, refused", tight.to_owned()),
+        ("overall and per_client, refused", format!("{wide}, {tight}")),
+    ] {
+        let rules = format!("routes: [{{ name: all, match: {{ path: /** }}, limits: [{limits}] }}]");
+        let hello = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()));
+        let limited = RateLimitLayer::from_yaml(&rules)?.layer(service_fn(hello));
+        let headers = headers()?;
+        criterion.bench_function(&format!("layer/{name}"), |bench| {
+            bench.iter_batched(
+                || request(&headers),
+                |request| runtime.block_on(async { limited.clone().ready().await.map(|it| it.call(request))?.await }),
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    Ok(())
+}
+
+fn request(headers: &HeaderMap) -> Request<()> {
+    let mut request = Request::new(());
+    *request.uri_mut() = Uri::from_static("/api/v1/things/7?page=2");
+    *request.headers_mut() = headers.clone();
+    request.extensions_mut().insert(Peer(STRANGER));
+    request
+}

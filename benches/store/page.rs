@@ -1,0 +1,166 @@
+//! What was measured, as Markdown that can be read on a terminal too.
+
+use std::fmt::{self, Write};
+
+use super::measured::{CONTENDING, Measured, Row, Subject};
+use super::scenario::{CLIENTS, INTERVAL};
+use super::slice::{Slice, Spread};
+
+/// What a page tells.
+pub struct Page<'p> {
+    pub measured: &'p Measured,
+    /// Where it was measured.
+    pub machine: &'p str,
+    /// Slices of each figure, and milliseconds of a slice.
+    pub rounds: usize,
+    pub millis: u64,
+}
+
+impl fmt::Display for Page<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { measured, machine, rounds, millis } = self;
+        writeln!(
+            f,
+            "Two processes ask one Redis, without HTTP. In each, so many tasks on one thread take one permit after"
+        )?;
+        writeln!(
+            f,
+            "the other, each as soon as it has the last; the processes and Redis share the machine's processors."
+        )?;
+        writeln!(f, "Of each figure the median of {rounds} slices of {millis} ms, taken in turns. {machine}.\n")?;
+        goals(f, measured)?;
+        writeln!(
+            f,
+            "\nLimits of {} s that grant all; PER_CLIENT, {CLIENTS} clients are drawn at random.",
+            INTERVAL / 1_000
+        )?;
+        let pairs = measured.contests.iter().map(|contest| contest.theirs.len()).min().unwrap_or(0);
+        writeln!(
+            f,
+            "Redisson's script is run by `redis-benchmark`, 50 connections, pipeline 16; against it ask {CONTENDING} tasks in"
+        )?;
+        writeln!(
+            f,
+            "each process, a slice of one after a slice of the other. The ratio is the median of at least {pairs} pairs.\n"
+        )?;
+        law(f, measured)?;
+        for subject in &measured.curves {
+            writeln!(f, "\n**{}**\n", subject.scenario.name)?;
+            table(f, "tasks", subject.rows.iter().map(|row| (row.tasks.to_string(), row)))?;
+        }
+        let tasks = measured.algorithms.first().and_then(|subject| subject.rows.first()).map_or(0, |row| row.tasks);
+        writeln!(f, "\n**Each algorithm OVERALL, and limits below what is asked for; {tasks} tasks**\n")?;
+        let others = measured.algorithms.iter().chain(&measured.bounded);
+        table(f, "limits", others.flat_map(|one| one.rows.iter().map(|row| (one.scenario.name.to_owned(), row))))?;
+        writeln!(f, "\n* CPU: microseconds of a processor for a decision, of Redis and of the processes that ask")?;
+        writeln!(f, "* a call: decisions for each call of a script")?;
+        writeln!(f, "* refused: each asks the store; what a gateway remembers of refusals is not used here")?;
+        write!(f, "* What a decision costs at other rates is measured by `cargo bench --bench acquire`.")
+    }
+}
+
+fn goals(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
+    writeln!(
+        f,
+        "| decisions/s | the store | Redisson's script | ratio | goal | Redis CPU, the store | Redisson's script |"
+    )?;
+    writeln!(f, "|---|--:|--:|--:|--:|--:|--:|")?;
+    for contest in &measured.contests {
+        let rates = |slices: &[Slice]| Spread::of(slices.iter().map(|slice| slice.rate)).map(range);
+        let costs = |slices: &[Slice]| Spread::of(slices.iter().map(|slice| slice.redis)).map(|one| figure(one.median));
+        let (ours, theirs) = (contest.ours(), &contest.theirs);
+        let ratio = |ratios: Spread| [ratios.median, ratios.least, ratios.most].map(|ratio| format!("{ratio:.2}"));
+        let told = rates(ours).zip(rates(theirs)).zip(costs(ours).zip(costs(theirs))).zip(contest.ratios().map(ratio));
+        let Some((((rate, peers_rate), (cost, peers_cost)), [median, least, most])) = told else { continue };
+        let (name, goal) = (contest.subject.scenario.name, contest.goal);
+        let ratio = format!("{median} ({least} - {most})");
+        writeln!(f, "| {name} | {rate} | {peers_rate} | {ratio} | >= {goal} | {cost} | {peers_cost} |")?;
+    }
+    Ok(())
+}
+
+/// What was counted of windows. Nothing is promised here that was not.
+fn law(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
+    let fullest = |subject: &Subject| {
+        let windows = subject.windows.iter();
+        let windows =
+            windows.map(|window| format!("{} of {}", thousands(window.held as f64), thousands(window.rate as f64)));
+        format!("{} {}", subject.scenario.name, windows.collect::<Vec<_>>().join(" and "))
+    };
+    let (told, broken): (Vec<_>, Vec<_>) =
+        (measured.bounded.iter().map(fullest).collect(), measured.broken().collect());
+    match broken.is_empty() {
+        true => writeln!(
+            f,
+            "In no window of an interval was more granted than the rate. The fullest held: {}.",
+            told.join("; ")
+        ),
+        false => writeln!(f, "THE LAW IS BROKEN: {}.", broken.join("; ")),
+    }
+}
+
+fn table<'r>(f: &mut fmt::Formatter<'_>, first: &str, rows: impl Iterator<Item = (String, &'r Row)>) -> fmt::Result {
+    let heads =
+        [first, "decisions/s", "least - most", "Redis CPU", "CPU of those who ask", "a call", "p50 ms", "p99 ms"];
+    let mut lines = vec![heads.map(str::to_owned)];
+    lines.extend(rows.map(|(name, row)| cells(name, row)));
+    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    for (number, line) in lines.iter().enumerate() {
+        let cell = |(column, cell): (usize, &String)| match column {
+            0 => format!("{cell:<width$}", width = widths[column]),
+            _ => format!("{cell:>width$}", width = widths[column]),
+        };
+        writeln!(f, "| {} |", line.iter().enumerate().map(cell).collect::<Vec<_>>().join(" | "))?;
+        if number == 0 {
+            let rule = |(column, width): (usize, &usize)| {
+                if column == 0 { "-".repeat(width + 2) } else { "-".repeat(width + 1) + ":" }
+            };
+            writeln!(f, "|{}|", widths.iter().enumerate().map(rule).collect::<Vec<_>>().join("|"))?;
+        }
+    }
+    Ok(())
+}
+
+fn cells(name: String, row: &Row) -> [String; 8] {
+    let rate = row.spread(|slice| slice.rate).unwrap_or(Spread { least: f64::NAN, median: f64::NAN, most: f64::NAN });
+    let driver = row.median(|slice| slice.driver.unwrap_or(f64::NAN));
+    let latency = |share| row.median(|slice| slice.latency.quantile(share)) / 1_000.0;
+    [
+        name,
+        thousands(rate.median),
+        format!("{} - {}", thousands(rate.least), thousands(rate.most)),
+        figure(row.median(|slice| slice.redis)),
+        figure(driver),
+        figure(row.median(|slice| slice.batch)),
+        format!("{:.2}", latency(0.5)),
+        format!("{:.2}", latency(0.99)),
+    ]
+}
+
+fn range(spread: Spread) -> String {
+    format!("{} ({} - {})", thousands(spread.median), thousands(spread.least), thousands(spread.most))
+}
+
+/// To a tenth, or as much finer as it is small.
+fn figure(number: f64) -> String {
+    match number {
+        number if !number.is_finite() => "-".to_owned(),
+        number if number < 1.0 => format!("{number:.2}"),
+        number => format!("{number:.1}"),
+    }
+}
+
+/// Whole, with a comma after each thousand.
+pub fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        // Writing to a string does not fail.
+        _ = text.write_char(digit);
+    }
+    text
+}

@@ -1,0 +1,128 @@
+//! The table against trying one route after the other.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use proptest::prelude::*;
+
+use super::*;
+use crate::facts::Facts;
+use crate::policy::Told;
+use crate::route::{Route, Routes};
+
+const FIELD: HeaderName = HeaderName::from_static("x");
+
+fn routes(matchers: Vec<Matcher>) -> Routes {
+    let route = |matcher| {
+        let (limits, told, upstream) = (Vec::new(), Told::default(), None);
+        Route { name: "route".into(), matcher, limits, told, upstream }
+    };
+    Routes::new(matchers.into_iter().map(route).collect())
+}
+
+fn on(host: &str, path: &str) -> Matcher {
+    let host = (!host.is_empty()).then(|| HostPattern::parse(host).expect(host));
+    let path = (!path.is_empty()).then(|| PathPattern::parse(path).expect(path));
+    Matcher { host, path, methods: Vec::new(), headers: Vec::new() }
+}
+
+fn position(routes: &Routes, host: &str, path: &str) -> Option<usize> {
+    let (headers, peer) = (HeaderMap::new(), std::net::Ipv4Addr::LOCALHOST.into());
+    let (host, path) = (host.into(), path.into());
+    let facts = Facts { method: &Method::GET, host, path, query: None, headers: &headers, peer };
+    routes.find(&facts).map(|(position, _)| position)
+}
+
+/// Few words and many ways to put them together, so that patterns overlap.
+fn pattern() -> impl Strategy<Value = String> {
+    let segment = prop::sample::select(vec!["a", "b", "{x}", "{y}"]);
+    let end = prop::sample::select(vec!["", "/", "/**"]);
+    (prop::collection::vec(segment, 0..5), end).prop_map(|(segments, end)| match segments.as_slice() {
+        [] if end.is_empty() => "/".to_owned(),
+        segments => segments.iter().map(|segment| format!("/{segment}")).collect::<String>() + end,
+    })
+}
+
+fn matcher() -> impl Strategy<Value = Matcher> {
+    let host = prop::sample::select(vec!["", "", "a.b", "a.a.b", "*.b", "*.a.b", "*.a.a.b", "b"]);
+    let methods = prop::sample::subsequence(vec![Method::GET, Method::POST], 0..=2);
+    let header = prop::option::of(prop::sample::select(vec!["1", "2"]));
+    (host, prop::option::of(pattern()), methods, header).prop_map(|(host, path, methods, header)| Matcher {
+        methods,
+        headers: header.into_iter().map(|value| (FIELD, HeaderValue::from_static(value))).collect(),
+        ..on(host, &path.unwrap_or_default())
+    })
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let segments = prop::collection::vec(prop::sample::select(vec!["a", "b", "c"]), 0..6);
+    (segments, prop::bool::ANY).prop_map(|(segments, slash)| match segments.is_empty() || slash {
+        true => format!("/{}/", segments.join("/")).replace("//", "/"),
+        false => format!("/{}", segments.join("/")),
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_table_finds_what_trying_each_route_in_turn_finds(
+        matchers in prop::collection::vec(matcher(), 0..24),
+        host in prop::sample::select(vec!["a.b", "b", "c.b", "a.a.b", "c.a.a.b", ".b", ".a.b", "a..b", "[::1]"]),
+        path in path(),
+        method in prop::sample::select(vec![Method::GET, Method::PUT]),
+        sent in prop::option::of(prop::sample::select(vec!["1", "2"])),
+    ) {
+        let routes = routes(matchers);
+        let headers: HeaderMap = sent.iter().map(|sent| (FIELD, HeaderValue::from_static(sent))).collect();
+        let (host, path, peer) = (host.into(), path.into(), std::net::Ipv4Addr::LOCALHOST.into());
+        let facts = Facts { method: &method, host, path, query: None, headers: &headers, peer };
+        let in_turn = routes.iter().position(|route| route.matcher.matches(&facts));
+        prop_assert_eq!(routes.find(&facts).map(|(position, _)| position), in_turn);
+    }
+}
+
+#[test]
+fn the_first_route_wins_whatever_is_more_specific() {
+    let routes = routes(vec![on("", "/{a}/x"), on("a.b", "/u/x"), on("*.b", "/**"), on("", "/u/**")]);
+    for (host, path, first) in [
+        ("a.b", "/u/x", Some(0)),
+        ("a.b", "/u/y", Some(2)),
+        ("b", "/u/y", Some(3)),
+        ("b", "/u/x", Some(0)),
+        ("c", "/v/x", Some(0)),
+        ("c", "/v/y", None),
+    ] {
+        assert_eq!(position(&routes, host, path), first, "{host}{path}");
+    }
+}
+
+#[test]
+fn among_many_segments_each_is_found() {
+    let paths: Vec<String> = (0..100).map(|number| format!("/s{number}")).collect();
+    for size in [1, 4, 5, 100] {
+        let routes = routes(paths[..size].iter().map(|path| on("", path)).collect());
+        let found: Vec<_> = paths.iter().map(|path| position(&routes, "a", path)).collect();
+        assert!((0..100).all(|number| found[number] == Some(number).filter(|number| *number < size)), "{found:?}");
+    }
+}
+
+#[test]
+fn a_path_that_meets_every_fork_looks_at_each_node_once() {
+    // All patterns of ten segments that are `a` or any: 1,024 ways to the same path, in a tree of 2,047 nodes.
+    let ways = |way: u32| -> String { (0..10).map(|at| if way >> at & 1 == 0 { "/a" } else { "/{x}" }).collect() };
+    let matchers: Vec<Matcher> = (0..1 << 10).map(|way| on("", &ways(way))).collect();
+    let table = Table::new(matchers.iter());
+    let looked_at = std::cell::Cell::new(0);
+    let none = |_| {
+        looked_at.set(looked_at.get() + 1);
+        false
+    };
+    assert_eq!(table.find("a", &"/a".repeat(10), none), None);
+    assert_eq!(looked_at.get(), 1 << 10);
+    assert_eq!(table.anywhere.0.len(), (1 << 11) - 1);
+}
+
+#[test]
+fn a_path_deeper_than_every_route_ends_where_the_routes_do() {
+    let routes = routes(vec![on("", "/{a}/{b}"), on("", "/a/**")]);
+    assert_eq!(position(&routes, "a", &"/a".repeat(4_000)), Some(1));
+    assert_eq!(position(&routes, "a", &"/b".repeat(4_000)), None);
+    assert_eq!(position(&routes, &"b.".repeat(120), "/b"), None);
+}

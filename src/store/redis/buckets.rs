@@ -1,0 +1,187 @@
+//! The buckets that a call is about, as its script takes them: limiter by limiter, with what its buckets have in common.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use deadpool_redis::redis::Cmd;
+
+use super::keys;
+use crate::clock::Timestamp;
+use crate::limit::foreign::Sharing;
+use crate::limit::{Algorithm, Charge, ClientId, Limiter, Mode};
+use crate::store::settings::KeySecret;
+
+/// Each bucket once, however often it is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Buckets {
+    limiters: Vec<OfLimiter>,
+    len: usize,
+}
+
+/// Where a bucket is in a call: its limiter among the limiters, and itself among the limiter's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    limiter: usize,
+    bucket: usize,
+}
+
+#[derive(Debug)]
+struct OfLimiter {
+    limiter: Arc<Limiter>,
+    clients: Vec<Option<ClientId>>,
+    /// How often each was asked for.
+    asked: Vec<u32>,
+    places: HashMap<Option<ClientId>, usize>,
+}
+
+impl Buckets {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The place of a charge's bucket, made if there is none.
+    pub(super) fn place(&mut self, charge: &Charge) -> Place {
+        let limiter = self.limiter(&charge.limiter);
+        let of = &mut self.limiters[limiter];
+        // One that all share, or one client's that is asked for many times in a row.
+        let next = of.clients.len();
+        let bucket = match of.clients.last() {
+            Some(last) if *last == charge.client => next - 1,
+            _ => *of.places.entry(charge.client.clone()).or_insert(next),
+        };
+        if bucket == next {
+            of.clients.push(charge.client.clone());
+            of.asked.push(0);
+            self.len += 1;
+        }
+        of.asked[bucket] += 1;
+        Place { limiter, bucket }
+    }
+
+    /// A place of its own for a charge, whatever was asked of its bucket before.
+    pub(super) fn add(&mut self, charge: &Charge) -> Place {
+        let limiter = self.limiter(&charge.limiter);
+        let of = &mut self.limiters[limiter];
+        of.clients.push(charge.client.clone());
+        of.asked.push(1);
+        self.len += 1;
+        Place { limiter, bucket: of.clients.len() - 1 }
+    }
+
+    /// Is one of these limiters here under another rule? The two would not see what the other takes.
+    pub(super) fn contradict(&self, charges: &[Charge]) -> bool {
+        let other = |one: &Limiter, charge: &Charge| one.name == charge.limiter.name && *one != *charge.limiter;
+        let known = |charge: &Charge| self.limiters.iter().any(|of| Arc::ptr_eq(&of.limiter, &charge.limiter));
+        charges.iter().any(|charge| !known(charge) && self.limiters.iter().any(|of| other(&of.limiter, charge)))
+    }
+
+    /// The limiter of a bucket, and whose bucket it is.
+    pub(super) fn at(&self, place: Place) -> (&Arc<Limiter>, Option<&ClientId>) {
+        let of = &self.limiters[place.limiter];
+        (&of.limiter, of.clients[place.bucket].as_ref())
+    }
+
+    /// Was a bucket asked for once, by an algorithm whose script has a way of its own for that?
+    pub(super) fn is_taken_alone(&self, place: Place) -> bool {
+        let of = &self.limiters[place.limiter];
+        of.asked[place.bucket] == 1 && of.limiter.quota.algorithm() == Algorithm::TokenBucket
+    }
+
+    fn limiter(&mut self, limiter: &Arc<Limiter>) -> usize {
+        let is_it = |of: &OfLimiter| Arc::ptr_eq(&of.limiter, limiter);
+        let same = |of: &OfLimiter| *of.limiter == **limiter;
+        let known = self.limiters.iter().position(is_it).or_else(|| self.limiters.iter().position(same));
+        known.unwrap_or_else(|| {
+            let (clients, asked, places) = (Vec::new(), Vec::new(), HashMap::new());
+            self.limiters.push(OfLimiter { limiter: Arc::clone(limiter), clients, asked, places });
+            self.limiters.len() - 1
+        })
+    }
+
+    /// The algorithms of all limiters.
+    pub(super) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
+        self.limiters.iter().map(|of| of.limiter.quota.algorithm())
+    }
+
+    /// The number of the first bucket of each limiter.
+    pub(super) fn firsts(&self) -> Vec<usize> {
+        let mut next = 1;
+        let first = |of: &OfLimiter| {
+            let first = next;
+            next += of.clients.len();
+            first
+        };
+        self.limiters.iter().map(first).collect()
+    }
+
+    /// Adds how many keys there are, and all of them.
+    pub(super) fn write_keys(&self, secret: &KeySecret, call: &mut Cmd) {
+        let keys_of = |of: &OfLimiter| keys::count(of.limiter.quota.algorithm(), of.clients.len());
+        call.arg(self.limiters.iter().map(keys_of).sum::<usize>());
+        let mut key = String::with_capacity(128);
+        for of in &self.limiters {
+            keys::each(&of.limiter, &of.clients, secret, &mut key, |key| _ = call.arg(key));
+        }
+    }
+
+    /// Adds how many limiters there are, and what the script takes of each. Those by the calendar are sent the boundaries
+    /// around `near`.
+    pub(super) fn write_limiters(&self, near: Timestamp, call: &mut Cmd) {
+        call.arg(self.limiters.len());
+        for of in &self.limiters {
+            arguments(&of.limiter, near, call);
+            call.arg(of.clients.len());
+        }
+    }
+}
+
+impl Place {
+    /// The number of the bucket, if the limiters' first ones have these.
+    pub(super) fn number(self, firsts: &[usize]) -> usize {
+        firsts[self.limiter] + self.bucket
+    }
+}
+
+/// What the scripts take of a limiter: the algorithm's name, and what its file says.
+fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Cmd) {
+    let quota = &limiter.quota;
+    call.arg(quota.algorithm().name());
+    match quota.algorithm() {
+        Algorithm::TokenBucket => {
+            call.arg(kind(limiter.mode)).arg(quota.rate()).arg(quota.interval());
+        }
+        Algorithm::Gcra { burst } => {
+            call.arg(quota.rate()).arg(quota.interval()).arg(burst);
+        }
+        Algorithm::LeakyBucket(queue) => {
+            call.arg(quota.rate()).arg(quota.interval()).arg(queue.length).arg(queue.max_wait);
+        }
+        Algorithm::SlidingWindow { segments } => {
+            call.arg(quota.rate()).arg(quota.interval()).arg(segments);
+        }
+        Algorithm::FixedWindow(calendar) => {
+            call.arg(quota.rate());
+            for boundary in calendar.span(near).0 {
+                call.arg(boundary.as_millis());
+            }
+        }
+        Algorithm::Foreign(Sharing::Configure) => {
+            call.arg("configure").arg(kind(limiter.mode)).arg(quota.rate()).arg(quota.interval());
+        }
+        Algorithm::Foreign(Sharing::Adopt(mode)) => {
+            call.arg("adopt").arg(mode.map_or("", kind)).arg("").arg("");
+        }
+        Algorithm::Foreign(Sharing::Library) => {
+            call.arg("library").arg("").arg("").arg("");
+        }
+    }
+}
+
+/// Redisson's number of a mode.
+pub(super) fn kind(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Overall => "0",
+        Mode::PerClient => "1",
+    }
+}

@@ -1,0 +1,229 @@
+//! Requests that come together share calls, and are answered as if each had come alone.
+
+use std::sync::Arc;
+
+use deadpool_redis::redis::{Commands, cmd};
+use proptest::prelude::*;
+use tidegate::clock::{ManualClock, Stopwatch, Timestamp};
+use tidegate::limit::calendar::{Calendar, Unit};
+use tidegate::limit::leaky_bucket::Queue;
+use tidegate::limit::{Algorithm, Charge, Limiter, Mode, Outcome, Quota};
+use tidegate::metrics::Metrics;
+use tidegate::store::settings::{RedisSettings, RedisUrl};
+use tidegate::store::{Memory, Redis, Store};
+use tokio::runtime::Runtime;
+
+use crate::laws::{START, config};
+use crate::support::gateway::TestGateway;
+use crate::support::redis::{RedisServer, fresh_name};
+use crate::support::{charge_of, overall, per_client};
+
+const INTERVAL: u64 = 60_000;
+
+/// One connection, so that what comes first is decided first.
+fn store(server: &RedisServer) -> Store {
+    let url = RedisUrl::new(server.url());
+    let settings =
+        RedisSettings { pool_size: 1, timeout: std::time::Duration::from_secs(10), ..RedisSettings::new(url) };
+    Store::Redis(Arc::new(Redis::new(settings, Arc::new(Metrics::new())).expect("a store")))
+}
+
+/// A runtime on which nothing is sent before all have asked.
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// Asks for all of it at once; the answers are in the order of the requests.
+fn together(runtime: &Runtime, store: &Store, requests: &[Vec<Charge>], now: Option<u64>) -> Vec<Outcome> {
+    runtime.block_on(async {
+        let take = |charges: Vec<Charge>| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                match now {
+                    Some(now) => store.take_at(&charges, Timestamp::from_millis(now)).await,
+                    None => store.take(&charges).await,
+                }
+            })
+        };
+        let asked: Vec<_> = requests.iter().cloned().map(take).collect();
+        let mut outcomes = Vec::with_capacity(asked.len());
+        for answer in asked {
+            outcomes.push(answer.await.expect("a task").expect("a decision"));
+        }
+        outcomes
+    })
+}
+
+/// How often Redis has run a script.
+fn calls(server: &RedisServer) -> u64 {
+    let stats: String = cmd("INFO").arg("commandstats").query(&mut server.connection()).expect("statistics");
+    let of = |name: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
+        line.split(',').next()?.parse::<u64>().ok()
+    };
+    of("eval").unwrap_or(0) + of("evalsha").unwrap_or(0)
+}
+
+/// Buckets of every algorithm; a rate above 512 lets grants share entries.
+fn quotas() -> Vec<Quota> {
+    let queue = Queue { length: 3, max_wait: INTERVAL };
+    let minute = Calendar::new(Unit::Minute, "UTC").expect("a calendar");
+    let algorithms = [
+        (5, Algorithm::TokenBucket),
+        (700, Algorithm::TokenBucket),
+        (5, Algorithm::Gcra { burst: 4 }),
+        (7, Algorithm::LeakyBucket(queue)),
+        (6, Algorithm::SlidingWindow { segments: 5 }),
+        (4, Algorithm::FixedWindow(minute)),
+    ];
+    algorithms.map(|(rate, algorithm)| Quota::new(rate, INTERVAL, algorithm).expect("a quota")).into()
+}
+
+/// What one request asks: of which buckets, of which clients, how many permits, and whether in shadow.
+type Asks = Vec<(usize, u8, u32, bool)>;
+
+fn asks() -> impl Strategy<Value = Asks> {
+    let permits = prop_oneof![8 => Just(1), 2 => 0..=3_u32, 1 => 300..=701_u32];
+    let ask = (0..6_usize, 0..3_u8, permits, prop::bool::weighted(0.15));
+    prop::collection::vec(ask, 1..=3).prop_map(|mut asks| {
+        asks.sort_by_key(|(bucket, ..)| *bucket);
+        asks.dedup_by_key(|(bucket, ..)| *bucket);
+        asks
+    })
+}
+
+/// Requests that come together, many of them alike, and how much later than those before; or earlier, when the clock
+/// goes back.
+fn round() -> impl Strategy<Value = (i64, Vec<Asks>)> {
+    let passes = prop_oneof![3 => Just(0), 5 => 0..=20_000_i64, 2 => 0..=120_000_i64, 1 => -90_000..=0_i64];
+    let alike = (asks(), 1..=9_usize).prop_map(|(asks, count)| vec![asks; count]);
+    (passes, prop::collection::vec(alike, 1..8).prop_map(|groups| groups.concat()))
+}
+
+#[test]
+fn requests_that_come_together_are_answered_as_if_they_had_come_one_by_one() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, redis, quotas) = (runtime(), store(&server), quotas());
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
+    let memory = Memory::new(clock, None);
+    let outcome = config(96).run(&prop::collection::vec(round(), 1..12), |rounds| {
+        let (name, mut now) = (fresh_name(), START);
+        for (passes, requests) in rounds {
+            now = now.saturating_add_signed(passes);
+            let charge = |&(bucket, client, permits, shadow): &(usize, u8, u32, bool)| Charge {
+                shadow,
+                ..charge_of(&format!("{name}:{bucket}"), Some(&[client]), quotas[bucket], permits)
+            };
+            let requests: Vec<Vec<Charge>> = requests.iter().map(|asks| asks.iter().map(charge).collect()).collect();
+            let answers = together(&runtime, &redis, &requests, Some(now));
+            for (charges, answer) in requests.iter().zip(&answers) {
+                let alone = memory.take_at(charges, Timestamp::from_millis(now)).expect("a decision");
+                prop_assert_eq!(&alone, answer, "{:?}", charges);
+            }
+            // Undone together with others or not, a request leaves nothing behind.
+            let made = answers[0].made(requests[0].clone());
+            memory.give_back_at(&made, Timestamp::from_millis(now));
+            runtime.block_on(redis.give_back_at(&made, Timestamp::from_millis(now))).expect("given back");
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn a_thousand_requests_for_one_bucket_are_a_few_calls_and_exactly_its_rate_is_granted() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, redis) = (runtime(), store(&server));
+    runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
+    let before = calls(&server);
+    let requests = vec![vec![overall("hot", 100, 3_600_000, 1)]; 1_000];
+    let answers = together(&runtime, &redis, &requests, None);
+    assert!(answers[..100].iter().all(Outcome::granted) && !answers[100..].iter().any(Outcome::granted));
+    let remaining: Vec<u32> = answers[..100].iter().map(|answer| answer.decisions[0].remaining).collect();
+    assert_eq!(remaining, (0..100).rev().collect::<Vec<u32>>());
+    assert!(calls(&server) - before <= 2, "{} calls", calls(&server) - before);
+}
+
+#[test]
+fn different_clients_share_calls_and_no_call_is_about_more_than_64_buckets() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, redis) = (runtime(), store(&server));
+    runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
+    let before = calls(&server);
+    let total = Arc::new(Limiter { quota: overall("all", 700, 60_000, 1).limiter.quota, ..limiter("all") });
+    let request = |client: u32| {
+        let own = per_client("own", &client.to_be_bytes(), 1, 60_000, 1);
+        vec![Charge { limiter: Arc::clone(&total), client: None, permits: 1, shadow: false }, own]
+    };
+    let requests: Vec<_> = (0..1_000).map(request).collect();
+    let answers = together(&runtime, &redis, &requests, None);
+    assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 700);
+    let made = calls(&server) - before;
+    assert!((15..=18).contains(&made), "{made} calls for 1000 clients");
+}
+
+fn limiter(name: &str) -> Limiter {
+    let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
+    Limiter { name: name.into(), mode: Mode::Overall, quota }
+}
+
+#[tokio::test]
+async fn while_a_refusal_is_known_to_hold_redis_is_asked_once_a_second() {
+    let Some(server) = RedisServer::start() else { return };
+    let limits = "[{ name: l, mode: OVERALL, rate: 1, interval: 1h }, { name: own, mode: PER_CLIENT, client: 'header:k', rate: 5, interval: 1h }]";
+    let gateway = TestGateway::start(&format!(
+        "store: {}
+upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} }}]\n",
+        server.rule()
+    ));
+    assert_eq!(gateway.get("/", "k: 0\r\n").await.status(), 200);
+    let (before, began) = (calls(&server), Stopwatch::start());
+    for client in 0..500 {
+        let refused = gateway.get("/", &format!("k: {client}\r\n")).await;
+        assert_eq!((refused.status(), refused.field("retry-after").is_some()), (429, true));
+        assert!(refused.text().contains(r#""violated-policies":["l"]"#), "{}", refused.text());
+    }
+    let (made, seconds) = (calls(&server) - before, began.elapsed().as_secs());
+    assert!(made <= 2 + seconds, "{made} calls in {seconds} s");
+    assert!(gateway.counter("tidegate_store_known_refusals_total").await >= 490);
+}
+
+/// What a seal says is believed until the counter is written; by then other buckets have been charged, too.
+#[test]
+fn a_bucket_that_was_tampered_with_does_not_spoil_the_others_of_its_call() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, store, mut redis) = (runtime(), store(&server), server.connection());
+    let request = |client: &[u8]| vec![overall("all", 50, 3_600_000, 1), per_client("own", client, 5, 3_600_000, 2)];
+    let clients = [&b"a"[..], b"b", b"c"];
+    let ask = || together(&runtime, &store, &clients.map(request), Some(START));
+    assert!(ask().iter().all(Outcome::granted));
+    for tampered in ["3", "1000", "-7", "nonsense"] {
+        let keys: Vec<String> = redis.keys("{own}:value:*").expect("keys");
+        assert_eq!(keys.len(), 3);
+        cmd("SET").arg(&keys[1]).arg(tampered).arg("KEEPTTL").exec(&mut redis).expect("set");
+        let answers = ask();
+        let told: Vec<_> = answers.iter().map(|one| (one.granted(), one.decisions[1].remaining)).collect();
+        let undone: Vec<_> = answers.iter().zip(clients).map(|(answer, client)| answer.made(request(client))).collect();
+        assert_eq!(told, [(true, 1); 3], "{tampered}");
+        for one in &undone {
+            let moment = Timestamp::from_millis(START);
+            runtime.block_on(store.give_back_at(one, moment)).expect("given back");
+        }
+        for key in &keys {
+            assert_eq!(redis.get::<_, String>(key).expect("a counter"), "3", "{tampered}");
+            assert!(redis.pttl::<_, i64>(key).expect("a time to live") > 0, "{tampered}");
+        }
+        assert_eq!(redis.get::<_, String>("{all}:value").expect("a counter"), "47", "{tampered}");
+    }
+}
+
+/// Each rule counts what it takes in a call; both in one call would not see each other's.
+#[test]
+fn two_rules_for_one_bucket_do_not_share_a_call() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, redis) = (runtime(), store(&server));
+    let request = |number: u64| vec![overall("lim", 10 + number % 2, 3_600_000, 1)];
+    let answers = together(&runtime, &redis, &(0..40).map(request).collect::<Vec<_>>(), None);
+    assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 11);
+}
