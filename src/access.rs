@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 
 use crate::clock::{Stopwatch, Timestamp};
 use crate::forward::Forward;
@@ -31,10 +30,10 @@ struct Line {
 /// Answers a request with the gateway's service: the layer over [`Forward`].
 pub fn answer(
     service: Arc<RateLimited<Forward>>,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     peer: SocketAddr,
 ) -> impl Future<Output = Response<ResponseBody>> + Send {
-    let mut parcel = Some(request.map(RequestBody::new));
+    let mut parcel = Some(request);
     async move {
         let line = Line::begin(parcel.as_ref(), peer);
         let forward = |parcel, permit| service.inner().forward(parcel, permit);

@@ -13,7 +13,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tower::Service;
 
 mod fields;
@@ -104,7 +103,7 @@ fn answer(result: Result<Response<ResponseBody>, Failure>) -> Response<ResponseB
 }
 
 /// Forwards a request that carries its [`Permit`] in its extensions, and no other.
-impl Service<Request<Incoming>> for Forward {
+impl Service<Request<RequestBody>> for Forward {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -113,11 +112,11 @@ impl Service<Request<Incoming>> for Forward {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let forward = self.clone();
         let permit = request.extensions_mut().remove::<Permit>();
         Box::pin(async move {
-            let mut parcel = Some(request.map(RequestBody::new));
+            let mut parcel = Some(request);
             match permit {
                 Some(permit) => forward.forward(&mut parcel, permit).await,
                 None => Ok(not_sent(Refusal::Internal)),

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::Limits;
 use super::protocol::Protocol;
+use crate::upstream::Upload;
 
 /// An HTTP/2 client is through with its greeting after this many bytes: the preface and an empty SETTINGS frame.
 const GREETING: u64 = 24 + 9;
@@ -39,7 +40,7 @@ pub(crate) struct Activity {
     blocked: AtomicU64,
     /// An answer broke off in the middle.
     broken: AtomicBool,
-    /// The last request had a body, which may not have been read to its end.
+    /// The last request has a body, which has not been read to its end.
     uploading: AtomicBool,
 }
 
@@ -134,8 +135,7 @@ impl Activity {
         }
     }
 
-    /// Whether nothing has been asked for a while, and nothing is left of what was: what serves requests may go. After a
-    /// request with a body nobody knows: its answer may be over before it.
+    /// Whether nothing has been asked for a while, and nothing is left of what was: what serves requests may go.
     pub(crate) fn rests(&self) -> bool {
         let idle = self.in_flight.load(Relaxed) == 0 && !self.is_in_a_head() && !self.uploading.load(Relaxed);
         let blocked = self.blocked.load(Relaxed) != NOT_BLOCKED;
@@ -171,6 +171,13 @@ impl Activity {
 
     fn now(&self) -> u64 {
         millis(self.begin.elapsed())
+    }
+}
+
+/// An answer may be over before the body that it answers.
+impl Upload for Activity {
+    fn complete(&self) {
+        self.uploading.store(false, Relaxed);
     }
 }
 
@@ -239,6 +246,26 @@ mod tests {
         assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
         activity.begin_request(false);
         assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_rests_a_while_after_its_last_request_was_read_and_answered_to_the_end() {
+        let activity = speaking(Protocol::Http1);
+        activity.read(100);
+        activity.begin_request(true);
+        pass(5).await;
+        activity.end_request();
+        pass(5).await;
+        assert!(!activity.rests());
+        activity.complete();
+        assert!(activity.rests());
+        activity.read(1);
+        assert!(!activity.rests());
+        activity.begin_request(false);
+        activity.end_request();
+        assert!(!activity.rests());
+        pass(1).await;
+        assert!(activity.rests());
     }
 
     #[tokio::test(start_paused = true)]

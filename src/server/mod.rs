@@ -12,7 +12,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -35,12 +34,13 @@ pub use drain::{Drain, DrainTrigger};
 
 use crate::config::Listen;
 use crate::metrics::Metrics;
+use crate::upstream::RequestBody;
 use accept::Accept;
 use slots::Slots;
 
 /// What answers requests: a function of the request and its peer.
 ///
-/// Every `Fn(Request<Incoming>, SocketAddr) -> Future<Output = Response<B>>` is one.
+/// Every `Fn(Request<RequestBody>, SocketAddr) -> Future<Output = Response<B>>` is one.
 pub trait Handler: Clone + Send + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
@@ -48,7 +48,7 @@ pub trait Handler: Clone + Send + 'static {
     type Future: Future<Output = Response<Self::Body>> + Send + 'static;
 
     /// Answers one request.
-    fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> Self::Future;
+    fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> Self::Future;
 }
 
 /// One entry of `listen:`, ready to serve.
@@ -142,7 +142,7 @@ impl Server {
 
 impl<H, F, B> Handler for H
 where
-    H: Fn(Request<Incoming>, SocketAddr) -> F + Clone + Send + 'static,
+    H: Fn(Request<RequestBody>, SocketAddr) -> F + Clone + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -150,7 +150,7 @@ where
     type Body = B;
     type Future = F;
 
-    fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> F {
+    fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> F {
         self(request, peer)
     }
 }

@@ -17,6 +17,7 @@ use pin_project_lite::pin_project;
 use super::Handler;
 use super::activity::Activity;
 use crate::refusal::Refusal;
+use crate::upstream::RequestBody;
 
 /// The longest target.
 const MAX_TARGET: usize = 8 * 1024;
@@ -76,7 +77,10 @@ impl<H: Handler> hyper::service::Service<Request<Incoming>> for Service<H> {
         let in_flight = Some(InFlight(self.activity.clone()));
         match excess(&request) {
             Some(refusal) => Answering { handling: None, refusal: Some(refusal), in_flight },
-            None => Answering { handling: Some(self.handler.handle(request, self.peer)), refusal: None, in_flight },
+            None => {
+                let request = request.map(|body| RequestBody::new(body, self.activity.clone()));
+                Answering { handling: Some(self.handler.handle(request, self.peer)), refusal: None, in_flight }
+            }
         }
     }
 }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -41,7 +40,7 @@ fn start<H: Handler>(listen: &Listen, handler: H) -> Running {
 }
 
 /// Says what was asked, after reading all of it.
-async fn describe(request: Request<Incoming>, _: SocketAddr) -> Response<Full<Bytes>> {
+async fn describe(request: Request<RequestBody>, _: SocketAddr) -> Response<Full<Bytes>> {
     let text = format!("{} {}", request.method(), request.uri());
     _ = request.into_body().collect().await;
     Response::new(Full::from(text))
@@ -126,7 +125,7 @@ async fn an_idle_connection_is_closed_on_time_and_a_longer_running_request_is_no
     let settings = Listen { header_timeout: LONG, idle_timeout: Duration::from_millis(60), ..listen() };
     let release = Arc::new(Notify::new());
     let gate = release.clone();
-    let server = start(&settings, move |request: Request<Incoming>, peer| {
+    let server = start(&settings, move |request: Request<RequestBody>, peer| {
         let gate = gate.clone();
         async move {
             if request.uri().path() == "/slow" {
@@ -262,7 +261,7 @@ async fn a_connection_beyond_the_cap_is_told_so_and_others_go_on() {
 async fn a_drain_finishes_what_runs_and_closes_what_is_idle() {
     let (began, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (signal, gate) = (began.clone(), release.clone());
-    let server = start(&listen(), move |request: Request<Incoming>, peer| {
+    let server = start(&listen(), move |request: Request<RequestBody>, peer| {
         let (signal, gate) = (signal.clone(), gate.clone());
         async move {
             if request.uri().path() == "/slow" {
@@ -310,7 +309,7 @@ async fn a_drain_answers_what_was_sent_while_it_began() {
 
 #[tokio::test]
 async fn a_panic_ends_its_own_connection_only() {
-    let server = start(&listen(), |request: Request<Incoming>, peer| async move {
+    let server = start(&listen(), |request: Request<RequestBody>, peer| async move {
         if request.uri().path() == "/panic" {
             // A panic without its report: the symbols of a backtrace would fill the memory that other tests measure.
             std::panic::resume_unwind(Box::new("on purpose"));

@@ -21,6 +21,13 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct RequestBody {
     incoming: Incoming,
     transfer: Option<Arc<Transfer>>,
+    upload: Option<Arc<dyn Upload>>,
+}
+
+/// Whoever wants to know that a client has sent all of a body.
+pub(crate) trait Upload: std::fmt::Debug + Send + Sync {
+    /// It has.
+    fn complete(&self);
 }
 
 /// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
@@ -38,9 +45,10 @@ enum Source {
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// A body as it comes from the client.
-    pub fn new(incoming: Incoming) -> Self {
-        Self { incoming, transfer: None }
+    /// A body as it comes from the client; `upload` is told of its end, if there is more than that.
+    pub(crate) fn new(incoming: Incoming, upload: Arc<dyn Upload>) -> Self {
+        let upload = Some(upload).filter(|_| !incoming.is_end_stream());
+        Self { incoming, transfer: None, upload }
     }
 
     /// Tells `transfer` how it gets on.
@@ -70,6 +78,9 @@ impl Body for RequestBody {
         }
         let polled = Pin::new(&mut self.incoming).poll_frame(cx);
         self.note(&polled);
+        if matches!(polled, Poll::Ready(None)) || self.incoming.is_end_stream() {
+            self.upload.take().into_iter().for_each(|upload| upload.complete());
+        }
         polled.map(|frame| frame.map(|frame| frame.map(clean).map_err(Into::into)))
     }
 

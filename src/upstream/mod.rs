@@ -23,6 +23,7 @@ pub mod settings;
 mod timer;
 mod transfer;
 
+pub(crate) use body::Upload;
 pub use body::{RequestBody, ResponseBody};
 
 use crate::metrics::{Metrics, UpstreamMetrics};

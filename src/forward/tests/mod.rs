@@ -9,7 +9,6 @@ use http::uri::Authority;
 use http::{HeaderName, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
@@ -84,12 +83,12 @@ impl Settings {
 /// What the layer does, with every request allowed. What the layer would learn is shown in a field.
 async fn with_permit(
     forward: Forward,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     peer: SocketAddr,
     trusted_peer: bool,
 ) -> Response<ResponseBody> {
     let permit = Permit { upstream: Some("api".into()), peer: peer.ip(), trusted_peer };
-    let mut parcel = Some(request.map(RequestBody::new));
+    let mut parcel = Some(request);
     let mut response = forward.forward(&mut parcel, permit).await.unwrap_or_else(|never| match never {});
     if response.extensions().get::<NotSent>().is_some() {
         response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
