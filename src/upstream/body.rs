@@ -10,8 +10,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use super::pool::Lease;
-use super::transfer::{Gate, Transfer};
+use super::download::Download;
+use super::transfer::Transfer;
 
 /// Why a body ends before its end.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -37,7 +37,7 @@ pub struct ResponseBody(Source);
 
 #[derive(Debug)]
 enum Source {
-    Remote { incoming: Incoming, lease: Option<Lease>, held: Option<Arc<Transfer>> },
+    Remote(Box<Download>),
     Echo(RequestBody),
     Page(Full<Bytes>),
 }
@@ -60,7 +60,6 @@ impl RequestBody {
         let Some(transfer) = &self.transfer else { return };
         match polled {
             Poll::Pending => transfer.starved(),
-            Poll::Ready(Some(Err(_))) => transfer.failed(),
             Poll::Ready(_) => transfer.moved(),
         }
     }
@@ -71,10 +70,8 @@ impl Body for RequestBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(transfer) = &self.transfer
-            && ready!(transfer.poll_gate(cx)) == Gate::Abandoned
-        {
-            return Poll::Ready(Some(Err("the upstream did not ask for the body".into())));
+        if let Some(transfer) = &self.transfer {
+            ready!(transfer.poll_gate(cx));
         }
         let polled = Pin::new(&mut self.incoming).poll_frame(cx);
         self.note(&polled);
@@ -96,28 +93,17 @@ impl Body for RequestBody {
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    /// The body of an answer that came on `lease`.
-    pub(crate) fn new(incoming: Incoming, lease: Lease, transfer: Option<Arc<Transfer>>) -> Self {
-        let held = transfer.filter(|transfer| transfer.is_held());
-        let mut body = Self(Source::Remote { incoming, lease: Some(lease), held });
-        if body.is_end_stream() {
-            body.end();
+    /// The body of an upstream's answer.
+    pub(super) fn new(mut download: Download) -> Self {
+        match download.whole() {
+            Some(body) => Self(Source::Page(Full::new(body))),
+            None => Self(Source::Remote(Box::new(download))),
         }
-        body
     }
 
     /// The client's own body.
     pub(crate) fn echo(body: RequestBody) -> Self {
         Self(Source::Echo(body))
-    }
-
-    /// Nothing is left to read: the connection may serve the next request, unless it still waits to send this one.
-    fn end(&mut self) {
-        if let Source::Remote { lease, held: None, .. } = &mut self.0
-            && let Some(lease) = lease.take()
-        {
-            lease.release();
-        }
     }
 }
 
@@ -133,23 +119,19 @@ impl Body for ResponseBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = match &mut self.0 {
-            Source::Remote { incoming, .. } => {
-                ready!(Pin::new(incoming).poll_frame(cx)).map(|frame| frame.map_err(Into::into))
+        match &mut self.0 {
+            Source::Remote(download) => {
+                let polled = ready!(download.poll_frame(cx));
+                Poll::Ready(polled.map(|frame| frame.map(clean).map_err(Into::into)))
             }
-            Source::Echo(body) => return Pin::new(body).poll_frame(cx),
-            Source::Page(page) => return Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
-        };
-        // Readers that were told the length do not ask for more after the last of it.
-        if polled.is_none() || self.is_end_stream() || matches!(&polled, Some(Ok(frame)) if frame.is_trailers()) {
-            self.end();
+            Source::Echo(body) => Pin::new(body).poll_frame(cx),
+            Source::Page(page) => Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
         }
-        Poll::Ready(polled.map(|frame| frame.map(clean)))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Remote { incoming, .. } => incoming.is_end_stream(),
+            Source::Remote(download) => download.is_end(),
             Source::Echo(body) => body.is_end_stream(),
             Source::Page(page) => page.is_end_stream(),
         }
@@ -157,17 +139,9 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Remote { incoming, .. } => incoming.size_hint(),
+            Source::Remote(download) => download.size_hint(),
             Source::Echo(body) => body.size_hint(),
             Source::Page(page) => page.size_hint(),
-        }
-    }
-}
-
-impl Drop for ResponseBody {
-    fn drop(&mut self) {
-        if let Source::Remote { held: Some(held), .. } = &self.0 {
-            held.abandon();
         }
     }
 }

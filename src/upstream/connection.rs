@@ -1,57 +1,127 @@
 //! One connection to an upstream: HTTP/1.1, one request at a time.
+//!
+//! There is no task behind it: whoever has it reads and writes.
 
 use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_util::rt::TokioIo;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::address::Address;
-use super::body::RequestBody;
-use super::gather::Gather;
 use super::pool::IDLE_TIMEOUT;
 use super::timer::Timer;
+use crate::http1::{Answer, Malformed, Outgoing, read_answer};
 
-/// The most that is buffered of a message in one direction. Bodies beyond it wait for whoever reads them.
-const BUFFER: usize = 64 * 1024;
+/// The longest head of an answer.
+const MAX_HEAD: usize = 64 * 1024;
 
-/// The sending half; whoever drops it closes the connection.
+/// What is read at once: a head, with a short body; and of a body, as much as is wanted.
+const HEAD_READ: usize = 8 * 1024;
+const BODY_READ: usize = 64 * 1024;
+
+/// Whoever drops it closes it.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) sender: SendRequest<RequestBody>,
+    stream: TcpStream,
+    /// Read and not used yet.
+    unread: Bytes,
+    pub(super) outgoing: Outgoing,
+    /// Whether any of what was to be written for the present request has been.
+    pub(super) has_written: bool,
     /// For the answer that is being waited for.
-    pub(crate) timer: Timer,
+    pub(super) timer: Timer,
     /// When it was last given back to its pool.
-    pub(crate) idle_since: Instant,
+    pub(super) idle_since: Instant,
 }
 
 impl Connection {
-    /// Opens a connection and leaves its IO to a task of its own.
-    pub(crate) async fn open(address: &Address, limit: Duration) -> io::Result<Box<Self>> {
-        let stream = address.connect(limit).await?;
-        let stream = TokioIo::new(Gather::new(stream));
-        let handshake = Builder::new().max_buf_size(BUFFER).handshake(stream).await;
-        let (sender, io) = handshake.map_err(io::Error::other)?;
-        tokio::spawn(async move {
-            // What goes wrong here is reported by the request it happens to.
-            _ = io.await;
-        });
-        Ok(Box::new(Self { sender, timer: Timer::new(), idle_since: Instant::now() }))
+    /// Opens a connection.
+    pub(super) async fn open(address: &Address, limit: Duration) -> io::Result<Box<Self>> {
+        let (stream, outgoing) = (address.connect(limit).await?, Outgoing::default());
+        let (timer, idle_since) = (Timer::new(), Instant::now());
+        Ok(Box::new(Self { stream, unread: Bytes::new(), outgoing, has_written: false, timer, idle_since }))
     }
 
-    /// The other side closed it, or it broke.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+    /// Whether it may serve a request: open, idle for less time than the other side may close it after, and nothing came
+    /// that nobody asked for.
+    pub(super) fn is_usable(&self, now: Instant) -> bool {
+        now < self.idle_since + IDLE_TIMEOUT && self.is_quiet()
     }
 
-    /// Closed, or idle for so long that the other side may be closing it.
-    pub(crate) fn is_unusable(&self, now: Instant) -> bool {
-        self.is_closed() || now >= self.idle_since + IDLE_TIMEOUT
+    /// Nothing has come, not even the end. Asks the system only if it has told of something.
+    pub(super) fn is_quiet(&self) -> bool {
+        let nothing = |result: io::Result<_>| result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        self.unread.is_empty() && nothing(self.stream.try_read(&mut [0]))
     }
 
-    /// Its last exchange is over in both directions.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.sender.is_ready()
+    /// Writes what is to be written.
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let before = self.outgoing.len();
+        let polled = self.outgoing.poll_write(&mut self.stream, cx);
+        self.has_written |= self.outgoing.len() < before;
+        polled
     }
+
+    /// Reads the head of an answer. Its fields take the place of `fields`, which are empty.
+    pub(super) fn poll_head(&mut self, fields: &mut HeaderMap, cx: &mut Context<'_>) -> Poll<io::Result<Answer>> {
+        loop {
+            if !self.unread.is_empty()
+                && let Some(answer) = read_answer(&self.unread, fields).map_err(invalid)?
+            {
+                _ = self.unread.split_to(answer.length);
+                return Poll::Ready(Ok(answer));
+            }
+            if self.unread.len() >= MAX_HEAD {
+                return Poll::Ready(Err(invalid(Malformed)));
+            }
+            if ready!(self.poll_read_head(cx))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
+    /// Reads on the stack, and keeps as much as came.
+    fn poll_read_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut room = [const { MaybeUninit::uninit() }; HEAD_READ];
+        let mut read = ReadBuf::uninit(&mut room);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read))?;
+        let read = read.filled();
+        let all = |unread: &Bytes| Bytes::from([unread, read].concat());
+        self.unread = if self.unread.is_empty() { Bytes::copy_from_slice(read) } else { all(&self.unread) };
+        Poll::Ready(Ok(read.len()))
+    }
+
+    /// What was read and not used.
+    pub(super) fn unread(&mut self) -> &mut Bytes {
+        &mut self.unread
+    }
+
+    /// Reads more where all is used, at most so many bytes; false at the end of the connection.
+    pub(super) fn poll_more(&mut self, most: u64, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            // No buffer is made before there is something to put into it.
+            ready!(self.stream.poll_read_ready(cx))?;
+            let most = usize::try_from(most).unwrap_or(BODY_READ).min(BODY_READ);
+            let mut bytes = BytesMut::with_capacity(most);
+            match self.stream.try_read_buf(&mut bytes) {
+                Ok(count) => {
+                    self.unread = bytes.freeze();
+                    return Poll::Ready(Ok(count > 0));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+fn invalid(malformed: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, malformed)
 }

@@ -14,14 +14,17 @@ use tokio::time::Instant;
 mod address;
 mod body;
 mod connection;
+mod download;
 mod echo;
 mod endpoint;
+mod exchange;
 pub(crate) mod gather;
 mod pool;
 mod select;
 pub mod settings;
 mod timer;
 mod transfer;
+mod upload;
 
 pub(crate) use body::Upload;
 pub use body::{RequestBody, ResponseBody};

@@ -1,8 +1,8 @@
 //! The open connections to one endpoint that nobody is using.
 //!
 //! The one used last is taken first, so that a pool that has become too large shrinks from its old end. What comes
-//! back is used again only if it is still open and its exchange is over; a connection whose answer was not read to its
-//! end never comes back.
+//! back is used again only if it is still open and nothing came that nobody asked for; a connection whose request was not
+//! sent to its end, or whose answer was not read to its end, never comes back.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -45,13 +45,12 @@ impl Pool {
     /// The idle connection that was used last, if there is one fit for use.
     pub(crate) fn take(&self, now: Instant) -> Option<Lease> {
         let mut idle = self.0.lock();
-        while idle.connections.back()?.is_unusable(now) {
-            idle.connections.pop_back();
+        loop {
+            let connection = idle.connections.pop_back()?;
+            if connection.is_usable(now) {
+                return Some(self.lease(connection));
+            }
         }
-        // Its own last exchange may still be on the wire, such as a body that was answered before its end.
-        let fit = idle.connections.iter().rposition(|connection| connection.is_ready())?;
-        let connection = idle.connections.remove(fit)?;
-        Some(self.lease(connection))
     }
 
     /// A new connection as this pool's own.
@@ -61,7 +60,7 @@ impl Pool {
 
     fn put(&self, mut connection: Box<Connection>) {
         let mut idle = self.0.lock();
-        if connection.is_closed() || idle.connections.len() >= CAPACITY {
+        if !connection.is_quiet() || idle.connections.len() >= CAPACITY {
             return;
         }
         connection.idle_since = Instant::now();
@@ -85,7 +84,7 @@ fn close_expired(pool: &Weak<Mutex<Idle>>) -> Option<Instant> {
     let pool = pool.upgrade()?;
     let mut idle = pool.lock();
     let now = Instant::now();
-    idle.connections.retain(|connection| !connection.is_unusable(now));
+    idle.connections.retain(|connection| connection.is_usable(now));
     let oldest = idle.connections.front().map(|connection| connection.idle_since);
     idle.swept = oldest.is_some();
     oldest

@@ -5,11 +5,11 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::{Request, StatusCode, header};
+use http::{Request, header};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -28,22 +28,9 @@ pub(crate) struct Transfer {
     moved: AtomicU64,
     /// Whether it is the client that we are waiting for.
     starved: AtomicBool,
-    failed: AtomicBool,
-    gate: AtomicU8,
+    /// Whether the body is held back.
+    closed: AtomicBool,
     held: Mutex<Option<Waker>>,
-}
-
-const OPEN: u8 = 0;
-const CLOSED: u8 = 1;
-const ABANDONED: u8 = 2;
-
-/// What a body may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
-    /// Flow.
-    Open,
-    /// End in an error: the answer came without anybody asking for it.
-    Abandoned,
 }
 
 impl Transfer {
@@ -60,18 +47,9 @@ impl Transfer {
             begin: Instant::now(),
             moved: AtomicU64::new(0),
             starved: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
-            gate: AtomicU8::new(if held { CLOSED } else { OPEN }),
+            closed: AtomicBool::new(held),
             held: Mutex::new(None),
         });
-        if held {
-            let opener = transfer.clone();
-            hyper::ext::on_informational(request, move |response| {
-                if response.status() == StatusCode::CONTINUE {
-                    opener.set(OPEN);
-                }
-            });
-        }
         request.body_mut().watch(transfer.clone());
         Some(transfer)
     }
@@ -86,10 +64,9 @@ impl Transfer {
     }
 
     async fn overdue(&self, limit: Duration) -> Failure {
-        if self.gate.load(Relaxed) == CLOSED {
+        if self.is_held() {
             sleep(CONTINUE_WAIT.min(limit)).await;
-            _ = self.gate.compare_exchange(CLOSED, OPEN, Relaxed, Relaxed);
-            self.wake();
+            self.open();
         }
         loop {
             let moved = self.begin + Duration::from_millis(self.moved.load(Relaxed));
@@ -113,46 +90,25 @@ impl Transfer {
         self.starved.store(true, Relaxed);
     }
 
-    /// The client's body broke off.
-    pub(crate) fn failed(&self) {
-        self.failed.store(true, Relaxed);
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(Relaxed)
-    }
-
     /// Whether the body is still held back.
     pub(crate) fn is_held(&self) -> bool {
-        self.gate.load(Relaxed) == CLOSED
+        self.closed.load(Relaxed)
     }
 
-    /// Gives up on a body that nobody asked for.
-    pub(crate) fn abandon(&self) {
-        self.set(ABANDONED);
+    /// Lets the body flow.
+    pub(crate) fn open(&self) {
+        self.closed.store(false, Relaxed);
+        if let Some(waker) = self.held.lock().take() {
+            waker.wake();
+        }
     }
 
-    /// Whether the body may flow; pending while it is held back.
-    pub(crate) fn poll_gate(&self, cx: &mut Context<'_>) -> Poll<Gate> {
+    /// Ready if the body may flow.
+    pub(crate) fn poll_gate(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_held() {
             *self.held.lock() = Some(cx.waker().clone());
         }
         // Looked at after the waker is in place, so that no change goes unseen.
-        match self.gate.load(Relaxed) {
-            OPEN => Poll::Ready(Gate::Open),
-            ABANDONED => Poll::Ready(Gate::Abandoned),
-            _ => Poll::Pending,
-        }
-    }
-
-    fn set(&self, gate: u8) {
-        self.gate.store(gate, Relaxed);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = self.held.lock().take() {
-            waker.wake();
-        }
+        if self.is_held() { Poll::Pending } else { Poll::Ready(()) }
     }
 }

@@ -15,7 +15,7 @@ const FLOORS: [(&str, &[&str], &str); 7] = [
         &["client", "condition", "cost", "facts", "path", "policy", "route", "rule"],
         "what a request says and costs: no IO",
     ),
-    ("2 machinery", &["store", "upstream"], "IO that knows charges and addresses, but no routes and no YAML"),
+    ("2 machinery", &["http1", "store", "upstream"], "IO that knows charges and addresses, but no routes and no YAML"),
     (
         "3 meaning",
         &["admission", "config", "rate_limiter"],

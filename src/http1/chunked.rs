@@ -1,0 +1,250 @@
+//! Bodies in chunks (RFC 9112 section 7.1): read piece by piece, as they come.
+
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{MAX_FIELDS, Malformed};
+
+/// Most bytes of all extensions of a body together; nobody uses them but to keep others busy.
+const MAX_EXTENSIONS: u32 = 16 * 1024;
+
+/// Most bytes of all trailers.
+const MAX_TRAILERS: usize = 16 * 1024;
+
+/// Reads one body.
+#[derive(Debug)]
+pub(crate) struct Chunked {
+    expected: Expected,
+    /// Bytes of extensions so far.
+    extensions: u32,
+}
+
+/// What comes next.
+#[derive(Debug)]
+enum Expected {
+    /// A digit of a chunk's size, of which so much is known.
+    Size {
+        size: u64,
+        digits: u8,
+    },
+    /// Blanks after the size, or an extension.
+    Blank {
+        size: u64,
+    },
+    /// The rest of an extension.
+    Extension {
+        size: u64,
+    },
+    /// The end of the line that tells a size.
+    SizeEnd {
+        size: u64,
+    },
+    /// So many bytes of data.
+    Data {
+        left: u64,
+    },
+    /// The end of a chunk's data: CR, then LF.
+    DataCr,
+    DataLf,
+    /// Trailers, of which so much is here, up to an empty line.
+    Trailers(Vec<u8>),
+    Nothing,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Data(Bytes),
+    /// The end; with trailers, if there are any.
+    End(Option<HeaderMap>),
+    /// Nothing, for lack of input.
+    Hungry,
+}
+
+impl Chunked {
+    /// A body of which nothing has been read.
+    pub(crate) fn new() -> Self {
+        Self { expected: Expected::Size { size: 0, digits: 0 }, extensions: 0 }
+    }
+
+    /// Reads the next piece from the front of `input`, and leaves what comes after it.
+    ///
+    /// # Errors
+    /// It is no body in chunks. Nothing more can be read of it.
+    pub(crate) fn read(&mut self, input: &mut Bytes) -> Result<Piece, Malformed> {
+        loop {
+            match &mut self.expected {
+                Expected::Nothing => return Ok(Piece::End(None)),
+                _ if input.is_empty() => return Ok(Piece::Hungry),
+                Expected::Data { left } => {
+                    let data = input.split_to(usize::try_from(*left).unwrap_or(usize::MAX).min(input.len()));
+                    *left -= data.len() as u64;
+                    if *left == 0 {
+                        self.expected = Expected::DataCr;
+                    }
+                    return Ok(Piece::Data(data));
+                }
+                Expected::Trailers(lines) => {
+                    let byte = input.get_u8();
+                    lines.push(byte);
+                    if byte == b'\n' && (lines == b"\r\n" || lines.ends_with(b"\r\n\r\n")) {
+                        let trailers = parse_trailers(lines)?;
+                        self.expected = Expected::Nothing;
+                        return Ok(Piece::End(trailers));
+                    }
+                    if lines.len() >= MAX_TRAILERS {
+                        return Err(Malformed);
+                    }
+                }
+                _ => self.step(input.get_u8())?,
+            }
+        }
+    }
+
+    /// Reads one byte of what is around the data.
+    fn step(&mut self, byte: u8) -> Result<(), Malformed> {
+        self.expected = match (&self.expected, byte) {
+            (Expected::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if *digits < 16 => {
+                let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
+                Expected::Size { size: size << 4 | digit, digits: digits + 1 }
+            }
+            (Expected::Size { size, digits: 1.. } | Expected::Blank { size }, b'\t' | b' ') => {
+                self.extensions += 1;
+                Expected::Blank { size: *size }
+            }
+            (Expected::Size { size, digits: 1.. } | Expected::Blank { size }, b';') => {
+                Expected::Extension { size: *size }
+            }
+            (Expected::Size { size, digits: 1.. } | Expected::Blank { size } | Expected::Extension { size }, b'\r') => {
+                Expected::SizeEnd { size: *size }
+            }
+            // A line feed alone ends a line for some.
+            (Expected::Extension { size }, byte) if byte != b'\n' => {
+                self.extensions += 1;
+                Expected::Extension { size: *size }
+            }
+            (Expected::SizeEnd { size: 0 }, b'\n') => Expected::Trailers(Vec::new()),
+            (Expected::SizeEnd { size }, b'\n') => Expected::Data { left: *size },
+            (Expected::DataCr, b'\r') => Expected::DataLf,
+            (Expected::DataLf, b'\n') => Expected::Size { size: 0, digits: 0 },
+            _ => return Err(Malformed),
+        };
+        if self.extensions > MAX_EXTENSIONS { Err(Malformed) } else { Ok(()) }
+    }
+}
+
+/// The fields in these lines, of which the last is empty; nothing if there are none.
+fn parse_trailers(lines: &[u8]) -> Result<Option<HeaderMap>, Malformed> {
+    if lines == b"\r\n" {
+        return Ok(None);
+    }
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let Ok(httparse::Status::Complete((_, fields))) = httparse::parse_headers(lines, &mut fields) else {
+        return Err(Malformed);
+    };
+    let mut trailers = HeaderMap::with_capacity(fields.len());
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| Malformed)?;
+        trailers.append(name, HeaderValue::from_bytes(field.value).map_err(|_| Malformed)?);
+    }
+    Ok(Some(trailers))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Its data, its trailers, and what came after it.
+    type Body = (Vec<u8>, HeaderMap, Vec<u8>);
+
+    /// Reads a body that comes in parts of this length; nothing if it has no end.
+    fn read(body: &[u8], part: usize) -> Result<Option<Body>, Malformed> {
+        let (mut chunked, mut data) = (Chunked::new(), Vec::new());
+        let mut parts = body.chunks(part);
+        let mut input = Bytes::new();
+        loop {
+            match chunked.read(&mut input)? {
+                Piece::Data(bytes) => data.extend(bytes),
+                Piece::End(trailers) => {
+                    let rest = [&input[..], &parts.collect::<Vec<_>>().concat()].concat();
+                    return Ok(Some((data, trailers.unwrap_or_default(), rest)));
+                }
+                Piece::Hungry => match parts.next() {
+                    Some(part) => input = Bytes::copy_from_slice(part),
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+
+    fn data(body: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
+        Ok(read(body, body.len().max(1))?.map(|(data, _, _)| data))
+    }
+
+    #[test]
+    fn chunks_become_one_body_and_what_follows_stays() {
+        let body = b"3\r\nabc\r\n0A;x=\"y\"\r\n0123456789\r\n1 \t\r\nz\r\n000\r\nX-Sum: 7\r\nx-sum: 8\r\n\r\nnext";
+        for part in 1..=body.len() {
+            let (data, trailers, rest) = read(body, part).unwrap().unwrap();
+            assert_eq!(data, b"abc0123456789z");
+            assert_eq!(trailers.get_all("x-sum").iter().collect::<Vec<_>>(), ["7", "8"]);
+            assert_eq!(rest, b"next");
+        }
+    }
+
+    #[test]
+    fn what_others_might_read_differently_is_not_read() {
+        for bad in [
+            "\r\n",
+            "x\r\n",
+            "-1\r\n",
+            "+1\r\n",
+            "0x1\r\n",
+            " 1\r\n",
+            ";x\r\n",
+            "1\n",
+            "1\r\r\n",
+            "1;x\ny\r\n",
+            "1 2\r\n",
+            "1\r\nab\r\n",
+            "1\r\na\n",
+            "1\r\na\rb",
+            "11111111111111111\r\n",
+            "0\r\nno field\r\n\r\n",
+            "0\r\na b: c\r\n\r\n",
+        ] {
+            assert_eq!(data(bad.as_bytes()), Err(Malformed), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn extensions_and_trailers_have_a_bound() {
+        let extensions = |length| data(format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(length)).as_bytes());
+        assert_eq!(extensions(16 * 1024), Ok(Some(b"a".to_vec())));
+        assert_eq!(extensions(16 * 1024 + 1), Err(Malformed));
+        let blanks = format!("1{}\r\na\r\n0\r\n\r\n", " ".repeat(16 * 1024 + 1));
+        assert_eq!(data(blanks.as_bytes()), Err(Malformed));
+        let trailers = |length| data(format!("0\r\na: {}\r\n\r\n", "x".repeat(length)).as_bytes());
+        assert_eq!(trailers(16 * 1024 - 8), Ok(Some(Vec::new())));
+        assert_eq!(trailers(16 * 1024), Err(Malformed));
+        let fields = |count| data(format!("0\r\n{}\r\n", "a: b\r\n".repeat(count)).as_bytes());
+        assert_eq!(fields(100), Ok(Some(Vec::new())));
+        assert_eq!(fields(101), Err(Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic_or_depends_on_where_the_input_is_cut(
+            body in proptest::collection::vec(prop_oneof![
+                "[0-9a-f]{1,3}".prop_map(String::into_bytes), Just(b"\r\n".to_vec()), Just(b"0\r\n\r\n".to_vec()),
+                Just(b";".to_vec()), Just(b"a: b\r\n".to_vec()), any::<Vec<u8>>(),
+            ], 0..12),
+            part in 1_usize..9,
+        ) {
+            let body = body.concat();
+            prop_assert_eq!(read(&body, part), read(&body, body.len().max(1)));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A request on its way to an upstream: its head, then its body, as far as the upstream and the client let it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::{HeaderMap, Request, header};
+use http_body::Body;
+
+use super::body::RequestBody;
+use super::connection::Connection;
+use crate::http1::{self, Framing};
+
+/// How far it has come.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// What is left of the body.
+    framing: Framing,
+    /// Some of it has been taken from the client.
+    taken: bool,
+    /// All of it has.
+    complete: bool,
+}
+
+/// Why it does not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The upstream takes no more.
+    Upstream,
+    /// The client's body is none.
+    Client,
+}
+
+impl Upload {
+    /// Begins: puts the head where it is written from.
+    pub(super) fn begin(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, Trouble> {
+        let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+        let framing = match http1::length(request.headers()) {
+            _ if request.body().is_end_stream() => Framing::Length(0),
+            _ if chunked => Framing::Chunked,
+            Ok(Some(length)) => Framing::Length(length),
+            Ok(None) | Err(_) => return Err(Trouble::Client),
+        };
+        connection.has_written = false;
+        http1::write_request(connection.outgoing.bytes(), request);
+        Ok(Self { framing, taken: false, complete: framing == Framing::Length(0) })
+    }
+
+    pub(super) fn has_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Moves on; ready when all is written.
+    pub(super) fn poll(
+        &mut self,
+        connection: &mut Connection,
+        body: &mut RequestBody,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Trouble>> {
+        loop {
+            let starved = self.poll_fill(connection, body, cx)?.is_pending();
+            // What has come is written whether or not there will be more.
+            ready!(connection.poll_write(cx)).map_err(|_| Trouble::Upstream)?;
+            if self.complete {
+                return Poll::Ready(Ok(()));
+            }
+            if starved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Puts as much of the body as there is room for where it is written from; pending if the client has sent no more.
+    fn poll_fill(
+        &mut self,
+        connection: &mut Connection,
+        body: &mut RequestBody,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Trouble>> {
+        let outgoing = &mut connection.outgoing;
+        while !self.complete && outgoing.has_room() {
+            let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+                Some(frame) => frame.map_err(|_| Trouble::Client)?.into_data(),
+                None => Err(http_body::Frame::trailers(HeaderMap::new())),
+            };
+            self.taken = true;
+            match (&mut self.framing, frame) {
+                (Framing::Length(left), Ok(data)) => {
+                    *left = left.checked_sub(data.len() as u64).ok_or(Trouble::Client)?;
+                    self.complete = *left == 0;
+                    outgoing.push(data);
+                }
+                // It may not be as long as it said; trailers have no place.
+                (Framing::Length(left), Err(_)) => {
+                    self.complete = *left == 0;
+                    if !self.complete {
+                        return Poll::Ready(Err(Trouble::Client));
+                    }
+                }
+                (_, Ok(data)) => outgoing.push_chunk(data),
+                (_, Err(end)) => {
+                    self.complete = true;
+                    outgoing.push_end(&end.into_trailers().unwrap_or_default());
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
