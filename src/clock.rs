@@ -32,6 +32,12 @@ pub struct ManualClock(AtomicU64);
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
+/// Whole seconds since the Unix epoch by the wall clock: for telling the date, and for nothing that is decided.
+pub(crate) fn unix_seconds() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads it")]
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 // === impl Timestamp ===
 
 impl Timestamp {

@@ -67,6 +67,11 @@ impl Chunked {
         Self { expected: Expected::Size { size: 0, digits: 0 }, extensions: 0 }
     }
 
+    /// Has the end been read?
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self.expected, Expected::Nothing)
+    }
+
     /// Reads the next piece from the front of `input`, and leaves what comes after it.
     ///
     /// # Errors

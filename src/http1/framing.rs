@@ -33,6 +33,11 @@ impl Framing {
             Told { length: None, .. } => Self::UntilClose,
         }
     }
+
+    /// That of a request: one that says nothing has no body.
+    pub(crate) fn of_request(told: Told) -> Self {
+        if told.chunked { Self::Chunked } else { Self::Length(told.length.unwrap_or(0)) }
+    }
 }
 
 impl Told {

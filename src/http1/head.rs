@@ -1,9 +1,9 @@
-//! Heads: of requests as they are written, of answers as they are read.
+//! Heads, as they are read.
 
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use httparse::{ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 
@@ -21,25 +21,92 @@ pub(crate) struct Answer {
     pub(crate) keeps_open: bool,
 }
 
-/// Writes the head of a request in HTTP/1.1, whose target is in origin form or `*`.
-pub(crate) fn write_request<B>(bytes: &mut Vec<u8>, request: &Request<B>) {
-    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    bytes.extend_from_slice(request.method().as_str().as_bytes());
-    bytes.push(b' ');
-    bytes.extend_from_slice(target.as_bytes());
-    bytes.extend_from_slice(b" HTTP/1.1\r\n");
-    write_fields(bytes, request.headers());
-    bytes.extend_from_slice(b"\r\n");
+/// The head of a request.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) request: Request<()>,
+    /// How many bytes it had.
+    pub(crate) length: usize,
+    pub(crate) told: Told,
+    /// Whether the client would ask again on this connection.
+    pub(crate) keeps_open: bool,
+    /// `TE: trailers`.
+    pub(crate) accepts_trailers: bool,
+    /// `Expect: 100-continue`.
+    pub(crate) expects_continue: bool,
 }
 
-/// Writes fields, a line each.
-pub(super) fn write_fields(bytes: &mut Vec<u8>, fields: &HeaderMap) {
-    for (name, value) in fields {
-        bytes.extend_from_slice(name.as_str().as_bytes());
-        bytes.extend_from_slice(b": ");
-        bytes.extend_from_slice(value.as_bytes());
-        bytes.extend_from_slice(b"\r\n");
+/// Why a head is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadHead {
+    /// It is none, or can be read in two ways.
+    Malformed,
+    /// A version other than 1.0 and 1.1.
+    Version,
+    /// More than [`MAX_FIELDS`].
+    TooManyFields,
+    /// A transfer coding beside `chunked`.
+    Coding,
+}
+
+/// Reads the head of a request from the front of `bytes`, which its target and fields share; nothing if it is not all
+/// there. `fields` are empty and become its own, so that their room is used again.
+///
+/// # Errors
+/// See [`BadHead`].
+pub(crate) fn read_request(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<Asked>, BadHead> {
+    let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut parsed = httparse::Request::new(&mut []);
+    let status = ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, bytes, &mut lines);
+    let status = status.map_err(|error| why(error, bytes))?;
+    let (Status::Complete(length), Some(method), Some(target)) = (status, parsed.method, parsed.path) else {
+        return Ok(None);
+    };
+    let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
+    let (mut told, mut persistence) = (Told::default(), Persistence::of(version));
+    let (mut accepts_trailers, mut expects_continue) = (false, false);
+    for line in parsed.headers.iter() {
+        let (name, value) = field(bytes, line)?;
+        told.note(&name, &value).map_err(|Malformed| told_badly(&name, &value))?;
+        if name == header::CONNECTION {
+            persistence.note(&value);
+        } else if name == header::TE {
+            accepts_trailers |= items(&value).any(|item| item.eq_ignore_ascii_case(b"trailers"));
+        } else if name == header::EXPECT {
+            // One of HTTP/1.0 knows no 100 (RFC 9110 section 10.1.1).
+            expects_continue |= version == Version::HTTP_11 && value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+        }
+        fields.append(name, value);
     }
+    if told.is_chunked() && version != Version::HTTP_11 {
+        return Err(BadHead::Malformed); // the sender cannot know what it says
+    }
+    let mut request = Request::new(());
+    *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|_| Malformed)?;
+    *request.uri_mut() = Uri::from_maybe_shared(bytes.slice_ref(target.as_bytes())).map_err(|_| Malformed)?;
+    *request.version_mut() = version;
+    *request.headers_mut() = std::mem::take(fields);
+    let keeps_open = persistence.keeps_open() && !told.is_doubtful();
+    Ok(Some(Asked { request, length, told, keeps_open, accepts_trailers, expects_continue }))
+}
+
+/// A field that tells of no framing: `chunked` behind other codings can be understood by others.
+fn told_badly(name: &HeaderName, value: &HeaderValue) -> BadHead {
+    let last = items(value).next_back().unwrap_or_default();
+    let understood = *name == header::TRANSFER_ENCODING && last.eq_ignore_ascii_case(b"chunked");
+    if understood { BadHead::Coding } else { BadHead::Malformed }
+}
+
+/// A field, whose value shares the bytes that it was read from.
+fn field(bytes: &Bytes, line: &httparse::Header<'_>) -> Result<(HeaderName, HeaderValue), Malformed> {
+    let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed)?;
+    let value = HeaderValue::from_maybe_shared(bytes.slice_ref(line.value)).map_err(|_| Malformed)?;
+    Ok((name, value))
+}
+
+/// The items of a list.
+fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
 /// Reads the head of an answer from the front of `bytes`, which its fields share; nothing if it is not all there.
@@ -56,8 +123,7 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
     let (mut told, mut persistence) = (Told::default(), Persistence::of(version));
     for line in parsed.headers.iter() {
-        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed)?;
-        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(line.value)).map_err(|_| Malformed)?;
+        let (name, value) = field(bytes, line)?;
         told.note(&name, &value)?;
         if name == header::CONNECTION {
             persistence.note(&value);
@@ -94,7 +160,7 @@ impl Persistence {
     }
 
     fn note(&mut self, connection: &HeaderValue) {
-        for option in connection.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+        for option in items(connection) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
@@ -106,6 +172,28 @@ impl Persistence {
     }
 }
 
+impl From<Malformed> for BadHead {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+fn why(error: httparse::Error, bytes: &[u8]) -> BadHead {
+    match error {
+        httparse::Error::TooManyHeaders => BadHead::TooManyFields,
+        httparse::Error::Version if is_of_another_version(bytes) => BadHead::Version,
+        _ => BadHead::Malformed,
+    }
+}
+
+/// Whether the first line is a request's, but for its version.
+fn is_of_another_version(bytes: &[u8]) -> bool {
+    let line = bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = line.trim_ascii_end().split(|byte| *byte == b' ');
+    let version = words.nth(2).and_then(|version| version.strip_prefix(b"HTTP/"));
+    words.next().is_none() && version.is_some_and(|version| version.first().is_some_and(u8::is_ascii_digit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,12 +202,53 @@ mod tests {
         read_answer(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new())
     }
 
+    fn asked(text: &str) -> Result<Option<Asked>, BadHead> {
+        read_request(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new())
+    }
+
     #[test]
-    fn a_request_is_written_in_origin_form() {
-        let request = Request::put("/a/b?c=d").header("host", "api.example").header("x-one", "1").header("x-one", "2");
-        let mut bytes = b"before ".to_vec();
-        write_request(&mut bytes, &request.body(()).unwrap());
-        assert_eq!(bytes, b"before PUT /a/b?c=d HTTP/1.1\r\nhost: api.example\r\nx-one: 1\r\nx-one: 2\r\n\r\n");
+    fn a_request_is_read_when_all_of_its_head_is_here() {
+        let text = "\r\nPUT http://a.example/b?c HTTP/1.1\r\nHost: x\r\nTE: gzip, Trailers\r\nExpect: 100-Continue\r\n\r\nbody";
+        for end in 0..text.len() - 4 {
+            assert!(asked(&text[..end]).unwrap().is_none(), "{end}");
+        }
+        let asked = asked(text).unwrap().unwrap();
+        assert_eq!((asked.length, asked.keeps_open), (text.len() - 4, true));
+        assert!(asked.accepts_trailers && asked.expects_continue);
+        assert_eq!((asked.request.method(), asked.request.version()), (&Method::PUT, Version::HTTP_11));
+        assert_eq!(asked.request.uri(), "http://a.example/b?c");
+        assert_eq!(asked.request.headers()["host"], "x");
+    }
+
+    #[test]
+    fn a_request_of_http_1_0_keeps_open_only_if_it_says_so_and_expects_nothing() {
+        let asked = |fields: &str| asked(&format!("GET / HTTP/1.0\r\n{fields}\r\n")).unwrap().unwrap();
+        assert!(!asked("").keeps_open && asked("Connection: keep-alive\r\n").keeps_open);
+        assert!(!asked("Expect: 100-continue\r\n").expects_continue);
+    }
+
+    #[test]
+    fn what_is_no_request_is_not_read_and_told_why() {
+        for (bad, why) in [
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", BadHead::Coding),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.1\r\nA: b\0\r\n\r\n", BadHead::Malformed),
+            ("GET  / HTTP/1.1\r\n\r\n", BadHead::Malformed),
+            ("GET /a b HTTP/1.1\r\n\r\n", BadHead::Malformed),
+            ("G@T / HTTP/1.1\r\n\r\n", BadHead::Malformed),
+            ("GET a/b HTTP/1.1\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/2.0\r\n\r\n", BadHead::Version),
+            ("GET / HTTP/1.2\r\n\r\n", BadHead::Version),
+        ] {
+            assert_eq!(asked(bad).map(|_| ()), Err(why), "{bad:?}");
+        }
+        let many = |count| asked(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count))).map(|_| ());
+        assert_eq!((many(100), many(101)), (Ok(()), Err(BadHead::TooManyFields)));
     }
 
     #[test]

@@ -1,18 +1,24 @@
 //! HTTP/1.1 as it is written on a connection (RFC 9112): heads, the framing of bodies, chunks.
 //!
-//! Bytes in, types of `http` out, and back. Nothing here waits, and nothing knows whose connection it is.
+//! Bytes in, types of `http` out, and back. Nothing here knows whose connection it is: the [server](mod@crate::server) and
+//! the [upstreams](mod@crate::upstream) do.
 //!
 //! The rule for everything that can be read in two ways: it is not read at all.
 
 mod chunked;
+mod date;
 mod framing;
 mod head;
+mod incoming;
 mod outgoing;
+mod write;
 
-pub(crate) use self::chunked::{Chunked, Piece};
+pub(crate) use self::chunked::Piece;
 pub(crate) use self::framing::{Framing, length};
-pub(crate) use self::head::{Answer, read_answer, write_request};
+pub(crate) use self::head::{Answer, Asked, BadHead, read_answer, read_request};
+pub(crate) use self::incoming::{Left, Readable, poll_head_bytes};
 pub(crate) use self::outgoing::Outgoing;
+pub(crate) use self::write::{Terms, write_answer, write_request};
 
 /// Most fields of a message, and of its trailers.
 pub(crate) const MAX_FIELDS: usize = 100;

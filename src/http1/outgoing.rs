@@ -2,7 +2,7 @@
 //!
 //! To copy what is short costs less than to have the kernel gather it; to copy what is long costs more.
 
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -52,8 +52,7 @@ impl Outgoing {
         if data.is_empty() {
             return;
         }
-        // Writing to memory cannot fail.
-        _ = write!(self.bytes, "{:x}\r\n", data.len());
+        super::write::chunk_size(&mut self.bytes, data.len());
         if data.len() <= SHORT {
             self.bytes.extend_from_slice(&data);
             self.bytes.extend_from_slice(b"\r\n");
@@ -65,7 +64,7 @@ impl Outgoing {
     /// Adds the last chunk.
     pub(crate) fn push_end(&mut self, trailers: &HeaderMap) {
         self.bytes.extend_from_slice(b"0\r\n");
-        super::head::write_fields(&mut self.bytes, trailers);
+        super::write::fields(&mut self.bytes, trailers);
         self.bytes.extend_from_slice(b"\r\n");
     }
 

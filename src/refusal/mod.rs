@@ -35,6 +35,8 @@ pub enum Refusal {
         /// What the request says instead.
         cause: BadCost,
     },
+    /// 400: no request, or one that could be read in two ways.
+    Malformed,
     /// 404: no route matches.
     NoRoute,
     /// 400: the client's body broke off, or was none.
@@ -56,6 +58,8 @@ pub enum Refusal {
     MethodNotImplemented,
     /// 501: a transfer coding other than `chunked`.
     CodingNotImplemented,
+    /// 505: a version of HTTP other than 1.0, 1.1 and 2.
+    VersionNotSupported,
     /// 503: the store did not answer, and a limit denies rather than not count.
     StoreFailed,
     /// 502: no connection to the upstream; the request was not sent.
@@ -106,6 +110,10 @@ impl Refusal {
             ),
             Self::BadCost { limit, cause } => {
                 (StatusCode::BAD_REQUEST, format!("the value that tells the cost for `{limit}` {cause}").into())
+            }
+            Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
+            Self::VersionNotSupported => {
+                (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0, HTTP/1.1 and HTTP/2 are understood".into())
             }
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "the request's body broke off".into()),

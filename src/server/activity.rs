@@ -4,6 +4,7 @@
 //! request is being answered. Reads and requests note what changes; the connection's one timer looks at the notes when
 //! it fires, so that a request costs two marks and no timer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use tokio::time::Instant;
 
 use super::Limits;
 use super::protocol::Protocol;
-use crate::upstream::Upload;
 
 /// An HTTP/2 client is through with its greeting after this many bytes: the preface and an empty SETTINGS frame.
 const GREETING: u64 = 24 + 9;
@@ -43,6 +43,10 @@ pub(crate) struct Activity {
     /// The last request has a body, which has not been read to its end.
     uploading: AtomicBool,
 }
+
+/// A request that is being answered, as long as this is kept.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Activity>);
 
 /// What to do when the timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +100,16 @@ impl Activity {
     }
 
     /// A request's head is complete, and a body may follow.
-    pub(crate) fn begin_request(&self, has_body: bool) {
+    pub(crate) fn begin_request(self: &Arc<Self>, has_body: bool) -> InFlight {
         self.in_flight.fetch_add(1, Relaxed);
         self.partial.store(false, Relaxed);
         self.uploading.store(has_body, Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
+    /// The body of the last request has been read to its end, which may be after its answer.
+    pub(crate) fn end_upload(&self) {
+        self.uploading.store(false, Relaxed);
     }
 
     /// Whether the client may be in the middle of sending something that is not going to be read.
@@ -108,7 +118,7 @@ impl Activity {
     }
 
     /// Its answer is over, one way or the other.
-    pub(crate) fn end_request(&self) {
+    fn end_request(&self) {
         if self.in_flight.fetch_sub(1, Relaxed) == 1 {
             self.mark();
         }
@@ -174,10 +184,16 @@ impl Activity {
     }
 }
 
-/// An answer may be over before the body that it answers.
-impl Upload for Activity {
-    fn complete(&self) {
-        self.uploading.store(false, Relaxed);
+impl InFlight {
+    /// The answer broke off in the middle.
+    pub(crate) fn break_off(&self) {
+        self.0.break_off();
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.end_request();
     }
 }
 
@@ -201,8 +217,8 @@ mod tests {
         stall_timeout: Duration::from_secs(30),
     };
 
-    fn speaking(protocol: Protocol) -> Activity {
-        let activity = Activity::new(Instant::now());
+    fn speaking(protocol: Protocol) -> Arc<Activity> {
+        let activity = Arc::new(Activity::new(Instant::now()));
         activity.speaks(protocol);
         activity
     }
@@ -230,10 +246,10 @@ mod tests {
     async fn a_request_takes_the_time_it_takes_and_the_wait_for_the_next_begins_after_it() {
         let activity = speaking(Protocol::Http1);
         activity.read(100);
-        activity.begin_request(false);
+        let request = activity.begin_request(false);
         pass(1000).await;
         assert!(waits(&activity));
-        activity.end_request();
+        drop(request);
         pass(74).await;
         assert!(waits(&activity));
         pass(1).await;
@@ -244,7 +260,7 @@ mod tests {
     async fn the_timer_never_sleeps_past_a_wait_that_may_begin_meanwhile() {
         let activity = speaking(Protocol::Http1);
         assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
-        activity.begin_request(false);
+        let _request = activity.begin_request(false);
         assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
     }
 
@@ -252,17 +268,17 @@ mod tests {
     async fn a_connection_rests_a_while_after_its_last_request_was_read_and_answered_to_the_end() {
         let activity = speaking(Protocol::Http1);
         activity.read(100);
-        activity.begin_request(true);
+        let request = activity.begin_request(true);
         pass(5).await;
-        activity.end_request();
+        drop(request);
         pass(5).await;
         assert!(!activity.rests());
-        activity.complete();
+        activity.end_upload();
         assert!(activity.rests());
         activity.read(1);
         assert!(!activity.rests());
-        activity.begin_request(false);
-        activity.end_request();
+        let request = activity.begin_request(false);
+        drop(request);
         assert!(!activity.rests());
         pass(1).await;
         assert!(activity.rests());
@@ -271,7 +287,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_not_waited_for() {
         let activity = speaking(Protocol::Http1);
-        activity.begin_request(false);
+        let _request = activity.begin_request(false);
         activity.blocked(true);
         pass(20).await;
         activity.blocked(true);

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::activity::Activity;
 use super::drain::Drain;
+use super::http1::Http1;
 use super::protocol::{self, Protocol};
 use super::service::{MAX_FIELD_BYTES, Service};
 use super::slots::Slot;
@@ -21,12 +22,8 @@ use super::stream::Watched;
 use super::watch::{End, Watch};
 use super::{Handler, Terms};
 
-/// The most bytes of a message that are buffered in one direction, and of a head that are read before it is too large:
-/// the limits on targets and fields in `service`, with some room to refuse with the right status.
+/// HTTP/2: the most bytes of a stream that wait to be sent, streams at a time, and how far ahead of us a client may send.
 const BUFFER: usize = 64 * 1024;
-const MAX_HEAD: usize = 32 * 1024;
-
-/// HTTP/2: streams at a time, and how far ahead of us a client may send.
 const STREAMS: u32 = 100;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
@@ -92,13 +89,12 @@ impl<H: Handler> Client<H> {
     /// there while they come, and gone while none do.
     async fn serve_http1(&mut self) -> bool {
         let Some(io) = self.io.take() else { return false };
-        let mut connection = http1().serve_connection(TokioIo::new(io), self.service());
+        let mut connection = Http1::new(io, self.handler.clone(), self.peer);
         match self.watch.drive(Pin::new(&mut connection), true).await {
             End::Over => false,
             End::Resting => {
-                let parts = connection.into_parts();
-                self.io = Some(parts.io.into_inner().with_unused(parts.read_buf));
-                true
+                self.io = connection.into_stream();
+                self.io.is_some()
             }
         }
     }
@@ -120,7 +116,7 @@ impl<H: Handler> Client<H> {
         let mut timer = pin!(sleep_until(until));
         let mut drained = pin!(watch.terms.drain.started());
         poll_fn(|cx| {
-            if let Poll::Ready(readable) = io.poll_readable(cx) {
+            if let Poll::Ready(readable) = io.socket().poll_read_ready(cx) {
                 return Poll::Ready(readable.is_ok());
             }
             if drained.as_mut().poll(cx).is_ready() {
@@ -136,16 +132,6 @@ impl<H: Handler> Client<H> {
         })
         .await
     }
-}
-
-/// A client may close its sending half only when it leaves: whoever asks and hangs up wants no answer, and what is
-/// done for it upstream is cancelled. That is what `half_close(false)`, the default, means.
-fn http1() -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    // Its timer would also close connections between requests; `activity` tells the two apart. Its most fields are 100
-    // without being told, and then cost no allocation.
-    builder.header_read_timeout(None).max_buf_size(BUFFER).max_header_size(MAX_HEAD);
-    builder
 }
 
 fn http2() -> http2::Builder<TokioExecutor> {

@@ -20,6 +20,7 @@ mod activity;
 mod bind;
 mod connection;
 mod drain;
+mod http1;
 mod protocol;
 mod service;
 mod slots;
@@ -43,7 +44,7 @@ use slots::Slots;
 /// Every `Fn(Request<RequestBody>, SocketAddr) -> Future<Output = Response<B>>` is one.
 pub trait Handler: Clone + Send + 'static {
     /// The body of its answers.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static;
     /// Its answer to be.
     type Future: Future<Output = Response<Self::Body>> + Send + 'static;
 
@@ -144,7 +145,7 @@ impl<H, F, B> Handler for H
 where
     H: Fn(Request<RequestBody>, SocketAddr) -> F + Clone + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Body = B;

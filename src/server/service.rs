@@ -1,4 +1,4 @@
-//! Between the protocol and the handler: limits on a request's head, and notes of its beginning and end.
+//! Between HTTP/2 and the handler: limits on a request's head, and notes of its beginning and end.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,13 +15,13 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 
 use super::Handler;
-use super::activity::Activity;
+use super::activity::{Activity, InFlight};
 use crate::refusal::Refusal;
 use crate::upstream::RequestBody;
 
 /// The longest target.
 const MAX_TARGET: usize = 8 * 1024;
-/// The most header fields; in HTTP/1 it is hyper's own limit, too.
+/// The most header fields.
 const MAX_FIELDS: usize = 100;
 /// The most bytes of header fields, as they are written in HTTP/1.
 pub(crate) const MAX_FIELD_BYTES: u32 = 16 * 1024;
@@ -33,10 +33,6 @@ pub(crate) struct Service<H> {
     peer: SocketAddr,
     activity: Arc<Activity>,
 }
-
-/// A request that is being answered.
-#[derive(Debug)]
-struct InFlight(Arc<Activity>);
 
 pin_project! {
     /// An answer to be: the handler's, or a refusal.
@@ -73,12 +69,13 @@ impl<H: Handler> hyper::service::Service<Request<Incoming>> for Service<H> {
     type Future = Answering<H::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.activity.begin_request(!request.body().is_end_stream());
-        let in_flight = Some(InFlight(self.activity.clone()));
+        let in_flight = Some(self.activity.begin_request(!request.body().is_end_stream()));
         match excess(&request) {
             Some(refusal) => Answering { handling: None, refusal: Some(refusal), in_flight },
             None => {
-                let request = request.map(|body| RequestBody::new(body, self.activity.clone()));
+                let body =
+                    |body: Incoming| if body.is_end_stream() { RequestBody::none() } else { RequestBody::new(body) };
+                let request = request.map(body);
                 Answering { handling: Some(self.handler.handle(request, self.peer)), refusal: None, in_flight }
             }
         }
@@ -86,7 +83,7 @@ impl<H: Handler> hyper::service::Service<Request<Incoming>> for Service<H> {
 }
 
 /// Whether a head is too large. The protocols have bounds of their own, which are not much above these.
-fn excess(request: &Request<Incoming>) -> Option<Refusal> {
+pub(crate) fn excess<B>(request: &Request<B>) -> Option<Refusal> {
     let uri = request.uri();
     let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
     if authority + uri.path_and_query().map_or(0, |path| path.as_str().len()) > MAX_TARGET {
@@ -135,7 +132,7 @@ where
         };
         let polled = ready!(body.poll_frame(cx));
         if let (Some(Err(_)), Some(in_flight)) = (&polled, &this.in_flight) {
-            in_flight.0.break_off();
+            in_flight.break_off();
         }
         Poll::Ready(polled)
     }
@@ -146,13 +143,5 @@ where
 
     fn size_hint(&self) -> SizeHint {
         self.body.as_ref().map_or_else(|| self.own.size_hint(), B::size_hint)
-    }
-}
-
-// === impl InFlight ===
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.end_request();
     }
 }

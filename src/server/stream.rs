@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -24,31 +23,22 @@ const LINGER: Duration = Duration::from_secs(2);
 pub(crate) struct Watched {
     stream: Gather,
     activity: Arc<Activity>,
-    /// Read before and not used; comes before what is in the socket. Hardly ever there, and boxed therefore.
-    unused: Option<Box<Bytes>>,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
     pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream: Gather::new(stream), activity, unused: None, lingering: None }
+        Self { stream: Gather::new(stream), activity, lingering: None }
     }
 
-    /// The socket again, with what was read from it and not used.
-    pub(crate) fn with_unused(mut self, unused: Bytes) -> Self {
-        // Nothing, too, would keep the whole buffer that it is a part of.
-        self.unused = Some(unused).filter(|unused| !unused.is_empty()).map(Box::new);
-        self
+    /// The notes.
+    pub(crate) fn activity(&self) -> &Arc<Activity> {
+        &self.activity
     }
 
     /// The socket itself, for a look that leaves no notes.
     pub(crate) fn socket(&self) -> &TcpStream {
         self.stream.socket()
-    }
-
-    /// Ready once there is something to read, or the end.
-    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.unused.is_none() { self.socket().poll_read_ready(cx) } else { Poll::Ready(Ok(())) }
     }
 
     fn note<T>(&self, polled: Poll<T>) -> Poll<T> {
@@ -74,13 +64,6 @@ impl Watched {
 
 impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Some(mut unused) = self.unused.take() {
-            let next = unused.split_to(unused.len().min(buffer.remaining()));
-            buffer.put_slice(&next);
-            self.unused = Some(unused).filter(|unused| !unused.is_empty());
-            self.activity.read(next.len());
-            return Poll::Ready(Ok(()));
-        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let count = buffer.filled().len() - before;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 use std::time::Duration;
 
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::{Instant, sleep_until};
 
@@ -16,7 +16,7 @@ use super::stream::Watched;
 use super::{Handler, Terms};
 
 /// A protocol's connection.
-pub(crate) trait Connection: Future<Output = hyper::Result<()>> {
+pub(crate) trait Connection: Future {
     /// Answers what has begun, and nothing more.
     fn retire(self: Pin<&mut Self>);
 }
@@ -94,12 +94,6 @@ impl Watch {
 }
 
 // === impl Connection ===
-
-impl<H: Handler> Connection for http1::Connection<TokioIo<Watched>, Service<H>> {
-    fn retire(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
-}
 
 impl<H: Handler> Connection for http2::Connection<TokioIo<Watched>, Service<H>, TokioExecutor> {
     fn retire(self: Pin<&mut Self>) {

@@ -7,28 +7,22 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full};
 
 use super::download::Download;
 use super::transfer::Transfer;
 
 /// Why a body ends before its end.
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A client's body.
-#[derive(Debug)]
 pub struct RequestBody {
-    incoming: Incoming,
+    /// Nothing, where there is none.
+    stream: Option<Stream>,
     transfer: Option<Arc<Transfer>>,
-    upload: Option<Arc<dyn Upload>>,
 }
 
-/// Whoever wants to know that a client has sent all of a body.
-pub(crate) trait Upload: std::fmt::Debug + Send + Sync {
-    /// It has.
-    fn complete(&self);
-}
+type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
 /// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
 /// comes from.
@@ -45,10 +39,17 @@ enum Source {
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// A body as it comes from the client; `upload` is told of its end, if there is more than that.
-    pub(crate) fn new(incoming: Incoming, upload: Arc<dyn Upload>) -> Self {
-        let upload = Some(upload).filter(|_| !incoming.is_end_stream());
-        Self { incoming, transfer: None, upload }
+    /// A body as it comes from the client.
+    pub fn new<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        Self { stream: Some(Box::pin(body.map_err(Into::into))), transfer: None }
+    }
+
+    /// No body.
+    pub fn none() -> Self {
+        Self { stream: None, transfer: None }
     }
 
     /// Tells `transfer` how it gets on.
@@ -56,7 +57,7 @@ impl RequestBody {
         self.transfer = Some(transfer);
     }
 
-    fn note(&self, polled: &Poll<Option<Result<Frame<Bytes>, hyper::Error>>>) {
+    fn note(&self, polled: &Poll<Option<Result<Frame<Bytes>, BoxError>>>) {
         let Some(transfer) = &self.transfer else { return };
         match polled {
             Poll::Pending => transfer.starved(),
@@ -73,20 +74,24 @@ impl Body for RequestBody {
         if let Some(transfer) = &self.transfer {
             ready!(transfer.poll_gate(cx));
         }
-        let polled = Pin::new(&mut self.incoming).poll_frame(cx);
+        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        let polled = stream.as_mut().poll_frame(cx);
         self.note(&polled);
-        if matches!(polled, Poll::Ready(None)) || self.incoming.is_end_stream() {
-            self.upload.take().into_iter().for_each(|upload| upload.complete());
-        }
-        polled.map(|frame| frame.map(|frame| frame.map(clean).map_err(Into::into)))
+        polled.map(|frame| frame.map(|frame| frame.map(clean)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.stream.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.stream.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl std::fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RequestBody").field("has_ended", &self.is_end_stream()).finish_non_exhaustive()
     }
 }
 

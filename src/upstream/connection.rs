@@ -3,28 +3,21 @@
 //! There is no task behind it: whoever has it reads and writes.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::address::Address;
 use super::pool::IDLE_TIMEOUT;
 use super::timer::Timer;
-use crate::http1::{Answer, Malformed, Outgoing, read_answer};
+use crate::http1::{Answer, Left, Malformed, Outgoing, Piece, poll_head_bytes, read_answer};
 
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 * 1024;
-
-/// What is read at once: a head, with a short body; and of a body, as much as is wanted.
-const HEAD_READ: usize = 8 * 1024;
-const BODY_READ: usize = 64 * 1024;
 
 /// Whoever drops it closes it.
 #[derive(Debug)]
@@ -81,21 +74,15 @@ impl Connection {
             if self.unread.len() >= MAX_HEAD {
                 return Poll::Ready(Err(invalid(Malformed)));
             }
-            if ready!(self.poll_read_head(cx))? == 0 {
+            if ready!(poll_head_bytes(&mut self.stream, &mut self.unread, cx))? == 0 {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }
 
-    /// Reads on the stack, and keeps as much as came.
-    fn poll_read_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut room = [const { MaybeUninit::uninit() }; HEAD_READ];
-        let mut read = ReadBuf::uninit(&mut room);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read))?;
-        let read = read.filled();
-        let all = |unread: &Bytes| Bytes::from([unread, read].concat());
-        self.unread = if self.unread.is_empty() { Bytes::copy_from_slice(read) } else { all(&self.unread) };
-        Poll::Ready(Ok(read.len()))
+    /// Takes the next piece of a body from what has been read.
+    pub(super) fn take(&mut self, left: &mut Left) -> io::Result<Piece> {
+        left.take(&mut self.unread).map_err(invalid)
     }
 
     /// What was read and not used.
@@ -103,22 +90,9 @@ impl Connection {
         &mut self.unread
     }
 
-    /// Reads more where all is used, at most so many bytes; false at the end of the connection.
-    pub(super) fn poll_more(&mut self, most: u64, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        loop {
-            // No buffer is made before there is something to put into it.
-            ready!(self.stream.poll_read_ready(cx))?;
-            let most = usize::try_from(most).unwrap_or(BODY_READ).min(BODY_READ);
-            let mut bytes = BytesMut::with_capacity(most);
-            match self.stream.try_read_buf(&mut bytes) {
-                Ok(count) => {
-                    self.unread = bytes.freeze();
-                    return Poll::Ready(Ok(count > 0));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+    /// Reads more of a body where all that was read is used; false at the end of the connection.
+    pub(super) fn poll_more(&mut self, left: &Left, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        left.poll_more(&mut self.stream, &mut self.unread, cx)
     }
 }
 

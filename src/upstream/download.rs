@@ -9,7 +9,7 @@ use http_body::{Frame, SizeHint};
 use super::body::RequestBody;
 use super::pool::Lease;
 use super::upload::Upload;
-use crate::http1::{Chunked, Framing, Malformed, Piece};
+use crate::http1::{Framing, Left, Piece};
 
 /// An answer of which the head has been read, and the connection that it comes on.
 #[derive(Debug)]
@@ -23,21 +23,9 @@ pub(crate) struct Download {
     upload: Option<(Upload, RequestBody)>,
 }
 
-/// What is left of a body.
-#[derive(Debug)]
-enum Left {
-    Length(u64),
-    Chunked(Chunked),
-    UntilClose,
-}
-
 impl Download {
     pub(super) fn new(lease: Lease, framing: Framing, keeps_open: bool, upload: Option<(Upload, RequestBody)>) -> Self {
-        let left = match framing {
-            Framing::Length(length) => Left::Length(length),
-            Framing::Chunked => Left::Chunked(Chunked::new()),
-            Framing::UntilClose => Left::UntilClose,
-        };
+        let left = Left::all_of(framing);
         let mut download = Self { lease: Some(lease), left, keeps_open, upload };
         download.end_if_read();
         download
@@ -71,10 +59,7 @@ impl Download {
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
-        match self.left {
-            Left::Length(left) => SizeHint::with_exact(left),
-            _ => SizeHint::default(),
-        }
+        self.left.size_hint()
     }
 
     /// Sends on what is left of the request. If the upstream takes no more of it, its answer is all that counts.
@@ -91,27 +76,18 @@ impl Download {
         loop {
             let Some(lease) = &mut self.lease else { return Poll::Ready(Ok(None)) };
             let connection = lease.connection();
-            let unread = connection.unread();
-            let most = match &mut self.left {
-                Left::Length(left) if unread.is_empty() => *left,
-                Left::Length(left) => {
-                    let data = unread.split_to(usize::try_from(*left).unwrap_or(usize::MAX).min(unread.len()));
-                    *left -= data.len() as u64;
+            match connection.take(&mut self.left)? {
+                Piece::Data(data) => {
                     self.end_if_read();
                     return Poll::Ready(Ok(Some(Frame::data(data))));
                 }
-                Left::Chunked(chunked) => match chunked.read(unread).map_err(invalid)? {
-                    Piece::Data(data) => return Poll::Ready(Ok(Some(Frame::data(data)))),
-                    Piece::End(trailers) => {
-                        self.end();
-                        return Poll::Ready(Ok(trailers.map(Frame::trailers)));
-                    }
-                    Piece::Hungry => UNKNOWN,
-                },
-                Left::UntilClose if unread.is_empty() => UNKNOWN,
-                Left::UntilClose => return Poll::Ready(Ok(Some(Frame::data(std::mem::take(unread))))),
-            };
-            if !ready!(connection.poll_more(most, cx))? {
+                Piece::End(trailers) => {
+                    self.end();
+                    return Poll::Ready(Ok(trailers.map(Frame::trailers)));
+                }
+                Piece::Hungry => {}
+            }
+            if !ready!(connection.poll_more(&self.left, cx))? {
                 self.lease = None;
                 let is_end = matches!(self.left, Left::UntilClose);
                 return Poll::Ready(if is_end { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) });
@@ -135,11 +111,4 @@ impl Download {
             lease.release();
         }
     }
-}
-
-/// As much as is read of a body whose length nobody knows.
-const UNKNOWN: u64 = 16 * 1024;
-
-fn invalid(malformed: Malformed) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, malformed)
 }

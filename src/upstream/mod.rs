@@ -26,8 +26,7 @@ mod timer;
 mod transfer;
 mod upload;
 
-pub(crate) use body::Upload;
-pub use body::{RequestBody, ResponseBody};
+pub use body::{BoxError, RequestBody, ResponseBody};
 
 use crate::metrics::{Metrics, UpstreamMetrics};
 use endpoint::Endpoint;

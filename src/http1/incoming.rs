@@ -1,0 +1,115 @@
+//! A body on its way in: what is left of it, and how it is read.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http_body::SizeHint;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::chunked::{Chunked, Piece};
+use super::{Framing, Malformed};
+
+/// What is read at once: a head, with a short body; of a body of known length, as much as is wanted; of another.
+const HEAD_READ: usize = 8 * 1024;
+const BODY_READ: usize = 64 * 1024;
+const UNKNOWN_READ: u64 = 16 * 1024;
+
+/// What is left of a body.
+#[derive(Debug)]
+pub(crate) enum Left {
+    Length(u64),
+    Chunked(Chunked),
+    UntilClose,
+}
+
+/// A connection that tells whether there is something to read.
+pub(crate) trait Readable: AsyncRead + Unpin {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Left {
+    /// All of a body.
+    pub(crate) fn all_of(framing: Framing) -> Self {
+        match framing {
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked => Self::Chunked(Chunked::new()),
+            Framing::UntilClose => Self::UntilClose,
+        }
+    }
+
+    /// Takes the next piece from what has been read; hungry if more has to be.
+    ///
+    /// # Errors
+    /// Chunks that are none.
+    pub(crate) fn take(&mut self, unread: &mut Bytes) -> Result<Piece, Malformed> {
+        match self {
+            Self::Length(0) => Ok(Piece::End(None)),
+            Self::Chunked(chunked) => chunked.read(unread),
+            _ if unread.is_empty() => Ok(Piece::Hungry),
+            Self::Length(left) => {
+                let data = unread.split_to(usize::try_from(*left).unwrap_or(usize::MAX).min(unread.len()));
+                *left -= data.len() as u64;
+                Ok(Piece::Data(data))
+            }
+            Self::UntilClose => Ok(Piece::Data(std::mem::take(unread))),
+        }
+    }
+
+    /// Is nothing left?
+    pub(crate) fn is_end(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(chunked) => chunked.is_end(),
+            Self::UntilClose => false,
+        }
+    }
+
+    /// How many bytes are left, if that is known.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Length(left) => SizeHint::with_exact(*left),
+            _ => SizeHint::default(),
+        }
+    }
+
+    /// Reads more, where nothing that was read is left; false at the end of the connection.
+    pub(crate) fn poll_more(
+        &self,
+        stream: &mut impl Readable,
+        unread: &mut Bytes,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
+        // No buffer is made before there is something to put into it.
+        ready!(stream.poll_readable(cx))?;
+        let most = if let Self::Length(left) = self { *left } else { UNKNOWN_READ };
+        let mut bytes = BytesMut::with_capacity(usize::try_from(most).unwrap_or(BODY_READ).min(BODY_READ));
+        let count = ready!(pin!(stream.read_buf(&mut bytes)).poll(cx))?;
+        *unread = bytes.freeze();
+        Poll::Ready(Ok(count > 0))
+    }
+}
+
+/// Reads some of a head behind what has been read of it; returns how much came. It is read on the stack, and kept in as
+/// much room as it needs.
+pub(crate) fn poll_head_bytes(
+    stream: &mut (impl AsyncRead + Unpin),
+    unread: &mut Bytes,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut room = [const { MaybeUninit::uninit() }; HEAD_READ];
+    let mut read = ReadBuf::uninit(&mut room);
+    ready!(Pin::new(stream).poll_read(cx, &mut read))?;
+    let read = read.filled();
+    *unread = if unread.is_empty() { Bytes::copy_from_slice(read) } else { [unread, read].concat().into() };
+    Poll::Ready(Ok(read.len()))
+}
+
+impl Readable for TcpStream {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(cx)
+    }
+}

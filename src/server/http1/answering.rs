@@ -1,0 +1,127 @@
+//! An answer on its way to a client of HTTP/1.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body::{Body, Frame};
+use http_body_util::Full;
+use parking_lot::Mutex;
+
+use super::Exchange;
+use super::wire::Wire;
+use crate::http1::{Framing, Outgoing, Terms, write_answer};
+
+/// What is left of an answer.
+pub(super) struct Answering<B> {
+    body: Reply<B>,
+    framing: Framing,
+    /// What the body is yet to bring, where its length was told.
+    missing: u64,
+    complete: bool,
+}
+
+/// The body of an answer: the handler's, or a refusal's.
+pub(super) enum Reply<B> {
+    Handler(B),
+    Own(Full<Bytes>),
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
+    /// Puts the head where it is written from. Returns the room of its fields as well.
+    pub(super) fn begin(
+        exchange: &Exchange,
+        response: Response<Reply<B>>,
+        outgoing: &mut Outgoing,
+    ) -> (Self, HeaderMap) {
+        let terms = Terms {
+            version: exchange.version,
+            head_only: exchange.head_only,
+            length: response.body().exact_length(),
+            keeps_open: exchange.keeps_open,
+        };
+        let framing = write_answer(outgoing.bytes(), &response, terms);
+        let (mut head, body) = response.into_parts();
+        head.headers.clear();
+        let missing = if let Framing::Length(length) = framing { length } else { 0 };
+        (Self { body, framing, missing, complete: framing == Framing::Length(0) }, head.headers)
+    }
+
+    /// Whether its end shows while the connection is open.
+    pub(super) fn is_delimited(&self) -> bool {
+        self.framing != Framing::UntilClose
+    }
+
+    /// Moves on; ready when all is written. The body may be made of what comes over the same wire.
+    ///
+    /// # Errors
+    /// The body broke off, or is not as long as was told; or the client is gone.
+    pub(super) fn poll(
+        &mut self,
+        with_trailers: bool,
+        outgoing: &mut Outgoing,
+        wire: &Mutex<Wire>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let starved = self.poll_fill(with_trailers, outgoing, cx)?.is_pending();
+            // What has come is written whether or not there will be more.
+            ready!(outgoing.poll_write(&mut wire.lock().stream, cx))?;
+            match (self.complete, starved) {
+                (true, _) => return Poll::Ready(Ok(())),
+                (false, true) => return Poll::Pending,
+                (false, false) => {}
+            }
+        }
+    }
+
+    /// Puts as much of the body as there is room for where it is written from; pending if there is no more yet.
+    fn poll_fill(
+        &mut self,
+        with_trailers: bool,
+        outgoing: &mut Outgoing,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while !self.complete && outgoing.has_room() {
+            let frame = ready!(self.body.poll_frame(cx)).transpose().map_err(|()| io::Error::other("broken off"))?;
+            match (self.framing, frame.map(Frame::into_data)) {
+                (Framing::Length(_), Some(Ok(data))) => {
+                    self.missing = self.missing.checked_sub(data.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
+                    self.complete = self.missing == 0;
+                    outgoing.push(data);
+                }
+                (Framing::Chunked, Some(Ok(data))) => outgoing.push_chunk(data),
+                (Framing::UntilClose, Some(Ok(data))) => outgoing.push(data),
+                (Framing::Length(_), None | Some(Err(_))) => {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                (Framing::Chunked, end) => {
+                    self.complete = true;
+                    let trailers = end.and_then(Result::err).and_then(|frame| frame.into_trailers().ok());
+                    outgoing.push_end(&trailers.filter(|_| with_trailers).unwrap_or_default());
+                }
+                (Framing::UntilClose, None | Some(Err(_))) => self.complete = true,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Reply<B> {
+    fn exact_length(&self) -> Option<u64> {
+        match self {
+            Self::Handler(body) if body.is_end_stream() => Some(0),
+            Self::Handler(body) => body.size_hint().exact(),
+            Self::Own(body) => body.size_hint().exact(),
+        }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ()>>> {
+        match self {
+            Self::Handler(body) => Pin::new(body).poll_frame(cx).map_err(|_| ()),
+            Self::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+        }
+    }
+}

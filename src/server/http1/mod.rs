@@ -1,0 +1,283 @@
+//! A connection of HTTP/1: a request, its answer, and the next.
+//!
+//! Everything happens in the connection's own task, in the order of the requests. While a request is being answered, one
+//! more read may bring the next, or the news that the client has left; then nobody wants the answer.
+
+mod answering;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{HeaderMap, Method, Version};
+use parking_lot::Mutex;
+use tokio::io::AsyncWrite;
+
+use self::answering::{Answering, Reply};
+use self::wire::{ClientBody, Wire};
+use super::Handler;
+use super::activity::{Activity, InFlight};
+use super::service::excess;
+use super::stream::Watched;
+use super::watch::Connection;
+use crate::http1::{Asked, BadHead, Framing, Left, Outgoing, poll_head_bytes, read_request};
+use crate::refusal::Refusal;
+use crate::upstream::RequestBody;
+
+/// The most bytes of a head that are read before it is too large: the limits on targets and fields, with some room to
+/// refuse with the right status.
+const MAX_HEAD: usize = 32 * 1024;
+
+/// A target beyond this has no end in sight.
+const MAX_LINE: usize = 24 * 1024;
+
+/// Serves a client.
+pub(crate) struct Http1<H: Handler> {
+    wire: Arc<Mutex<Wire>>,
+    activity: Arc<Activity>,
+    handler: H,
+    peer: SocketAddr,
+    stage: Stage<H::Body>,
+    /// The answer to be, in room that is used again.
+    handling: Pin<Box<Option<H::Future>>>,
+    outgoing: Outgoing,
+    /// Room for the fields of the next request.
+    fields: HeaderMap,
+    /// How much of a head has been looked at in vain.
+    looked_at: usize,
+    /// There is no next request.
+    retired: bool,
+}
+
+enum Stage<B> {
+    /// Waits for a head.
+    Head,
+    /// Waits for the handler.
+    Handling(Exchange),
+    Answering(Exchange, Answering<B>),
+    Closing,
+}
+
+/// What is known of a request that is being answered.
+pub(super) struct Exchange {
+    version: Version,
+    head_only: bool,
+    accepts_trailers: bool,
+    keeps_open: bool,
+    in_flight: InFlight,
+}
+
+/// What comes next.
+enum Next {
+    /// The stage is another.
+    Stage,
+    /// The connection is over.
+    Over,
+}
+
+impl<H: Handler> Http1<H> {
+    pub(super) fn new(stream: Watched, handler: H, peer: SocketAddr) -> Self {
+        Self {
+            activity: Arc::clone(stream.activity()),
+            wire: Arc::new(Mutex::new(Wire::new(stream))),
+            handler,
+            peer,
+            stage: Stage::Head,
+            handling: Box::pin(None),
+            outgoing: Outgoing::default(),
+            fields: HeaderMap::new(),
+            looked_at: 0,
+            retired: false,
+        }
+    }
+
+    /// The socket, of a connection on which nothing happens; nothing if something does.
+    pub(super) fn into_stream(self) -> Option<Watched> {
+        let wire = Arc::into_inner(self.wire)?.into_inner();
+        (matches!(self.stage, Stage::Head) && wire.unread.is_empty()).then_some(wire.stream)
+    }
+
+    /// Reads a head, and asks the handler.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            let mut wire = self.wire.lock();
+            if may_have_end(&wire.unread, self.looked_at) {
+                match read_request(&wire.unread, &mut self.fields) {
+                    Ok(Some(asked)) => {
+                        _ = wire.unread.split_to(asked.length);
+                        drop(wire);
+                        self.begin(asked);
+                        return Poll::Ready(Next::Stage);
+                    }
+                    Ok(None) => {}
+                    Err(bad) => {
+                        drop(wire);
+                        return self.refuse(bad.into());
+                    }
+                }
+            }
+            self.looked_at = wire.unread.len();
+            if self.looked_at >= MAX_HEAD {
+                let line = wire.unread.iter().position(|byte| *byte == b'\n').unwrap_or(MAX_HEAD);
+                drop(wire);
+                return self.refuse(if line > MAX_LINE { Refusal::UriTooLong } else { Refusal::HeadersTooLarge });
+            }
+            let Wire { stream, unread, .. } = &mut *wire;
+            match poll_head_bytes(stream, unread, cx) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Over),
+                Poll::Pending if self.retired && unread.is_empty() => return Poll::Ready(Next::Over),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn begin(&mut self, asked: Asked) {
+        let Asked { request, told, keeps_open, accepts_trailers, expects_continue, .. } = asked;
+        let left = Left::all_of(Framing::of_request(told));
+        let in_flight = self.activity.begin_request(!left.is_end());
+        let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
+        let exchange = Exchange { version, head_only, accepts_trailers, keeps_open, in_flight };
+        let has_body = !left.is_end();
+        self.looked_at = 0;
+        self.wire.lock().begin(left, expects_continue);
+        if let Some(refusal) = excess(&request) {
+            self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
+            return;
+        }
+        let body = if has_body { RequestBody::new(ClientBody::new(&self.wire)) } else { RequestBody::none() };
+        self.handling.set(Some(self.handler.handle(request.map(|()| body), self.peer)));
+        self.stage = Stage::Handling(exchange);
+    }
+
+    /// Answers what is no request. Whatever follows it has no beginning.
+    fn refuse(&mut self, refusal: Refusal) -> Poll<Next> {
+        let in_flight = self.activity.begin_request(true);
+        let (version, head_only, accepts_trailers) = (Version::HTTP_11, false, false);
+        let exchange = Exchange { version, head_only, accepts_trailers, keeps_open: false, in_flight };
+        self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
+        Poll::Ready(Next::Stage)
+    }
+
+    fn poll_handling(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        let handled = match self.handling.as_mut().as_pin_mut() {
+            Some(handling) => handling.poll(cx),
+            None => return Poll::Ready(Next::Over),
+        };
+        let Poll::Ready(response) = handled else { return self.poll_gone(cx) };
+        self.handling.set(None);
+        if let Stage::Handling(exchange) = std::mem::replace(&mut self.stage, Stage::Closing) {
+            self.stage = self.answer(exchange, response.map(Reply::Handler));
+        }
+        Poll::Ready(Next::Stage)
+    }
+
+    /// Whether the client has left while its answer was waited for; what it has sent meanwhile is kept for later.
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Next> {
+        let Wire { stream, unread, left, .. } = &mut *self.wire.lock();
+        if !left.is_end() || !unread.is_empty() {
+            return Poll::Pending;
+        }
+        match ready!(poll_head_bytes(stream, unread, cx)) {
+            Ok(1..) => Poll::Pending,
+            Ok(0) | Err(_) => Poll::Ready(Next::Over),
+        }
+    }
+
+    /// Writes the head of an answer.
+    fn answer(&mut self, mut exchange: Exchange, response: http::Response<Reply<H::Body>>) -> Stage<H::Body> {
+        exchange.keeps_open &= !self.retired;
+        let (answering, fields) = Answering::begin(&exchange, response, &mut self.outgoing);
+        self.fields = fields;
+        Stage::Answering(exchange, answering)
+    }
+
+    fn poll_answering(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        let Stage::Answering(exchange, answering) = &mut self.stage else { return Poll::Ready(Next::Over) };
+        let polled = answering.poll(exchange.accepts_trailers, &mut self.outgoing, &self.wire, cx);
+        match polled {
+            Poll::Ready(Ok(())) => {
+                let keeps_open = exchange.keeps_open && answering.is_delimited();
+                self.end(keeps_open);
+                Poll::Ready(Next::Stage)
+            }
+            Poll::Ready(Err(_)) => {
+                // The client takes half an answer for a whole one unless it is told.
+                exchange.in_flight.break_off();
+                Poll::Ready(Next::Over)
+            }
+            Poll::Pending => self.poll_gone(cx),
+        }
+    }
+
+    /// An answer is written: goes on to the next request, if there may be one.
+    fn end(&mut self, keeps_open: bool) {
+        let mut wire = self.wire.lock();
+        let next = keeps_open && !self.retired && wire.invitation.is_empty() && wire.is_read();
+        let has_begun = !wire.unread.is_empty();
+        drop(wire);
+        self.stage = if next { Stage::Head } else { Stage::Closing };
+        if next && has_begun {
+            self.activity.read(0);
+        }
+    }
+}
+
+impl<H: Handler> Future for Http1<H> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let next = match &self.stage {
+                Stage::Head => self.poll_head(cx),
+                Stage::Handling(_) => self.poll_handling(cx),
+                Stage::Answering(..) => self.poll_answering(cx),
+                Stage::Closing => {
+                    // How it closes is nobody's concern any more.
+                    _ = ready!(Pin::new(&mut self.wire.lock().stream).poll_shutdown(cx));
+                    return Poll::Ready(());
+                }
+            };
+            match ready!(next) {
+                Next::Stage => {}
+                Next::Over => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl<H: Handler> Connection for Http1<H> {
+    fn retire(mut self: Pin<&mut Self>) {
+        self.retired = true;
+    }
+}
+
+/// All that has to stay in its place is boxed.
+impl<H: Handler> Unpin for Http1<H> {}
+
+/// Whether there may be the end of a head in what was read, of which so much has been looked at in vain. Whoever sends
+/// byte by byte is not read from the beginning each time.
+fn may_have_end(unread: &[u8], looked_at: usize) -> bool {
+    let new = &unread[looked_at.saturating_sub(3).min(unread.len())..];
+    match looked_at {
+        0 => !unread.is_empty(),
+        _ => new.windows(2).any(|two| two == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n"),
+    }
+}
+
+impl From<BadHead> for Refusal {
+    fn from(bad: BadHead) -> Self {
+        match bad {
+            BadHead::Malformed => Self::Malformed,
+            BadHead::Version => Self::VersionNotSupported,
+            BadHead::TooManyFields => Self::HeadersTooLarge,
+            BadHead::Coding => Self::CodingNotImplemented,
+        }
+    }
+}
