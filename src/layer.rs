@@ -299,7 +299,10 @@ impl RateLimiting {
                 }
                 response
             }
-            Err(refusal) => refusal.into_response().map(own),
+            Err(refusal) => {
+                let room = request.as_mut().map(|request| std::mem::take(request.headers_mut()));
+                refusal.into_response_in(room.unwrap_or_default()).map(own)
+            }
         };
         rules.metrics(notes.route).answered(response.status(), stopwatch.elapsed());
         let report = notes.stamp(&mut response);

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
@@ -85,10 +85,17 @@ struct Problem<'a> {
 impl Refusal {
     /// The answer.
     pub fn into_response(self) -> Response<Full<Bytes>> {
+        self.into_response_in(HeaderMap::new())
+    }
+
+    /// The answer, its fields in the room of others that nobody needs any more.
+    pub(crate) fn into_response_in(self, mut room: HeaderMap) -> Response<Full<Bytes>> {
+        room.clear();
         let (status, body) = self.problem();
         let mut response = Response::new(Full::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
+        *headers = room;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after() {
             headers.insert(RETRY_AFTER, seconds.into());
