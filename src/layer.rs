@@ -43,7 +43,7 @@ use http::{Extensions, HeaderValue, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
-use crate::admission::{Admitted, Denial, Lines, Passage, Permit, Receipt, admit, free, store_failure};
+use crate::admission::{Admitted, Denial, Lines, Passage, Permit, Receipt, admit, admit_at_once, free, store_failure};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::config::{Config, LoadError, Problems};
 use crate::facts::Facts;
@@ -337,11 +337,14 @@ impl RateLimiting {
         Ok((permit, Receipt::new(charges, standing)))
     }
 
-    /// Takes the permits. Where there are none to take, a request does not pay for the room that asking needs.
+    /// Takes the permits. Where nothing has to be waited for, a request does not pay for the room that waiting needs.
     async fn admit(&self, charges: &Charges<'_>, passage: Passage) -> Result<Admitted, Denial> {
-        match charges.is_empty() {
-            true => Ok(free(passage)),
-            false => Box::pin(admit(&self.store, &self.lines, charges, passage)).await,
+        if charges.is_empty() {
+            return Ok(free(passage));
+        }
+        match admit_at_once(&self.store, charges, &passage) {
+            Some(admitted) => admitted,
+            None => Box::pin(admit(&self.store, &self.lines, charges, passage)).await,
         }
     }
 }

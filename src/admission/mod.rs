@@ -17,7 +17,7 @@ pub(crate) use self::line::Lines;
 pub(crate) use self::receipt::Receipt;
 pub(crate) use self::standing::Standing;
 use self::waiting::Waiting;
-use crate::limit::Wait;
+use crate::limit::{Algorithm, Wait};
 use crate::rule::{Charges, LimitCharge, OnStoreFailure};
 use crate::store::{Store, StoreError};
 
@@ -80,6 +80,23 @@ pub(crate) fn free(passage: Passage) -> Admitted {
     Admitted { permit, standing: Standing::default(), unchecked: None }
 }
 
+/// The same as [`admit`], where nothing has to be waited for: the limits let nobody wait, and the store is here or knows
+/// that they refuse. Most requests are spared the room that waiting needs.
+pub(crate) fn admit_at_once(
+    store: &Store,
+    charges: &Charges<'_>,
+    passage: &Passage,
+) -> Option<Result<Admitted, Denial>> {
+    if may_wait(charges) {
+        return None;
+    }
+    let said = match known_refusal(store, charges) {
+        Some(standing) => Ok(standing),
+        None => store.take_at_once(charges.asked())?.map(|outcome| Standing::new(charges, outcome)),
+    };
+    Some(conclude(said, charges, passage))
+}
+
 /// Takes all the permits that a request costs, or none; waits for them where its limits let it.
 ///
 /// # Errors
@@ -115,8 +132,13 @@ async fn admit_all(store: &Store, lines: &Lines, charges: &Charges<'_>, passage:
 }
 
 async fn decide(store: &Store, charges: &Charges<'_>, passage: &Passage) -> Result<Admitted, Denial> {
+    conclude(take(store, charges).await, charges, passage)
+}
+
+/// What follows for the request from what its limits said.
+fn conclude(said: Result<Standing, StoreError>, charges: &Charges<'_>, passage: &Passage) -> Result<Admitted, Denial> {
     let permit = passage.permit();
-    let standing = match take(store, charges).await {
+    let standing = match said {
         Ok(standing) => standing,
         Err(error) if charges.iter().any(|one| denies_uncounted(&one, &error)) => {
             return Err(Denial::StoreFailed(error));
@@ -133,7 +155,9 @@ async fn take(store: &Store, charges: &Charges<'_>) -> Result<Standing, StoreErr
     if charges.is_empty() {
         return Ok(Standing::default());
     }
-    match known_refusal(store, charges) {
+    // What is known of the others was looked at before, by the one that found that it is time to ask again.
+    let known = if may_wait(charges) { known_refusal(store, charges) } else { None };
+    match known {
         Some(standing) => Ok(standing),
         None => Ok(Standing::new(charges, store.take(charges.asked()).await?)),
     }
@@ -152,6 +176,13 @@ fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<Standing> {
 fn denies_uncounted(one: &LimitCharge<'_>, error: &StoreError) -> bool {
     let concerned = is_adopted(one) || !error.is_about_adopted();
     concerned && !one.limit.shadow && one.limit.on_store_failure == OnStoreFailure::Deny
+}
+
+/// May there be more to it than one decision: a place in a line, a slot that is not reached yet, a second try without
+/// limits that others have not configured?
+fn may_wait(charges: &Charges<'_>) -> bool {
+    let has_slots = |one: &LimitCharge<'_>| matches!(one.limit.limiter.quota.algorithm(), Algorithm::LeakyBucket(_));
+    charges.iter().any(|one| one.limit.patience.is_some() || has_slots(&one) || is_adopted(&one))
 }
 
 fn is_adopted(one: &LimitCharge<'_>) -> bool {

@@ -146,6 +146,14 @@ impl Store {
 }
 
 impl Store {
+    /// Makes all charges or none, if that can be done here and now; nothing if somebody has to be asked.
+    pub(crate) fn take_at_once(&self, charges: &[Charge]) -> Option<Result<Outcome, StoreError>> {
+        match self {
+            Self::Memory(memory) => Some(memory.take(charges)),
+            Self::Redis(_) => None,
+        }
+    }
+
     /// Gives back what was granted to a request that nobody received. Never sent twice: a permit that stays lost returns by
     /// itself, one that is given back twice is granted twice.
     ///
