@@ -13,15 +13,16 @@ from load import CONNECTIONS, load
 from measure import start
 from process import Command, Failed
 from row import Result
-from rows import LIMITED_ON_REDIS, UNLIMITED
+from rows import ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS, UNLIMITED
 from section import Bar, Line, Section, Spread, Verdict
 from stage import Stage
 
 NAME = "latency"
 TITLE = "Latency that a limit in Redis adds"
 ABOUT = (
-    "Requests at a constant rate, half of what the gateway with its limits in Redis answers at most, on as many "
-    "connections as above. A request that was due while its connection was still waiting is timed from when it was "
+    "Requests at a constant rate, half of what the gateway with one limit in Redis answers at most, on as many "
+    "connections as above: without limits, with one for all requests, and with that and one for each address. A request "
+    "that was due while its connection was still waiting is timed from when it was "
     "due. The round trip is that of a PING to the same Redis, once a millisecond under the same load."
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
@@ -48,6 +49,7 @@ class Timings:
 
     without: list[Quantiles] = field(default_factory=list)
     limited: list[Quantiles] = field(default_factory=list)
+    doubly: list[Quantiles] = field(default_factory=list)
     pings: list[Quantiles] = field(default_factory=list)
 
     def added(self, quantile: Quantile) -> float:
@@ -67,8 +69,8 @@ class Timings:
 
 
 def measure(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
-    """Times the gateway without and with a limit in Redis, in turns."""
-    contestants = [UNLIMITED, LIMITED_ON_REDIS]
+    """Times the gateway without and with limits in Redis, in turns."""
+    contestants = [UNLIMITED, ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS]
     results = {contestant.name: Result(contestant) for contestant in contestants}
     timings, rate = Timings(), 0
     try:
@@ -76,7 +78,7 @@ def measure(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None
             running = [running for _, running in start(stage, results)]
             if failed := [result.failure for result in results.values() if result.failure]:
                 raise Failed(failed[0])
-            rate = half_load(stage, LIMITED_ON_REDIS, running[1])
+            rate = half_load(stage, ONE_LIMIT_ON_REDIS, running[1])
             for number in range(rounds):
                 say(f"{NAME}, round {number + 1} of {rounds}")
                 one_round(stage, timings, running, rate, seconds)
@@ -92,10 +94,15 @@ def half_load(stage: Stage, contestant: Contestant, running: Running) -> int:
 
 
 def one_round(stage: Stage, timings: Timings, running: list[Running], rate: int, seconds: float) -> None:
-    without, limited = running
-    assert limited.redis
-    for one, times in ((without, timings.without), (limited, timings.limited)):
-        told = pace(stage, one.port, rate, seconds, limited.redis.port)
+    without, limited, doubly = running
+    assert limited.redis and doubly.redis
+    subjects = [
+        (without, limited.redis.port, timings.without),
+        (doubly, doubly.redis.port, timings.doubly),
+        (limited, limited.redis.port, timings.limited),
+    ]
+    for one, redis, times in subjects:
+        told = pace(stage, one.port, rate, seconds, redis)
         times.append(Quantiles(told["http"]["p50"], told["http"]["p99"]))
     timings.pings.append(Quantiles(told["redis"]["p50"], told["redis"]["p99"]))
 
@@ -112,7 +119,11 @@ def pace(stage: Stage, port: int, rate: int, seconds: float, redis: int) -> dict
 
 
 def section(timings: Timings, rate: int) -> Section:
-    subjects = [(UNLIMITED, timings.without), (LIMITED_ON_REDIS, timings.limited)]
+    subjects = [
+        (UNLIMITED, timings.without),
+        (ONE_LIMIT_ON_REDIS, timings.limited),
+        (TWO_LIMITS_ON_REDIS, timings.doubly),
+    ]
     lines = [Line(one.name, one.config, [*cells(times), f"{rate:,}"]) for one, times in subjects]
     lines.append(Line(ROUND_TRIP, "", [*cells(timings.pings), ""]))
     named = [(one.name, times) for one, times in subjects] + [(ROUND_TRIP, timings.pings)]
@@ -135,7 +146,7 @@ def verdicts(timings: Timings | None) -> list[Verdict]:
 
 def verdict(timings: Timings | None, name: str, quantile: Quantile, trips: int, allowance: float) -> Verdict:
     """Nothing is said of a difference that is smaller than what the machine does to a gateway without limits."""
-    goal = f"added to the {name}: at most {trips} round trip{'s' * (trips > 1)} and {allowance / 1000:.1f} ms"
+    goal = f"added to the {name} by one limit: at most {trips} round trip{'s' * (trips > 1)} and {allowance / 1000:.1f} ms"
     if not timings:
         return Verdict(goal, "nothing", None)
     added, bound = timings.added(quantile), trips * timings.round_trip() + allowance

@@ -7,6 +7,8 @@ low, one in a minute.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from contestant import Contestant
 from gateways import caddy, envoy, haproxy, nginx, nginx_on_redis, tidegate, tidegate_on_redis
 from row import AtMost, Faster, Quiet, Row
@@ -30,6 +32,14 @@ UNLIMITED = Contestant("tidegate, no limits", TIDEGATE, "tidegate.yaml", tidegat
 LIMITED_ON_REDIS = Contestant(
     "tidegate", TIDEGATE, "tidegate_limited.yaml", tidegate_on_redis("tidegate_limited.yaml", **OURS_PASSING)
 )
+
+ONE_LIMIT_ON_REDIS = Contestant(
+    "tidegate, one limit",
+    TIDEGATE,
+    "tidegate_one_limit.yaml",
+    tidegate_on_redis("tidegate_one_limit.yaml", RATE=PLENTY),
+)
+TWO_LIMITS_ON_REDIS = replace(LIMITED_ON_REDIS, name="tidegate, two limits")
 
 PLAIN = Row(
     name="plain",

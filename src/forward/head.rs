@@ -11,6 +11,7 @@ use http_body::Body;
 use super::seen::{Field, Seen};
 use super::{Peer, fields, hops};
 use crate::facts::BadRequest;
+use crate::http1;
 use crate::path;
 use crate::refusal::Refusal;
 use crate::upstream::{RequestBody, ResponseBody};
@@ -120,28 +121,15 @@ fn to_origin_form(uri: &mut Uri) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// One valid `Content-Length` or none (RFC 9110 section 8.6), also where no body follows that would show it.
+/// `Content-Length` once (RFC 9110 section 8.6): whoever read the answer has seen that all of them agree, also where no
+/// body follows that would show it.
 fn one_length(headers: &mut HeaderMap) -> Option<()> {
     let mut values = headers.get_all(header::CONTENT_LENGTH).iter();
-    let Some(first) = values.next() else { return Some(()) };
-    let length = number(first)?;
-    if values.next().is_none() && !first.as_bytes().contains(&b',') {
-        return Some(());
+    let is_one = values.next().is_some_and(|value| !value.as_bytes().contains(&b',')) && values.next().is_none();
+    if !is_one && let Some(length) = http1::length(headers).ok()? {
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
-    let all_alike = headers.get_all(header::CONTENT_LENGTH).iter().all(|value| number(value) == Some(length));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    all_alike.then_some(())
-}
-
-/// The number of a length, also where it is repeated in a list.
-fn number(value: &HeaderValue) -> Option<u64> {
-    let mut numbers = value.as_bytes().split(|byte| *byte == b',').map(|digits| {
-        let digits = digits.trim_ascii();
-        let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-        std::str::from_utf8(digits).ok().filter(|_| valid)?.parse::<u64>().ok()
-    });
-    let first = numbers.next()??;
-    numbers.all(|number| number == Some(first)).then_some(first)
+    Some(())
 }
 
 #[cfg(test)]
@@ -196,9 +184,7 @@ mod tests {
         let mut alike = headers(&[("content-length", "5, 5"), ("content-length", "5")]);
         assert_eq!(one_length(&mut alike), Some(()));
         assert_eq!(alike.get_all("content-length").iter().collect::<Vec<_>>(), ["5"]);
-        for bad in ["5, 6", "+5", "", "0x5", "99999999999999999999"] {
-            assert_eq!(one_length(&mut headers(&[("content-length", bad)])), None, "{bad}");
-        }
+        assert_eq!(one_length(&mut headers(&[("content-length", "5, 6")])), None);
         assert_eq!(one_length(&mut headers(&[("content-length", "5"), ("content-length", "6")])), None);
     }
 }

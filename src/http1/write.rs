@@ -25,7 +25,8 @@ pub(crate) struct Terms {
 pub(crate) fn write_request<B>(bytes: &mut Vec<u8>, request: &Request<B>) {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     bytes.extend_from_slice(request.method().as_str().as_bytes());
-    bytes.push(b' ');
+    // `http://host?query` has an empty path, which is written all the same.
+    bytes.extend_from_slice(if target.starts_with('?') { b" /" } else { b" " });
     bytes.extend_from_slice(target.as_bytes());
     bytes.extend_from_slice(b" HTTP/1.1\r\n");
     fields(bytes, request.headers());
@@ -36,11 +37,10 @@ pub(crate) fn write_request<B>(bytes: &mut Vec<u8>, request: &Request<B>) {
 /// length counts where nothing else is known, and where no body follows that would show it.
 pub(crate) fn write_answer<B>(bytes: &mut Vec<u8>, response: &Response<B>, terms: Terms) -> Framing {
     start(bytes, response);
-    let (mut has_date, mut told) = (false, None);
+    let mut has_date = false;
     for (name, value) in response.headers() {
-        if *name == header::CONTENT_LENGTH {
-            told = super::length(response.headers()).unwrap_or_default();
-        } else if *name != header::TRANSFER_ENCODING && *name != header::CONNECTION {
+        let is_framing = *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING;
+        if !is_framing && *name != header::CONNECTION {
             has_date |= *name == header::DATE;
             field(bytes, name, value);
         }
@@ -48,14 +48,14 @@ pub(crate) fn write_answer<B>(bytes: &mut Vec<u8>, response: &Response<B>, terms
     if !has_date {
         date(|date| line(bytes, b"date", date));
     }
-    let (framing, length) = framing(response, terms, told);
+    let (framing, length) = framing(response, terms);
     match (length, framing) {
         (Some(length), _) => line(bytes, b"content-length", itoa::Buffer::new().format(length).as_bytes()),
         (None, Framing::Chunked) => line(bytes, b"transfer-encoding", b"chunked"),
         (None, _) => {}
     }
     match terms.version {
-        _ if !terms.keeps_open => line(bytes, b"connection", b"close"),
+        _ if !terms.keeps_open || framing == Framing::UntilClose => line(bytes, b"connection", b"close"),
         Version::HTTP_10 => line(bytes, b"connection", b"keep-alive"),
         _ => {}
     }
@@ -64,16 +64,19 @@ pub(crate) fn write_answer<B>(bytes: &mut Vec<u8>, response: &Response<B>, terms
 }
 
 /// Where the body ends, and the length to tell.
-fn framing<B>(response: &Response<B>, terms: Terms, told: Option<u64>) -> (Framing, Option<u64>) {
-    let known = terms.length.or(told);
-    match (response.status().as_u16(), known) {
-        (100..=199 | 204, _) => (Framing::Length(0), None),
-        (304, _) => (Framing::Length(0), told),
+fn framing<B>(response: &Response<B>, terms: Terms) -> (Framing, Option<u64>) {
+    let told = || super::length(response.headers()).unwrap_or_default();
+    match response.status().as_u16() {
+        100..=199 | 204 => return (Framing::Length(0), None),
+        304 => return (Framing::Length(0), told()),
         // Of a body that is not sent, its length is not known; but that of one of our own is.
-        _ if terms.head_only => (Framing::Length(0), told.or(terms.length.filter(|length| *length > 0))),
-        (_, Some(length)) => (Framing::Length(length), Some(length)),
-        (_, None) if terms.version == Version::HTTP_11 => (Framing::Chunked, None),
-        (_, None) => (Framing::UntilClose, None),
+        _ if terms.head_only => return (Framing::Length(0), told().or(terms.length.filter(|length| *length > 0))),
+        _ => {}
+    }
+    match terms.length.or_else(told) {
+        Some(length) => (Framing::Length(length), Some(length)),
+        None if terms.version == Version::HTTP_11 => (Framing::Chunked, None),
+        None => (Framing::UntilClose, None),
     }
 }
 
@@ -133,6 +136,13 @@ mod tests {
         let mut bytes = b"before ".to_vec();
         write_request(&mut bytes, &request.body(()).unwrap());
         assert_eq!(bytes, b"before PUT /a/b?c=d HTTP/1.1\r\nhost: api.example\r\nx-one: 1\r\nx-one: 2\r\n\r\n");
+        let line = |uri| {
+            let mut bytes = Vec::new();
+            write_request(&mut bytes, &Request::get(uri).body(()).unwrap());
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(line("http://a.example?b"), "GET /?b HTTP/1.1\r\n\r\n");
+        assert_eq!(line("http://a.example"), "GET / HTTP/1.1\r\n\r\n");
     }
 
     #[test]
@@ -143,7 +153,8 @@ mod tests {
         for (terms, framing, line) in [
             (known, Framing::Length(5), "content-length: 5|"),
             (TERMS, Framing::Chunked, "transfer-encoding: chunked|"),
-            (old, Framing::UntilClose, "connection: keep-alive|"),
+            (old, Framing::UntilClose, "connection: close|"),
+            (Terms { length: Some(5), ..old }, Framing::Length(5), "content-length: 5|connection: keep-alive|"),
             (Terms { keeps_open: false, ..old }, Framing::UntilClose, "connection: close|"),
             (Terms { keeps_open: false, ..known }, Framing::Length(5), "content-length: 5|connection: close|"),
         ] {

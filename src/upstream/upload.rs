@@ -33,13 +33,7 @@ pub(crate) enum Trouble {
 impl Upload {
     /// Begins: puts the head where it is written from.
     pub(super) fn begin(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, Trouble> {
-        let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-        let framing = match http1::length(request.headers()) {
-            _ if request.body().is_end_stream() => Framing::Length(0),
-            _ if chunked => Framing::Chunked,
-            Ok(Some(length)) => Framing::Length(length),
-            Ok(None) | Err(_) => return Err(Trouble::Client),
-        };
+        let framing = if request.body().is_end_stream() { Framing::Length(0) } else { framing(request.headers())? };
         connection.has_written = false;
         http1::write_request(connection.outgoing.bytes(), request);
         Ok(Self { framing, taken: false, complete: framing == Framing::Length(0) })
@@ -105,4 +99,13 @@ impl Upload {
         }
         Poll::Ready(Ok(()))
     }
+}
+
+/// That of a body which there is, as its head has been made to say.
+fn framing(headers: &HeaderMap) -> Result<Framing, Trouble> {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return Ok(Framing::Chunked);
+    }
+    let length = http1::length(headers).ok().flatten();
+    length.map(Framing::Length).ok_or(Trouble::Client)
 }
