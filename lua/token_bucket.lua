@@ -20,7 +20,8 @@
 
 local token_bucket = { shared_keys = 1, keys = 2, args = 3 }
 
-local call, try, pack, unpack_bytes, floor = redis.call, redis.pcall, struct.pack, struct.unpack, math.floor
+local call, try, pack, unpack_bytes = redis.call, redis.pcall, struct.pack, struct.unpack
+local floor, ceil = math.floor, math.ceil
 
 -- Above this many permits, grants of the same slot share an entry.
 local MAX_ENTRIES = 512
@@ -36,13 +37,14 @@ local function text(number)
   return string.format(WHOLE, number)
 end
 
--- Numbers that were made text in this call.
-local texts = {}
+-- Numbers that were made text, of this call and, where Redis keeps functions, of those before it; not without end.
+local texts, texts_known = {}, 0
 
 local function known_text(number)
   local known = texts[number]
   if not known then
-    known = text(number)
+    if texts_known == 1000 then texts, texts_known = {}, 0 end
+    known, texts_known = text(number), texts_known + 1
     texts[number] = known
   end
   return known
@@ -126,13 +128,28 @@ local function wait_for(bucket, missing)
   return bucket.limiter.interval
 end
 
--- What the buckets of a limiter have in common.
-function token_bucket.limiter(key, arg, now)
-  local rate, interval = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
+-- What the buckets of a limiter have in common, as far as its words tell; and nothing yet of what is found in a call.
+local function limiter_by(words, at)
+  local rate, interval = tonumber(words[at + 1]), tonumber(words[at + 2])
   return {
-    hash = KEYS[key], type = ARGV[arg], rate_text = ARGV[arg + 1], interval_text = ARGV[arg + 2],
-    rate = rate, interval = interval, now = now, expired = now - interval, sealed_rate = rate % SEALED_RATES,
+    type = words[at], rate_text = words[at + 1], interval_text = words[at + 2], rate = rate, interval = interval,
+    sealed_rate = rate % SEALED_RATES, half = interval > 1 and floor(interval / 2) or 1,
+    hash = '', now = 0, expired = 0, half_begins = 0, alone = nil, config = nil, prepared = nil, configured = nil,
+    revived = nil, last = nil, retain = nil, retained_until = nil, horizon = nil, shares = nil, now_text = nil,
   }
+end
+
+-- What the buckets of a limiter have in common.
+function token_bucket.limiter(key, words, at, now, limiter)
+  if limiter then
+    limiter.alone, limiter.config, limiter.prepared, limiter.configured = nil, nil, nil, nil
+    limiter.revived, limiter.shares = nil, nil
+  else
+    limiter = limiter_by(words, at)
+  end
+  limiter.hash, limiter.now, limiter.expired = KEYS[key], now, now - limiter.interval
+  limiter.half_begins = now - now % limiter.half
+  return limiter
 end
 
 -- A bucket of which no seal tells: the whole log is read.

@@ -8,6 +8,7 @@ mod checker;
 mod explain;
 mod foreign;
 mod foreign_laws;
+mod functions;
 mod gateway;
 mod laws;
 mod laws_shadow;

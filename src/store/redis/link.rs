@@ -4,7 +4,7 @@
 //! away a decision fails at once, and it is this task alone that keeps trying, with growing pauses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -35,6 +35,8 @@ pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
     pub(super) secret: KeySecret,
     generation: u64,
+    /// Does this Redis keep functions for us, as far as is known?
+    functions: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -124,6 +126,19 @@ impl Link {
     }
 }
 
+// === impl Live ===
+
+impl Live {
+    pub(super) fn keeps_functions(&self) -> bool {
+        self.functions.load(Ordering::Relaxed)
+    }
+
+    /// From now on the scripts are sent as such, until there is another connection.
+    pub(super) fn note_that_it_keeps_no_functions(&self) {
+        self.functions.store(false, Ordering::Relaxed);
+    }
+}
+
 impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Live").field("generation", &self.generation).finish_non_exhaustive()
@@ -152,7 +167,8 @@ impl Keeper {
                     }
                     (failed, pause) = (0, FIRST_PAUSE);
                     generation += 1;
-                    let live = Live { connection: (*object).clone(), secret, generation };
+                    let functions = Arc::new(AtomicBool::new(true));
+                    let live = Live { connection: (*object).clone(), secret, generation, functions };
                     self.state.send_replace(State::Up(live));
                     self.until_broken(generation).await;
                     // Taken out of the pool, the connection ends with its last user.
