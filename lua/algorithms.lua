@@ -38,19 +38,21 @@ local function present(told)
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- A plan tells of each bucket by number its algorithm, its limiter and its first key.
+-- A plan tells of each bucket by number its algorithm, its limiter and its first key; and whether there are any that have
+-- to be opened before others are charged, since they have no take().
 local function plan_for(text)
   local words, count, limiters = {}, 0, {}
   for word in string.gmatch(text, '([^ ]*) ') do
     count = count + 1
     words[count] = word
   end
-  local plan = { words = words, limiters = limiters, total = 0, algorithm_of = {}, limiter_of = {}, key_of = {} }
+  local plan = { words = words, limiters = limiters, algorithm_of = {}, limiter_of = {}, key_of = {} }
   local key, at, total = 1, 1, 0
   while at <= count do
     local algorithm = algorithms[words[at]]
     local of = { algorithm = algorithm, key = key, at = at + 1, first = total + 1 }
     limiters[#limiters + 1] = of
+    plan.opens = plan.opens or not algorithm.take
     key, at = key + algorithm.shared_keys, at + 1 + algorithm.args
     for _ = 1, tonumber(words[at]) do
       total = total + 1

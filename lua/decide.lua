@@ -21,6 +21,7 @@ local granted, waits, delays, answers = {}, {}, {}, {}
 local function open_all(plan, now)
   buckets, charged, refused = nil, nil, nil
   local known, failure = true, nil
+  if not plan.opens then return nil, true end
   for _, of in ipairs(plan.limiters) do
     if not of.algorithm.take then
       for number = of.first, of.last do

@@ -1,23 +1,24 @@
 -- row: decides requests in a row that ask for the same token buckets, of which nobody else in the call asks for any: all
--- of them at once, by the newest entries and what has just returned. It knows only the everyday case; whatever is not as
--- it should be is left to the functions of token_bucket.lua, which know all of them.
+-- of them at once, by the newest entries and what has just returned. Likewise the one bucket of a request that no other
+-- asks for. It knows only the everyday case; whatever is not as it should be is left to token_bucket.lua, which knows all.
 --
 -- KEYS  those of token_bucket.lua
 -- ARGV  those of token_bucket.lua
--- Returns nothing; it stands behind token_bucket.lua.
+-- Returns nothing; it stands behind token_bucket.lua and algorithms.lua.
 --
 -- Invariant: what is granted here would be granted there, one request after the other, and is written alike. Nothing is
 -- written before all buckets of the row are known to have room, and their counters are written first: one that does not
 -- bear its seal out is found then, and all are put back as they were.
 
--- How many entries that have returned are read and removed at most.
-local FEW = '2'
-local MOST_RETURNED = 3
+-- How many of the oldest entries are read to find those that have returned: mostly one has, and seldom more than a few.
+local FEW, MORE = 3, 100
 
 -- What is known of the bucket of each limit. They are no tables of their own, since one costs as much as a command; and
 -- where Redis keeps functions, they are made once.
 local limiter_of_limit, value_of, log_of, newest_of, held_by, written_at = {}, {}, {}, {}, {}, {}
 local used_of, oldest_of, entries_of, returned_of, wanted_of, change_of = {}, {}, {}, {}, {}, {}
+-- What is told of each limit: what remains, and when there will be more.
+local left_of, reset_of = {}, {}
 
 -- Is the rule the only one of late, as far as the hash tells? A bucket that has to be revived has all of it read, which
 -- is then brought up to our rule.
@@ -32,21 +33,22 @@ local function is_alone(limiter, revive_it)
   return limiter.alone
 end
 
--- Of the entries that have returned: how many of the first few, what they hold, and when the oldest one that has not was
--- granted. Their seals tell when they were written, if they are ours. Nothing if that is not sure, or they are more.
-local function returned_entries(i, log, limiter, stored, first)
-  local entries, expired, sealed_rate = call('ZRANGE', log, '0', FEW), limiter.expired, limiter.sealed_rate
-  local count, permits = 0, 0
+-- Of the entries that have returned: how many, what they hold, and when the oldest one that has not was granted. Their
+-- seals tell when they were written, if they are ours. Nothing if that is not sure, or if they are very many.
+local function returned_entries(i, log, limiter, stored, first, most)
+  local entries, expired, sealed_rate = call('ZRANGE', log, '0', known_text(most - 1)), limiter.expired, limiter.sealed_rate
+  local permits, at = 0, first
   entries_of[i] = entries
-  for j = 1, MOST_RETURNED do
-    local entry = entries[j]
-    if not entry or #entry ~= 21 then break end
-    local _, rate, at, _, held = unpack_bytes('>I4I3I6I3<I4', entry, 2)
-    if rate ~= sealed_rate or at < first or (j == 1 and at ~= first) then return end
-    if at > expired then return count, permits, at end
-    count, permits, first = j, permits + held, at
+  for j = 1, #entries do
+    local _, rate, written, held
+    if #entries[j] ~= 21 then return end
+    _, rate, written, _, held = unpack_bytes('>I4I3I6I3<I4', entries[j], 2)
+    if rate ~= sealed_rate or written < at or (j == 1 and written ~= first) then return end
+    if written > expired then return j - 1, permits, written end
+    permits, at = permits + held, written
   end
-  if permits == stored then return count, permits end
+  if permits == stored then return #entries, permits end
+  if most == FEW then return returned_entries(i, log, limiter, stored, first, MORE) end
 end
 
 -- Puts back the counters of so many limits, the last of which does not bear its seal out.
@@ -76,10 +78,10 @@ local function revive_bucket(i, left)
   revive(limiter, value_of[i], log_of[i])
 end
 
--- Grants as many of so many requests as there is room for, if all is as on every day; returns how many, and the answer.
--- What the first limit is asked for is told, and that of the others from there on in the bytes. It is one function, since every call of another would cost
--- as much as what it is for.
-function token_bucket.take_row(plan, count, limits, number, wanted, bytes, at)
+-- Grants as many of so many requests as there is room for, if all is as on every day; returns how many. What the first
+-- limit is asked for is told, and that of the others from there on in the bytes. It is one function, since every call of
+-- another would cost as much as what it is for.
+local function take_all(plan, count, limits, number, wanted, bytes, at)
   local limiter_of, key_of, now, _ = plan.limiter_of, plan.key_of, nil, nil
   for i = 1, limits do
     if i > 1 then number, _, wanted, at = unpack_bytes('<I2BI4', bytes, at) end
@@ -95,7 +97,7 @@ function token_bucket.take_row(plan, count, limits, number, wanted, bytes, at)
       if rate ~= limiter.sealed_rate or written > now or age >= TOO_OLD or used >= limiter.rate then return 0 end
       oldest = written - age
       if oldest <= limiter.expired then
-        returned, permits, oldest = returned_entries(i, log, limiter, used, oldest)
+        returned, permits, oldest = returned_entries(i, log, limiter, used, oldest, FEW)
         if not returned then return 0 end
         used = used - permits
       end
@@ -120,7 +122,6 @@ function token_bucket.take_row(plan, count, limits, number, wanted, bytes, at)
       end
     end
   end
-  local answer
   for i = 1, limits do
     local limiter, log, newest, written, oldest = limiter_of_limit[i], log_of[i], newest_of[i], written_at[i], oldest_of[i]
     local rate, interval, used, joined, permits = limiter.rate, limiter.interval, used_of[i], nil, count * wanted_of[i]
@@ -138,8 +139,38 @@ function token_bucket.take_row(plan, count, limits, number, wanted, bytes, at)
     if returned_of[i] > 0 then remove(i, joined) elseif joined then call('ZREM', log, joined) end
     local left = rate - taken
     if written < limiter.half_begins then revive_bucket(i, left) end
-    age = age > 0 and oldest - limiter.expired or interval
-    answer = answer and answer .. pack('<BI4I6', 1, left, age) or pack('<I4BI4I6', count, 1, left, age)
+    left_of[i], reset_of[i] = left, age > 0 and oldest - limiter.expired or interval
   end
+  return count
+end
+
+-- Grants as many of so many requests in a row as it can; returns how many, and the answer to them.
+function token_bucket.take_row(plan, count, limits, number, wanted, bytes, at)
+  count = take_all(plan, count, limits, number, wanted, bytes, at)
+  if count == 0 then return 0 end
+  if limits == 2 then
+    return count, pack('<I4BI4I6BI4I6', count, 1, left_of[1], reset_of[1], 1, left_of[2], reset_of[2])
+  end
+  local answer = pack('<I4BI4I6', count, 1, left_of[1], reset_of[1])
+  for i = 2, limits do answer = answer .. pack('<BI4I6', 1, left_of[i], reset_of[i]) end
   return count, answer
+end
+
+-- The plan of a request that asks for one bucket.
+local one = { limiter_of = {}, key_of = {} }
+
+-- Judges the one request of a call that asks for a bucket, and charges it if it is granted and all others are `willing`.
+-- Returns what check() and tell() do.
+function token_bucket.take(limiter, key, permits, willing)
+  one.limiter_of[1], one.key_of[1] = limiter, key
+  if willing and take_all(one, 1, 1, 1, permits) == 1 then return true, 0, left_of[1], reset_of[1] end
+  local bucket = token_bucket.open(limiter, key)
+  local granted, wait = token_bucket.check(bucket, permits)
+  if not (granted and willing) then
+    token_bucket.settle(bucket)
+  elseif permits > 0 then
+    token_bucket.charge(bucket, permits)
+    token_bucket.save(bucket)
+  end
+  return granted, wait, token_bucket.tell(bucket)
 end

@@ -358,55 +358,6 @@ function token_bucket.settle(bucket)
   call('SET', bucket.value, limiter.rate - bucket.stored, 'KEEPTTL')
 end
 
--- Charges a bucket at once that is unused, or whose seal grants it, if the counter, which is written first, bears the seal
--- out; returns what remains and when there will be more, or nothing.
-local function take_sealed(limiter, value, log, permits)
-  local now, newest = limiter.now, call('ZREVRANGE', log, '0', '0')[1]
-  local stored, rate, at, age, first = 0, limiter.sealed_rate, 0, 0, now
-  if newest then
-    if #newest ~= 21 or limiter.shares then return end
-    stored, rate, at, age = unpack_bytes('>I4I3I6I3', newest, 2)
-    first = at - age
-    if rate ~= limiter.sealed_rate or at > now or age >= TOO_OLD or first <= limiter.expired then return end
-  end
-  stored = stored + permits
-  local left, taken = limiter.rate - stored, texts[permits] or known_text(permits)
-  if left < 0 then return end
-  if not newest then
-    call('SET', value, texts[left] or known_text(left))
-  elseif try('DECRBY', value, taken) ~= left then
-    try('INCRBY', value, taken)
-    -- One that was not there would never expire by itself.
-    call('PEXPIRE', value, known_text(2 * limiter.horizon))
-    return
-  end
-  age = now - first
-  local member = pack('>BI4I3I6I3<I4', 16, stored, rate, now, age < TOO_OLD and age or TOO_OLD, permits)
-  if call('ZADD', log, 'NX', limiter.now_text, member) == 0 then add(log, limiter.now_text, member) end
-  if not limiter.configured then configure(limiter) end
-  if at < limiter.alive_since then revive(limiter, value, log) end
-  return left, first < now and first - limiter.expired or limiter.interval
-end
-
--- Judges the one request of a call that asks for a bucket, and charges it if it is granted and all others are `willing`.
--- Returns what check() and tell() do.
-function token_bucket.take(limiter, key, permits, willing)
-  if not limiter.prepared then prepare(limiter) end
-  if willing and permits > 0 then
-    local remaining, reset = take_sealed(limiter, KEYS[key], KEYS[key + 1], permits)
-    if remaining then return true, 0, remaining, reset end
-  end
-  local bucket = token_bucket.open(limiter, key)
-  local granted, wait = token_bucket.check(bucket, permits)
-  if not (granted and willing) then
-    token_bucket.settle(bucket)
-  elseif permits > 0 then
-    token_bucket.charge(bucket, permits)
-    token_bucket.save(bucket)
-  end
-  return granted, wait, token_bucket.tell(bucket)
-end
-
 -- The entry that a grant of so many permits made or joined, and its permits: one of just as many before one of more.
 local function find_entry(bucket, permits, at)
   local first, last = slot_of(bucket.limiter, at)

@@ -21,6 +21,7 @@ mod program;
 mod rate_limiter;
 mod redis_format;
 mod redisson_weaknesses;
+mod rows;
 mod slots;
 mod stress;
 mod support;
