@@ -28,7 +28,7 @@ impl Library {
         Self { name, source }
     }
 
-    /// Calls the function; nothing if this Redis has none, or does not let us. A Redis that does not know it has run
+    /// Calls the function; nothing if this Redis does not let us, or load it. A Redis that does not know it has run
     /// nothing: it is sent the library and asked once more.
     pub(super) async fn call<T: FromRedisValue>(
         &self,
@@ -45,10 +45,17 @@ impl Library {
             answer => answer,
         };
         match answer {
-            Err(error) if is_unknown(&error) || is_impossible(&error) => None,
+            Err(error) if is_unknown(&error) || is_forbidden(&error) => None,
             answer => Some(answer),
         }
     }
+}
+
+/// Does this Redis keep functions, and let us call them? It is asked for one that nobody has, before any is called: a
+/// Redis that does not know the command puts its arguments into the error, and ours are not all text.
+pub(super) async fn are_kept(connection: &mut MultiplexedConnection) -> bool {
+    let answer = cmd("FCALL").arg("tidegate").arg(0).exec_async(connection).await;
+    answer.is_err_and(|error| is_unknown(&error))
 }
 
 /// Nothing ran, since Redis does not know the function.
@@ -56,9 +63,7 @@ fn is_unknown(error: &RedisError) -> bool {
     error.detail() == Some("Function not found")
 }
 
-/// Nothing ran, since there are no functions, or not for us. What goes wrong in a function is not meant: it has run.
-fn is_impossible(error: &RedisError) -> bool {
-    let detail = error.detail().unwrap_or_default();
-    let (unknown, forbidden) = (detail.starts_with("unknown command"), error.code() == Some("NOPERM"));
-    unknown || (forbidden && detail.contains("'fcall'"))
+/// Nothing ran, since we may not call functions any more. What goes wrong in a function is not meant: it has run.
+fn is_forbidden(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM") && error.detail().is_some_and(|detail| detail.contains("'fcall'"))
 }

@@ -14,6 +14,7 @@ use deadpool_redis::{Connection, Pool, PoolError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::library;
 use crate::store::StoreError;
 use crate::store::settings::{KeySecret, RedisSettings};
 
@@ -161,13 +162,13 @@ impl Keeper {
         let mut failed = 0_u64;
         loop {
             match self.connect().await {
-                Ok((object, secret)) => {
+                Ok((object, secret, functions)) => {
                     if failed > 0 {
                         tracing::info!(url = %self.url, attempts = failed, "store is back");
                     }
                     (failed, pause) = (0, FIRST_PAUSE);
                     generation += 1;
-                    let functions = Arc::new(AtomicBool::new(true));
+                    let functions = Arc::new(AtomicBool::new(functions));
                     let live = Live { connection: (*object).clone(), secret, generation, functions };
                     self.state.send_replace(State::Up(live));
                     self.until_broken(generation).await;
@@ -188,14 +189,15 @@ impl Keeper {
         }
     }
 
-    async fn connect(&self) -> Result<(Connection, KeySecret), String> {
+    async fn connect(&self) -> Result<(Connection, KeySecret, bool), String> {
         let connect = async {
             let mut object = self.pool.get().await.map_err(|error| match error {
                 PoolError::Backend(error) => error.to_string(),
                 error => error.to_string(),
             })?;
             let secret = self.secret.fetch(&mut object).await.map_err(|error| error.to_string())?;
-            Ok((object, secret))
+            let functions = library::are_kept(&mut object).await;
+            Ok((object, secret, functions))
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err("no answer in time".into()))
     }
