@@ -1,13 +1,14 @@
--- What the scripts share: the algorithms by name, the time, and the walk over the buckets of a call.
+-- What the scripts share: the algorithms by name, the time, and the plan of a call: which buckets it is about.
 --
 -- KEYS  for each limiter: those that its buckets share, then those of each bucket
--- ARGV  three of the script's own, of which the third is how many limiters there are; then for each of them its algorithm,
---       that algorithm's arguments, and how many buckets it has
+-- ARGV  three of the script's own, of which the third is the limiters, a text of words that each end with a space: for each
+--       limiter its algorithm, that algorithm's arguments, and how many buckets it has
 -- Returns nothing; it stands before the scripts that do.
 --
 -- Invariant: every algorithm is a table of `shared_keys`, `keys` and `args` (how many it takes), `one_by_one` if no two
 -- requests that are granted at the same moment are answered alike but for what remains, and the functions
---   limiter(key, arg, now)       what the buckets of a limiter have in common
+--   limiter(key, words, at, now, before)  what the buckets of a limiter have in common, by its words from there on; made
+--                                of what this said `before`, in another call, of the same words
 --   open(limiter, key, now)      a bucket as it is stored; with `failure`, an error that ends the call; or one that is
 --                                `unknown`, if what was sent does not say how to judge at `now`
 --   check(bucket, permits)       judges a request: is it granted, how long it has to wait (-1: never), and how long it is
@@ -37,16 +38,54 @@ local function present(told)
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Shows each limiter, with the first key of its first bucket, of its last bucket, and how many there are from one to the
--- next.
-local function for_each_limiter(now, visit)
-  local key, arg = 1, 4
-  for _ = 1, tonumber(ARGV[3]) do
-    local algorithm = algorithms[ARGV[arg]]
-    local limiter = algorithm.limiter(key, arg + 1, now)
-    key, arg = key + algorithm.shared_keys, arg + 1 + algorithm.args
-    local next_key = key + tonumber(ARGV[arg]) * algorithm.keys
-    visit(algorithm, limiter, key, next_key - 1, algorithm.keys)
-    key, arg = next_key, arg + 1
+-- A plan tells of each bucket by number its algorithm, its limiter and its first key; and whether there are any that have
+-- to be opened before others are charged, since they have no take().
+local function plan_for(text)
+  local words, count, limiters = {}, 0, {}
+  for word in string.gmatch(text, '([^ ]*) ') do
+    count = count + 1
+    words[count] = word
   end
+  local plan = { words = words, limiters = limiters, algorithm_of = {}, limiter_of = {}, key_of = {} }
+  local key, at, total = 1, 1, 0
+  while at <= count do
+    local algorithm = algorithms[words[at]]
+    local of = { algorithm = algorithm, key = key, at = at + 1, first = total + 1 }
+    limiters[#limiters + 1] = of
+    plan.opens = plan.opens or not algorithm.take
+    key, at = key + algorithm.shared_keys, at + 1 + algorithm.args
+    for _ = 1, tonumber(words[at]) do
+      total = total + 1
+      plan.algorithm_of[total], plan.key_of[total], key = algorithm, key, key + algorithm.keys
+    end
+    of.last, at = total, at + 1
+  end
+  plan.total = total
+  return plan
+end
+
+-- Plans by their texts: of this call and, where Redis keeps functions, of those before it, most of which are about the
+-- same limiters; not without end.
+local plans, plans_known = {}, 0
+
+-- The plan of a call, with its limiters as they are now.
+local function plan_now(now)
+  local text = ARGV[3]
+  local plan = plans[text]
+  if not plan then
+    if plans_known == 128 then plans, plans_known = {}, 0 end
+    plan, plans_known = plan_for(text), plans_known + 1
+    plans[text] = plan
+  end
+  local words, limiters = plan.words, plan.limiters
+  for i = 1, #limiters do
+    local of = limiters[i]
+    local before = of.limiter
+    local limiter = of.algorithm.limiter(of.key, words, of.at, now, before)
+    if limiter ~= before then
+      of.limiter = limiter
+      for number = of.first, of.last do plan.limiter_of[number] = limiter end
+    end
+  end
+  return plan
 end

@@ -14,9 +14,9 @@ local fixed_window = { shared_keys = 0, keys = 1, args = 6 }
 local HOUR = 60 * 60 * 1000
 
 -- What the buckets of a limiter have in common.
-function fixed_window.limiter(_, arg)
-  local limiter = { rate = tonumber(ARGV[arg]) }
-  for i = 1, 5 do limiter[i] = tonumber(ARGV[arg + i]) end
+function fixed_window.limiter(_, words, at)
+  local limiter = { rate = tonumber(words[at]) }
+  for i = 1, 5 do limiter[i] = tonumber(words[at + i]) end
   return limiter
 end
 

@@ -124,8 +124,8 @@ local function wait_for_permits(bucket, permits)
 end
 
 -- What the buckets of a limiter have in common.
-function foreign.limiter(_, arg)
-  return { law = ARGV[arg], type = ARGV[arg + 1], rate = tonumber(ARGV[arg + 2]), interval = tonumber(ARGV[arg + 3]) }
+function foreign.limiter(_, words, at)
+  return { law = words[at], type = words[at + 1], rate = tonumber(words[at + 2]), interval = tonumber(words[at + 3]) }
 end
 
 -- A bucket as it is stored.

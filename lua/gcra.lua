@@ -54,8 +54,8 @@ local function wait_for(bucket, permits)
 end
 
 -- What the buckets of a limiter have in common.
-function gcra.limiter(_, arg)
-  return { rate = tonumber(ARGV[arg]), interval = tonumber(ARGV[arg + 1]), burst = tonumber(ARGV[arg + 2]) }
+function gcra.limiter(_, words, at)
+  return { rate = tonumber(words[at]), interval = tonumber(words[at + 1]), burst = tonumber(words[at + 2]) }
 end
 
 -- A bucket with what is in use now; a text that is not ours is no bucket.

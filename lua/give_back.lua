@@ -8,10 +8,9 @@
 -- Invariant: no bucket holds more than if the request had never been; what has returned by itself is left alone.
 
 local now, next_number = present(ARGV[1]), string.gmatch(ARGV[2], '%d+')
-for_each_limiter(now, function(algorithm, limiter, first, last, step)
-  for key = first, last, step do
-    local permits, at = tonumber(next_number()), tonumber(next_number())
-    algorithm.give_back(limiter, key, permits, at, now)
-  end
-end)
+local plan = plan_now(now)
+for number = 1, plan.total do
+  local permits, at = tonumber(next_number()), tonumber(next_number())
+  plan.algorithm_of[number].give_back(plan.limiter_of[number], plan.key_of[number], permits, at, now)
+end
 return {}

@@ -30,9 +30,9 @@ local function next_leak(bucket)
 end
 
 -- What the buckets of a limiter have in common.
-function leaky_bucket.limiter(key, arg)
-  local limiter = gcra.limiter(key, arg)
-  limiter.queue, limiter.max_wait = tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])
+function leaky_bucket.limiter(key, words, at)
+  local limiter = gcra.limiter(key, words, at)
+  limiter.queue, limiter.max_wait = tonumber(words[at + 2]), tonumber(words[at + 3])
   return limiter
 end
 

@@ -29,9 +29,9 @@ local function wait_for(bucket, missing)
 end
 
 -- What the buckets of a limiter have in common.
-function sliding_window.limiter(_, arg)
-  local interval, segments = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
-  return { rate = tonumber(ARGV[arg]), interval = interval, length = math.ceil(interval / segments) }
+function sliding_window.limiter(_, words, at)
+  local interval, segments = tonumber(words[at + 1]), tonumber(words[at + 2])
+  return { rate = tonumber(words[at]), interval = interval, length = math.ceil(interval / segments) }
 end
 
 -- A bucket as it is stored.

@@ -20,7 +20,8 @@
 
 local token_bucket = { shared_keys = 1, keys = 2, args = 3 }
 
-local call, try, pack, unpack_bytes, floor = redis.call, redis.pcall, struct.pack, struct.unpack, math.floor
+local call, try, pack, unpack_bytes = redis.call, redis.pcall, struct.pack, struct.unpack
+local floor, ceil = math.floor, math.ceil
 
 -- Above this many permits, grants of the same slot share an entry.
 local MAX_ENTRIES = 512
@@ -36,13 +37,14 @@ local function text(number)
   return string.format(WHOLE, number)
 end
 
--- Numbers that were made text in this call.
-local texts = {}
+-- Numbers that were made text, of this call and, where Redis keeps functions, of those before it; not without end.
+local texts, texts_known = {}, 0
 
 local function known_text(number)
   local known = texts[number]
   if not known then
-    known = text(number)
+    if texts_known == 1000 then texts, texts_known = {}, 0 end
+    known, texts_known = text(number), texts_known + 1
     texts[number] = known
   end
   return known
@@ -126,13 +128,28 @@ local function wait_for(bucket, missing)
   return bucket.limiter.interval
 end
 
--- What the buckets of a limiter have in common.
-function token_bucket.limiter(key, arg, now)
-  local rate, interval = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
+-- What the buckets of a limiter have in common, as far as its words tell; and nothing yet of what is found in a call.
+local function limiter_by(words, at)
+  local rate, interval = tonumber(words[at + 1]), tonumber(words[at + 2])
   return {
-    hash = KEYS[key], type = ARGV[arg], rate_text = ARGV[arg + 1], interval_text = ARGV[arg + 2],
-    rate = rate, interval = interval, now = now, expired = now - interval, sealed_rate = rate % SEALED_RATES,
+    type = words[at], rate_text = words[at + 1], interval_text = words[at + 2], rate = rate, interval = interval,
+    sealed_rate = rate % SEALED_RATES, half = interval > 1 and floor(interval / 2) or 1,
+    hash = '', now = 0, expired = 0, half_begins = 0, alone = nil, config = nil, prepared = nil, configured = nil,
+    revived = nil, last = nil, retain = nil, retained_until = nil, horizon = nil, shares = nil, now_text = nil,
   }
+end
+
+-- What the buckets of a limiter have in common.
+function token_bucket.limiter(key, words, at, now, limiter)
+  if limiter then
+    limiter.alone, limiter.config, limiter.prepared, limiter.configured = nil, nil, nil, nil
+    limiter.revived, limiter.shares = nil, nil
+  else
+    limiter = limiter_by(words, at)
+  end
+  limiter.hash, limiter.now, limiter.expired = KEYS[key], now, now - limiter.interval
+  limiter.half_begins = now - now % limiter.half
+  return limiter
 end
 
 -- A bucket of which no seal tells: the whole log is read.
@@ -339,55 +356,6 @@ function token_bucket.settle(bucket)
   if bucket.returned and bucket.returned > 0 then forget(bucket) end
   redate_sealed(bucket)
   call('SET', bucket.value, limiter.rate - bucket.stored, 'KEEPTTL')
-end
-
--- Charges a bucket at once that is unused, or whose seal grants it, if the counter, which is written first, bears the seal
--- out; returns what remains and when there will be more, or nothing.
-local function take_sealed(limiter, value, log, permits)
-  local now, newest = limiter.now, call('ZREVRANGE', log, '0', '0')[1]
-  local stored, rate, at, age, first = 0, limiter.sealed_rate, 0, 0, now
-  if newest then
-    if #newest ~= 21 or limiter.shares then return end
-    stored, rate, at, age = unpack_bytes('>I4I3I6I3', newest, 2)
-    first = at - age
-    if rate ~= limiter.sealed_rate or at > now or age >= TOO_OLD or first <= limiter.expired then return end
-  end
-  stored = stored + permits
-  local left, taken = limiter.rate - stored, texts[permits] or known_text(permits)
-  if left < 0 then return end
-  if not newest then
-    call('SET', value, texts[left] or known_text(left))
-  elseif try('DECRBY', value, taken) ~= left then
-    try('INCRBY', value, taken)
-    -- One that was not there would never expire by itself.
-    call('PEXPIRE', value, known_text(2 * limiter.horizon))
-    return
-  end
-  age = now - first
-  local member = pack('>BI4I3I6I3<I4', 16, stored, rate, now, age < TOO_OLD and age or TOO_OLD, permits)
-  if call('ZADD', log, 'NX', limiter.now_text, member) == 0 then add(log, limiter.now_text, member) end
-  if not limiter.configured then configure(limiter) end
-  if at < limiter.alive_since then revive(limiter, value, log) end
-  return left, first < now and first - limiter.expired or limiter.interval
-end
-
--- Judges the one request of a call that asks for a bucket, and charges it if it is granted and all others are `willing`.
--- Returns what check() and tell() do.
-function token_bucket.take(limiter, key, permits, willing)
-  if not limiter.prepared then prepare(limiter) end
-  if willing and permits > 0 then
-    local remaining, reset = take_sealed(limiter, KEYS[key], KEYS[key + 1], permits)
-    if remaining then return true, 0, remaining, reset end
-  end
-  local bucket = token_bucket.open(limiter, key)
-  local granted, wait = token_bucket.check(bucket, permits)
-  if not (granted and willing) then
-    token_bucket.settle(bucket)
-  elseif permits > 0 then
-    token_bucket.charge(bucket, permits)
-    token_bucket.save(bucket)
-  end
-  return granted, wait, token_bucket.tell(bucket)
 end
 
 -- The entry that a grant of so many permits made or joined, and its permits: one of just as many before one of more.

@@ -61,7 +61,7 @@ fn calls(server: &RedisServer) -> u64 {
         let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
         line.split(',').next()?.parse::<u64>().ok()
     };
-    of("eval").unwrap_or(0) + of("evalsha").unwrap_or(0)
+    ["eval", "evalsha", "fcall"].into_iter().filter_map(of).sum()
 }
 
 /// Buckets of every algorithm; a rate above 512 lets grants share entries.

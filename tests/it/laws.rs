@@ -260,8 +260,10 @@ impl Stores {
 /// A runner that keeps what it found beside this file.
 pub fn config(cases: u32) -> proptest::test_runner::TestRunner {
     let persistence = proptest::test_runner::FileFailurePersistence::Direct("tests/it/laws.regressions");
+    let told = std::env::var("PROPTEST_CASES").ok().and_then(|told| told.parse().ok());
     proptest::test_runner::TestRunner::new(ProptestConfig {
-        cases,
+        // More if the environment wants more, which proptest itself heeds only where no number is given; never fewer.
+        cases: told.unwrap_or(0).max(cases),
         max_shrink_iters: 20_000,
         failure_persistence: Some(Box::new(persistence)),
         ..ProptestConfig::default()

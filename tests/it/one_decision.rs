@@ -53,7 +53,8 @@ fn sixteen_limits_of_all_algorithms_are_charged_together_or_not_at_all() {
 fn calls_of_scripts(redis: &mut Connection) -> u64 {
     let stats: String = cmd("INFO").arg("commandstats").query(redis).expect("statistics");
     let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
-    stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
+    let is_script = |line: &&str| line.starts_with("cmdstat_eval") || line.starts_with("cmdstat_fcall");
+    stats.lines().filter(is_script).filter_map(calls).sum()
 }
 
 #[tokio::test]

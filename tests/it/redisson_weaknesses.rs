@@ -51,8 +51,7 @@ impl Ours {
 
     fn acquire_as(&mut self, random: u128, permits: u32, now: u64) -> Said {
         let (now, request, random) = (now.to_string(), request(permits), random.to_be_bytes());
-        let limiter = [&b"1"[..], b"foreign", b"library", b"", b"", b"", b"1"];
-        let arguments = [&[now.as_bytes(), &random], &limiter[..], &[&request]].concat();
+        let arguments = [now.as_bytes(), &random, b"foreign library    1 ", &request];
         let [_, granted, remaining, wait, ..] = answer(self.call("admit", &arguments));
         Said { granted: granted == 1, remaining, wait }
     }

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, RedisResult, cmd};
 
 use super::buckets::{Buckets, Place};
+use super::link::Live;
 use super::script::ADMIT;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Decision, Limiter, Outcome, Wait};
@@ -25,8 +25,11 @@ const ENTRIES: u32 = 16;
 /// Most requests of a call.
 const MAX_REQUESTS: usize = 4_096;
 
-/// Says of a limit that nobody else in the call asks for its bucket. Else a limit is told to be a shadow (1) or not (0).
+/// Says of a limit that no other request of the call asks for its bucket. Else a limit is told to be a shadow (1) or not (0).
 const ALONE: u8 = 2;
+
+/// Says of all limits of a kind that no other kind of the call asks for their buckets.
+const ROW: u8 = 3;
 
 /// The requests of a call, in the order in which they came.
 #[derive(Debug, Default)]
@@ -123,14 +126,9 @@ impl Batch {
     }
 
     /// Has it all decided.
-    pub(super) async fn run(
-        &self,
-        connection: &mut MultiplexedConnection,
-        secret: &KeySecret,
-        moment: Moment,
-    ) -> RedisResult<(i64, Vec<u8>)> {
-        let script = ADMIT.for_all(self.buckets.algorithms());
-        script.run(connection, |name, script| self.command(name, script, secret, moment)).await
+    pub(super) async fn run(&self, live: &mut Live, moment: Moment) -> RedisResult<(i64, Vec<u8>)> {
+        let (script, secret) = (ADMIT.for_all(self.buckets.algorithms()), live.secret);
+        script.run_kept(live, |name, script| self.command(name, script, &secret, moment)).await
     }
 
     fn command(&self, name: &str, script: &str, secret: &KeySecret, moment: Moment) -> Cmd {
@@ -157,10 +155,16 @@ impl Batch {
             bytes.push(u8::try_from(kind.limits).unwrap_or(u8::MAX));
             let asked = &limits[..kind.limits];
             limits = &limits[kind.limits..];
-            let alone = asked.iter().rposition(|one| !one.shadow && self.buckets.is_taken_alone(one.place));
+            let taken_by = |one: &Asked, count| !one.shadow && self.buckets.is_taken_by(one.place, count);
+            let row = asked.iter().all(|one| taken_by(one, kind.count));
+            let alone = asked.iter().rposition(|one| taken_by(one, 1));
             for (index, one) in asked.iter().enumerate() {
                 bytes.extend(u16::try_from(one.place.number(&firsts)).unwrap_or(u16::MAX).to_le_bytes());
-                bytes.push(if alone == Some(index) { ALONE } else { u8::from(one.shadow) });
+                bytes.push(match index {
+                    _ if row => ROW,
+                    _ if alone == Some(index) => ALONE,
+                    _ => u8::from(one.shadow),
+                });
                 bytes.extend(one.permits.to_le_bytes());
             }
         }

@@ -1,6 +1,7 @@
 //! The buckets that a call is about, as its script takes them: limiter by limiter, with what its buckets have in common.
 
 use std::collections::HashMap;
+use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use deadpool_redis::redis::Cmd;
@@ -82,10 +83,10 @@ impl Buckets {
         (&of.limiter, of.clients[place.bucket].as_ref())
     }
 
-    /// Was a bucket asked for once, by an algorithm whose script has a way of its own for that?
-    pub(super) fn is_taken_alone(&self, place: Place) -> bool {
+    /// Was a bucket asked for so many times, by an algorithm whose script has a way of its own if these are all?
+    pub(super) fn is_taken_by(&self, place: Place, times: u32) -> bool {
         let of = &self.limiters[place.limiter];
-        of.asked[place.bucket] == 1 && of.limiter.quota.algorithm() == Algorithm::TokenBucket
+        of.asked[place.bucket] == times && of.limiter.quota.algorithm() == Algorithm::TokenBucket
     }
 
     fn limiter(&mut self, limiter: &Arc<Limiter>) -> usize {
@@ -125,14 +126,26 @@ impl Buckets {
         }
     }
 
-    /// Adds how many limiters there are, and what the script takes of each. Those by the calendar are sent the boundaries
-    /// around `near`.
+    /// Adds what the script takes of each limiter, as words that each end with a space. Those by the calendar are sent the
+    /// boundaries around `near`.
     pub(super) fn write_limiters(&self, near: Timestamp, call: &mut Cmd) {
-        call.arg(self.limiters.len());
+        let mut words = Words(String::with_capacity(40 * self.limiters.len()));
         for of in &self.limiters {
-            arguments(&of.limiter, near, call);
-            call.arg(of.clients.len());
+            arguments(&of.limiter, near, &mut words);
+            words.arg(of.clients.len());
         }
+        call.arg(words.0);
+    }
+}
+
+/// Words that each end with a space.
+struct Words(String);
+
+impl Words {
+    fn arg(&mut self, word: impl Display) -> &mut Self {
+        // Writing to a string cannot fail.
+        _ = write!(self.0, "{word} ");
+        self
     }
 }
 
@@ -144,7 +157,7 @@ impl Place {
 }
 
 /// What the scripts take of a limiter: the algorithm's name, and what its file says.
-fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Cmd) {
+fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Words) {
     let quota = &limiter.quota;
     call.arg(quota.algorithm().name());
     match quota.algorithm() {

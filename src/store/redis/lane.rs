@@ -189,7 +189,7 @@ impl Lane {
             let random = shared.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
             let (age, sent) = (shared.refusals.age(), Instant::now());
             shared.metrics.store_called();
-            let answer = batch.run(&mut live.connection, &live.secret, Moment { now, near, random }).await;
+            let answer = batch.run(live, Moment { now, near, random }).await;
             self.note_distance(sent.elapsed());
             match batch.answer(answer.map_err(|error| failure(&error))?)? {
                 // Nothing ran, so asking once more resends nothing.

@@ -4,7 +4,7 @@
 //! away a decision fails at once, and it is this task alone that keeps trying, with growing pauses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -14,6 +14,7 @@ use deadpool_redis::{Connection, Pool, PoolError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::library;
 use crate::store::StoreError;
 use crate::store::settings::{KeySecret, RedisSettings};
 
@@ -35,6 +36,8 @@ pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
     pub(super) secret: KeySecret,
     generation: u64,
+    /// Does this Redis keep functions for us, as far as is known?
+    functions: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -124,6 +127,19 @@ impl Link {
     }
 }
 
+// === impl Live ===
+
+impl Live {
+    pub(super) fn keeps_functions(&self) -> bool {
+        self.functions.load(Ordering::Relaxed)
+    }
+
+    /// From now on the scripts are sent as such, until there is another connection.
+    pub(super) fn note_that_it_keeps_no_functions(&self) {
+        self.functions.store(false, Ordering::Relaxed);
+    }
+}
+
 impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Live").field("generation", &self.generation).finish_non_exhaustive()
@@ -146,13 +162,14 @@ impl Keeper {
         let mut failed = 0_u64;
         loop {
             match self.connect().await {
-                Ok((object, secret)) => {
+                Ok((object, secret, functions)) => {
                     if failed > 0 {
                         tracing::info!(url = %self.url, attempts = failed, "store is back");
                     }
                     (failed, pause) = (0, FIRST_PAUSE);
                     generation += 1;
-                    let live = Live { connection: (*object).clone(), secret, generation };
+                    let functions = Arc::new(AtomicBool::new(functions));
+                    let live = Live { connection: (*object).clone(), secret, generation, functions };
                     self.state.send_replace(State::Up(live));
                     self.until_broken(generation).await;
                     // Taken out of the pool, the connection ends with its last user.
@@ -172,14 +189,15 @@ impl Keeper {
         }
     }
 
-    async fn connect(&self) -> Result<(Connection, KeySecret), String> {
+    async fn connect(&self) -> Result<(Connection, KeySecret, bool), String> {
         let connect = async {
             let mut object = self.pool.get().await.map_err(|error| match error {
                 PoolError::Backend(error) => error.to_string(),
                 error => error.to_string(),
             })?;
             let secret = self.secret.fetch(&mut object).await.map_err(|error| error.to_string())?;
-            Ok((object, secret))
+            let functions = library::are_kept(&mut object).await;
+            Ok((object, secret, functions))
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err("no answer in time".into()))
     }

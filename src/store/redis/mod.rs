@@ -7,6 +7,7 @@ mod batch;
 mod buckets;
 mod keys;
 mod lane;
+mod library;
 mod limiters;
 mod link;
 mod present;

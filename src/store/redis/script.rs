@@ -5,16 +5,18 @@ use std::sync::OnceLock;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult};
 
+use super::library::Library;
+use super::link::Live;
 use crate::limit::Algorithm;
 
 /// Decides requests.
-pub(super) static ADMIT: Scripts = Scripts::new(include_str!("../../../lua/admit.lua"));
+pub(super) static ADMIT: Scripts = Scripts::new(&DECIDING, include_str!("../../../lua/admit.lua"));
 
 /// Undoes a list of charges.
-pub(super) static GIVE_BACK: Scripts = Scripts::new(include_str!("../../../lua/give_back.lua"));
+pub(super) static GIVE_BACK: Scripts = Scripts::new(&[], include_str!("../../../lua/give_back.lua"));
 
 /// The files of the algorithms, each behind those that it stands on, and who needs it.
-const PARTS: [(&str, u8); 7] = [
+const PARTS: [Part; 7] = [
     (include_str!("../../../lua/token_bucket.lua"), TOKEN_BUCKET | FOREIGN),
     (include_str!("../../../lua/gcra.lua"), GCRA | LEAKY_BUCKET),
     (include_str!("../../../lua/leaky_bucket.lua"), LEAKY_BUCKET),
@@ -23,6 +25,13 @@ const PARTS: [(&str, u8); 7] = [
     (include_str!("../../../lua/sliding_window.lua"), SLIDING_WINDOW),
     (include_str!("../../../lua/fixed_window.lua"), FIXED_WINDOW),
 ];
+
+/// What `admit` stands on besides.
+const DECIDING: [Part; 2] =
+    [(include_str!("../../../lua/row.lua"), TOKEN_BUCKET), (include_str!("../../../lua/decide.lua"), u8::MAX)];
+
+/// A file and who needs it.
+type Part = (&'static str, u8);
 
 const ALGORITHMS: &str = include_str!("../../../lua/algorithms.lua");
 
@@ -39,26 +48,28 @@ const FIXED_WINDOW: u8 = 32;
 /// One script for each set of algorithms. Redis makes all functions of a script anew in every call, which costs more than
 /// most decisions do; so a call brings those of its own algorithms only.
 pub(super) struct Scripts {
+    own: &'static [Part],
     last: &'static str,
     of: [OnceLock<Script>; 64],
 }
 
-/// A script and the digest under which Redis knows it once it has run.
+/// A script and the digest under which Redis knows it once it has run; and the same as a library.
 #[derive(Debug)]
 pub(super) struct Script {
     source: String,
     digest: String,
+    library: Library,
 }
 
 impl Scripts {
-    const fn new(last: &'static str) -> Self {
-        Self { last, of: [const { OnceLock::new() }; 64] }
+    const fn new(own: &'static [Part], last: &'static str) -> Self {
+        Self { own, last, of: [const { OnceLock::new() }; 64] }
     }
 
     /// The script for these algorithms.
     pub(super) fn for_all(&'static self, algorithms: impl Iterator<Item = Algorithm>) -> &'static Script {
         let set = algorithms.fold(0, |set, algorithm| set | bit(algorithm));
-        self.of[usize::from(set)].get_or_init(|| Script::new(set, self.last))
+        self.of[usize::from(set)].get_or_init(|| Script::of(set, self.own, self.last))
     }
 }
 
@@ -76,11 +87,32 @@ fn bit(algorithm: Algorithm) -> u8 {
 impl Script {
     /// A script that ends with `last` and knows a set of algorithms.
     pub(super) fn new(set: u8, last: &str) -> Self {
-        let parts = PARTS.iter().filter(|(_, needed_by)| needed_by & set != 0).map(|(part, _)| *part);
-        let source: Vec<&str> = [NAMES].into_iter().chain(parts).chain([ALGORITHMS, last]).collect();
-        let source = source.join("\n");
+        Self::of(set, &[], last)
+    }
+
+    fn of(set: u8, own: &[Part], last: &str) -> Self {
+        let needed = |parts: &[Part]| parts.iter().filter(|part| part.1 & set != 0).map(|part| part.0).collect();
+        let parts: [Vec<&str>; 4] = [vec![NAMES], needed(&PARTS), vec![ALGORITHMS], needed(own)];
+        let before_last = parts.concat().join("\n");
+        // What a function is given is not global; so it is local everywhere, which is faster besides.
+        let source = format!("local KEYS, ARGV = KEYS, ARGV\n{before_last}\n{last}");
         let digest = deadpool_redis::redis::Script::new(&source).get_hash().to_owned();
-        Self { source, digest }
+        Self { source, digest, library: Library::new(&before_last, last) }
+    }
+
+    /// Runs the script as a function, which costs Redis least, where it keeps functions; else as [`run`](Self::run) does.
+    pub(super) async fn run_kept<T: FromRedisValue>(
+        &self,
+        live: &mut Live,
+        command: impl Fn(&str, &str) -> Cmd,
+    ) -> RedisResult<T> {
+        if live.keeps_functions() {
+            if let Some(answer) = self.library.call(&mut live.connection, &command).await {
+                return answer;
+            }
+            live.note_that_it_keeps_no_functions();
+        }
+        self.run(&mut live.connection, command).await
     }
 
     /// Runs the script. A Redis that does not know it has run nothing, so that it may be sent once more, whole.

@@ -31,6 +31,13 @@ impl RedisServer {
         Self::start_with(port, &["--appendonly", "no"])
     }
 
+    /// Starts a Redis on a free port that knows no functions, as none did before version 7.
+    pub fn start_without_functions() -> Option<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let settings = ["--appendonly", "no", "--rename-command", "FCALL", ""];
+        Self::start_with(free.expect("a free port").port(), &settings)
+    }
+
     /// Starts a Redis on a free port that writes down in this folder what it is told, and knows it when it starts again.
     pub fn start_in(folder: &Path) -> Option<Self> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());

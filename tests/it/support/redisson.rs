@@ -114,7 +114,7 @@ pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
 pub fn script(name: &str) -> String {
     let read = |name: &str| std::fs::read_to_string(format!("lua/{name}.lua")).expect("a script");
     let algorithms = ["token_bucket", "gcra", "leaky_bucket", "foreign", "counters", "sliding_window", "fixed_window"];
-    algorithms.iter().chain(&["algorithms", name]).map(|name| read(name)).collect::<Vec<_>>().join("\n")
+    algorithms.iter().chain(&["algorithms", "decide", name]).map(|name| read(name)).collect::<Vec<_>>().join("\n")
 }
 
 /// The one request of a call of `admit`: so many permits of its only bucket.

@@ -1,0 +1,138 @@
+-- decide: decides the requests of a call (see admit.lua), in memory but for buckets that are asked for once; then writes
+-- what was charged.
+--
+-- KEYS  those of admit.lua
+-- ARGV  those of admit.lua
+-- Returns nothing; it stands before admit.lua.
+--
+-- Invariant: that of admit.lua.
+
+-- Buckets by number, as far as they were asked for; those that were charged, and those that were not charged by some
+-- request, with their algorithms.
+local buckets, charged, refused
+
+-- What a request of the present kind asks: of each limit its bucket (the number of one that is asked for once), permits,
+-- and whether it only watches; and what its limits say. They are made once, where Redis keeps functions.
+local asked, algorithms_asked, permits_asked, watches = {}, {}, {}, {}
+local granted, waits, delays, answers = {}, {}, {}, {}
+
+-- Opens the buckets that have to be known before anything is written; returns what is wrong with one, and whether all
+-- can be judged by what was sent.
+local function open_all(plan, now)
+  buckets, charged, refused = nil, nil, nil
+  local known, failure = true, nil
+  if not plan.opens then return nil, true end
+  for _, of in ipairs(plan.limiters) do
+    if not of.algorithm.take then
+      for number = of.first, of.last do
+        local bucket = of.algorithm.open(of.limiter, plan.key_of[number], now)
+        buckets = buckets or {}
+        buckets[number] = bucket
+        known = known and not bucket.unknown
+        failure = failure or bucket.failure
+      end
+    end
+  end
+  return failure, known
+end
+
+local function open(plan, number, now)
+  buckets = buckets or {}
+  local bucket = buckets[number]
+  if not bucket then
+    bucket = plan.algorithm_of[number].open(plan.limiter_of[number], plan.key_of[number], now)
+    buckets[number] = bucket
+  end
+  return bucket
+end
+
+-- How many of so many requests are granted alike, each with the same answer but for what remains.
+local function alike(count, limits)
+  for i = 1, limits do
+    if granted[i] and permits_asked[i] > 0 then
+      local algorithm = algorithms_asked[i]
+      local most = algorithm.one_by_one and 1 or math.floor(algorithm.tell(asked[i]) / permits_asked[i])
+      count = math.min(count, most)
+    end
+  end
+  return count
+end
+
+-- Decides so many requests of a kind, whose limits are told from there on; adds the answers to those that there are. It is
+-- one function with variables of its own, since every call of another would cost as much as what it is for.
+local function decide_kind(plan, now, random, left, limits, requests, at, length)
+  local pack, alone = struct.pack, nil
+  for i = 1, limits do
+    local number, how, permits
+    number, how, permits, at = struct.unpack('<I2BI4', requests, at)
+    permits_asked[i], algorithms_asked[i], watches[i] = permits, plan.algorithm_of[number], how == 1
+    if how == 2 then alone, asked[i] = i, number else asked[i] = open(plan, number, now) end
+  end
+  charged, refused = charged or {}, refused or {}
+  while left > 0 do
+    local all, count, alone_remaining, alone_reset = true, left, nil, nil
+    for i = 1, limits do
+      if i ~= alone then
+        granted[i], waits[i], delays[i] = algorithms_asked[i].check(asked[i], permits_asked[i])
+        all = all and (granted[i] or watches[i])
+      end
+    end
+    if alone then
+      local number = asked[alone]
+      delays[alone] = nil
+      granted[alone], waits[alone], alone_remaining, alone_reset =
+        algorithms_asked[alone].take(plan.limiter_of[number], plan.key_of[number], permits_asked[alone], all)
+      all = all and granted[alone]
+    elseif all and left > 1 then
+      count = alike(left, limits)
+    end
+    for i = 1, limits do
+      local said, later, remaining, reset = 1, delays[i], alone_remaining, alone_reset
+      if i ~= alone then
+        local bucket, of = asked[i], algorithms_asked[i]
+        if all and granted[i] then
+          of.charge(bucket, count * permits_asked[i], random)
+          charged[bucket] = of
+        else
+          refused[bucket] = of
+        end
+        remaining, reset = of.tell(bucket)
+      end
+      if not granted[i] then said, later = 0, waits[i] elseif later then said = 2 end
+      local bytes = i == 1 and pack('<I4BI4I6', count, said, remaining, reset) or pack('<BI4I6', said, remaining, reset)
+      length = length + 1
+      answers[length] = later and bytes .. pack('<i8', later) or bytes
+    end
+    left = left - count
+  end
+  return length
+end
+
+-- Decides all requests; returns the answers.
+local function decide(plan, now, random, requests)
+  local at, length, bytes = 1, 0, #requests
+  while at <= bytes do
+    local left, limits, number, how, wanted = struct.unpack('<I4BI2BI4', requests, at)
+    if how == 3 then
+      local count, answer = token_bucket.take_row(plan, left, limits, number, wanted, requests, at + 12)
+      if count > 0 then
+        length, left = length + 1, left - count
+        answers[length] = answer
+      end
+    end
+    if left > 0 then length = decide_kind(plan, now, random, left, limits, requests, at + 5, length) end
+    at = at + 5 + 7 * limits
+  end
+  return length == 1 and answers[1] or table.concat(answers, '', 1, length)
+end
+
+-- Writes what was charged, and what refusals leave to do.
+local function write_all(random)
+  if not charged then return end
+  for bucket, algorithm in pairs(charged) do
+    if bucket.added then algorithm.save(bucket) end
+  end
+  for bucket, algorithm in pairs(refused) do
+    if not bucket.added then algorithm.settle(bucket, random) end
+  end
+end
