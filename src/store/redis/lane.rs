@@ -238,6 +238,8 @@ impl Driver {
     async fn run(mut self) {
         while let Some(load) = self.lane.next_load() {
             self.lane.send(load).await;
+            // Who is about to ask does so first, and goes along.
+            tokio::task::yield_now().await;
         }
         self.done = true;
     }
