@@ -55,7 +55,8 @@ impl Server {
     /// What so many scripts have spent, which are all that ran since.
     pub fn spent(&mut self, calls: u64) -> Result<Spent> {
         let info: InfoDict = cmd("INFO").arg("commandstats").query(&mut self.connection)?;
-        let line: String = info.get("cmdstat_evalsha").ok_or("no script ran")?;
+        let of = |name: &str| info.get::<String>(name);
+        let line = of("cmdstat_fcall").or_else(|| of("cmdstat_evalsha")).ok_or("no script ran")?;
         let fields: HashMap<&str, &str> = line.split(',').filter_map(|field| field.split_once('=')).collect();
         let field = |name| fields.get(name).copied().ok_or_else(|| format!("no {name} in {line}"));
         if field("calls")?.parse() != Ok(calls) {
@@ -86,7 +87,10 @@ impl Server {
         for entry in entries {
             let (_, _, micros, words, _, _): (u64, u64, u64, Vec<Vec<u8>>, String, String) =
                 FromRedisValue::from_redis_value(entry)?;
-            if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"evalsha")) {
+            if words
+                .first()
+                .is_some_and(|word| [&b"fcall"[..], b"evalsha"].iter().any(|name| word.eq_ignore_ascii_case(name)))
+            {
                 longest = longest.max(micros);
             }
         }

@@ -35,7 +35,7 @@ impl Counters {
         let cpu = cpu(connection)? - self.since;
         let info: InfoDict = cmd("INFO").arg("commandstats").query(connection)?;
         let calls = |name: &str| calls(info.get::<String>(&format!("cmdstat_{name}")));
-        Ok(Spent { cpu, scripts: calls("evalsha") + calls("eval"), entries: calls("zadd") })
+        Ok(Spent { cpu, scripts: calls("fcall") + calls("evalsha") + calls("eval"), entries: calls("zadd") })
     }
 }
 
