@@ -5,8 +5,8 @@
 //! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's. Nor are those
 //! told that only watch: nobody has to keep to them.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 
 use crate::admission::Standing;
 use crate::limit::Wait;
@@ -17,6 +17,9 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// `, `, 10 digits, `;t=` and 20 digits.
+const LONGEST_NUMBERS: usize = 35;
 
 /// What `RateLimit` says of each limit of a route before its numbers, made at load: `"name";r=`. Nothing of those that
 /// clients are not told of.
@@ -32,7 +35,7 @@ impl Members {
 
     /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
     pub(crate) fn rate_limit(&self, standing: &Standing) -> Option<HeaderValue> {
-        let mut list = SmallVec::<[u8; 256]>::new();
+        let mut list = Vec::with_capacity(self.0.iter().flatten().map(|member| member.len() + LONGEST_NUMBERS).sum());
         let mut digits = itoa::Buffer::new();
         for (index, decision) in standing.iter() {
             let Some(Some(member)) = self.0.get(index) else { continue };
@@ -44,7 +47,7 @@ impl Members {
             list.extend_from_slice(b";t=");
             list.extend_from_slice(digits.format(decision.reset.div_ceil(1_000)).as_bytes());
         }
-        (!list.is_empty()).then(|| HeaderValue::from_bytes(&list).ok()).flatten()
+        (!list.is_empty()).then(|| HeaderValue::from_maybe_shared(Bytes::from(list)).ok()).flatten()
     }
 }
 

@@ -7,9 +7,9 @@
 mod place;
 mod shard;
 
-use std::hash::RandomState;
 use std::sync::Arc;
 
+use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
@@ -35,7 +35,7 @@ pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
     clock: Arc<dyn Clock>,
     /// Tells buckets apart in their tables; nobody outside knows it, so nobody can fill one slot of a table.
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     secret: KeySecret,
     /// Buckets that a shard holds at most.
     most: usize,
@@ -57,7 +57,7 @@ impl Memory {
     pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, most: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let secret = secret.unwrap_or_else(KeySecret::random);
-        let (hasher, limiters) = (RandomState::new(), Registry::default());
+        let (hasher, limiters) = (DefaultHashBuilder::default(), Registry::default());
         Self { shards, clock, hasher, secret, most: most.div_ceil(SHARDS), limiters }
     }
 

@@ -1,8 +1,9 @@
 //! Where a charge's bucket is: the shard and the slot in its table, and how it is known from others there.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
+use hashbrown::DefaultHashBuilder;
 use ipnet::IpNet;
 
 use super::SHARDS;
@@ -14,6 +15,7 @@ use crate::store::settings::KeySecret;
 pub(super) struct Place<'c> {
     pub(super) charge: &'c Charge,
     pub(super) owner: Owner,
+    /// By a fast function with a random seed: what clients may choose freely has been hashed with a secret before.
     pub(super) hash: u64,
 }
 
@@ -28,7 +30,7 @@ pub(super) enum Owner {
 }
 
 impl<'c> Place<'c> {
-    pub(super) fn of(charge: &'c Charge, hasher: &RandomState, secret: &KeySecret) -> Self {
+    pub(super) fn of(charge: &'c Charge, hasher: &DefaultHashBuilder, secret: &KeySecret) -> Self {
         let owner = Owner::new(charge.client.as_ref(), secret);
         let mut hasher = hasher.build_hasher();
         hasher.write(charge.limiter.name.as_bytes());
