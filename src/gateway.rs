@@ -193,6 +193,7 @@ impl Worker {
         let service = Arc::new(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
             self.layer.connect();
+            tokio::spawn(give_back_memory());
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
                 let service = Arc::clone(&service);
@@ -207,3 +208,16 @@ impl Worker {
         })
     }
 }
+
+/// The allocator gives back to the system what was freed a while ago, but only when more is freed. After a rush nobody
+/// may free anything for long; so a block that was never touched is.
+async fn give_back_memory() {
+    loop {
+        tokio::time::sleep(REMINDER).await;
+        drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK)));
+    }
+}
+
+/// Large enough not to be kept for the next who needs as much.
+const BLOCK: usize = 4 * 1024 * 1024;
+const REMINDER: Duration = Duration::from_secs(2);

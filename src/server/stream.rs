@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
-use crate::upstream::gather::Gather;
 
 /// How long a client that is still sending is listened to after its answer. Closed at once, the connection would be
 /// reset by what is on its way, and the reset can overtake the answer.
@@ -21,14 +20,14 @@ const LINGER: Duration = Duration::from_secs(2);
 /// The socket and the notes.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    stream: Gather,
+    stream: TcpStream,
     activity: Arc<Activity>,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
     pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream: Gather::new(stream), activity, lingering: None }
+        Self { stream, activity, lingering: None }
     }
 
     /// The notes.
@@ -38,7 +37,7 @@ impl Watched {
 
     /// The socket itself, for a look that leaves no notes.
     pub(crate) fn socket(&self) -> &TcpStream {
-        self.stream.socket()
+        &self.stream
     }
 
     fn note<T>(&self, polled: Poll<T>) -> Poll<T> {

@@ -18,7 +18,6 @@ mod download;
 mod echo;
 mod endpoint;
 mod exchange;
-pub(crate) mod gather;
 mod pool;
 mod select;
 pub mod settings;
