@@ -32,6 +32,9 @@ pub(crate) fn request(request: &mut Request<RequestBody>, peer: Peer) -> Result<
     if seen.has(Field::TransferEncoding) {
         check_coding(headers)?;
     }
+    if seen.has(Field::ContentLength) {
+        one_length(headers).ok_or(Refusal::Malformed)?;
+    }
     if let Some(host) = host {
         headers.insert(header::HOST, host);
     }
@@ -121,7 +124,7 @@ fn to_origin_form(uri: &mut Uri) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `Content-Length` once (RFC 9110 section 8.6): whoever read the answer has seen that all of them agree, also where no
+/// `Content-Length` once (RFC 9110 section 8.6): whoever read the message has seen that all of them agree, also where no
 /// body follows that would show it.
 fn one_length(headers: &mut HeaderMap) -> Option<()> {
     let mut values = headers.get_all(header::CONTENT_LENGTH).iter();

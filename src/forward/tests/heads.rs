@@ -77,6 +77,17 @@ async fn what_could_be_read_in_two_ways_arrives_in_one_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn a_length_that_is_repeated_is_sent_on_once() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings::to(origin.address).start();
+    for lengths in ["Content-Length: 2, 2\r\n", "Content-Length: 2\r\nContent-Length: 2\r\n"] {
+        assert_eq!(gateway.ask(format!("POST / HTTP/1.1\r\nHost: a\r\n{lengths}\r\nhi")).await.status(), 200);
+        let sent = origin.last();
+        assert_eq!((sent.field("content-length").as_deref(), sent.text().as_str()), (Some("2"), "hi"), "{lengths:?}");
+    }
+}
+
+#[tokio::test]
 async fn methods_for_the_gateway_itself_do_not_reach_the_origin() {
     let origin = Origin::saying(OK).await;
     let gateway = Settings::to(origin.address).start();
