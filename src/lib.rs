@@ -16,12 +16,13 @@
 //! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
 //! | 2 machinery | [`store`] where buckets are · `upstream` where requests go · `http1` in which bytes |
 //! | 1 vocabulary | `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`route`] which rules touch it · [`condition`] and why · [`rule`] the charges · [`policy`] what is told of them |
-//! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters |
+//! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` deadlines that move |
 
 // 0 ground
 pub mod clock;
 pub mod limit;
 pub mod metrics;
+mod timer;
 // 1 vocabulary
 pub mod client;
 pub mod condition;

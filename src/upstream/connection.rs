@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::address::Address;
 use super::pool::IDLE_TIMEOUT;
-use super::timer::Timer;
 use crate::http1::{Answer, Left, Malformed, Outgoing, Piece, poll_head_bytes, read_answer};
+use crate::timer::Timer;
 
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 * 1024;

@@ -21,7 +21,6 @@ mod exchange;
 mod pool;
 mod select;
 pub mod settings;
-mod timer;
 mod transfer;
 mod upload;
 

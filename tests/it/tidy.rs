@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The floors of `src/lib.rs`' map. A module names those of its own floor and of the floors below.
 const FLOORS: [(&str, &[&str], &str); 7] = [
-    ("0 ground", &["clock", "limit", "metrics"], "arithmetic and time: no request, no socket, no file"),
+    ("0 ground", &["clock", "limit", "metrics", "timer"], "arithmetic and time: no request, no socket, no file"),
     (
         "1 vocabulary",
         &["client", "condition", "cost", "facts", "path", "policy", "route", "rule"],

@@ -5,13 +5,10 @@
 
 use std::sync::Arc;
 
-use deadpool_redis::redis::{Cmd, RedisResult, cmd};
-
 use super::buckets::{Buckets, Place};
-use super::link::Live;
-use super::script::ADMIT;
+use super::resp::Command;
 use crate::clock::Timestamp;
-use crate::limit::{Charge, ClientId, Decision, Limiter, Outcome, Wait};
+use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
@@ -125,24 +122,21 @@ impl Batch {
         }
     }
 
-    /// Has it all decided.
-    pub(super) async fn run(&self, live: &mut Live, moment: Moment) -> RedisResult<(i64, Vec<u8>)> {
-        let (script, secret) = (ADMIT.for_all(self.buckets.algorithms()), live.secret);
-        script.run_kept(live, |name, script| self.command(name, script, &secret, moment)).await
+    /// The algorithms of all limits.
+    pub(super) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
+        self.buckets.algorithms()
     }
 
-    fn command(&self, name: &str, script: &str, secret: &KeySecret, moment: Moment) -> Cmd {
-        let mut call = cmd(name);
-        call.arg(script);
-        self.buckets.write_keys(secret, &mut call);
-        match moment.now {
-            Some(now) => call.arg(now.as_millis()),
-            None => call.arg(""),
-        };
+    /// Adds the command that has it all decided, by what is named so.
+    pub(super) fn write(&self, command: &str, name: &str, secret: &KeySecret, moment: Moment, unsent: &mut Vec<u8>) {
+        let (keys, mut number) = (self.buckets.number_of_keys(), itoa::Buffer::new());
+        let mut call = Command::begin(unsent, keys + 7);
+        call.arg(command.as_bytes()).arg(name.as_bytes()).arg(number.format(keys).as_bytes());
+        self.buckets.each_key(secret, |key| _ = call.arg(key.as_bytes()));
+        call.arg(moment.now.map_or("", |now| number.format(now.as_millis())).as_bytes());
         call.arg(&moment.random.to_be_bytes());
-        self.buckets.write_limiters(moment.near, &mut call);
-        call.arg(self.requests());
-        call
+        call.arg(self.buckets.limiters(moment.near).as_bytes());
+        call.arg(&self.requests());
     }
 
     /// The requests as the script takes them.
@@ -172,12 +166,12 @@ impl Batch {
     }
 
     /// Reads what the script returns: the time, and the answers if it has decided.
-    pub(super) fn answer(&self, (now, bytes): (i64, Vec<u8>)) -> Result<Answer, StoreError> {
+    pub(super) fn answer(&self, now: i64, bytes: &[u8]) -> Result<Answer, StoreError> {
         let now = u64::try_from(now).map(Timestamp::from_millis).map_err(|_| StoreError::Shape)?;
         if bytes.is_empty() && self.len > 0 {
             return Ok(Answer::BoundariesNeeded(now));
         }
-        let rows = self.rows(&bytes).ok_or(StoreError::Shape)?;
+        let rows = self.rows(bytes).ok_or(StoreError::Shape)?;
         Ok(Answer::Decided(Answers { now, rows }))
     }
 

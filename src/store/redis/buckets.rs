@@ -1,10 +1,9 @@
 //! The buckets that a call is about, as its script takes them: limiter by limiter, with what its buckets have in common.
 
 use std::collections::HashMap;
-use std::fmt::{Display, Write};
 use std::sync::Arc;
 
-use deadpool_redis::redis::Cmd;
+use itoa::Integer;
 
 use super::keys;
 use crate::clock::Timestamp;
@@ -116,25 +115,29 @@ impl Buckets {
         self.limiters.iter().map(first).collect()
     }
 
-    /// Adds how many keys there are, and all of them.
-    pub(super) fn write_keys(&self, secret: &KeySecret, call: &mut Cmd) {
+    /// How many keys they have.
+    pub(super) fn number_of_keys(&self) -> usize {
         let keys_of = |of: &OfLimiter| keys::count(of.limiter.quota.algorithm(), of.clients.len());
-        call.arg(self.limiters.iter().map(keys_of).sum::<usize>());
+        self.limiters.iter().map(keys_of).sum()
+    }
+
+    /// Shows `each` their keys, in the order in which scripts take them.
+    pub(super) fn each_key(&self, secret: &KeySecret, mut each: impl FnMut(&str)) {
         let mut key = String::with_capacity(128);
         for of in &self.limiters {
-            keys::each(&of.limiter, &of.clients, secret, &mut key, |key| _ = call.arg(key));
+            keys::each(&of.limiter, &of.clients, secret, &mut key, &mut each);
         }
     }
 
-    /// Adds what the script takes of each limiter, as words that each end with a space. Those by the calendar are sent the
+    /// What scripts take of each limiter, as words that each end with a space. Those by the calendar are sent the
     /// boundaries around `near`.
-    pub(super) fn write_limiters(&self, near: Timestamp, call: &mut Cmd) {
+    pub(super) fn limiters(&self, near: Timestamp) -> String {
         let mut words = Words(String::with_capacity(40 * self.limiters.len()));
         for of in &self.limiters {
             arguments(&of.limiter, near, &mut words);
-            words.arg(of.clients.len());
+            words.number(of.clients.len());
         }
-        call.arg(words.0);
+        words.0
     }
 }
 
@@ -142,10 +145,14 @@ impl Buckets {
 struct Words(String);
 
 impl Words {
-    fn arg(&mut self, word: impl Display) -> &mut Self {
-        // Writing to a string cannot fail.
-        _ = write!(self.0, "{word} ");
+    fn arg(&mut self, word: &str) -> &mut Self {
+        self.0.push_str(word);
+        self.0.push(' ');
         self
+    }
+
+    fn number(&mut self, number: impl Integer) -> &mut Self {
+        self.arg(itoa::Buffer::new().format(number))
     }
 }
 
@@ -162,25 +169,25 @@ fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Words) {
     call.arg(quota.algorithm().name());
     match quota.algorithm() {
         Algorithm::TokenBucket => {
-            call.arg(kind(limiter.mode)).arg(quota.rate()).arg(quota.interval());
+            call.arg(kind(limiter.mode)).number(quota.rate()).number(quota.interval());
         }
         Algorithm::Gcra { burst } => {
-            call.arg(quota.rate()).arg(quota.interval()).arg(burst);
+            call.number(quota.rate()).number(quota.interval()).number(burst);
         }
         Algorithm::LeakyBucket(queue) => {
-            call.arg(quota.rate()).arg(quota.interval()).arg(queue.length).arg(queue.max_wait);
+            call.number(quota.rate()).number(quota.interval()).number(queue.length).number(queue.max_wait);
         }
         Algorithm::SlidingWindow { segments } => {
-            call.arg(quota.rate()).arg(quota.interval()).arg(segments);
+            call.number(quota.rate()).number(quota.interval()).number(segments);
         }
         Algorithm::FixedWindow(calendar) => {
-            call.arg(quota.rate());
+            call.number(quota.rate());
             for boundary in calendar.span(near).0 {
-                call.arg(boundary.as_millis());
+                call.number(boundary.as_millis());
             }
         }
         Algorithm::Foreign(Sharing::Configure) => {
-            call.arg("configure").arg(kind(limiter.mode)).arg(quota.rate()).arg(quota.interval());
+            call.arg("configure").arg(kind(limiter.mode)).number(quota.rate()).number(quota.interval());
         }
         Algorithm::Foreign(Sharing::Adopt(mode)) => {
             call.arg("adopt").arg(mode.map_or("", kind)).arg("").arg("");

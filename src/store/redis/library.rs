@@ -6,7 +6,9 @@
 //! them, and they are a few ten thousand bytes each.
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, RedisResult, Script, cmd};
+use deadpool_redis::redis::{Script, cmd};
+
+use super::resp::Command;
 
 #[derive(Debug)]
 pub(super) struct Library {
@@ -28,26 +30,14 @@ impl Library {
         Self { name, source }
     }
 
-    /// Calls the function; nothing if this Redis does not let us, or load it. A Redis that does not know it has run
-    /// nothing: it is sent the library and asked once more.
-    pub(super) async fn call<T: FromRedisValue>(
-        &self,
-        connection: &mut MultiplexedConnection,
-        command: impl Fn(&str, &str) -> Cmd,
-    ) -> Option<RedisResult<T>> {
-        let answer = command("FCALL", &self.name).query_async(connection).await;
-        let answer = match answer {
-            Err(error) if is_unknown(&error) => {
-                // Another gateway may have loaded it just now; whether it is there now is for the call to say.
-                _ = cmd("FUNCTION").arg("LOAD").arg(&self.source).exec_async(connection).await;
-                command("FCALL", &self.name).query_async(connection).await
-            }
-            answer => answer,
-        };
-        match answer {
-            Err(error) if is_unknown(&error) || is_forbidden(&error) => None,
-            answer => Some(answer),
-        }
+    /// What the library and its function are called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds the command that loads it.
+    pub(super) fn write_load(&self, unsent: &mut Vec<u8>) {
+        Command::begin(unsent, 3).arg(b"FUNCTION").arg(b"LOAD").arg(self.source.as_bytes());
     }
 }
 
@@ -55,15 +45,15 @@ impl Library {
 /// Redis that does not know the command puts its arguments into the error, and ours are not all text.
 pub(super) async fn are_kept(connection: &mut MultiplexedConnection) -> bool {
     let answer = cmd("FCALL").arg("tidegate").arg(0).exec_async(connection).await;
-    answer.is_err_and(|error| is_unknown(&error))
+    answer.is_err_and(|error| error.detail().is_some_and(is_unknown))
 }
 
 /// Nothing ran, since Redis does not know the function.
-fn is_unknown(error: &RedisError) -> bool {
-    error.detail() == Some("Function not found")
+pub(super) fn is_unknown(error: &str) -> bool {
+    error == "Function not found"
 }
 
 /// Nothing ran, since we may not call functions any more. What goes wrong in a function is not meant: it has run.
-fn is_forbidden(error: &RedisError) -> bool {
-    error.code() == Some("NOPERM") && error.detail().is_some_and(|detail| detail.contains("'fcall'"))
+pub(super) fn is_forbidden(word: &str, error: &str) -> bool {
+    word == "NOPERM" && error.contains("'fcall'")
 }

@@ -4,19 +4,22 @@
 //! away a decision fails at once, and it is this task alone that keeps trying, with growing pauses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisError, SetOptions};
 use deadpool_redis::{Connection, Pool, PoolError};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::library;
+use super::pipeline::Pipeline;
+use super::wire::Wire;
 use crate::store::StoreError;
-use crate::store::settings::{KeySecret, RedisSettings};
+use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
 
 /// The longest an attempt to connect may take, with everything that belongs to it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,8 +39,10 @@ pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
     pub(super) secret: KeySecret,
     generation: u64,
-    /// Does this Redis keep functions for us, as far as is known?
-    functions: Arc<AtomicBool>,
+    /// Does this Redis keep functions for us?
+    pub(super) keeps_functions: bool,
+    /// What decisions go over, until a lane takes it.
+    wire: Arc<Mutex<Option<Wire>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,7 +72,7 @@ pub(super) struct SharedSecret {
 /// The task behind a link.
 struct Keeper {
     pool: Pool,
-    url: String,
+    url: RedisUrl,
     secret: Arc<SharedSecret>,
     state: watch::Sender<State>,
     broken: Arc<Broken>,
@@ -80,7 +85,7 @@ impl Link {
     pub(super) fn start(pool: Pool, settings: &RedisSettings, secret: Arc<SharedSecret>) -> Self {
         let (sender, state) = watch::channel(State::Connecting);
         let broken = Arc::new(Broken::default());
-        let url = settings.url.to_string();
+        let url = settings.url.clone();
         let keeper = Keeper { pool, url, secret, state: sender, broken: Arc::clone(&broken) };
         tokio::spawn(keeper.run());
         Self { state, broken }
@@ -88,11 +93,13 @@ impl Link {
 
     /// The live connection, waiting for it only while it is first being opened.
     pub(super) async fn live(&self) -> Result<Live, StoreError> {
-        if let State::Up(live) = &*self.state.borrow() {
-            return Ok(live.clone());
-        }
         let mut state = self.state.clone();
-        let settled = state.wait_for(|state| !matches!(state, State::Connecting)).await;
+        let is_settled = |state: &State| match state {
+            State::Connecting => false,
+            State::Up(live) => !self.is_broken(live),
+            State::Down => true,
+        };
+        let settled = state.wait_for(is_settled).await;
         match settled.as_deref() {
             Ok(State::Up(live)) => Ok(live.clone()),
             _ => Err(StoreError::Unreachable),
@@ -115,6 +122,18 @@ impl Link {
         answer
     }
 
+    /// The live connection with what decisions go over, which there is once for each connection.
+    pub(super) async fn pipeline(&self) -> Result<Pipeline, StoreError> {
+        let live = self.live().await?;
+        let wire = live.wire.lock().take().ok_or(StoreError::Unreachable)?;
+        Ok(Pipeline::new(wire, live))
+    }
+
+    /// Is it known that this connection does not work?
+    pub(super) fn is_broken(&self, live: &Live) -> bool {
+        self.broken.generation.load(Ordering::SeqCst) >= live.generation
+    }
+
     /// Says what went wrong on a connection. If it does not work, it is dropped and never used again: a late answer meets
     /// nobody.
     pub(super) fn report(&self, live: Option<&Live>, error: &StoreError) {
@@ -128,17 +147,6 @@ impl Link {
 }
 
 // === impl Live ===
-
-impl Live {
-    pub(super) fn keeps_functions(&self) -> bool {
-        self.functions.load(Ordering::Relaxed)
-    }
-
-    /// From now on the scripts are sent as such, until there is another connection.
-    pub(super) fn note_that_it_keeps_no_functions(&self) {
-        self.functions.store(false, Ordering::Relaxed);
-    }
-}
 
 impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -162,15 +170,13 @@ impl Keeper {
         let mut failed = 0_u64;
         loop {
             match self.connect().await {
-                Ok((object, secret, functions)) => {
+                Ok((object, live)) => {
                     if failed > 0 {
                         tracing::info!(url = %self.url, attempts = failed, "store is back");
                     }
                     (failed, pause) = (0, FIRST_PAUSE);
                     generation += 1;
-                    let functions = Arc::new(AtomicBool::new(functions));
-                    let live = Live { connection: (*object).clone(), secret, generation, functions };
-                    self.state.send_replace(State::Up(live));
+                    self.state.send_replace(State::Up(Live { generation, ..live }));
                     self.until_broken(generation).await;
                     // Taken out of the pool, the connection ends with its last user.
                     drop(Connection::take(object));
@@ -189,15 +195,17 @@ impl Keeper {
         }
     }
 
-    async fn connect(&self) -> Result<(Connection, KeySecret, bool), String> {
+    async fn connect(&self) -> Result<(Connection, Live), String> {
         let connect = async {
             let mut object = self.pool.get().await.map_err(|error| match error {
                 PoolError::Backend(error) => error.to_string(),
                 error => error.to_string(),
             })?;
             let secret = self.secret.fetch(&mut object).await.map_err(|error| error.to_string())?;
-            let functions = library::are_kept(&mut object).await;
-            Ok((object, secret, functions))
+            let keeps_functions = library::are_kept(&mut object).await;
+            let wire = Arc::new(Mutex::new(Some(Wire::open(self.url.expose()).await?)));
+            let connection = (*object).clone();
+            Ok((object, Live { connection, secret, generation: 0, keeps_functions, wire }))
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err("no answer in time".into()))
     }

@@ -5,15 +5,21 @@
 
 mod batch;
 mod buckets;
+mod call;
+mod driver;
 mod keys;
 mod lane;
 mod library;
 mod limiters;
 mod link;
+mod load;
+mod pipeline;
 mod present;
 mod refusals;
+mod resp;
 mod script;
 mod trouble;
+mod wire;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -44,7 +50,7 @@ pub struct Redis {
     shared: Arc<Shared>,
     pool: Pool,
     /// Started with the first decision, on the runtime that it is made on.
-    lanes: OnceLock<Box<[Arc<Lane>]>>,
+    lanes: OnceLock<Box<[Lane]>>,
     turn: AtomicUsize,
 }
 
@@ -142,14 +148,14 @@ impl Redis {
         self.next_lane().link().within(Instant::now() + self.shared.settings.timeout, call).await
     }
 
-    fn lanes(&self) -> &[Arc<Lane>] {
+    fn lanes(&self) -> &[Lane] {
         self.lanes.get_or_init(|| {
             let start = || Lane::start(self.pool.clone(), Arc::clone(&self.shared));
             (0..self.shared.settings.pool_size.max(1)).map(|_| start()).collect()
         })
     }
 
-    fn next_lane(&self) -> &Arc<Lane> {
+    fn next_lane(&self) -> &Lane {
         let lanes = self.lanes();
         &lanes[self.turn.fetch_add(1, Ordering::Relaxed) % lanes.len()]
     }
@@ -173,9 +179,10 @@ async fn undo(live: &mut Live, granted: &[Granted], now: Option<Timestamp>) -> R
     let command = |name: &str, script: &str| {
         let mut call = cmd(name);
         call.arg(script);
-        buckets.write_keys(&live.secret, &mut call);
+        call.arg(buckets.number_of_keys());
+        buckets.each_key(&live.secret, |key| _ = call.arg(key));
         call.arg(now.map(|now| now.as_millis().to_string()).unwrap_or_default()).arg(numbers.join(" "));
-        buckets.write_limiters(near, &mut call);
+        call.arg(buckets.limiters(near));
         call
     };
     script.run(&mut live.connection, command).await.map_err(|error| failure(&error))
@@ -183,11 +190,18 @@ async fn undo(live: &mut Live, granted: &[Granted], now: Option<Timestamp>) -> R
 
 fn failure(error: &RedisError) -> StoreError {
     match error.code() {
-        Some("NOTINITIALISED") => StoreError::NotInitialised,
-        Some("MODEDIFFERS") => StoreError::ModeDiffers,
-        Some(code) => StoreError::Answer(code.to_owned()),
+        Some(word) => answered_with(word),
         None if error.is_io_error() || error.is_unrecoverable_error() => StoreError::Broken,
         None => StoreError::Shape,
+    }
+}
+
+/// What the first word of an error means.
+fn answered_with(word: &str) -> StoreError {
+    match word {
+        "NOTINITIALISED" => StoreError::NotInitialised,
+        "MODEDIFFERS" => StoreError::ModeDiffers,
+        word => StoreError::Answer(word.to_owned()),
     }
 }
 

@@ -6,7 +6,6 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult};
 
 use super::library::Library;
-use super::link::Live;
 use crate::limit::Algorithm;
 
 /// Decides requests.
@@ -53,7 +52,7 @@ pub(super) struct Scripts {
     of: [OnceLock<Script>; 64],
 }
 
-/// A script and the digest under which Redis knows it once it has run; and the same as a library.
+/// A script; and the same as a library.
 #[derive(Debug)]
 pub(super) struct Script {
     source: String,
@@ -100,19 +99,18 @@ impl Script {
         Self { source, digest, library: Library::new(&before_last, last) }
     }
 
-    /// Runs the script as a function, which costs Redis least, where it keeps functions; else as [`run`](Self::run) does.
-    pub(super) async fn run_kept<T: FromRedisValue>(
-        &self,
-        live: &mut Live,
-        command: impl Fn(&str, &str) -> Cmd,
-    ) -> RedisResult<T> {
-        if live.keeps_functions() {
-            if let Some(answer) = self.library.call(&mut live.connection, &command).await {
-                return answer;
-            }
-            live.note_that_it_keeps_no_functions();
-        }
-        self.run(&mut live.connection, command).await
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Under which a Redis knows it once it has run.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The same as a function that Redis keeps.
+    pub(super) fn library(&self) -> &Library {
+        &self.library
     }
 
     /// Runs the script. A Redis that does not know it has run nothing, so that it may be sent once more, whole.

@@ -1,0 +1,129 @@
+//! A call of `admit` that is under way: what it is about, and how Redis was asked.
+//!
+//! Redis is asked again only where nothing ran, or where the script itself says so.
+
+use std::sync::atomic::Ordering;
+
+use tokio::time::Instant;
+
+use super::answered_with;
+use super::batch::{Answer, Answers, Moment};
+use super::lane::Shared;
+use super::library::{is_forbidden, is_unknown};
+use super::load::Load;
+use super::refusals::Age;
+use super::resp::Reply;
+use super::script::{ADMIT, Script};
+use crate::clock::Timestamp;
+use crate::store::StoreError;
+use crate::store::settings::KeySecret;
+
+/// Requests, and how they were last sent.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) load: Load,
+    script: &'static Script,
+    pub(super) way: Way,
+    /// Replies that come before its own, and tell nothing.
+    pub(super) replies_before: usize,
+    near: Timestamp,
+    knows_the_present: bool,
+    pub(super) sent: Instant,
+    age: Age,
+}
+
+/// How Redis is asked to run the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As a function, which costs it least.
+    Function,
+    /// As a function that it is sent before.
+    NewFunction,
+    /// By the digest under which it knows a script that has run.
+    Digest,
+    /// As a whole.
+    Source,
+}
+
+/// What follows from a reply.
+pub(super) enum Next {
+    Tell(Answers),
+    /// Nothing was decided, and Redis is to be asked again, by another way if there is one.
+    Ask(Option<Way>),
+    Fail(StoreError),
+}
+
+impl Call {
+    pub(super) fn new(load: Load, way: Way, shared: &Shared) -> Self {
+        let script = ADMIT.for_all(load.batch.algorithms());
+        let near = load.now().unwrap_or_else(|| shared.present.guess());
+        let (age, sent) = (shared.refusals.age(), Instant::now());
+        Self { load, script, way, replies_before: 0, near, knows_the_present: false, sent, age }
+    }
+
+    /// Adds what is to be sent.
+    pub(super) fn write(&mut self, secret: &KeySecret, shared: &Shared, unsent: &mut Vec<u8>) {
+        // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
+        let random = shared.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        (self.age, self.sent) = (shared.refusals.age(), Instant::now());
+        shared.metrics.store_called();
+        if self.way == Way::NewFunction {
+            // Another gateway may have loaded it just now; whether it is there now is for the call to say.
+            self.script.library().write_load(unsent);
+            self.replies_before = 1;
+        }
+        let (name, script) = match self.way {
+            Way::Function | Way::NewFunction => ("FCALL", self.script.library().name()),
+            Way::Digest => ("EVALSHA", self.script.digest()),
+            Way::Source => ("EVAL", self.script.source()),
+        };
+        let moment = Moment { now: self.load.now(), near: self.near, random };
+        self.load.batch.write(name, script, secret, moment, unsent);
+    }
+
+    /// What follows from the reply to it.
+    pub(super) fn next(&mut self, reply: Reply<'_>, shared: &Shared) -> Next {
+        match reply {
+            Reply::Pair(now, answers) => match self.load.batch.answer(now, answers) {
+                Ok(answer) => self.after(answer, shared),
+                Err(error) => Next::Fail(error),
+            },
+            Reply::Error(word, rest) => match self.other_way(word, rest) {
+                Some(way) => Next::Ask(Some(way)),
+                None => Next::Fail(answered_with(word)),
+            },
+            Reply::Other => Next::Fail(StoreError::Shape),
+        }
+    }
+
+    fn after(&mut self, answer: Answer, shared: &Shared) -> Next {
+        match answer {
+            // Nothing ran, so asking once more resends nothing.
+            Answer::BoundariesNeeded(shown) if !self.knows_the_present => {
+                shared.present.learn(shown);
+                (self.near, self.knows_the_present) = (shown, true);
+                Next::Ask(None)
+            }
+            Answer::BoundariesNeeded(_) => Next::Fail(StoreError::Shape),
+            // Refused because of permits that have returned, of which a call removes only so many; it removed some.
+            Answer::Decided(answers) if answers.ask_again() => Next::Ask(None),
+            Answer::Decided(answers) => {
+                if self.load.now().is_none() {
+                    let refused = self.load.batch.refused(&answers);
+                    refused.for_each(|one| shared.refusals.remember(one, answers.now(), self.sent, self.age));
+                }
+                Next::Tell(answers)
+            }
+        }
+    }
+
+    /// How else to ask after an error that says that nothing ran.
+    fn other_way(&self, word: &str, rest: &str) -> Option<Way> {
+        match self.way {
+            Way::Function if is_unknown(rest) => Some(Way::NewFunction),
+            Way::Function | Way::NewFunction if is_unknown(rest) || is_forbidden(word, rest) => Some(Way::Digest),
+            Way::Digest if word == "NOSCRIPT" => Some(Way::Source),
+            _ => None,
+        }
+    }
+}

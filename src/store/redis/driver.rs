@@ -1,0 +1,175 @@
+//! The task behind a lane: it alone writes to the lane's connection and reads from it.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lane::Core;
+use super::pipeline::Pipeline;
+use crate::store::StoreError;
+use crate::timer::Timer;
+
+/// However it ends, nobody waits for it in vain.
+pub(super) struct Driver {
+    core: Arc<Core>,
+    /// The last one is for new calls, unless it is condemned, too.
+    pipelines: Vec<Pipeline>,
+    connecting: Option<Connecting>,
+    /// How many calls may be under way.
+    depth: usize,
+    timer: Timer,
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Pipeline, StoreError>> + Send>>;
+
+/// What a driver waits for.
+enum Event {
+    /// Somebody waits, and can be sent.
+    Arrived,
+    /// The connection of this number has a reply, or is at its end.
+    Replied(usize, Result<(), StoreError>),
+    /// Somebody waits, and there is no connection.
+    Unreachable(StoreError),
+    /// Somebody's time may be over.
+    Overdue,
+    /// Nobody will come any more.
+    Closed,
+}
+
+/// Most calls under way.
+const DEEPEST: usize = 16;
+
+impl Driver {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core, pipelines: Vec::new(), connecting: None, depth: 1, timer: Timer::new() }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                Event::Arrived => self.send(),
+                Event::Replied(number, Ok(())) => {
+                    self.settle(number);
+                    // Who is about to ask does so first, and goes along.
+                    tokio::task::yield_now().await;
+                }
+                Event::Replied(number, Err(error)) => self.lose(number, &error),
+                Event::Unreachable(error) => self.core.fail_all(&error),
+                Event::Overdue => self.give_up_overdue(),
+                Event::Closed => return,
+            }
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        for (number, pipeline) in self.pipelines.iter_mut().enumerate() {
+            if let Poll::Ready(replied) = pipeline.poll(cx) {
+                return Poll::Ready(Event::Replied(number, replied));
+            }
+        }
+        let has_room = self.has_room();
+        let waiting = self.core.poll_waiting(has_room, cx);
+        match waiting {
+            Poll::Ready(None) => return Poll::Ready(Event::Closed),
+            Poll::Ready(Some(())) => match self.poll_connected(cx) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Event::Arrived),
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::Unreachable(error)),
+                Poll::Pending => {}
+            },
+            Poll::Pending => {}
+        }
+        self.poll_overdue(waiting.is_ready(), cx)
+    }
+
+    /// The connection for new calls.
+    fn current(&mut self) -> Option<&mut Pipeline> {
+        let link = &self.core.link;
+        self.pipelines.last_mut().filter(|pipeline| !link.is_broken(&pipeline.live))
+    }
+
+    /// May another call be under way?
+    fn has_room(&mut self) -> bool {
+        let depth = self.depth;
+        self.current().is_none_or(|pipeline| pipeline.len() < depth)
+    }
+
+    /// Ready when there is a connection for new calls.
+    fn poll_connected(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        if self.current().is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        let core = Arc::clone(&self.core);
+        let connecting = self.connecting.get_or_insert_with(|| Box::pin(async move { core.link.pipeline().await }));
+        let connected = ready!(connecting.as_mut().poll(cx));
+        self.connecting = None;
+        self.pipelines.push(connected?);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when somebody has waited for too long: for a reply, or for a connection to be sent on.
+    fn poll_overdue(&mut self, waits_for_connection: bool, cx: &mut Context<'_>) -> Poll<Event> {
+        let unsent = if waits_for_connection { self.core.since() } else { None };
+        let Some(oldest) = self.pipelines.iter().filter_map(Pipeline::since).chain(unsent).min() else {
+            return Poll::Pending;
+        };
+        self.timer.poll(oldest + self.core.shared.settings.timeout, cx).map(|()| Event::Overdue)
+    }
+
+    fn send(&mut self) {
+        let (core, has_room) = (Arc::clone(&self.core), self.has_room());
+        if let (Some(pipeline), Some(load)) = (self.current(), core.next_load(has_room)) {
+            pipeline.send(load, &core.shared);
+        }
+    }
+
+    fn settle(&mut self, number: usize) {
+        let pipeline = &mut self.pipelines[number];
+        match pipeline.settle(&self.core.shared) {
+            Ok(Some(took)) => self.note_distance(took),
+            Ok(None) => {}
+            Err(error) => self.core.link.report(Some(&pipeline.live), &error),
+        }
+        self.forget_useless();
+    }
+
+    /// Redis has answered after this time: so many calls may be under way that nobody waits for long for the next.
+    fn note_distance(&mut self, took: Duration) {
+        let times = 8 * took.as_micros() / self.core.shared.settings.timeout.as_micros().max(1);
+        self.depth = usize::try_from(1 + times).unwrap_or(DEEPEST).min(DEEPEST);
+    }
+
+    fn lose(&mut self, number: usize, error: &StoreError) {
+        let pipeline = self.pipelines.remove(number);
+        self.core.link.report(Some(&pipeline.live), error);
+        pipeline.fail(error);
+    }
+
+    /// Tells those whose time is over. A connection on which nobody of a call was answered in time is not used again.
+    fn give_up_overdue(&mut self) {
+        let (now, timeout) = (Instant::now(), self.core.shared.settings.timeout);
+        for pipeline in &mut self.pipelines {
+            if pipeline.give_up_overdue(now, timeout) {
+                self.core.link.report(Some(&pipeline.live), &StoreError::Timeout);
+            }
+        }
+        self.core.give_up_overdue(now);
+        self.forget_useless();
+    }
+
+    /// Forgets the connections that are broken, as soon as nobody waits for what is under way on them.
+    fn forget_useless(&mut self) {
+        let link = &self.core.link;
+        self.pipelines.retain(|pipeline| !link.is_broken(&pipeline.live) || pipeline.is_waited_for());
+    }
+}
+
+impl Drop for Driver {
+    /// It may end with its runtime.
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}

@@ -1,0 +1,112 @@
+//! A connection and the calls under way on it, which are answered in their order.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::call::{Call, Next, Way};
+use super::lane::Shared;
+use super::link::Live;
+use super::load::Load;
+use super::wire::Wire;
+use crate::store::StoreError;
+
+/// Calls that are sent without waiting for the answers to those before.
+pub(super) struct Pipeline {
+    wire: Wire,
+    pub(super) live: Live,
+    calls: VecDeque<Call>,
+    /// How this Redis is asked, as far as is known.
+    way: Way,
+}
+
+impl Pipeline {
+    pub(super) fn new(wire: Wire, live: Live) -> Self {
+        let way = if live.keeps_functions { Way::Function } else { Way::Digest };
+        Self { wire, live, calls: VecDeque::new(), way }
+    }
+
+    /// How many calls are under way.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Does anybody wait for it?
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.calls.iter().any(|call| !call.load.is_empty())
+    }
+
+    /// Since when the one has waited that has waited longest.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.calls.iter().filter_map(|call| call.load.since()).min()
+    }
+
+    /// Sends a call, with the next look for replies.
+    pub(super) fn send(&mut self, load: Load, shared: &Shared) {
+        self.ask(Call::new(load, self.way, shared), shared);
+    }
+
+    fn ask(&mut self, mut call: Call, shared: &Shared) {
+        call.write(&self.live.secret, shared, self.wire.unsent());
+        self.calls.push_back(call);
+    }
+
+    /// Waits for a reply, or for the end of the connection.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let flushed = self.wire.poll_flush(cx);
+        if let Poll::Ready(Err(_)) = flushed {
+            return Poll::Ready(Err(StoreError::Broken));
+        }
+        self.wire.poll_reply(cx).map_err(|_| StoreError::Broken)
+    }
+
+    /// Takes the reply that has come, and tells who waits for it. Returns how long Redis took.
+    ///
+    /// # Errors
+    /// The connection is of no more use.
+    pub(super) fn settle(&mut self, shared: &Shared) -> Result<Option<Duration>, StoreError> {
+        let (Some(reply), Some(mut call)) = (self.wire.take_reply(), self.calls.pop_front()) else {
+            return Err(StoreError::Shape);
+        };
+        if call.replies_before > 0 {
+            call.replies_before -= 1;
+            self.calls.push_front(call);
+            return Ok(None);
+        }
+        let took = call.sent.elapsed();
+        match call.next(reply, shared) {
+            Next::Tell(answers) => call.load.tell(&answers),
+            Next::Ask(way) if !call.load.is_empty() => {
+                call.way = way.unwrap_or(self.way);
+                if call.way == Way::Digest {
+                    self.way = Way::Digest;
+                }
+                self.ask(call, shared);
+            }
+            Next::Ask(_) => {}
+            Next::Fail(error) => {
+                call.load.fail(&error);
+                if error.condemns_connection() {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Some(took))
+    }
+
+    /// Tells everybody that nothing more will come.
+    pub(super) fn fail(self, error: &StoreError) {
+        self.calls.into_iter().for_each(|call| call.load.fail(error));
+    }
+
+    /// Tells those whose time is over. Was nobody of a call answered in time?
+    pub(super) fn give_up_overdue(&mut self, now: Instant, timeout: Duration) -> bool {
+        let mut in_vain = false;
+        for call in &mut self.calls {
+            in_vain |= call.load.give_up_overdue(now, timeout);
+        }
+        in_vain
+    }
+}
