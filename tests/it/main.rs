@@ -19,6 +19,7 @@ mod one_decision;
 mod pictures;
 mod program;
 mod rate_limiter;
+mod redis_connection;
 mod redis_format;
 mod redisson_weaknesses;
 mod rows;

@@ -48,9 +48,18 @@ pub(super) enum Way {
 /// What follows from a reply.
 pub(super) enum Next {
     Tell(Answers),
-    /// Nothing was decided, and Redis is to be asked again, by another way if there is one.
-    Ask(Option<Way>),
+    /// Nothing was decided, and Redis is to be asked again.
+    Ask(Again),
     Fail(StoreError),
+}
+
+/// How Redis is to be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    AsUsual,
+    By(Way),
+    /// By digest, now and from now on.
+    WithoutFunctions,
 }
 
 impl Call {
@@ -89,7 +98,7 @@ impl Call {
                 Err(error) => Next::Fail(error),
             },
             Reply::Error(word, rest) => match self.other_way(word, rest) {
-                Some(way) => Next::Ask(Some(way)),
+                Some(again) => Next::Ask(again),
                 None => Next::Fail(answered_with(word)),
             },
             Reply::Other => Next::Fail(StoreError::Shape),
@@ -102,11 +111,11 @@ impl Call {
             Answer::BoundariesNeeded(shown) if !self.knows_the_present => {
                 shared.present.learn(shown);
                 (self.near, self.knows_the_present) = (shown, true);
-                Next::Ask(None)
+                Next::Ask(Again::AsUsual)
             }
             Answer::BoundariesNeeded(_) => Next::Fail(StoreError::Shape),
             // Refused because of permits that have returned, of which a call removes only so many; it removed some.
-            Answer::Decided(answers) if answers.ask_again() => Next::Ask(None),
+            Answer::Decided(answers) if answers.ask_again() => Next::Ask(Again::AsUsual),
             Answer::Decided(answers) => {
                 if self.load.now().is_none() {
                     let refused = self.load.batch.refused(&answers);
@@ -118,11 +127,16 @@ impl Call {
     }
 
     /// How else to ask after an error that says that nothing ran.
-    fn other_way(&self, word: &str, rest: &str) -> Option<Way> {
+    fn other_way(&self, word: &str, rest: &str) -> Option<Again> {
         match self.way {
-            Way::Function if is_unknown(rest) => Some(Way::NewFunction),
-            Way::Function | Way::NewFunction if is_unknown(rest) || is_forbidden(word, rest) => Some(Way::Digest),
-            Way::Digest if word == "NOSCRIPT" => Some(Way::Source),
+            Way::Function if is_unknown(rest) => Some(Again::By(Way::NewFunction)),
+            Way::Function | Way::NewFunction if is_unknown(rest) || is_forbidden(word, rest) => {
+                Some(Again::WithoutFunctions)
+            }
+            // A Redis without memory runs no function that could write; a script it runs until that writes. So who is
+            // refused is told so.
+            Way::Function | Way::NewFunction if word == "OOM" => Some(Again::By(Way::Digest)),
+            Way::Digest if word == "NOSCRIPT" => Some(Again::By(Way::Source)),
             _ => None,
         }
     }

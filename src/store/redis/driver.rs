@@ -52,11 +52,7 @@ impl Driver {
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
                 Event::Arrived => self.send(),
-                Event::Replied(number, Ok(())) => {
-                    self.settle(number);
-                    // Who is about to ask does so first, and goes along.
-                    tokio::task::yield_now().await;
-                }
+                Event::Replied(number, Ok(())) => self.settle(number),
                 Event::Replied(number, Err(error)) => self.lose(number, &error),
                 Event::Unreachable(error) => self.core.fail_all(&error),
                 Event::Overdue => self.give_up_overdue(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::call::{Call, Next, Way};
+use super::call::{Again, Call, Next, Way};
 use super::lane::Shared;
 use super::link::Live;
 use super::load::Load;
@@ -78,11 +78,8 @@ impl Pipeline {
         let took = call.sent.elapsed();
         match call.next(reply, shared) {
             Next::Tell(answers) => call.load.tell(&answers),
-            Next::Ask(way) if !call.load.is_empty() => {
-                call.way = way.unwrap_or(self.way);
-                if call.way == Way::Digest {
-                    self.way = Way::Digest;
-                }
+            Next::Ask(again) if !call.load.is_empty() => {
+                call.way = self.way_for(again);
                 self.ask(call, shared);
             }
             Next::Ask(_) => {}
@@ -94,6 +91,17 @@ impl Pipeline {
             }
         }
         Ok(Some(took))
+    }
+
+    fn way_for(&mut self, again: Again) -> Way {
+        match again {
+            Again::AsUsual => self.way,
+            Again::By(way) => way,
+            Again::WithoutFunctions => {
+                self.way = Way::Digest;
+                self.way
+            }
+        }
     }
 
     /// Tells everybody that nothing more will come.

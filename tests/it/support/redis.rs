@@ -95,8 +95,13 @@ impl RedisServer {
 
     /// A store in this Redis with this deadline.
     pub fn store_with_timeout(&self, timeout: Duration) -> Store {
+        Self::store_at(self.url(), timeout)
+    }
+
+    /// A store at this address with this deadline.
+    pub fn store_at(url: String, timeout: Duration) -> Store {
         let settings = RedisSettings {
-            url: RedisUrl::new(self.url()),
+            url: RedisUrl::new(url),
             timeout,
             prefix: String::new(),
             pool_size: StoreSettings::DEFAULT_POOL_SIZE,
@@ -126,6 +131,7 @@ pub fn fresh_name() -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "another process gives no sign but its answer")]
-fn wait_a_little() {
+/// A pause between two looks at another process.
+pub fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
 }

@@ -1,0 +1,104 @@
+//! The connection that decisions go over: how it is opened, and what becomes of it when Redis closes it or is slow.
+
+use std::time::Duration;
+
+use deadpool_redis::redis::{Connection, cmd};
+use tidegate::store::{Store, StoreError};
+
+use crate::support::overall;
+use crate::support::redis::{RedisServer, wait_a_little};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What remains of so many permits after one more was taken.
+async fn take(store: &Store, name: &str, rate: u64) -> Result<u32, StoreError> {
+    let outcome = store.take(&[overall(name, rate, 3_600_000, 1)]).await?;
+    Ok(outcome.decisions[0].remaining)
+}
+
+/// The connections of others, a line each.
+fn others(redis: &mut Connection) -> Vec<String> {
+    let own: u64 = cmd("CLIENT").arg("ID").query(redis).expect("a number");
+    let list: String = cmd("CLIENT").arg("LIST").query(redis).expect("a list");
+    list.lines().filter(|line| !line.starts_with(&format!("id={own} "))).map(str::to_owned).collect()
+}
+
+fn wait_for(redis: &mut Connection, condition: impl Fn(&[String]) -> bool) {
+    while !condition(&others(redis)) {
+        wait_a_little();
+    }
+}
+
+/// A server closes what has been idle for as long as its `timeout` says, and whoever asked next was told that the
+/// connection broke.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_redis_closed_while_nobody_asked_is_open_again_when_somebody_does() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    assert_eq!(take(&store, "bucket", 10).await, Ok(9));
+    let before = others(&mut redis);
+    cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut redis).expect("killed");
+    wait_for(&mut redis, |now| now.len() == before.len() && now.iter().all(|line| !before.contains(line)));
+    assert_eq!(take(&store, "bucket", 10).await, Ok(8));
+}
+
+#[tokio::test]
+async fn decisions_are_made_by_the_user_and_in_the_database_that_the_address_names() {
+    let Some(server) = RedisServer::start() else { return };
+    let mut redis = server.connection();
+    cmd("ACL").arg(&["SETUSER", "gate", "on", ">se cret", "~*", "+@all"]).exec(&mut redis).expect("a user");
+    let store = RedisServer::store_at(format!("redis://gate:se%20cret@127.0.0.1:{}/3", server.port), PATIENCE);
+    assert_eq!(take(&store, "bucket", 10).await, Ok(9));
+    let others = others(&mut redis);
+    assert!(others.len() > 1 && others.iter().all(|line| line.contains(" user=gate ")), "{others:?}");
+    let keys = |redis: &mut Connection, database: &str| -> Vec<String> {
+        cmd("SELECT").arg(database).exec(redis).expect("selected");
+        cmd("KEYS").arg("*bucket*").query(redis).expect("keys")
+    };
+    assert_eq!((keys(&mut redis, "0").len(), keys(&mut redis, "3").len()), (0, 3));
+}
+
+#[tokio::test]
+async fn a_password_without_a_user_is_that_of_the_default_one() {
+    let Some(server) = RedisServer::start() else { return };
+    cmd("CONFIG").arg(&["SET", "requirepass", "se cret"]).exec(&mut server.connection()).expect("set");
+    let at = |password: &str| RedisServer::store_at(format!("redis://:{password}@127.0.0.1:{}", server.port), PATIENCE);
+    assert_eq!(take(&at("se%20cret"), "bucket", 10).await, Ok(9));
+    assert_eq!(take(&at("wrong"), "bucket", 10).await, Err(StoreError::Unreachable));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_too_late_is_told_to_nobody_else() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store_with_timeout(Duration::from_millis(300));
+    assert_eq!(take(&store, "other", 1_000).await, Ok(999));
+    server.signal("STOP");
+    assert_eq!(take(&store, "bucket", 10).await, Err(StoreError::Timeout));
+    server.signal("CONT");
+    let told = loop {
+        match take(&store, "other", 1_000).await {
+            Err(StoreError::Timeout | StoreError::Unreachable) => wait_a_little(),
+            told => break told,
+        }
+    };
+    assert!(told.is_ok_and(|remaining| remaining > 10), "it was told of another bucket");
+    assert_eq!(take(&store, "bucket", 10).await, Ok(8), "the late one was charged, as nobody could know");
+}
+
+/// A function that could write is refused before it runs, and then nobody was told of any limit.
+#[tokio::test]
+async fn a_redis_without_memory_refuses_who_is_to_be_refused_and_fails_for_new_buckets() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    let granted = async |name| {
+        let outcome = store.take(&[overall(name, 2, 3_600_000, 1)]).await?;
+        Ok::<bool, StoreError>(outcome.granted())
+    };
+    let mut memory = |most: &str| cmd("CONFIG").arg(&["SET", "maxmemory", most]).exec(&mut redis).expect("set");
+    assert_eq!((granted("full").await, granted("full").await), (Ok(true), Ok(true)));
+    memory("1");
+    assert_eq!(granted("full").await, Ok(false));
+    assert_eq!(granted("new").await, Err(StoreError::Answer("OOM".to_owned())));
+    memory("0");
+    assert_eq!((granted("new").await, granted("new").await, granted("new").await), (Ok(true), Ok(true), Ok(false)));
+}
