@@ -17,6 +17,7 @@ use tidegate::route::{HostPattern, Matcher, PathPattern, Route, Routes};
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 31;
 const LOOKUPS: usize = 20_000;
+const TEXTS: usize = 10_000;
 
 /// Which routes requests are for.
 const AIMS: [&str; 4] = ["first", "last", "none", "each in turn"];
@@ -83,7 +84,8 @@ fn compare(tables: &[(usize, Routes)]) {
     let ([few, .., many], rounds) = (tables, 0..ROUNDS) else { return };
     for aim in AIMS {
         let measure = |(size, routes): &(usize, Routes)| {
-            let targets = targets(aim, *size);
+            // Among few routes, too, each request is a text of its own, which has to be fetched.
+            let targets: Vec<_> = targets(aim, *size).iter().cycle().take(TEXTS).cloned().collect();
             let stopwatch = Stopwatch::start();
             for target in targets.iter().cycle().take(LOOKUPS) {
                 black_box(look_up(routes, target));

@@ -10,8 +10,7 @@
 
 mod literals;
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use self::literals::Literals;
