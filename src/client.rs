@@ -178,7 +178,8 @@ impl Default for AddressRules {
 impl AddressRules {
     /// The client's address: the nearest one that is not a trusted proxy's.
     pub fn address(&self, facts: &Facts<'_>) -> IpAddr {
-        self.walk(facts, |_| {}).0
+        // Most often that is the peer, and no field is looked for.
+        if self.trusts(facts.peer) { self.walk(facts, |_| {}).0 } else { facts.peer }
     }
 
     /// Finds what [`address`](Self::address) finds, and keeps why.
@@ -196,9 +197,6 @@ impl AddressRules {
     /// Walks to the client's address, past trusted proxies; tells the garbage that ended the walk, if any did.
     fn walk<'f>(&self, facts: &'f Facts<'_>, mut past: impl FnMut(IpAddr)) -> (IpAddr, Option<&'f [u8]>) {
         let mut nearest = facts.peer;
-        if !self.trusts(nearest) {
-            return (nearest, None); // without having looked for fields
-        }
         let fields = facts.headers.get_all(X_FORWARDED_FOR).iter().rev();
         for hop in fields.flat_map(|field| field.as_bytes().rsplit(|byte| *byte == b',')) {
             if !self.trusts(nearest) {

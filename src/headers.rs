@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::admission::Standing;
-use crate::limit::Wait;
+use crate::limit::{Decision, Wait};
 use crate::rule::Limit;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -17,9 +17,6 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-
-/// `, `, 10 digits, `;t=` and 20 digits.
-const LONGEST_NUMBERS: usize = 35;
 
 /// What `RateLimit` says of each limit of a route before its numbers, made at load: `"name";r=`. Nothing of those that
 /// clients are not told of.
@@ -35,20 +32,42 @@ impl Members {
 
     /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
     pub(crate) fn rate_limit(&self, standing: &Standing) -> Option<HeaderValue> {
-        let mut list = Vec::with_capacity(self.0.iter().flatten().map(|member| member.len() + LONGEST_NUMBERS).sum());
-        let mut digits = itoa::Buffer::new();
-        for (index, decision) in standing.iter() {
-            let Some(Some(member)) = self.0.get(index) else { continue };
+        let mut list = Vec::with_capacity(self.length(standing));
+        let mut buffer = itoa::Buffer::new();
+        for (member, decision) in self.told(standing) {
             if !list.is_empty() {
                 list.extend_from_slice(b", ");
             }
             list.extend_from_slice(member.as_bytes());
-            list.extend_from_slice(digits.format(decision.remaining).as_bytes());
+            list.extend_from_slice(buffer.format(decision.remaining).as_bytes());
             list.extend_from_slice(b";t=");
-            list.extend_from_slice(digits.format(decision.reset.div_ceil(1_000)).as_bytes());
+            list.extend_from_slice(buffer.format(seconds(decision)).as_bytes());
         }
         (!list.is_empty()).then(|| HeaderValue::from_maybe_shared(Bytes::from(list)).ok()).flatten()
     }
+
+    /// How long the text is, to the byte: what has no room to spare is its own buffer, and needs no other to be shared by.
+    fn length(&self, standing: &Standing) -> usize {
+        let length = |(member, decision): (&str, &Decision)| {
+            member.len() + digits(decision.remaining.into()) + ";t=".len() + digits(seconds(decision)) + ", ".len()
+        };
+        self.told(standing).map(length).sum::<usize>().saturating_sub(", ".len())
+    }
+
+    /// The members of the limits that said something, with what they said.
+    fn told<'s>(&'s self, standing: &'s Standing) -> impl Iterator<Item = (&'s str, &'s Decision)> {
+        standing.iter().filter_map(|(index, decision)| Some((self.0.get(index)?.as_deref()?, decision)))
+    }
+}
+
+/// Whole seconds until the oldest permit in use returns, rounded up.
+fn seconds(decision: &Decision) -> u64 {
+    decision.reset.div_ceil(1_000)
+}
+
+/// How many digits a number has.
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |tens| 1 + tens as usize)
 }
 
 /// What `X-RateLimit-*` can tell: one limit, the one with the least left, and of those the one that lasts longest.
@@ -104,7 +123,7 @@ mod tests {
     use super::*;
     use crate::client::ClientSource;
     use crate::cost::Cost;
-    use crate::limit::{Algorithm, Decision, Limiter, Mode, Quota};
+    use crate::limit::{Algorithm, Limiter, Mode, Quota};
     use crate::policy::policy;
     use crate::rule::{OnMissingClient, OnStoreFailure};
 

@@ -323,7 +323,7 @@ impl RateLimiting {
         let (route, prepared) = rules.find(&facts).ok_or(Refusal::NoRoute)?; // 404
         notes.route = Some((route, prepared));
         let charges = rules.charges(route, &facts)?; // 400
-        let admitted = self.admit(&charges, rules.passage(route, &facts)).await;
+        let admitted = self.admit(prepared, &charges, rules.passage(route, &facts)).await;
         prepared.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
@@ -338,14 +338,21 @@ impl RateLimiting {
     }
 
     /// Takes the permits. Where nothing has to be waited for, a request does not pay for the room that waiting needs.
-    async fn admit(&self, charges: &Charges<'_>, passage: Passage) -> Result<Admitted, Denial> {
+    async fn admit(
+        &self,
+        prepared: &Prepared,
+        charges: &Charges<'_>,
+        passage: Passage<'_>,
+    ) -> Result<Admitted, Denial> {
         if charges.is_empty() {
             return Ok(free(passage));
         }
-        match admit_at_once(&self.store, charges, &passage) {
-            Some(admitted) => admitted,
-            None => Box::pin(admit(&self.store, &self.lines, charges, passage)).await,
+        if !prepared.may_wait
+            && let Some(admitted) = admit_at_once(&self.store, charges, passage)
+        {
+            return admitted;
         }
+        Box::pin(admit(&self.store, &self.lines, charges, passage)).await
     }
 }
 
@@ -397,9 +404,7 @@ impl Notes<'_> {
                 (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.is_empty()))
             }
             Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
-            Ok(Admitted { standing, .. }) if standing.shadow_limited(charges) => {
-                (Outcome::ShadowLimited, Some(standing))
-            }
+            Ok(Admitted { standing, .. }) if standing.shadow_limited => (Outcome::ShadowLimited, Some(standing)),
             Ok(Admitted { standing, .. }) => (Outcome::Allowed, Some(standing)),
             Err(Denial::Limited { standing, .. }) => (Outcome::Limited, Some(standing)),
             Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),

@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 
-use crate::admission::{Admitted, Denial, Passage};
+use crate::admission::{Admitted, Denial, Passage, may_wait};
 use crate::facts::Facts;
 use crate::headers::Members;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
@@ -25,6 +25,8 @@ pub(crate) struct RuleSet {
 pub(crate) struct Prepared {
     metrics: RouteMetrics,
     limits: Vec<LimitMetrics>,
+    /// May a limit of it let requests wait?
+    pub(crate) may_wait: bool,
     /// Its `RateLimit-Policy`.
     pub(crate) policy: Option<HeaderValue>,
     /// What its `RateLimit` is made of.
@@ -48,9 +50,9 @@ impl RuleSet {
         self.rules.charges(route, facts)
     }
 
-    pub(crate) fn passage(&self, route: &Route, facts: &Facts<'_>) -> Passage {
+    pub(crate) fn passage<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Passage<'r> {
         Passage {
-            upstream: route.upstream.clone(),
+            upstream: route.upstream.as_ref(),
             peer: facts.peer,
             trusted_peer: self.rules.addresses.trusts(facts.peer),
         }
@@ -71,7 +73,8 @@ impl Prepared {
             true => (policy(&route.limits), Members::new(&route.limits)),
             false => (None, Members::default()),
         };
-        Self { metrics: metrics.route(&route.name), limits, policy, members }
+        let may_wait = route.limits.iter().any(may_wait);
+        Self { metrics: metrics.route(&route.name), limits, may_wait, policy, members }
     }
 
     /// Counts what each limit said. One that would have granted a request which another refused is not counted: it

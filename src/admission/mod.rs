@@ -18,7 +18,7 @@ pub(crate) use self::receipt::Receipt;
 pub(crate) use self::standing::Standing;
 use self::waiting::Waiting;
 use crate::limit::{Algorithm, Wait};
-use crate::rule::{Charges, LimitCharge, OnStoreFailure};
+use crate::rule::{Charges, Limit, LimitCharge, OnStoreFailure};
 use crate::store::{Store, StoreError};
 
 /// The proof that a request was judged and may go on. The layer leaves it in the request's extensions.
@@ -34,9 +34,9 @@ pub struct Permit {
 }
 
 /// Who asks, and for where: what a permit says beside having been given.
-#[derive(Clone, Debug)]
-pub(crate) struct Passage {
-    pub(crate) upstream: Option<Arc<str>>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passage<'r> {
+    pub(crate) upstream: Option<&'r Arc<str>>,
     pub(crate) peer: IpAddr,
     pub(crate) trusted_peer: bool,
 }
@@ -74,22 +74,17 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
 }
 
 /// The permit of a request that costs none.
-pub(crate) fn free(passage: Passage) -> Admitted {
-    let Passage { upstream, peer, trusted_peer } = passage;
-    let permit = Permit { upstream, peer, trusted_peer };
-    Admitted { permit, standing: Standing::default(), unchecked: None }
+pub(crate) fn free(passage: Passage<'_>) -> Admitted {
+    Admitted { permit: passage.permit(), standing: Standing::default(), unchecked: None }
 }
 
-/// The same as [`admit`], where nothing has to be waited for: the limits let nobody wait, and the store is here or knows
-/// that they refuse. Most requests are spared the room that waiting needs.
+/// The same as [`admit`], where nothing has to be waited for: no limit [lets wait](may_wait), and the store is here or
+/// knows that they refuse. Most requests are spared the room that waiting needs.
 pub(crate) fn admit_at_once(
     store: &Store,
     charges: &Charges<'_>,
-    passage: &Passage,
+    passage: Passage<'_>,
 ) -> Option<Result<Admitted, Denial>> {
-    if may_wait(charges) {
-        return None;
-    }
     let said = match known_refusal(store, charges) {
         Some(standing) => Ok(standing),
         None => store.take_at_once(charges.asked())?.map(|outcome| Standing::new(charges, outcome)),
@@ -105,20 +100,25 @@ pub(crate) async fn admit(
     store: &Store,
     lines: &Lines,
     charges: &Charges<'_>,
-    passage: Passage,
+    passage: Passage<'_>,
 ) -> Result<Admitted, Denial> {
-    match admit_all(store, lines, charges, &passage).await {
+    match admit_all(store, lines, charges, passage).await {
         // What Java has not configured says nothing about the others, which are judged without it.
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
             let others = charges.only(|one| !is_adopted(one));
-            let admitted = admit_all(store, lines, &others, &passage).await?;
+            let admitted = admit_all(store, lines, &others, passage).await?;
             Ok(Admitted { unchecked: admitted.unchecked.or(Some(error)), ..admitted })
         }
         admitted => admitted,
     }
 }
 
-async fn admit_all(store: &Store, lines: &Lines, charges: &Charges<'_>, passage: &Passage) -> Result<Admitted, Denial> {
+async fn admit_all(
+    store: &Store,
+    lines: &Lines,
+    charges: &Charges<'_>,
+    passage: Passage<'_>,
+) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, lines, charges);
     waiting.behind_others().await?;
     loop {
@@ -131,12 +131,16 @@ async fn admit_all(store: &Store, lines: &Lines, charges: &Charges<'_>, passage:
     }
 }
 
-async fn decide(store: &Store, charges: &Charges<'_>, passage: &Passage) -> Result<Admitted, Denial> {
+async fn decide(store: &Store, charges: &Charges<'_>, passage: Passage<'_>) -> Result<Admitted, Denial> {
     conclude(take(store, charges).await, charges, passage)
 }
 
 /// What follows for the request from what its limits said.
-fn conclude(said: Result<Standing, StoreError>, charges: &Charges<'_>, passage: &Passage) -> Result<Admitted, Denial> {
+fn conclude(
+    said: Result<Standing, StoreError>,
+    charges: &Charges<'_>,
+    passage: Passage<'_>,
+) -> Result<Admitted, Denial> {
     let permit = passage.permit();
     let standing = match said {
         Ok(standing) => standing,
@@ -145,7 +149,7 @@ fn conclude(said: Result<Standing, StoreError>, charges: &Charges<'_>, passage: 
         }
         Err(error) => return Ok(Admitted { permit, standing: Standing::default(), unchecked: Some(error) }),
     };
-    match standing.longest_wait(charges) {
+    match standing.wait {
         Wait::Now => Ok(Admitted { permit, standing, unchecked: None }),
         wait => Err(Denial::Limited { standing, wait }),
     }
@@ -156,7 +160,7 @@ async fn take(store: &Store, charges: &Charges<'_>) -> Result<Standing, StoreErr
         return Ok(Standing::default());
     }
     // What is known of the others was looked at before, by the one that found that it is time to ask again.
-    let known = if may_wait(charges) { known_refusal(store, charges) } else { None };
+    let known = if charges.limits().iter().any(may_wait) { known_refusal(store, charges) } else { None };
     match known {
         Some(standing) => Ok(standing),
         None => Ok(Standing::new(charges, store.take(charges.asked()).await?)),
@@ -169,7 +173,7 @@ fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<Standing> {
     let known = store.known_refusal(charges.asked())?;
     let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
     let for_good = refused.any(|(one, _)| one.limit.patience.is_none());
-    for_good.then(|| Standing::known(charges, &known))
+    for_good.then(|| Standing::known(charges, known))
 }
 
 /// Does this limit deny requests over such an error? One about adopted limits is theirs alone.
@@ -180,17 +184,17 @@ fn denies_uncounted(one: &LimitCharge<'_>, error: &StoreError) -> bool {
 
 /// May there be more to it than one decision: a place in a line, a slot that is not reached yet, a second try without
 /// limits that others have not configured?
-fn may_wait(charges: &Charges<'_>) -> bool {
-    let has_slots = |one: &LimitCharge<'_>| matches!(one.limit.limiter.quota.algorithm(), Algorithm::LeakyBucket(_));
-    charges.iter().any(|one| one.limit.patience.is_some() || has_slots(&one) || is_adopted(&one))
+pub(crate) fn may_wait(limit: &Limit) -> bool {
+    let quota = &limit.limiter.quota;
+    limit.patience.is_some() || matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) || quota.is_adopted()
 }
 
 fn is_adopted(one: &LimitCharge<'_>) -> bool {
     one.limit.limiter.quota.is_adopted()
 }
 
-impl Passage {
-    fn permit(&self) -> Permit {
-        Permit { upstream: self.upstream.clone(), peer: self.peer, trusted_peer: self.trusted_peer }
+impl Passage<'_> {
+    fn permit(self) -> Permit {
+        Permit { upstream: self.upstream.cloned(), peer: self.peer, trusted_peer: self.trusted_peer }
     }
 }

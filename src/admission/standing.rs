@@ -2,44 +2,65 @@
 
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
-use crate::rule::{Charges, LimitCharge, Positions};
+use crate::rule::{Charges, LimitCharge};
 use crate::store::Known;
 
-/// What the limits of a route said, each with its position among them, and the store's time when they did.
-#[derive(Clone, Debug, Default)]
+/// What the limits of a route said, what follows from it, and the store's time when they did.
+#[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    /// For each decision, the position of its limit.
-    positions: Positions,
-    pub(super) decisions: Vec<Decision>,
+    /// By the position of the limit in its route; nothing of one that was not asked, or of which nothing is known.
+    said: Vec<Option<Decision>>,
+    /// How long the request would have to wait for all its live limits.
+    pub(super) wait: Wait,
+    /// Would a limit have refused it that only watches?
+    pub(crate) shadow_limited: bool,
     pub(crate) now: Timestamp,
 }
 
 impl Standing {
     /// What the store answered to these charges.
     pub(super) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
-        Self { positions: charges.positions().clone(), decisions: outcome.decisions, now: outcome.now }
+        Self::of(charges, outcome.decisions.into_iter().map(Some).collect(), outcome.now)
     }
 
     /// What is known of these charges; of the limits that were not asked it says nothing.
-    pub(super) fn known(charges: &Charges<'_>, known: &Known) -> Self {
-        let said = charges.positions().iter().zip(&known.decisions);
-        let (positions, decisions) = said.filter_map(|(position, said)| Some((*position, (*said)?))).unzip();
-        Self { positions, decisions, now: known.now }
+    pub(super) fn known(charges: &Charges<'_>, known: Known) -> Self {
+        Self::of(charges, known.decisions, known.now)
+    }
+
+    /// `said` is what was said to each charge. Limits that do not count the request have none, and say nothing.
+    fn of(charges: &Charges<'_>, mut said: Vec<Option<Decision>>, now: Timestamp) -> Self {
+        let (mut wait, mut shadow_limited) = (Wait::Now, false);
+        for (position, said) in said.iter().enumerate() {
+            let Some(refusal) = said.filter(|decision| !decision.granted) else { continue };
+            match charges.at(position).limit.shadow {
+                true => shadow_limited = true,
+                false => wait = wait.max(refusal.wait),
+            }
+        }
+        let mut next = 0;
+        for index in charges.positions() {
+            for uncharged in next..*index {
+                said.insert(uncharged, None);
+            }
+            next = index + 1;
+        }
+        Self { said, wait, shadow_limited, now }
     }
 
     /// What each limit said, with its position.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Decision)> {
-        self.positions.iter().copied().zip(&self.decisions)
+        self.said.iter().enumerate().filter_map(|(position, said)| Some((position, said.as_ref()?)))
     }
 
     /// Did no limit say anything?
     pub(crate) fn is_empty(&self) -> bool {
-        self.decisions.is_empty()
+        self.iter().next().is_none()
     }
 
     /// What the limit at this position said, if it was asked and the store knew.
     pub(crate) fn said(&self, index: usize) -> Option<&Decision> {
-        self.iter().find(|(position, _)| *position == index).map(|(_, decision)| decision)
+        self.said.get(index)?.as_ref()
     }
 
     /// Did this limit refuse?
@@ -47,22 +68,28 @@ impl Standing {
         self.said(one.index).is_some_and(|decision| !decision.granted)
     }
 
-    /// Would a limit have refused the request that only watches?
-    pub(crate) fn shadow_limited(&self, charges: &Charges<'_>) -> bool {
-        charges.iter().any(|one| one.limit.shadow && self.refused(&one))
-    }
-
-    /// How long the request would have to wait for all its live limits that were asked.
-    pub(super) fn longest_wait(&self, charges: &Charges<'_>) -> Wait {
+    /// How long it is until the last of the slots that the live limits granted.
+    pub(super) fn delay(&self, charges: &Charges<'_>) -> u64 {
         let live = charges.iter().filter(|one| !one.limit.shadow).filter_map(|one| self.said(one.index));
-        live.map(|decision| decision.wait).max().unwrap_or(Wait::Now)
+        live.map(|decision| decision.delay).max().unwrap_or(0)
     }
 }
 
-/// For tests and benchmarks.
+/// Nothing was asked.
+impl Default for Standing {
+    fn default() -> Self {
+        Self { said: Vec::new(), wait: Wait::Now, shadow_limited: false, now: Timestamp::default() }
+    }
+}
+
+/// For tests and benchmarks: the decisions of limits in the order of their positions.
 impl FromIterator<(usize, Decision)> for Standing {
-    fn from_iter<I: IntoIterator<Item = (usize, Decision)>>(said: I) -> Self {
-        let (positions, decisions) = said.into_iter().unzip();
-        Self { positions, decisions, now: Timestamp::default() }
+    fn from_iter<I: IntoIterator<Item = (usize, Decision)>>(decisions: I) -> Self {
+        let mut said = Vec::new();
+        for (position, decision) in decisions {
+            said.resize(position, None);
+            said.push(Some(decision));
+        }
+        Self { said, ..Self::default() }
     }
 }

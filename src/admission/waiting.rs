@@ -75,8 +75,7 @@ impl<'w> Waiting<'w> {
 
     /// Holds a request that was granted a slot until the slot is there.
     pub(super) async fn slot(&self, admitted: Admitted) -> Result<Admitted, Denial> {
-        let decisions = self.charges.iter().zip(&admitted.standing.decisions).filter(|(one, _)| !one.limit.shadow);
-        let delay = decisions.map(|(_, decision)| decision.delay).max().unwrap_or(0);
+        let delay = admitted.standing.delay(self.charges);
         if delay == 0 {
             return Ok(admitted);
         }
@@ -121,17 +120,16 @@ impl<'w> Waiting<'w> {
     async fn sent_away(&self, lines: &[usize]) -> Denial {
         let ask = |charge: &Charge| Charge { permits: 0, ..charge.clone() };
         let asked: Vec<Charge> = self.charges.asked().iter().map(ask).collect();
-        let outcome = match self.store.take(&asked).await {
+        let mut outcome = match self.store.take(&asked).await {
             Ok(outcome) => outcome,
             Err(error) => return Denial::StoreFailed(error),
         };
-        let mut standing = Standing::new(self.charges, outcome);
         for line in lines {
-            let decision = &mut standing.decisions[*line];
+            let decision = &mut outcome.decisions[*line];
             (decision.granted, decision.wait) = (false, Wait::Millis(decision.reset));
         }
-        let wait = standing.longest_wait(self.charges);
-        Denial::Limited { standing, wait }
+        let standing = Standing::new(self.charges, outcome);
+        Denial::Limited { wait: standing.wait, standing }
     }
 
     /// The positions of such charges among all.

@@ -31,6 +31,7 @@ impl State {
     }
 
     /// Judges a request for `permits` at `now`; changes nothing.
+    #[inline]
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         match self {
             Self::TokenBucket(state) => state.check(quota, permits, now),

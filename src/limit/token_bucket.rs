@@ -44,26 +44,13 @@ struct Grant {
 
 impl State {
     /// Judges a request for `permits` at `now`; changes nothing.
+    #[inline]
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        let live = self.live_from(quota, now);
-        let used = self.stored - self.log.range(..live).map(|grant| grant.permits).sum::<u64>();
-        let available = u64::from(quota.rate()).saturating_sub(used);
-        let wait = if permits == 0 || u64::from(permits) <= available {
-            Wait::Now
-        } else if permits > quota.rate() {
-            Wait::Never
-        } else {
-            // A lowered rate can leave more in use than it allows, so what must return is counted from `used`.
-            let missing = used + u64::from(permits) - u64::from(quota.rate());
-            Wait::Millis(self.wait_for(missing, live, quota, now))
-        };
-        Decision {
-            granted: wait == Wait::Now,
-            remaining: u32::try_from(available).unwrap_or(u32::MAX),
-            wait,
-            reset: self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
-            delay: 0,
+        let present = self.at_present(quota, now);
+        if permits <= present.remaining {
+            return present;
         }
+        Decision { granted: false, wait: self.wait_for(permits, quota, now), ..present }
     }
 
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
@@ -75,7 +62,7 @@ impl State {
             self.push(quota, horizon, u64::from(permits), now);
             self.retain(quota, horizon, now);
         }
-        self.check(quota, 0, now)
+        self.at_present(quota, now)
     }
 
     /// After a refusal at `now`: changes nothing, unless the clock went back, or a rule with a shorter interval would
@@ -130,13 +117,42 @@ impl State {
         self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.horizon(quota, newest.at)))
     }
 
-    /// The position of the oldest grant that has not returned.
-    fn live_from(&self, quota: &Quota, now: Timestamp) -> usize {
-        // Most often nothing has returned since the last grant dropped what had.
-        if self.log.front().is_none_or(|oldest| oldest.at.plus_millis(quota.interval()) > now) {
-            return 0;
+    /// How it stands: what a request for nothing is told.
+    #[inline]
+    fn at_present(&self, quota: &Quota, now: Timestamp) -> Decision {
+        let live = self.live_from(quota, now);
+        let available = u64::from(quota.rate()).saturating_sub(self.used_from(live));
+        Decision {
+            granted: true,
+            remaining: u32::try_from(available).unwrap_or(u32::MAX),
+            wait: Wait::Now,
+            reset: self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
+            delay: 0,
         }
+    }
+
+    /// The position of the oldest grant that has not returned.
+    #[inline]
+    fn live_from(&self, quota: &Quota, now: Timestamp) -> usize {
+        let none_has = self.log.front().is_none_or(|oldest| oldest.at.plus_millis(quota.interval()) > now);
+        if none_has { 0 } else { self.returned(quota, now) }
+    }
+
+    /// How many grants have returned. Most often none has since the last grant dropped what had.
+    #[cold]
+    fn returned(&self, quota: &Quota, now: Timestamp) -> usize {
         self.log.partition_point(|grant| grant.at.plus_millis(quota.interval()) <= now)
+    }
+
+    /// The permits in use, if this is the oldest grant that has not returned.
+    #[inline]
+    fn used_from(&self, live: usize) -> u64 {
+        if live == 0 { self.stored } else { self.stored - self.permits_before(live) }
+    }
+
+    #[cold]
+    fn permits_before(&self, live: usize) -> u64 {
+        self.log.range(..live).map(|grant| grant.permits).sum()
     }
 
     /// How long entries are kept: by the longest interval that anyone has judged by of late. While gateways with an old
@@ -176,10 +192,12 @@ impl State {
     }
 
     fn push(&mut self, quota: &Quota, horizon: u64, permits: u64, now: Timestamp) {
-        let (first, last) = slot_of(quota, horizon, now);
-        let shares = shares_entries(quota, horizon);
+        let in_slot = |at: Timestamp| {
+            let (first, last) = slot_of(quota, horizon, now);
+            (first..=last).contains(&at)
+        };
         match self.log.back_mut() {
-            Some(newest) if shares && (first..=last).contains(&newest.at) => {
+            Some(newest) if shares_entries(quota, horizon) && (newest.at == now || in_slot(newest.at)) => {
                 newest.at = now;
                 newest.permits += permits;
             }
@@ -188,11 +206,16 @@ impl State {
         self.stored += permits;
     }
 
-    /// Makes one grant of the present of all that are ahead of it.
+    /// Makes one grant of the present of all that are ahead of it, which only a clock that went back leaves there.
+    #[inline]
     fn redate(&mut self, now: Timestamp) {
-        if self.log.back().is_none_or(|newest| newest.at <= now) {
-            return;
+        if self.log.back().is_some_and(|newest| newest.at > now) {
+            self.redate_those_ahead(now);
         }
+    }
+
+    #[cold]
+    fn redate_those_ahead(&mut self, now: Timestamp) {
         let ahead = self.log.partition_point(|grant| grant.at <= now);
         let permits = self.log.drain(ahead..).map(|grant| grant.permits).sum();
         if permits > 0 {
@@ -200,14 +223,20 @@ impl State {
         }
     }
 
-    /// Milliseconds until `missing` permits have returned, counted from the oldest live grant on.
-    fn wait_for(&self, missing: u64, live: usize, quota: &Quota, now: Timestamp) -> u64 {
+    /// How long a request for more than is left has to wait: until enough have returned, from the oldest live grant on.
+    fn wait_for(&self, permits: u32, quota: &Quota, now: Timestamp) -> Wait {
+        if permits > quota.rate() {
+            return Wait::Never;
+        }
+        let live = self.live_from(quota, now);
+        // A lowered rate can leave more in use than it allows, so what must return is counted from what is in use.
+        let missing = self.used_from(live) + u64::from(permits) - u64::from(quota.rate());
         let mut returned = 0;
         let last = self.log.range(live..).find(|grant| {
             returned += grant.permits;
             returned >= missing
         });
-        last.map_or(quota.interval(), |grant| returns_in(grant, quota, now))
+        Wait::Millis(last.map_or(quota.interval(), |grant| returns_in(grant, quota, now)))
     }
 }
 

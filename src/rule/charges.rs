@@ -35,6 +35,7 @@ impl<'r> Charges<'r> {
     }
 
     /// Adds what the limit at this position asks.
+    #[inline]
     pub(super) fn push(&mut self, index: usize, charge: Charge) {
         self.positions.push(index);
         self.asked.push(charge);
@@ -43,6 +44,11 @@ impl<'r> Charges<'r> {
     /// What a store is asked for.
     pub fn asked(&self) -> &[Charge] {
         &self.asked
+    }
+
+    /// All limits of the route, also those that do not count the request.
+    pub(crate) fn limits(&self) -> &'r [Limit] {
+        self.limits
     }
 
     /// How many limits count the request.

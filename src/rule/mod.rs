@@ -122,6 +122,7 @@ impl Rules {
     }
 
     /// What this limit asks of a request with these facts.
+    #[inline]
     pub fn due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
         match self.live_due(limit, facts) {
             Due::Deny(cause) if limit.shadow => Due::Skip(cause),
@@ -130,6 +131,7 @@ impl Rules {
     }
 
     /// What it would ask if it were live.
+    #[inline]
     fn live_due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
         let client = match limit.mode() {
             Mode::Overall => None,

@@ -1,7 +1,8 @@
 //! The embedded store: buckets in this process.
 //!
 //! Buckets live in shards, each under a lock of its own. A decision holds the locks of all shards that it touches, taken
-//! in ascending order so that two decisions never wait for each other. The number of buckets is bounded: full ones are
+//! in ascending order so that two decisions never wait for each other, and only then looks at the clock: a bucket's
+//! decisions are dated in the order in which they are made. The number of buckets is bounded: full ones are
 //! swept out as a shard grows, and at the cap a new bucket is refused rather than one in use forgotten.
 
 mod place;
@@ -19,9 +20,10 @@ use super::StoreError;
 use super::registry::Registry;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{Charge, Decision, Granted, Outcome, live_granted};
+use crate::limit::{Charge, Granted, Outcome, live_granted};
 
-const SHARDS: usize = 64;
+/// As many as a word has bits.
+const SHARDS: usize = u64::BITS as usize;
 
 /// Buckets that all shards hold together at most, unless told otherwise; one that was used once takes some 300 bytes.
 const MAX_BUCKETS: usize = 1 << 21;
@@ -42,8 +44,11 @@ pub struct Memory {
     limiters: Registry,
 }
 
-/// The locked shards of one decision.
-struct Locked<'m>(SmallVec<[(usize, MutexGuard<'m, Shard>); FEW]>);
+/// The charges of one decision, with their places.
+type Places<'c> = SmallVec<[Place<'c>; FEW]>;
+
+/// A shard, by its number, that is locked for one decision.
+type Locked<'m> = (usize, MutexGuard<'m, Shard>);
 
 // === impl Memory ===
 
@@ -66,7 +71,7 @@ impl Memory {
     /// # Errors
     /// [`StoreError::Full`], at the cap of buckets.
     pub fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        self.take_at(charges, self.clock.now())
+        self.decide(charges, None)
     }
 
     /// Makes all live charges or none at `now`, and each shadow charge that goes with them.
@@ -74,20 +79,33 @@ impl Memory {
     /// # Errors
     /// [`StoreError::Full`], at the cap of buckets; [`StoreError::NotInitialised`] for a limiter that only Redis knows.
     pub fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
+        self.decide(charges, Some(now))
+    }
+
+    /// At the clock's present, unless told of another. It is read under the locks: by an earlier one, permits that others
+    /// have taken since would seem to be ahead of time, and come back too early.
+    fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
         if charges.iter().any(|charge| charge.limiter.quota.is_adopted()) {
             return Err(StoreError::NotInitialised);
         }
-        let places: SmallVec<[Place<'_>; FEW]> = charges.iter().map(|charge| self.place(charge)).collect();
+        let mut places: Places<'_> = charges.iter().map(|charge| self.place(charge)).collect();
         let mut locked = self.lock(&places);
-        let mut decisions: Vec<Decision> = places.iter().map(|place| locked.shard(place).check(place, now)).collect();
+        let now = now.unwrap_or_else(|| self.clock.now());
+        let (places, locked) = (&mut places[..], &mut locked[..]);
+        let mut decisions = Vec::with_capacity(charges.len());
+        for place in &mut *places {
+            decisions.push(shard(locked, place).check(place, now));
+        }
         let granted = live_granted(charges, &decisions);
-        if granted {
-            for place in places.iter().filter(|place| !place.charge.shadow) {
-                locked.shard(place).make_room(place, now, self.most)?;
+        if places.iter().any(|place| place.slot.is_none()) {
+            // A bucket that is added may move others.
+            places.iter_mut().for_each(|place| place.slot = None);
+            for place in places.iter().filter(|place| granted && !place.charge.shadow) {
+                shard(locked, place).make_room(place, now, self.most)?;
             }
         }
         for (place, decision) in places.iter().zip(&mut decisions) {
-            let shard = locked.shard(place);
+            let shard = shard(locked, place);
             if !(granted && decision.granted) {
                 shard.settle(place, now);
             } else if !place.charge.shadow || shard.make_room(place, now, self.most).is_ok() {
@@ -95,7 +113,7 @@ impl Memory {
                 *decision = shard.charge(place, now);
             }
         }
-        Ok(Outcome::new(now, decisions, charges))
+        Ok(Outcome::decided(now, decisions, granted))
     }
 
     /// Gives back what was granted; what has returned by itself is left alone.
@@ -130,26 +148,30 @@ impl Memory {
         Place::of(charge, &self.hasher, &self.secret)
     }
 
-    fn lock(&self, places: &[Place<'_>]) -> Locked<'_> {
-        let mut shards: SmallVec<[usize; FEW]> = places.iter().map(Place::shard).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        Locked(shards.into_iter().map(|shard| (shard, self.shards[shard].lock())).collect())
+    fn lock(&self, places: &[Place<'_>]) -> SmallVec<[Locked<'_>; FEW]> {
+        // A bit for each, so that they are in ascending order, and each is there once.
+        let mut left = places.iter().fold(0_u64, |bits, place| bits | 1 << place.shard());
+        let mut locked = SmallVec::new();
+        while left != 0 {
+            let shard = left.trailing_zeros() as usize;
+            locked.push((shard, self.shards[shard].lock()));
+            left &= left - 1;
+        }
+        locked
     }
 }
 
-// === impl Locked ===
-
-impl Locked<'_> {
-    fn shard(&mut self, place: &Place<'_>) -> &mut Shard {
-        let found = self.0.iter().position(|(shard, _)| *shard == place.shard());
-        let position = found.unwrap_or_default();
-        &mut self.0[position].1
-    }
+/// The shard of this place, which is one of those.
+fn shard<'l>(locked: &'l mut [Locked<'_>], place: &Place<'_>) -> &'l mut Shard {
+    let number = place.shard();
+    let position = locked.iter().position(|(locked, _)| *locked == number).unwrap_or_default();
+    &mut locked[position].1
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
     use crate::clock::ManualClock;
     use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
@@ -173,6 +195,42 @@ mod tests {
 
         clock.advance_millis(10_000);
         assert_eq!(granted(2_001), Ok(true), "full buckets were kept");
+    }
+
+    /// Shows another moment whenever it is asked, and lets others go on before it tells.
+    #[derive(Debug, Default)]
+    struct Ticking(AtomicU64);
+
+    impl Clock for Ticking {
+        fn now(&self) -> Timestamp {
+            let now = self.0.fetch_add(1, Ordering::SeqCst);
+            std::thread::yield_now();
+            Timestamp::from_millis(now)
+        }
+    }
+
+    #[test]
+    fn nobody_who_is_held_up_takes_back_what_others_have_taken_since() {
+        let memory = Memory::new(Arc::new(Ticking::default()), None);
+        let quota = Quota::new(1, 10, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter { name: "l".into(), mode: Mode::Overall, quota });
+        let charge = [Charge { limiter, client: None, permits: 1, shadow: false }];
+        let granted = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..5_000 {
+                        let outcome = memory.take(&charge).expect("room");
+                        if outcome.granted() {
+                            granted.lock().push(outcome.now);
+                        }
+                    }
+                });
+            }
+        });
+        let mut granted = granted.into_inner();
+        granted.sort_unstable();
+        assert!(granted.windows(2).all(|two| two[1].millis_since(two[0]) >= 10), "{granted:?}");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(super) struct Place<'c> {
     pub(super) owner: Owner,
     /// By a fast function with a random seed: what clients may choose freely has been hashed with a secret before.
     pub(super) hash: u64,
+    /// The bucket's slot in the table of its shard, if it has been found and stays there until all is decided.
+    pub(super) slot: Option<usize>,
 }
 
 /// Whose bucket it is, of a limiter's: in as few bytes as two buckets need to be told apart.
@@ -35,7 +37,7 @@ impl<'c> Place<'c> {
         let mut hasher = hasher.build_hasher();
         hasher.write(charge.limiter.name.as_bytes());
         owner.write(&mut hasher);
-        Self { charge, owner, hash: hasher.finish() }
+        Self { charge, owner, hash: hasher.finish(), slot: None }
     }
 
     /// By bits that the table of a shard does not tell slots apart by.

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::place::{Owner, Place};
 use crate::clock::Timestamp;
-use crate::limit::{Decision, Limiter, State};
+use crate::limit::{Charge, Decision, Limiter, Quota, State};
 use crate::store::StoreError;
 
 /// How long sweeping is not tried again where it made no room, in milliseconds.
@@ -49,12 +49,10 @@ impl Shard {
         self.buckets.len()
     }
 
-    pub(super) fn check(&self, place: &Place<'_>, now: Timestamp) -> Decision {
-        let (quota, permits) = (&place.charge.limiter.quota, place.charge.permits);
-        match self.find(place) {
-            Some(bucket) => bucket.state.check(quota, permits, now),
-            None => State::empty(quota).check(quota, permits, now),
-        }
+    /// Judges a charge, and notes where its bucket is.
+    pub(super) fn check(&self, place: &mut Place<'_>, now: Timestamp) -> Decision {
+        place.slot = self.slot(place);
+        self.judge(place, now)
     }
 
     /// Sees to it that there is a place for the bucket before anything is charged.
@@ -86,14 +84,12 @@ impl Shard {
     pub(super) fn charge(&mut self, place: &Place<'_>, now: Timestamp) -> Decision {
         let charge = place.charge;
         if charge.permits == 0 {
-            return self.check(place, now);
+            return self.judge(place, now);
         }
-        let same = |bucket: &Bucket| bucket.is_at(place);
-        let slot = self.buckets.entry(place.hash, same, |bucket| bucket.hash);
-        let mut slot = slot.or_insert_with(|| Bucket::unused(place));
-        let bucket = slot.get_mut();
-        bucket.follow(&charge.limiter);
-        bucket.state.charge(&charge.limiter.quota, charge.permits, now)
+        match place.slot.and_then(|slot| self.buckets.get_bucket_mut(slot)) {
+            Some(bucket) => bucket.charge(charge, now),
+            None => self.find_or_add(place).charge(charge, now),
+        }
     }
 
     pub(super) fn settle(&mut self, place: &Place<'_>, now: Timestamp) {
@@ -109,13 +105,38 @@ impl Shard {
         }
     }
 
+    fn judge(&self, place: &Place<'_>, now: Timestamp) -> Decision {
+        let (quota, permits) = (&place.charge.limiter.quota, place.charge.permits);
+        match self.find(place) {
+            Some(bucket) => bucket.state.check(quota, permits, now),
+            None => unused(quota, permits, now),
+        }
+    }
+
+    /// The slot of the bucket, which it has until one is added or the shard is swept.
+    fn slot(&self, place: &Place<'_>) -> Option<usize> {
+        self.buckets.find_bucket_index(place.hash, |bucket| bucket.is_at(place))
+    }
+
     fn find(&self, place: &Place<'_>) -> Option<&Bucket> {
-        self.buckets.find(place.hash, |bucket| bucket.is_at(place))
+        self.buckets.get_bucket(place.slot.or_else(|| self.slot(place))?)
     }
 
     fn find_mut(&mut self, place: &Place<'_>) -> Option<&mut Bucket> {
-        self.buckets.find_mut(place.hash, |bucket| bucket.is_at(place))
+        self.buckets.get_bucket_mut(place.slot.or_else(|| self.slot(place))?)
     }
+
+    fn find_or_add(&mut self, place: &Place<'_>) -> &mut Bucket {
+        let same = |bucket: &Bucket| bucket.is_at(place);
+        let entry = self.buckets.entry(place.hash, same, |bucket| bucket.hash);
+        entry.or_insert_with(|| Bucket::unused(place)).into_mut()
+    }
+}
+
+/// What an unused bucket says.
+#[cold]
+fn unused(quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    State::empty(quota).check(quota, permits, now)
 }
 
 // === impl Bucket ===
@@ -132,6 +153,11 @@ impl Bucket {
         let (own, asked) = (&self.limiter, &place.charge.limiter);
         let alike = || discriminant(&own.quota.algorithm()) == discriminant(&asked.quota.algorithm());
         self.owner == place.owner && (Arc::ptr_eq(own, asked) || (own.name == asked.name && alike()))
+    }
+
+    fn charge(&mut self, charge: &Charge, now: Timestamp) -> Decision {
+        self.follow(&charge.limiter);
+        self.state.charge(&charge.limiter.quota, charge.permits, now)
     }
 
     /// From now on it is judged by the quota of this limiter.
