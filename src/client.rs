@@ -177,6 +177,7 @@ impl Default for AddressRules {
 
 impl AddressRules {
     /// The client's address: the nearest one that is not a trusted proxy's.
+    #[inline]
     pub fn address(&self, facts: &Facts<'_>) -> IpAddr {
         // Most often that is the peer, and no field is looked for.
         if self.trusts(facts.peer) { self.walk(facts, |_| {}).0 } else { facts.peer }

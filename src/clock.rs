@@ -82,7 +82,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let now = self.wall + self.start.elapsed();
-        Timestamp(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+        Timestamp(now.as_secs().saturating_mul(1_000).saturating_add(now.subsec_millis().into()))
     }
 }
 

@@ -32,42 +32,23 @@ impl Members {
 
     /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
     pub(crate) fn rate_limit(&self, standing: &Standing) -> Option<HeaderValue> {
-        let mut list = Vec::with_capacity(self.length(standing));
-        let mut buffer = itoa::Buffer::new();
+        let mut list = String::new();
         for (member, decision) in self.told(standing) {
-            if !list.is_empty() {
-                list.extend_from_slice(b", ");
-            }
-            list.extend_from_slice(member.as_bytes());
-            list.extend_from_slice(buffer.format(decision.remaining).as_bytes());
-            list.extend_from_slice(b";t=");
-            list.extend_from_slice(buffer.format(seconds(decision)).as_bytes());
+            let (mut left, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
+            let (left, seconds) = (left.format(decision.remaining), seconds.format(decision.reset.div_ceil(1_000)));
+            // With no room to spare, so that what shares the text needs no memory of its own.
+            list = match list.is_empty() {
+                true => [member, left, ";t=", seconds].concat(),
+                false => [&list, ", ", member, left, ";t=", seconds].concat(),
+            };
         }
         (!list.is_empty()).then(|| HeaderValue::from_maybe_shared(Bytes::from(list)).ok()).flatten()
-    }
-
-    /// How long the text is, to the byte: what has no room to spare is its own buffer, and needs no other to be shared by.
-    fn length(&self, standing: &Standing) -> usize {
-        let length = |(member, decision): (&str, &Decision)| {
-            member.len() + digits(decision.remaining.into()) + ";t=".len() + digits(seconds(decision)) + ", ".len()
-        };
-        self.told(standing).map(length).sum::<usize>().saturating_sub(", ".len())
     }
 
     /// The members of the limits that said something, with what they said.
     fn told<'s>(&'s self, standing: &'s Standing) -> impl Iterator<Item = (&'s str, &'s Decision)> {
         standing.iter().filter_map(|(index, decision)| Some((self.0.get(index)?.as_deref()?, decision)))
     }
-}
-
-/// Whole seconds until the oldest permit in use returns, rounded up.
-fn seconds(decision: &Decision) -> u64 {
-    decision.reset.div_ceil(1_000)
-}
-
-/// How many digits a number has.
-fn digits(number: u64) -> usize {
-    number.checked_ilog10().map_or(1, |tens| 1 + tens as usize)
 }
 
 /// What `X-RateLimit-*` can tell: one limit, the one with the least left, and of those the one that lasts longest.

@@ -85,9 +85,9 @@ pub(crate) fn admit_at_once(
     charges: &Charges<'_>,
     passage: Passage<'_>,
 ) -> Option<Result<Admitted, Denial>> {
-    let said = match known_refusal(store, charges) {
-        Some(standing) => Ok(standing),
-        None => store.take_at_once(charges.asked())?.map(|outcome| Standing::new(charges, outcome)),
+    let said = match store.take_at_once(charges.asked()) {
+        Some(taken) => taken.map(|outcome| Standing::new(charges, outcome)),
+        None => Ok(known_refusal(store, charges)?),
     };
     Some(conclude(said, charges, passage))
 }

@@ -131,7 +131,6 @@ impl Rules {
     }
 
     /// What it would ask if it were live.
-    #[inline]
     fn live_due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
         let client = match limit.mode() {
             Mode::Overall => None,

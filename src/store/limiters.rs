@@ -58,7 +58,7 @@ impl Store {
     pub(crate) async fn acquire(&self, of: &Named, permits: u32) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => {
-                let (limiters, now) = memory.limiters();
+                let (mut limiters, now) = memory.limiters();
                 let decision = limiters.acquire(of, permits, now)?;
                 Ok(Outcome::new(now, vec![decision], &[of.charge(permits)]))
             }
@@ -70,7 +70,7 @@ impl Store {
     pub(crate) async fn set_rate(&self, of: &Named, how: SetRate, config: &RateConfig) -> Result<bool, StoreError> {
         match self {
             Self::Memory(memory) => {
-                let (limiters, now) = memory.limiters();
+                let (mut limiters, now) = memory.limiters();
                 limiters.set_rate(of, how, config, now)
             }
             Self::Redis(redis) => redis.set_rate(of, how, config).await,
@@ -81,7 +81,7 @@ impl Store {
     pub(crate) async fn rate_config(&self, of: &Named) -> Result<Option<RateConfig>, StoreError> {
         match self {
             Self::Memory(memory) => {
-                let (limiters, now) = memory.limiters();
+                let (mut limiters, now) = memory.limiters();
                 Ok(limiters.config(of, now))
             }
             Self::Redis(redis) => redis.rate_config(of).await,
@@ -92,7 +92,7 @@ impl Store {
     pub(crate) async fn release(&self, of: &Named, permits: u32) -> Result<u32, StoreError> {
         match self {
             Self::Memory(memory) => {
-                let (limiters, now) = memory.limiters();
+                let (mut limiters, now) = memory.limiters();
                 limiters.release(of, permits, now)
             }
             Self::Redis(redis) => redis.release(of, permits).await,
@@ -104,7 +104,7 @@ impl Store {
         let after = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 53));
         match self {
             Self::Memory(memory) => {
-                let (limiters, now) = memory.limiters();
+                let (mut limiters, now) = memory.limiters();
                 Ok(limiters.expire(of, after, now))
             }
             Self::Redis(redis) => redis.expire(of, after).await,
@@ -115,7 +115,7 @@ impl Store {
     pub(crate) async fn delete(&self, of: &Named) -> Result<bool, StoreError> {
         match self {
             Self::Memory(memory) => {
-                let (limiters, now) = memory.limiters();
+                let (mut limiters, now) = memory.limiters();
                 Ok(limiters.delete(of, now))
             }
             Self::Redis(redis) => redis.delete(of).await,

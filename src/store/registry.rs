@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
-
 use super::StoreError;
 use super::limiters::{Named, SetRate};
 use crate::clock::Timestamp;
@@ -15,7 +13,7 @@ const MAX_LIMITERS: usize = 1 << 16;
 
 /// All limiters of a store, by name.
 #[derive(Debug, Default)]
-pub(super) struct Registry(Mutex<HashMap<String, Entry>>);
+pub(super) struct Registry(HashMap<String, Entry>);
 
 /// A limiter; without a configuration it is what has not returned of one that has expired.
 #[derive(Debug)]
@@ -31,9 +29,9 @@ struct Entry {
 // === impl Registry ===
 
 impl Registry {
-    pub(super) fn acquire(&self, of: &Named, permits: u32, now: Timestamp) -> Result<Decision, StoreError> {
-        let mut limiters = self.0.lock();
-        let (entry, config) = configured(&mut limiters, of, now)?;
+    pub(super) fn acquire(&mut self, of: &Named, permits: u32, now: Timestamp) -> Result<Decision, StoreError> {
+        let limiters = &mut self.0;
+        let (entry, config) = configured(limiters, of, now)?;
         let bucket = entry.buckets.entry(bucket_name(&config, of)).or_default();
         let decision = bucket.check(config.quota(), permits, now);
         if !decision.granted {
@@ -49,20 +47,20 @@ impl Registry {
     }
 
     pub(super) fn set_rate(
-        &self,
+        &mut self,
         of: &Named,
         how: SetRate,
         config: &RateConfig,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let mut limiters = self.0.lock();
-        let exists = configured(&mut limiters, of, now).is_ok();
+        let limiters = &mut self.0;
+        let exists = configured(limiters, of, now).is_ok();
         match how {
             SetRate::Try if exists => return Ok(false),
             SetRate::UpdateAndKeep | SetRate::UpdateAndReset if !exists => return Ok(false),
             _ => {}
         }
-        make_room(&mut limiters, of, now)?;
+        make_room(limiters, of, now)?;
         let empty = || Entry { config: None, last: *config, expires_at: None, buckets: HashMap::new() };
         let entry = limiters.entry(of.name().to_owned()).or_insert_with(empty);
         if entry.last.mode() != config.mode() {
@@ -77,13 +75,13 @@ impl Registry {
         Ok(true)
     }
 
-    pub(super) fn config(&self, of: &Named, now: Timestamp) -> Option<RateConfig> {
-        configured(&mut self.0.lock(), of, now).ok().map(|(_, config)| config)
+    pub(super) fn config(&mut self, of: &Named, now: Timestamp) -> Option<RateConfig> {
+        configured(&mut self.0, of, now).ok().map(|(_, config)| config)
     }
 
-    pub(super) fn release(&self, of: &Named, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
-        let mut limiters = self.0.lock();
-        let (entry, config) = configured(&mut limiters, of, now)?;
+    pub(super) fn release(&mut self, of: &Named, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
+        let limiters = &mut self.0;
+        let (entry, config) = configured(limiters, of, now)?;
         let bucket = entry.buckets.get_mut(&bucket_name(&config, of));
         let released = bucket.map_or(0, |bucket| bucket.release(config.quota(), permits, now));
         if released > 0 {
@@ -92,16 +90,16 @@ impl Registry {
         Ok(released)
     }
 
-    pub(super) fn expire(&self, of: &Named, after: Option<u64>, now: Timestamp) -> bool {
-        let mut limiters = self.0.lock();
-        let Ok((entry, _)) = configured(&mut limiters, of, now) else { return false };
+    pub(super) fn expire(&mut self, of: &Named, after: Option<u64>, now: Timestamp) -> bool {
+        let limiters = &mut self.0;
+        let Ok((entry, _)) = configured(limiters, of, now) else { return false };
         let before = std::mem::replace(&mut entry.expires_at, after.map(|millis| now.plus_millis(millis)));
         after.is_some() || before.is_some()
     }
 
-    pub(super) fn delete(&self, of: &Named, now: Timestamp) -> bool {
-        let mut limiters = self.0.lock();
-        let Ok((entry, config)) = configured(&mut limiters, of, now) else { return false };
+    pub(super) fn delete(&mut self, of: &Named, now: Timestamp) -> bool {
+        let limiters = &mut self.0;
+        let Ok((entry, config)) = configured(limiters, of, now) else { return false };
         entry.buckets.remove(&bucket_name(&config, of));
         (entry.config, entry.expires_at) = (None, None);
         if entry.buckets.is_empty() {

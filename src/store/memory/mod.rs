@@ -41,7 +41,7 @@ pub struct Memory {
     secret: KeySecret,
     /// Buckets that a shard holds at most.
     most: usize,
-    limiters: Registry,
+    limiters: Mutex<Registry>,
 }
 
 /// The charges of one decision, with their places.
@@ -62,7 +62,7 @@ impl Memory {
     pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, most: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let secret = secret.unwrap_or_else(KeySecret::random);
-        let (hasher, limiters) = (DefaultHashBuilder::default(), Registry::default());
+        let (hasher, limiters) = (DefaultHashBuilder::default(), Mutex::default());
         Self { shards, clock, hasher, secret, most: most.div_ceil(SHARDS), limiters }
     }
 
@@ -129,9 +129,9 @@ impl Memory {
         }
     }
 
-    /// The limiters of the library, and the present.
-    pub(super) fn limiters(&self) -> (&Registry, Timestamp) {
-        (&self.limiters, self.clock.now())
+    /// The limiters of the library, and the present, which is read under their lock too.
+    pub(super) fn limiters(&self) -> (MutexGuard<'_, Registry>, Timestamp) {
+        (self.limiters.lock(), self.clock.now())
     }
 
     /// How many buckets are kept at present.

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::place::{Owner, Place};
 use crate::clock::Timestamp;
-use crate::limit::{Charge, Decision, Limiter, Quota, State};
+use crate::limit::{Charge, Decision, Limiter, State};
 use crate::store::StoreError;
 
 /// How long sweeping is not tried again where it made no room, in milliseconds.
@@ -50,9 +50,15 @@ impl Shard {
     }
 
     /// Judges a charge, and notes where its bucket is.
-    pub(super) fn check(&self, place: &mut Place<'_>, now: Timestamp) -> Decision {
-        place.slot = self.slot(place);
-        self.judge(place, now)
+    pub(super) fn check(&mut self, place: &mut Place<'_>, now: Timestamp) -> Decision {
+        let (quota, permits) = (&place.charge.limiter.quota, place.charge.permits);
+        match self.buckets.find_entry(place.hash, |bucket| bucket.is_at(place)) {
+            Ok(bucket) => {
+                place.slot = Some(bucket.bucket_index());
+                bucket.get().state.check(quota, permits, now)
+            }
+            Err(_) => State::empty(quota).check(quota, permits, now),
+        }
     }
 
     /// Sees to it that there is a place for the bucket before anything is charged.
@@ -84,7 +90,9 @@ impl Shard {
     pub(super) fn charge(&mut self, place: &Place<'_>, now: Timestamp) -> Decision {
         let charge = place.charge;
         if charge.permits == 0 {
-            return self.judge(place, now);
+            // It asks for nothing, and makes no bucket.
+            let (quota, bucket) = (&charge.limiter.quota, self.find(place));
+            return bucket.map_or(&State::empty(quota), |bucket| &bucket.state).check(quota, 0, now);
         }
         match place.slot.and_then(|slot| self.buckets.get_bucket_mut(slot)) {
             Some(bucket) => bucket.charge(charge, now),
@@ -102,14 +110,6 @@ impl Shard {
     pub(super) fn give_back(&mut self, place: &Place<'_>, at: Timestamp, now: Timestamp) {
         if let Some(bucket) = self.find_mut(place) {
             bucket.state.give_back(&place.charge.limiter.quota, place.charge.permits, at, now);
-        }
-    }
-
-    fn judge(&self, place: &Place<'_>, now: Timestamp) -> Decision {
-        let (quota, permits) = (&place.charge.limiter.quota, place.charge.permits);
-        match self.find(place) {
-            Some(bucket) => bucket.state.check(quota, permits, now),
-            None => unused(quota, permits, now),
         }
     }
 
@@ -133,18 +133,12 @@ impl Shard {
     }
 }
 
-/// What an unused bucket says.
-#[cold]
-fn unused(quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-    State::empty(quota).check(quota, permits, now)
-}
-
 // === impl Bucket ===
 
 impl Bucket {
     fn unused(place: &Place<'_>) -> Self {
         let limiter = &place.charge.limiter;
-        let (owner, state) = (place.owner.clone(), State::empty(&limiter.quota));
+        let (owner, state) = (place.owner(), State::empty(&limiter.quota));
         Self { hash: place.hash, owner, limiter: Arc::clone(limiter), state }
     }
 
@@ -152,7 +146,7 @@ impl Bucket {
     fn is_at(&self, place: &Place<'_>) -> bool {
         let (own, asked) = (&self.limiter, &place.charge.limiter);
         let alike = || discriminant(&own.quota.algorithm()) == discriminant(&asked.quota.algorithm());
-        self.owner == place.owner && (Arc::ptr_eq(own, asked) || (own.name == asked.name && alike()))
+        place.is_of(&self.owner) && (Arc::ptr_eq(own, asked) || (own.name == asked.name && alike()))
     }
 
     fn charge(&mut self, charge: &Charge, now: Timestamp) -> Decision {
