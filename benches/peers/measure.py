@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Callable
 
 from contestant import Contestant, Running
@@ -14,8 +15,16 @@ from stage import Stage
 WARM_UP_SECONDS = 1.0
 
 
-def measure(stage: Stage, row: Row, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
-    """Starts the contestants of a row, warms them up, and loads each in each round."""
+@dataclass(frozen=True)
+class Rounds:
+    """How many for all contestants, and how many more for those whose difference is small."""
+
+    of_all: int
+    of_close: int
+
+
+def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callable[[str], None]) -> Section:
+    """Starts the contestants of a row, warms them up, and loads each in each round; then those who are close, in more."""
     results = {contestant.name: Result(contestant) for contestant in row.contestants}
     with stage.scene():
         field = start(stage, results)
@@ -23,10 +32,11 @@ def measure(stage: Stage, row: Row, rounds: int, seconds: float, say: Callable[[
             one_slice(stage, contestant, running, results, WARM_UP_SECONDS)
         for result in results.values():
             result.slices.clear()
-        for number in range(rounds):
+        for number in range(rounds.of_all + rounds.of_close):
             for contestant, running in field:
-                say(f"{row.name}, round {number + 1} of {rounds}: {contestant.name}")
-                one_slice(stage, contestant, running, results, seconds)
+                if number < rounds.of_all or contestant.name in row.close():
+                    say(f"{row.name}, round {number + 1}: {contestant.name}")
+                    one_slice(stage, contestant, running, results, seconds)
     return row.section(results)
 
 

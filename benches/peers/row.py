@@ -10,6 +10,10 @@ from load import Slice
 from section import Bar, Line, Section, Spread, Verdict
 
 
+# A difference of so much is small: slices of one contestant differ by more.
+CLOSE = 0.1 + 1e-9
+
+
 @dataclass
 class Result:
     """What was measured of a contestant; `failure` says why nothing was."""
@@ -108,6 +112,11 @@ class Row:
     about: str
     contestants: list[Contestant]
     goals: list[Goal]
+
+    def close(self) -> set[str]:
+        """Those who are to differ so little that a few slices cannot tell."""
+        few = [goal for goal in self.goals if isinstance(goal, AtMost) and abs(goal.bound - 1) <= CLOSE]
+        return {name for goal in few for name in (goal.of, goal.to)}
 
     def section(self, results: Results) -> Section:
         columns = ["min", "median us", "max", "first / this", "min", "median requests/s", "max", "of which"]
