@@ -97,6 +97,8 @@ local function take_all(plan, count, limits, number, wanted, bytes, at)
       if rate ~= limiter.sealed_rate or written > now or age >= TOO_OLD or used >= limiter.rate then return 0 end
       oldest = written - age
       if oldest <= limiter.expired then
+        -- So many have returned together that they are better not read.
+        if written <= limiter.expired and used > MORE then return 0 end
         returned, permits, oldest = returned_entries(i, log, limiter, used, oldest, FEW)
         if not returned then return 0 end
         used = used - permits

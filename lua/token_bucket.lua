@@ -104,6 +104,11 @@ end
 
 -- Leaves out what has returned: sets the permits that are in use no more, and when the oldest entry that is was granted.
 local function leave_out_returned(bucket)
+  if bucket.newest_at <= bucket.limiter.expired then
+    -- All of it: as much as that is need not be read.
+    bucket.returned, bucket.used, bucket.oldest, bucket.over = bucket.stored, 0, nil, true
+    return
+  end
   bucket.returned = sum(call('ZRANGEBYSCORE', bucket.log, '-inf', known_text(bucket.limiter.expired)))
   bucket.oldest = oldest_live(bucket)
   bucket.used = bucket.stored - bucket.returned
@@ -232,7 +237,12 @@ local function forget(bucket)
   local until_then, retained = known_text(limiter.now - limiter.horizon), limiter.horizon > limiter.interval
   local dropped, first = bucket.returned, bucket.oldest
   if retained then dropped = sum(call('ZRANGEBYSCORE', bucket.log, '-inf', until_then)) end
-  call('ZREMRANGEBYSCORE', bucket.log, '-inf', until_then)
+  -- A whole log is freed behind the scenes.
+  if bucket.over and not retained then
+    call('UNLINK', bucket.log)
+  else
+    call('ZREMRANGEBYSCORE', bucket.log, '-inf', until_then)
+  end
   if retained then first = oldest_stored(bucket.log) end
   bucket.stored, bucket.first = bucket.stored - dropped, first
   -- An empty log is none, and its life is over.

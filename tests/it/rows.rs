@@ -63,6 +63,10 @@ async fn however_many_entries_return_together_the_log_and_the_counter_agree() {
         let reset = if returned == 120 { 60_000 } else { next - now };
         assert_eq!(outcome.decisions[0].reset, reset, "{returned}");
         assert_eq!(stored(&mut redis, &name), (512 - left, Some(left.to_string())), "{returned}");
+        for key in ["permits", "value"] {
+            let lives = redis.pttl::<_, i64>(format!("{name}:{key}")).expect("a time to live");
+            assert!(lives > 60_000, "{key} lives for {lives} ms, {returned}");
+        }
     }
 }
 
