@@ -91,7 +91,7 @@ impl Link {
         Self { state, broken }
     }
 
-    /// The live connection, waiting for it only while it is first being opened.
+    /// The live connection, waiting for it only while it is first being opened, after one that is known to be broken too.
     pub(super) async fn live(&self) -> Result<Live, StoreError> {
         let mut state = self.state.clone();
         let is_settled = |state: &State| match state {

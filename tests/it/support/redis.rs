@@ -130,8 +130,8 @@ pub fn fresh_name() -> String {
     format!("{{tidegate:test}}:{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-#[expect(clippy::disallowed_methods, reason = "another process gives no sign but its answer")]
 /// A pause between two looks at another process.
+#[expect(clippy::disallowed_methods, reason = "another process gives no sign but its answer")]
 pub fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
 }
