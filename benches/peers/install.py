@@ -111,11 +111,10 @@ def build_gateway() -> Path:
 
 
 def build_pacer() -> Path:
-    """The load of a constant rate is one file without dependencies."""
-    source, program = ROOT / "benches" / "peers" / "pace.rs", TARGET / "pace"
-    if not run(["rustc", "--edition", "2024", "-O", "-A", "unknown_lints", "-o", str(program), str(source)]):
+    """The load of a constant rate."""
+    if not run(["cargo", "build", "--release", "--locked", "--example", "pace"]):
         raise Missing("the load of a constant rate does not build")
-    return program
+    return ROOT / "target" / "release" / "examples" / "pace"
 
 
 def run(command: list[str]) -> bool:

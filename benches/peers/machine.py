@@ -25,19 +25,21 @@ class Machine:
 
 @dataclass(frozen=True)
 class Busy:
-    """The CPU time, in seconds, of all processes of the machine and of this program's own, up to some moment."""
+    """The CPU time, in seconds, of all processes of the machine and of this program's own, up to some moment; and how long
+    the host of a virtual machine has let its processors wait."""
 
     everybody: float
     own: float
+    stolen: float
 
     @classmethod
     def now(cls) -> Busy:
         """Children count when they have ended."""
         words = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-        user, nice, system, _idle, _iowait, irq, softirq = (int(word) / TICK for word in words[:7])
+        user, nice, system, _idle, _iowait, irq, softirq, stolen = (int(word) / TICK for word in words[:8])
         usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-        return cls(user + nice + system + irq + softirq, own)
+        return cls(user + nice + system + irq + softirq, own, stolen)
 
     def others_since(self, before: Busy) -> float:
         """The CPU time that others took in the meantime."""
