@@ -53,6 +53,11 @@ impl Matcher {
         Some(Condition::Header(name, value))
     }
 
+    /// Does it ask for more than a host and a path?
+    pub(crate) fn has_conditions_beside_place(&self) -> bool {
+        !self.methods.is_empty() || !self.headers.is_empty()
+    }
+
     /// All conditions, in the order in which they are looked at.
     pub fn conditions(&self) -> impl Iterator<Item = Condition<'_>> {
         let path = self.path.iter().map(Condition::Path);

@@ -19,6 +19,8 @@ pub struct Routes {
     list: Vec<Route>,
     /// Where each of them is found by host and path.
     table: Table,
+    /// Which of them ask for more than that. So most lookups need not fetch the route itself.
+    conditional: Vec<bool>,
 }
 
 /// One entry of `routes:`.
@@ -42,14 +44,16 @@ impl Routes {
     /// Routes in the order in which they are tried.
     pub fn new(list: Vec<Route>) -> Self {
         let table = Table::new(list.iter().map(|route| &route.matcher));
-        Self { list, table }
+        let conditional = list.iter().map(|route| route.matcher.has_conditions_beside_place()).collect();
+        Self { list, table, conditional }
     }
 
     /// The first route that matches, with its position. However many there are, few of them are looked at: those that
     /// the table has for the request's host and path.
     pub fn find(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
         let meets_the_rest = |position: usize| {
-            self.list.get(position).is_some_and(|route| route.matcher.unmet_beside_place(facts).is_none())
+            self.conditional.get(position) == Some(&false)
+                || self.list.get(position).is_some_and(|route| route.matcher.unmet_beside_place(facts).is_none())
         };
         let position = self.table.find(&facts.host, &facts.path, meets_the_rest)?;
         Some((position, self.list.get(position)?))

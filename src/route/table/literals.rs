@@ -3,38 +3,45 @@
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use super::tree::Child;
+
 /// So many are compared faster than one is hashed.
 const FEW: usize = 4;
 
 /// A segment; one of the usual length is where it is found, and not behind a pointer: a look elsewhere in memory costs as
 /// much as the comparison.
-type Text = SmallVec<[u8; 24]>;
+type Text = SmallVec<[u8; 16]>;
 
 /// Nodes by the text of their segment.
 #[derive(Clone, Debug)]
 pub(super) enum Literals {
-    Few(SmallVec<[(Text, usize); 1]>),
-    Many(HashMap<Text, usize>),
+    One(Text, Child),
+    Few(Vec<(Text, Child)>),
+    Many(Box<HashMap<Text, Child>>),
 }
 
 impl Literals {
     /// The node of this segment.
-    pub(super) fn get(&self, segment: &str) -> Option<usize> {
+    pub(super) fn get(&self, segment: &str) -> Option<Child> {
         match self {
-            Self::Few(few) => few.iter().find(|(text, _)| **text == *segment.as_bytes()).map(|(_, node)| *node),
+            Self::One(text, child) => (**text == *segment.as_bytes()).then_some(*child),
+            Self::Few(few) => few.iter().find(|(text, _)| **text == *segment.as_bytes()).map(|(_, child)| *child),
             Self::Many(many) => many.get(segment.as_bytes()).copied(),
         }
     }
 
     /// The node of this segment, which is `new` if there was none.
-    pub(super) fn get_or_insert(&mut self, segment: &str, new: usize) -> usize {
-        if let Some(node) = self.get(segment) {
-            return node;
+    pub(super) fn get_or_insert(&mut self, segment: &str, new: Child) -> Child {
+        if let Some(child) = self.get(segment) {
+            return child;
         }
+        let text = segment.as_bytes().into();
         match self {
-            Self::Few(few) if few.len() < FEW => few.push((segment.as_bytes().into(), new)),
-            Self::Few(few) => *self = Self::Many(few.drain(..).chain([(segment.as_bytes().into(), new)]).collect()),
-            Self::Many(many) => _ = many.insert(segment.as_bytes().into(), new),
+            Self::Few(few) if few.is_empty() => *self = Self::One(text, new),
+            Self::One(first, child) => *self = Self::Few(vec![(std::mem::take(first), *child), (text, new)]),
+            Self::Few(few) if few.len() < FEW => few.push((text, new)),
+            Self::Few(few) => *self = Self::Many(Box::new(few.drain(..).chain([(text, new)]).collect())),
+            Self::Many(many) => _ = many.insert(text, new),
         }
         new
     }
@@ -42,6 +49,6 @@ impl Literals {
 
 impl Default for Literals {
     fn default() -> Self {
-        Self::Few(SmallVec::new())
+        Self::Few(Vec::new())
     }
 }

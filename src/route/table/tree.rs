@@ -1,0 +1,173 @@
+//! Trees of path segments, packed: what a lookup among many thousands of routes costs is how often it has to wait for
+//! memory.
+
+use std::num::NonZeroU32;
+
+use smallvec::SmallVec;
+
+use super::literals::Literals;
+use crate::route::pattern::{PathPattern, Segment};
+
+/// The nodes of all trees.
+#[derive(Clone, Debug)]
+pub(super) struct Trees(Vec<Node>);
+
+/// The number of a tree's first node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Root(u32);
+
+/// The number of a node that is not that of the first tree's root.
+pub(super) type Child = NonZeroU32;
+
+/// What stands for the segments on the way to it. It is as long as a line of the processor's cache and begins with one.
+#[derive(Clone, Debug, Default)]
+#[repr(align(64))]
+struct Node {
+    /// The lowest position in this node and below.
+    lowest: u32,
+    /// The node after a segment of any text.
+    any: Option<Child>,
+    /// The routes whose path ends here or takes in everything from here on, ascending.
+    ends: SmallVec<[End; 4]>,
+    /// The nodes one segment further, by its text.
+    literals: Literals,
+}
+
+const _: () = assert!(size_of::<Node>() == 64, "a node has grown beyond a line");
+
+/// The position of a route, and in the highest bit, whether its path takes in everything from here on.
+#[derive(Clone, Copy, Debug)]
+struct End(u32);
+
+/// The lowest position so far, and what it has to meet.
+pub(super) struct Lowest<M> {
+    position: Option<usize>,
+    meets_the_rest: M,
+}
+
+/// A position or the number of a node. There is no memory for so many routes that one would not fit.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+// === impl Trees ===
+
+impl Trees {
+    /// A new tree.
+    pub(super) fn plant(&mut self) -> Root {
+        let root = Root(small(self.0.len()));
+        self.0.push(Node::above(usize::MAX));
+        root
+    }
+
+    /// Adds a route, whose position is above all that are there; without a path it is for all of them.
+    pub(super) fn insert(&mut self, root: Root, path: Option<&PathPattern>, position: usize) {
+        let (segments, rest) = path.map_or((&[][..], true), |path| (path.segments.as_slice(), path.rest));
+        let node = &mut self.0[root.0 as usize];
+        node.lowest = node.lowest.min(small(position));
+        let end = segments.iter().fold(root.0, |node, segment| self.child(node, segment, position).get());
+        self.0[end as usize].ends.push(End::new(position, rest));
+    }
+
+    /// The node after this one and the segment; a new one if there is none.
+    fn child(&mut self, node: u32, segment: &Segment, position: usize) -> Child {
+        let new = Child::MIN.saturating_add(small(self.0.len() - 1));
+        let parent = &mut self.0[node as usize];
+        let child = match segment {
+            Segment::Literal(text) => parent.literals.get_or_insert(text, new),
+            Segment::Any(_) => *parent.any.get_or_insert(new),
+        };
+        if child == new {
+            self.0.push(Node::above(position));
+        }
+        child
+    }
+
+    /// Looks in a tree for what meets the path.
+    pub(super) fn find<M: Fn(usize) -> bool>(&self, root: Root, path: Option<&str>, lowest: &mut Lowest<M>) {
+        self.find_from(root.0, path, lowest);
+    }
+
+    /// Looks from this node on for what is left of a path.
+    fn find_from<M: Fn(usize) -> bool>(&self, node: u32, mut path: Option<&str>, lowest: &mut Lowest<M>) {
+        let mut next = Some(node);
+        while let Some(node) = next.and_then(|node| self.0.get(node as usize)).filter(|node| lowest.is_above(node)) {
+            let Some(left) = path else { return lowest.look_among(node.ends.iter()) };
+            lowest.look_among(node.ends.iter().filter(|end| end.takes_in_the_rest()));
+            let (segment, after) = left.split_once('/').map_or((left, None), |(segment, after)| (segment, Some(after)));
+            let literal = node.literals.get(segment);
+            if let (Some(literal), Some(_)) = (literal, node.any) {
+                self.find_from(literal.get(), after, lowest);
+            }
+            (next, path) = (node.any.or(literal).map(Child::get), after);
+        }
+    }
+
+    /// How many nodes there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Default for Trees {
+    /// The tree for any host alone, with nothing in it.
+    fn default() -> Self {
+        let mut trees = Self(Vec::new());
+        trees.plant();
+        trees
+    }
+}
+
+impl Root {
+    /// That of the routes for any host.
+    pub(super) const ANYWHERE: Self = Self(0);
+}
+
+// === impl Node ===
+
+impl Node {
+    fn above(lowest: usize) -> Self {
+        Self { lowest: small(lowest), ..Self::default() }
+    }
+}
+
+impl End {
+    const REST: u32 = 1 << 31;
+
+    fn new(position: usize, rest: bool) -> Self {
+        Self(small(position) & !Self::REST | if rest { Self::REST } else { 0 })
+    }
+
+    fn position(self) -> usize {
+        (self.0 & !Self::REST) as usize
+    }
+
+    fn takes_in_the_rest(self) -> bool {
+        self.0 & Self::REST != 0
+    }
+}
+
+// === impl Lowest ===
+
+impl<M: Fn(usize) -> bool> Lowest<M> {
+    pub(super) fn new(meets_the_rest: M) -> Self {
+        Self { position: None, meets_the_rest }
+    }
+
+    pub(super) fn position(&self) -> Option<usize> {
+        self.position
+    }
+
+    /// May anything below be lower than what is found?
+    fn is_above(&self, node: &Node) -> bool {
+        self.position.is_none_or(|found| found > node.lowest as usize)
+    }
+
+    fn look_among<'e>(&mut self, ends: impl Iterator<Item = &'e End>) {
+        let mut lower = ends.map(|end| end.position()).take_while(|end| self.position.is_none_or(|found| found > *end));
+        if let Some(position) = lower.find(|position| (self.meets_the_rest)(*position)) {
+            self.position = Some(position);
+        }
+    }
+}
