@@ -1,4 +1,4 @@
-"""What a limit in Redis adds to the time of an answer, at half of full load and a constant rate."""
+"""What a limit in Redis adds to the time of an answer, at a constant rate."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from stage import Stage
 NAME = "latency"
 TITLE = "Latency that a limit in Redis adds"
 ABOUT = (
-    "Requests at a constant rate, half of what the gateway with one limit in Redis answers under full load just before, "
-    "on as many connections as above: without limits, with one for all requests, and with that and one for each address; and at a "
-    "quarter of it, where the processes leave each other more of the cores. A request "
-    "that was due while its connection was still waiting is timed from when it was "
-    "due. The round trip is that of a PING, once a millisecond, to a Redis that does nothing else, while the same "
-    "requests pass without limits: a script that keeps Redis busy excuses nothing. What counts is what each round shows, "
-    "the added time beside the round trip; the medians of all rounds are told."
+    "Requests at a constant rate, half and a quarter of what the gateway with one limit in Redis answers under "
+    "full load just before, on as many connections as above: without limits, with one for all requests, and with "
+    "that and one for each address. What shares the cores here has machines of its own elsewhere: at half of full"
+    " load, what sends the requests, upstream, gateway and Redis wait for each other more than for anything else,"
+    " and at a quarter they leave each other more room. A request that was due while its connection was still "
+    "waiting is timed from when it was due. The round trip is that of a PING, once a millisecond, to a Redis that"
+    " does nothing else, while the same requests pass without limits: a script that keeps Redis busy excuses "
+    "nothing. What counts is what each round shows, the added time beside the round trip; the medians of all "
+    "rounds are told."
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
-ROUND_TRIP = "PING to Redis"
-CALM = "a quarter"
 
 # Above one and two round trips, in microseconds.
 P50_ALLOWANCE, P99_ALLOWANCE = 100.0, 500.0
@@ -49,14 +49,13 @@ Quantile = Callable[[Quantiles], float]
 
 @dataclass
 class Timings:
-    """The slices of those who are timed, in the order of the rounds, and the rate in each round."""
+    """The slices of those who are timed at one share of full load, in the order of the rounds."""
 
+    share: str
     rates: list[int] = field(default_factory=list)
     without: list[Quantiles] = field(default_factory=list)
     limited: list[Quantiles] = field(default_factory=list)
     doubly: list[Quantiles] = field(default_factory=list)
-    calm_without: list[Quantiles] = field(default_factory=list)
-    calm_limited: list[Quantiles] = field(default_factory=list)
     pings: list[Quantiles] = field(default_factory=list)
 
     def added(self, quantile: Quantile, trips: int = 0) -> float:
@@ -71,49 +70,54 @@ class Timings:
         lower, _, upper = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
         return upper - lower
 
+    def subjects(self) -> list[tuple[str, str, list[Quantiles]]]:
+        """Whose slices they are: a name, its file in config/, and they."""
+        named = [(UNLIMITED, self.without), (ONE_LIMIT_ON_REDIS, self.limited), (TWO_LIMITS_ON_REDIS, self.doubly)]
+        subjects = [(f"{one.name}, {self.share}", one.config, times) for one, times in named]
+        return [*subjects, (f"PING to Redis, {self.share}", "", self.pings)]
+
 
 def measure(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
     """Times the gateway without and with limits in Redis, in turns."""
     contestants = [UNLIMITED, ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS]
     results = {contestant.name: Result(contestant) for contestant in contestants}
-    timings = Timings()
+    half, quarter = Timings("half"), Timings("quarter")
     try:
         with stage.scene():
             running = [running for _, running in start(stage, results)]
             if failed := [result.failure for result in results.values() if result.failure]:
                 raise Failed(failed[0])
-            half_load(stage, running[1])  # warms it up
+            full_load(stage, running[1])  # warms it up
             for number in range(rounds):
                 say(f"{NAME}, round {number + 1} of {rounds}")
-                timings.rates.append(half_load(stage, running[1]))
-                one_round(stage, timings, running, seconds)
+                full = full_load(stage, running[1])
+                one_round(stage, quarter, round(full / 4), running, seconds)
+                one_round(stage, half, round(full / 2), running, seconds)
     except Failed as failure:
         lines = [Line(contestant.name, contestant.config, [], str(failure)) for contestant in contestants]
         return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(None), "us, p50", [])
-    return section(timings)
+    return section([half, quarter])
 
 
-def half_load(stage: Stage, running: Running) -> int:
-    """Half of the requests in a second that one limit in Redis answers under full load at present: a busy machine does
-    not do the same all the time."""
-    return round(load(stage.tools, ONE_LIMIT_ON_REDIS, running, 1.0).rate / 2)
+def full_load(stage: Stage, running: Running) -> float:
+    """The requests in a second that one limit in Redis answers under full load at present: a busy machine does not do
+    the same all the time."""
+    return load(stage.tools, ONE_LIMIT_ON_REDIS, running, 1.0).rate
 
 
-def one_round(stage: Stage, timings: Timings, running: list[Running], seconds: float) -> None:
-    rate = timings.rates[-1]
+def one_round(stage: Stage, timings: Timings, rate: int, running: list[Running], seconds: float) -> None:
+    timings.rates.append(rate)
     without, limited, doubly = running
     assert limited.redis and doubly.redis
     subjects = [
-        (without, limited.redis.port, rate // 2, timings.calm_without),
-        (limited, limited.redis.port, rate // 2, timings.calm_limited),
-        (without, limited.redis.port, rate, timings.without),
-        (doubly, doubly.redis.port, rate, timings.doubly),
-        (limited, limited.redis.port, rate, timings.limited),
+        (without, limited.redis.port, timings.without),
+        (doubly, doubly.redis.port, timings.doubly),
+        (limited, limited.redis.port, timings.limited),
     ]
-    for one, redis, at, times in subjects:
-        told = pace(stage, one.port, at, seconds, redis)
+    for one, redis, times in subjects:
+        told = pace(stage, one.port, rate, seconds, redis)
         times.append(Quantiles(told["http"]["p50"], told["http"]["p99"]))
-        if times is timings.without:
+        if one is without:
             timings.pings.append(Quantiles(told["redis"]["p50"], told["redis"]["p99"]))
 
 
@@ -128,21 +132,12 @@ def pace(stage: Stage, port: int, rate: int, seconds: float, redis: int) -> dict
     return told
 
 
-def section(timings: Timings) -> Section:
-    rate = round(statistics.median(timings.rates))
-    subjects = [
-        (UNLIMITED.name, UNLIMITED.config, timings.without, rate),
-        (ONE_LIMIT_ON_REDIS.name, ONE_LIMIT_ON_REDIS.config, timings.limited, rate),
-        (TWO_LIMITS_ON_REDIS.name, TWO_LIMITS_ON_REDIS.config, timings.doubly, rate),
-        (f"{UNLIMITED.name}, {CALM}", UNLIMITED.config, timings.calm_without, rate // 2),
-        (f"{ONE_LIMIT_ON_REDIS.name}, {CALM}", ONE_LIMIT_ON_REDIS.config, timings.calm_limited, rate // 2),
-    ]
-    lines = [Line(name, config, [*cells(times), f"{at:,}"]) for name, config, times, at in subjects]
-    lines.append(Line(ROUND_TRIP, "", [*cells(timings.pings), ""]))
-    named = [(name, times) for name, _, times, _ in subjects] + [(ROUND_TRIP, timings.pings)]
-    bars = [Bar(name, Spread.of([each.p50 for each in times]), {}) for name, times in named]
+def section(loads: list[Timings]) -> Section:
+    subjects = [(*subject, round(statistics.median(one.rates))) for one in loads for subject in one.subjects()]
+    lines = [Line(name, config, [*cells(times), f"{rate:,}"]) for name, config, times, rate in subjects]
+    bars = [Bar(name, Spread.of([each.p50 for each in times]), {}) for name, _, times, _ in subjects]
     unit = "us until half of the requests are answered"
-    return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(timings), unit, bars)
+    return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(loads), unit, bars)
 
 
 def cells(times: list[Quantiles]) -> list[str]:
@@ -150,17 +145,23 @@ def cells(times: list[Quantiles]) -> list[str]:
     return [*p50.cells(0), *p99.cells(0)]
 
 
-def verdicts(timings: Timings | None) -> list[Verdict]:
+def verdicts(loads: list[Timings] | None) -> list[Verdict]:
+    each = loads or [Timings("half")]
     return [
-        verdict(timings, "p50", lambda one: one.p50, 1, P50_ALLOWANCE),
-        verdict(timings, "p99", lambda one: one.p99, 2, P99_ALLOWANCE),
+        verdict(one, name, quantile, trips, allowance)
+        for one in each
+        for name, quantile, trips, allowance in [
+            ("p50", lambda times: times.p50, 1, P50_ALLOWANCE),
+            ("p99", lambda times: times.p99, 2, P99_ALLOWANCE),
+        ]
     ]
 
 
-def verdict(timings: Timings | None, name: str, quantile: Quantile, trips: int, allowance: float) -> Verdict:
+def verdict(timings: Timings, name: str, quantile: Quantile, trips: int, allowance: float) -> Verdict:
     """Nothing is said of a difference that is smaller than what the machine does to a gateway without limits."""
-    goal = f"added to the {name} by one limit: at most {trips} round trip{'s' * (trips > 1)} and {allowance / 1000:.1f} ms"
-    if not timings:
+    bound = f"at most {trips} round trip{'s' * (trips > 1)} and {allowance / 1000:.1f} ms"
+    goal = f"added to the {name} by one limit, {timings.share} of full load: {bound}"
+    if not timings.limited:
         return Verdict(goal, "nothing", None)
     added, beyond = timings.added(quantile), timings.added(quantile, trips)
     measured = f"{added:,.0f} us, {beyond:,.0f} us of them beyond the round trip{'s' * (trips > 1)}"
