@@ -118,14 +118,20 @@ impl Memory {
 
     /// Gives back what was granted; what has returned by itself is left alone.
     pub fn give_back(&self, granted: &[Granted]) {
-        self.give_back_at(granted, self.clock.now());
+        self.put_back(granted, None);
     }
 
     /// Gives back what was granted, as if the clock showed `now`.
     pub fn give_back_at(&self, granted: &[Granted], now: Timestamp) {
+        self.put_back(granted, Some(now));
+    }
+
+    /// At the clock's present, unless told of another; it is read under the lock here, too.
+    fn put_back(&self, granted: &[Granted], now: Option<Timestamp>) {
         for Granted { charge, at } in granted {
             let place = self.place(charge);
-            self.shards[place.shard()].lock().give_back(&place, *at, now);
+            let mut shard = self.shards[place.shard()].lock();
+            shard.give_back(&place, *at, now.unwrap_or_else(|| self.clock.now()));
         }
     }
 
@@ -171,6 +177,7 @@ fn shard<'l>(locked: &'l mut [Locked<'_>], place: &Place<'_>) -> &'l mut Shard {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{OnceLock, Weak};
 
     use super::*;
     use crate::clock::ManualClock;
@@ -231,6 +238,33 @@ mod tests {
         let mut granted = granted.into_inner();
         granted.sort_unstable();
         assert!(granted.windows(2).all(|two| two[1].millis_since(two[0]) >= 10), "{granted:?}");
+    }
+
+    /// Counts how often it is asked while nothing of its store is locked.
+    #[derive(Debug, Default)]
+    struct Watching(OnceLock<Weak<Memory>>, AtomicU64);
+
+    impl Clock for Watching {
+        fn now(&self) -> Timestamp {
+            let memory = self.0.get().and_then(Weak::upgrade).expect("its store");
+            let locked = memory.shards.iter().any(Mutex::is_locked) || memory.limiters.is_locked();
+            self.1.fetch_add(u64::from(!locked), Ordering::SeqCst);
+            Timestamp::from_millis(1_700_000_000_000)
+        }
+    }
+
+    /// A giving back that was held up between clock and lock set a bucket back in time, and what had returned since
+    /// returned once more.
+    #[test]
+    fn the_clock_is_read_only_under_the_lock_of_what_it_dates() {
+        let clock = Arc::new(Watching::default());
+        let memory = Arc::new(Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None));
+        clock.0.set(Arc::downgrade(&memory)).expect("set once");
+        let charge = charge(1);
+        let outcome = memory.take(std::slice::from_ref(&charge)).expect("room");
+        memory.give_back(&[Granted { charge, at: outcome.now }]);
+        drop(memory.limiters());
+        assert_eq!(clock.1.load(Ordering::SeqCst), 0);
     }
 
     #[test]
