@@ -1,4 +1,4 @@
-"""Loads the contestants of a row in turns: A B C, A B C, and so on, so that none has the quiet moments alone."""
+"""Loads the contestants of a row in turns: A B C, C B A, and so on, so that none has the quiet moments alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callabl
         for result in results.values():
             result.slices.clear()
         for number in range(rounds.of_all + rounds.of_close):
-            for contestant, running in field:
+            for contestant, running in field if number % 2 == 0 else reversed(field):
                 if number < rounds.of_all or contestant.name in row.close():
                     say(f"{row.name}, round {number + 1}: {contestant.name}")
                     one_slice(stage, contestant, running, results, seconds)
