@@ -8,11 +8,9 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import Callable
 
-from contestant import Contestant, Running
+from contestant import Running
 from load import CONNECTIONS, load
-from measure import start
-from process import Command, Failed
-from row import Result
+from process import Command, Failed, free_port
 from rows import ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS, UNLIMITED
 from section import Bar, Line, Section, Spread, Verdict
 from stage import Stage
@@ -22,13 +20,12 @@ TITLE = "Latency that a limit in Redis adds"
 ABOUT = (
     "Requests at a constant rate, half and a quarter of what the gateway with one limit in Redis answers under "
     "full load just before, on as many connections as above: without limits, with one for all requests, and with "
-    "that and one for each address. What shares the cores here has machines of its own elsewhere: at half of full"
-    " load, what sends the requests, upstream, gateway and Redis wait for each other more than for anything else,"
-    " and at a quarter they leave each other more room. A request that was due while its connection was still "
-    "waiting is timed from when it was due. The round trip is that of a PING, once a millisecond, to a Redis that"
-    " does nothing else, while the same requests pass without limits: a script that keeps Redis busy excuses "
-    "nothing. What counts is what each round shows, the added time beside the round trip; the medians of all "
-    "rounds are told."
+    "that and one for each address. What shares the cores here has machines of its own elsewhere, so what sends "
+    "the requests is one thread, and the upstream too; at a quarter of full load it, gateway and Redis leave each"
+    " other more room. A request that was due while its connection was still waiting is timed from when it was "
+    "due. The round trip is that of a PING, once a millisecond, to a Redis that does nothing else, while the same"
+    " requests pass without limits: a script that keeps Redis busy excuses nothing. What counts is what each "
+    "round shows, the added time beside the round trip; the medians of all rounds are told."
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
 
@@ -80,19 +77,18 @@ class Timings:
 def measure(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
     """Times the gateway without and with limits in Redis, in turns."""
     contestants = [UNLIMITED, ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS]
-    results = {contestant.name: Result(contestant) for contestant in contestants}
     half, quarter = Timings("half"), Timings("quarter")
     try:
         with stage.scene():
-            running = [running for _, running in start(stage, results)]
-            if failed := [result.failure for result in results.values() if result.failure]:
-                raise Failed(failed[0])
-            full_load(stage, running[1])  # warms it up
+            loaded, upstream = ONE_LIMIT_ON_REDIS.start(stage), free_port()
+            with stage.upstream_at(upstream):
+                running = [contestant.start(stage) for contestant in contestants]
+            full_load(stage, loaded)  # warms it up
             for number in range(rounds):
                 say(f"{NAME}, round {number + 1} of {rounds}")
-                full = full_load(stage, running[1])
-                one_round(stage, quarter, round(full / 4), running, seconds)
-                one_round(stage, half, round(full / 2), running, seconds)
+                full = full_load(stage, loaded)
+                one_round(stage, quarter, round(full / 4), running, upstream, seconds)
+                one_round(stage, half, round(full / 2), running, upstream, seconds)
     except Failed as failure:
         lines = [Line(contestant.name, contestant.config, [], str(failure)) for contestant in contestants]
         return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(None), "us, p50", [])
@@ -105,7 +101,9 @@ def full_load(stage: Stage, running: Running) -> float:
     return load(stage.tools, ONE_LIMIT_ON_REDIS, running, 1.0).rate
 
 
-def one_round(stage: Stage, timings: Timings, rate: int, running: list[Running], seconds: float) -> None:
+def one_round(
+    stage: Stage, timings: Timings, rate: int, running: list[Running], upstream: int, seconds: float
+) -> None:
     timings.rates.append(rate)
     without, limited, doubly = running
     assert limited.redis and doubly.redis
@@ -115,16 +113,16 @@ def one_round(stage: Stage, timings: Timings, rate: int, running: list[Running],
         (limited, limited.redis.port, timings.limited),
     ]
     for one, redis, times in subjects:
-        told = pace(stage, one.port, rate, seconds, redis)
+        told = pace(stage, one.port, rate, seconds, upstream, redis)
         times.append(Quantiles(told["http"]["p50"], told["http"]["p99"]))
         if one is without:
             timings.pings.append(Quantiles(told["redis"]["p50"], told["redis"]["p99"]))
 
 
-def pace(stage: Stage, port: int, rate: int, seconds: float, redis: int) -> dict[str, dict[str, float]]:
-    """Runs pace.rs. An answer that is not 200 or does not come ends it."""
+def pace(stage: Stage, port: int, rate: int, seconds: float, upstream: int, redis: int) -> dict[str, dict[str, float]]:
+    """Runs benches/peers/pace. An answer that is not 200 or does not come ends it."""
     command: Command = [stage.tools.pace, str(port), str(rate), str(max(1, round(seconds)))]
-    command += [str(CONNECTIONS), str(redis)]
+    command += [str(CONNECTIONS), str(upstream), str(redis)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise Failed(f"at {rate} requests in a second: {done.stderr.strip()}")

@@ -72,6 +72,15 @@ class Stage:
         finally:
             self.stop_from(before)
 
+    @contextmanager
+    def upstream_at(self, port: int) -> Iterator[None]:
+        """What is started within it has another upstream."""
+        before, self.upstream = self.upstream, port
+        try:
+            yield
+        finally:
+            self.upstream = before
+
     def stop_from(self, first: int) -> None:
         while len(self.processes) > first:
             self.processes.pop().stop()

@@ -1,20 +1,21 @@
-//! Requests at a constant rate, and how long each took: `pace PORT RATE SECONDS CONNECTIONS [REDIS_PORT]`.
+//! Requests at a constant rate, and how long each took: `pace PORT RATE SECONDS CONNECTIONS UPSTREAM_PORT [REDIS_PORT]`.
 //!
 //! Its kept connections take turns, evenly spread over time, whatever the answers do: a request that was due while its
 //! connection still waited for an answer is timed from when it was due, so that a late answer counts against all
 //! requests that it held up (no coordinated omission). One that is sent late because this program was late is timed from
 //! when it is sent.
 //!
-//! With the port of a Redis it also times a PING every millisecond, meanwhile, from when it is sent. Prints one line of
-//! JSON, in microseconds. One thread does all of it: it shares the processors with what it measures, and a thread for
-//! each connection would take half as much again of them.
+//! It is also the [upstream](mod@upstream) of the gateway, on a port of its own. With the port of a Redis it times a PING every
+//! millisecond, meanwhile, from when it is sent. Prints one line of JSON, in microseconds. One thread does all of it,
+//! since it shares the processors with what it measures.
 
 mod connection;
 mod protocol;
 mod times;
+mod upstream;
 
 use std::error::Error;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -24,6 +25,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use connection::Connection;
 use protocol::Protocol;
 use times::Times;
+use upstream::Upstream;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -32,8 +34,14 @@ struct Pacer {
     epoll: OwnedFd,
     requests: Vec<Connection>,
     pings: Option<Connection>,
+    upstream: Upstream,
     timetable: Timetable,
 }
+
+/// Whom an event of epoll is about, as a number: that of a request's connection, or from these on.
+const PINGS: u64 = 1 << 32;
+const LISTENER: u64 = 2 << 32;
+const UPSTREAM: u64 = 3 << 32;
 
 /// When requests are due, and when PINGs are.
 struct Timetable {
@@ -55,14 +63,15 @@ const HEAD_START: Duration = Duration::from_millis(100);
 #[expect(clippy::print_stdout, reason = "the line is what it is for")]
 fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let [port, rate, seconds, connections, redis @ ..] = words.as_slice() else {
-        return Err("usage: pace PORT RATE SECONDS CONNECTIONS [REDIS_PORT]".into());
+    let [port, rate, seconds, connections, upstream, redis @ ..] = words.as_slice() else {
+        return Err("usage: pace PORT RATE SECONDS CONNECTIONS UPSTREAM_PORT [REDIS_PORT]".into());
     };
     // It wakes up on time to a few microseconds. Where this cannot be set, it is later.
     let _ = fs::write("/proc/self/timerslack_ns", "1");
     let timetable = Timetable::new(rate.parse()?, seconds.parse()?);
     let redis = redis.first().map(|redis| redis.parse()).transpose()?;
-    let mut pacer = Pacer::connect(port.parse()?, connections.parse()?, redis, timetable)?;
+    let upstream = Upstream::listen(upstream.parse()?)?;
+    let mut pacer = Pacer::connect(port.parse()?, connections.parse()?, upstream, redis, timetable)?;
     pacer.run()?;
     let requests = Times::of(pacer.requests);
     println!("{{\"http\":{},\"redis\":{}}}", requests.told(), Times::of(pacer.pings).told());
@@ -74,24 +83,35 @@ fn now() -> Instant {
     Instant::now()
 }
 
+fn watch(epoll: &OwnedFd, stream: impl AsFd, number: u64) -> Result<()> {
+    Ok(epoll::add(epoll, stream, EventData::new_u64(number), EventFlags::IN)?)
+}
+
 // === impl Pacer ===
 
 impl Pacer {
-    fn connect(port: u16, connections: u64, redis: Option<u16>, timetable: Timetable) -> Result<Self> {
+    fn connect(
+        port: u16,
+        connections: u64,
+        upstream: Upstream,
+        redis: Option<u16>,
+        timetable: Timetable,
+    ) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        watch(&epoll, upstream.listener(), LISTENER)?;
         let connect = |protocol, port, number| -> Result<Connection> {
             let connection = Connection::open(protocol, port)?;
-            epoll::add(&epoll, connection.stream(), EventData::new_u64(number), EventFlags::IN)?;
+            watch(&epoll, connection.stream(), number)?;
             Ok(connection)
         };
         let requests: Result<Vec<_>> = (0..connections).map(|number| connect(Protocol::Http, port, number)).collect();
-        let pings = redis.map(|port| connect(Protocol::Redis, port, connections)).transpose()?;
-        Ok(Self { requests: requests?, pings, timetable, epoll })
+        let pings = redis.map(|port| connect(Protocol::Redis, port, PINGS)).transpose()?;
+        Ok(Self { requests: requests?, pings, upstream, timetable, epoll })
     }
 
     /// Keeps to the timetable until its end, and until all has been answered.
     fn run(&mut self) -> Result<()> {
-        let mut events: Vec<Event> = Vec::with_capacity(self.requests.len() + 1);
+        let mut events: Vec<Event> = Vec::with_capacity(2 * self.requests.len() + 2);
         loop {
             let pause = self.send_what_is_due()?;
             let is_over = pause.is_none();
@@ -105,10 +125,32 @@ impl Pacer {
                 return Err("an answer does not come".into());
             }
             for event in &events {
-                let number = usize::try_from(event.data.u64())?;
-                self.requests.get_mut(number).or(self.pings.as_mut()).map_or(Ok(()), Connection::receive)?;
+                self.attend(event.data.u64())?;
             }
         }
+    }
+
+    fn attend(&mut self, number: u64) -> Result<()> {
+        match number {
+            PINGS => self.pings.as_mut().map_or(Ok(()), Connection::receive),
+            LISTENER => self.accept(),
+            UPSTREAM.. => self.answer(number),
+            _ => self.requests[usize::try_from(number)?].receive(),
+        }
+    }
+
+    fn accept(&mut self) -> Result<()> {
+        while let Some((number, stream)) = self.upstream.accept()? {
+            watch(&self.epoll, stream, UPSTREAM + u64::try_from(number)?)?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, number: u64) -> Result<()> {
+        if let Some(closed) = self.upstream.answer(usize::try_from(number - UPSTREAM)?)? {
+            epoll::delete(&self.epoll, closed)?;
+        }
+        Ok(())
     }
 
     /// How long until more is due; nothing at the end.
