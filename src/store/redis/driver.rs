@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::lane::Core;
@@ -51,7 +52,12 @@ impl Driver {
     pub(super) async fn run(mut self) {
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
-                Event::Arrived => self.send(),
+                Event::Arrived => {
+                    // Whoever is ready has their turn first, and what they ask for leaves together: a call costs Redis
+                    // much the same however many it is for, and a worker that has nothing else to do goes on at once.
+                    yield_now().await;
+                    self.send();
+                }
                 Event::Replied(number, Ok(())) => self.settle(number),
                 Event::Replied(number, Err(error)) => self.lose(number, &error),
                 Event::Unreachable(error) => self.core.fail_all(&error),
