@@ -15,6 +15,7 @@ mod times;
 mod upstream;
 
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -47,7 +48,7 @@ const UPSTREAM: u64 = 3 << 32;
 struct Timetable {
     start: Instant,
     end: Instant,
-    rate: u32,
+    rate: NonZeroU32,
     /// So many requests have been due.
     requests: u32,
     next_ping: Instant,
@@ -71,7 +72,8 @@ fn main() -> Result<()> {
     let timetable = Timetable::new(rate.parse()?, seconds.parse()?);
     let redis = redis.first().map(|redis| redis.parse()).transpose()?;
     let upstream = Upstream::listen(upstream.parse()?)?;
-    let mut pacer = Pacer::connect(port.parse()?, connections.parse()?, upstream, redis, timetable)?;
+    let connections: NonZeroU32 = connections.parse()?;
+    let mut pacer = Pacer::connect(port.parse()?, connections.get().into(), upstream, redis, timetable)?;
     pacer.run()?;
     let requests = Times::of(pacer.requests);
     println!("{{\"http\":{},\"redis\":{}}}", requests.told(), Times::of(pacer.pings).told());
@@ -181,14 +183,14 @@ impl Pacer {
 // === impl Timetable ===
 
 impl Timetable {
-    fn new(rate: u32, seconds: u32) -> Self {
+    fn new(rate: NonZeroU32, seconds: u32) -> Self {
         let start = now() + HEAD_START;
         Self { start, end: start + Duration::from_secs(seconds.into()), rate, requests: 0, next_ping: start }
     }
 
     /// When the next request is due; nothing after the last.
     fn next_request(&self) -> Option<Instant> {
-        let after = Duration::from_nanos(u64::from(self.requests) * 1_000_000_000 / u64::from(self.rate));
+        let after = Duration::from_nanos(u64::from(self.requests) * 1_000_000_000 / u64::from(self.rate.get()));
         Some(self.start + after).filter(|due| *due < self.end)
     }
 }
