@@ -34,8 +34,8 @@ ABOUT = """\
 
 `benches/peers/run` wrote this section and its pictures. It installs the peers from packages, starts everything on the
 loopback, and loads the contestants of a row in turns, round after round, so that none has the quiet moments of the
-machine alone. What to look at are ratios within one row: absolute figures differ from machine to machine, and from hour
-to hour.
+machine alone. What to look at are ratios of medians within one row: absolute figures differ from machine to machine,
+and from hour to hour.
 
 * All have one worker, keep their connections to clients and upstream, write no access log, and tell the upstream who
   asked by `X-Forwarded-For` and `X-Forwarded-Proto`. Each is set up as its own documentation recommends: the files are
@@ -47,8 +47,7 @@ to hour.
   and it has failed and is told as such. Those that refuse may let one request in a thousand pass.
 * Limits that let everything pass have a rate of a million a second, so that all do their whole work and none refuses.
   Redisson's script keeps an entry for each permit that is in use, so an interval of one second is the kindest to it.
-* Ratios are medians of what the rounds show, each by its own two slices: a machine that is twice as fast for a while is so
-  for both. `first / this` is the cost of the first line by that of this one: below 1, the first is cheaper.
+* `first / this` is the median cost of the first line by that of this one: below 1, the first is cheaper.
 """
 
 

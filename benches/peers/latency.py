@@ -24,8 +24,8 @@ ABOUT = (
     "the requests is one thread, and the upstream too; at a quarter of full load it, gateway and Redis leave each"
     " other more room. A request that was due while its connection was still waiting is timed from when it was "
     "due. The round trip is that of a PING, once a millisecond, to a Redis that does nothing else, while the same"
-    " requests pass without limits: a script that keeps Redis busy excuses nothing. What counts is what each "
-    "round shows, the added time beside the round trip; the medians of all rounds are told."
+    " requests pass without limits: a script that keeps Redis busy excuses nothing. That "
+    "of the quietest round counts."
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
 
@@ -55,11 +55,14 @@ class Timings:
     doubly: list[Quantiles] = field(default_factory=list)
     pings: list[Quantiles] = field(default_factory=list)
 
-    def added(self, quantile: Quantile, trips: int = 0) -> float:
-        """The median of what the limit added in each round, beyond so many round trips of that round."""
-        rounds = zip(self.without, self.limited, self.pings)
-        beyond = (quantile(limited) - quantile(without) - trips * ping.p50 for without, limited, ping in rounds)
-        return statistics.median(beyond)
+    def added(self, quantile: Quantile) -> float:
+        """The median of what the limit added in each round."""
+        pairs = zip(self.without, self.limited)
+        return statistics.median(quantile(limited) - quantile(without) for without, limited in pairs)
+
+    def round_trip(self) -> float:
+        """That of the quietest round: on a busy machine, a long one would excuse anything."""
+        return min(ping.p50 for ping in self.pings)
 
     def noise(self, quantile: Quantile) -> float:
         """How far apart rounds without a limit are: the middle half of them."""
@@ -161,8 +164,8 @@ def verdict(timings: Timings, name: str, quantile: Quantile, trips: int, allowan
     goal = f"added to the {name} by one limit, {timings.share} of full load: {bound}"
     if not timings.limited:
         return Verdict(goal, "nothing", None)
-    added, beyond = timings.added(quantile), timings.added(quantile, trips)
-    measured = f"{added:,.0f} us, {beyond:,.0f} us of them beyond the round trip{'s' * (trips > 1)}"
+    added, allowed = timings.added(quantile), trips * timings.round_trip() + allowance
+    measured = f"{added:,.0f} us, where {allowed:,.0f} us are allowed"
     if (noise := timings.noise(quantile)) > allowance:
         return Verdict(goal, f"{measured}; but without limits, rounds differ by {noise:,.0f} us", None)
-    return Verdict(goal, measured, beyond <= allowance)
+    return Verdict(goal, measured, added <= allowed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import Callable
 
 from contestant import Contestant
 from load import Slice
@@ -52,12 +51,6 @@ class Result:
 Results = dict[str, Result]
 
 
-def within_rounds(of: Result, to: Result, figure: Callable[[Slice], float]) -> float:
-    """The median of the ratios that the rounds show. A machine that is twice as fast for a while is so for both of a
-    round, where two medians may well come from different times."""
-    return statistics.median(figure(a) / figure(b) for a, b in zip(of.slices, to.slices))
-
-
 @dataclass(frozen=True)
 class AtMost:
     """The CPU time of a request of `of`, against that of `to`."""
@@ -71,7 +64,7 @@ class AtMost:
         of, to = results[self.of], results[self.to]
         if of.failure or to.failure:
             return Verdict(goal, "nothing", None)
-        ratio = within_rounds(of, to, lambda one: one.cost)
+        ratio = of.cost.median / to.cost.median
         return Verdict(goal, f"{ratio:.2f} x", ratio <= self.bound)
 
 
@@ -88,7 +81,7 @@ class Faster:
         of, to = results[self.of], results[self.to]
         if of.failure or to.failure:
             return Verdict(goal, "nothing", None)
-        ratio = within_rounds(of, to, lambda one: one.rate)
+        ratio = of.rate.median / to.rate.median
         return Verdict(goal, f"{ratio:.2f} x", ratio >= self.bound)
 
 
@@ -145,7 +138,7 @@ def line(result: Result, first: Result) -> Line:
     contestant = result.contestant
     if result.failure:
         return Line(contestant.name, contestant.config, [], result.failure)
-    ratio = "" if first.failure else f"{within_rounds(first, result, lambda one: one.cost):.2f}"
+    ratio = "" if first.failure else f"{first.cost.median / result.cost.median:.2f}"
     cells = [*result.cost.cells(1), ratio, *result.rate.cells(0), of_which(result)]
     return Line(contestant.name, contestant.config, cells)
 
