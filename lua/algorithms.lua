@@ -1,4 +1,4 @@
--- What the scripts share: the algorithms by name, the time, and the plan of a call: which buckets it is about.
+-- What the scripts share: the algorithms by name, and the plan of a call: which buckets it is about.
 --
 -- KEYS  for each limiter: those that its buckets share, then those of each bucket
 -- ARGV  three of the script's own, of which the third is the limiters, a text of words that each end with a space: for each
@@ -30,13 +30,6 @@ local algorithms = {
   sliding_window = sliding_window,
   foreign = foreign,
 }
-
--- The moment to decide at, in milliseconds: as it is told, or the server's own. Read once for a call.
-local function present(told)
-  if told ~= '' then return tonumber(told) end
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
 
 -- A plan tells of each bucket by number its algorithm, its limiter and its first key; and whether there are any that have
 -- to be opened before others are charged, since they have no take().

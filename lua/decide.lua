@@ -58,17 +58,25 @@ local function alike(count, limits)
   return count
 end
 
--- Decides so many requests of a kind, whose limits are told from there on; adds the answers to those that there are. It is
--- one function with variables of its own, since every call of another would cost as much as what it is for.
-local function decide_kind(plan, now, random, left, limits, requests, at, length)
-  local pack, alone = struct.pack, nil
+-- What a kind asks for, so many steps into its run: fills the lists above, and returns which of its limits asks for a bucket
+-- that nobody else in the call asks for, if one does.
+local function read_kind(plan, now, limits, requests, at, step)
+  local alone
   for i = 1, limits do
     local number, how, permits
     number, how, permits, at = struct.unpack('<I2BI4', requests, at)
     permits_asked[i], algorithms_asked[i], watches[i] = permits, plan.algorithm_of[number], how == 1
+    if how == 3 then number = number + step end
     if how == 2 then alone, asked[i] = i, number else asked[i] = open(plan, number, now) end
   end
   charged, refused = charged or {}, refused or {}
+  return alone
+end
+
+-- Decides so many requests of the kind that was read; adds the answers to those that there are. It is one function with
+-- variables of its own, since every call of another would cost as much as what it is for.
+local function decide_kind(plan, random, left, limits, alone, length)
+  local pack = struct.pack
   while left > 0 do
     local all, count, alone_remaining, alone_reset = true, left, nil, nil
     for i = 1, limits do
@@ -108,20 +116,46 @@ local function decide_kind(plan, now, random, left, limits, requests, at, length
   return length
 end
 
+-- Decides a run of requests for rows of token buckets; what is not granted as on every day is left to all the rest. Returns
+-- how many answers there are then.
+local function decide_rows(plan, now, random, count, run, limits, number, wanted, requests, at, length)
+  local pack, take_one, limiter_of, key_of = struct.pack, token_bucket.take_one, plan.limiter_of, plan.key_of
+  for step = 0, run - 1 do
+    local taken, answer, left, reset
+    if limits == 1 then
+      taken, left, reset = take_one(limiter_of[number], key_of[number + step], count, wanted)
+      answer = taken > 0 and pack('<I4BI4I6', taken, 1, left, reset)
+    else
+      taken, answer = token_bucket.take_row(plan, count, limits, requests, at, step)
+    end
+    if taken > 0 then
+      length = length + 1
+      answers[length] = answer
+    end
+    if taken < count then
+      read_kind(plan, now, limits, requests, at, step)
+      length = decide_kind(plan, random, count - taken, limits, nil, length)
+    end
+  end
+  return length
+end
+
 -- Decides all requests; returns the answers.
 local function decide(plan, now, random, requests)
   local at, length, bytes = 1, 0, #requests
   while at <= bytes do
-    local left, limits, number, how, wanted = struct.unpack('<I4BI2BI4', requests, at)
+    local count, run, limits, number, how, wanted = struct.unpack('<I4I2BI2BI4', requests, at)
+    at = at + 7
     if how == 3 then
-      local count, answer = token_bucket.take_row(plan, left, limits, number, wanted, requests, at + 12)
-      if count > 0 then
-        length, left = length + 1, left - count
-        answers[length] = answer
+      length = decide_rows(plan, now, random, count, run, limits, number, wanted, requests, at, length)
+    else
+      local alone = read_kind(plan, now, limits, requests, at, 0)
+      for _ = 1, run do
+        length = decide_kind(plan, random, count, limits, alone, length)
+        if alone then asked[alone] = asked[alone] + 1 end
       end
     end
-    if left > 0 then length = decide_kind(plan, now, random, left, limits, requests, at + 5, length) end
-    at = at + 5 + 7 * limits
+    at = at + 7 * limits
   end
   return length == 1 and answers[1] or table.concat(answers, '', 1, length)
 end

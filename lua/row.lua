@@ -13,20 +13,23 @@
 -- How many of the oldest entries are read to find those that have returned: mostly one has, and seldom more than a few.
 local FEW, MORE = 3, 100
 
--- What is known of the bucket of each limit. They are no tables of their own, since one costs as much as a command; and
--- where Redis keeps functions, they are made once.
+-- What is known of the bucket of each limit, where there are several. They are no tables of their own, since one costs as
+-- much as a command; and where Redis keeps functions, they are made once.
 local limiter_of_limit, value_of, log_of, newest_of, held_by, written_at = {}, {}, {}, {}, {}, {}
-local used_of, oldest_of, entries_of, returned_of, wanted_of, change_of = {}, {}, {}, {}, {}, {}
--- What is told of each limit: what remains, and when there will be more.
-local left_of, reset_of = {}, {}
+local used_of, oldest_of, returned_of, dropped_of, wanted_of = {}, {}, {}, {}, {}
+-- The oldest entries, where some of them have returned.
+local entries_of = {}
 
 -- Is the rule the only one of late, as far as the hash tells? A bucket that has to be revived has all of it read, which
 -- is then brought up to our rule.
 local function is_alone(limiter, revive_it)
   if revive_it then
-    recall(limiter)
-    local config = limiter.config
-    return not config[5] and (not config[2] or config[2] == limiter.interval_text)
+    if limiter.revivable == nil then
+      recall(limiter)
+      local config = limiter.config
+      limiter.revivable = not config[5] and (not config[2] or config[2] == limiter.interval_text)
+    end
+    return limiter.revivable
   end
   local config = call('HMGET', limiter.hash, 'interval', 'retain')
   limiter.alone = config[1] == limiter.interval_text and not config[2]
@@ -51,18 +54,43 @@ local function returned_entries(i, log, limiter, stored, first, most)
   if most == FEW then return returned_entries(i, log, limiter, stored, first, MORE) end
 end
 
--- Puts back the counters of so many limits, the last of which does not bear its seal out.
-local function put_back(limits)
-  for i = 1, limits do
-    if newest_of[i] then try('INCRBY', value_of[i], change_of[i]) end
-  end
+-- What the newest entry says of a bucket: how many permits are in use, when the oldest entry that is was granted (nothing
+-- if none is), when the newest was written, this, what it holds, how many entries have returned, and their permits. Nothing
+-- if it is not as on every day.
+local function look(i, limiter, log)
+  local newest = call('ZREVRANGE', log, '0', '0')[1]
+  if not newest then return 0, nil, 0, nil, 0, 0, 0 end
+  if #newest ~= 21 then return end
+  local stored, rate, written, age, held = unpack_bytes('>I4I3I6I3<I4', newest, 2)
+  -- A counter of nothing could as well be none.
+  if rate ~= limiter.sealed_rate or written > limiter.now or age >= TOO_OLD or stored >= limiter.rate then return end
+  local oldest = written - age
+  if oldest > limiter.expired then return stored, oldest, written, newest, held, 0, 0 end
+  -- So many have returned together that they are better not read.
+  if written <= limiter.expired and stored > MORE then return end
+  local returned, dropped, first = returned_entries(i, log, limiter, stored, oldest, FEW)
+  if returned then return stored - dropped, first, written, newest, held, returned, dropped end
+end
+
+-- Has the bucket room for so many permits, and may it be judged here?
+local function has_room(limiter, used, written, wanted)
+  if not used or wanted == 0 or used + wanted > limiter.rate then return false end
+  local revive_it = written < limiter.half_begins
+  return limiter.alone and not revive_it or is_alone(limiter, revive_it)
+end
+
+-- Takes permits from the counter, of which so many should be left then; else puts them back.
+local function takes(limiter, value, permits, left)
+  local change = texts[permits] or known_text(permits)
+  if try('DECRBY', value, change) == left then return true end
+  try('INCRBY', value, change)
   -- One that was not there would never expire by itself.
-  call('PEXPIRE', value_of[limits], known_text(2 * limiter_of_limit[limits].interval))
+  call('PEXPIRE', value, known_text(2 * limiter.interval))
+  return false
 end
 
 -- Removes what has returned, and the entry that was joined.
-local function remove(i, joined)
-  local log, entries, returned = log_of[i], entries_of[i], returned_of[i]
+local function remove(log, entries, returned, joined)
   if joined then
     returned = returned + 1
     entries[returned] = joined
@@ -70,102 +98,106 @@ local function remove(i, joined)
   if returned == 1 then call('ZREM', log, entries[1]) else call('ZREM', log, unpack(entries, 1, returned)) end
 end
 
--- Writes what a bucket that has to be revived needs besides its entry.
-local function revive_bucket(i, left)
-  local limiter = limiter_of_limit[i]
-  if not newest_of[i] then call('SET', value_of[i], known_text(left)) end
+-- Writes what a bucket that has to be revived needs besides its entry. A new one has no counter yet.
+local function revive_bucket(limiter, value, log, newest, left)
   if not limiter.configured then configure(limiter) end
-  revive(limiter, value_of[i], log_of[i])
+  if newest then return revive(limiter, value, log) end
+  local keep = known_text(2 * limiter.interval)
+  call('SET', value, known_text(left), 'PX', keep)
+  call('PEXPIRE', log, keep)
+  if not limiter.revived then call('PEXPIRE', limiter.hash, keep) end
+  limiter.revived = true
 end
 
--- Grants as many of so many requests as there is room for, if all is as on every day; returns how many. What the first
--- limit is asked for is told, and that of the others from there on in the bytes. It is one function, since every call of
--- another would cost as much as what it is for.
-local function take_all(plan, count, limits, number, wanted, bytes, at)
-  local limiter_of, key_of, now, _ = plan.limiter_of, plan.key_of, nil, nil
+-- Writes what was taken, but for a counter that is there; returns what remains, and when there will be more.
+local function write(i, limiter, value, log, permits, used, oldest, written, newest, held, returned)
+  local now, taken, joined, member = limiter.now, used + permits, nil, nil
+  if oldest and written >= limiter.slot_begins then
+    joined, permits = newest, permits + held
+    if used == held then oldest = now end
+  end
+  local age = oldest and now - oldest or 0
+  member = pack('>BI4I3I6I3<I4', 16, taken, limiter.sealed_rate, now, age < TOO_OLD and age or TOO_OLD, permits)
+  if call('ZADD', log, limiter.text_of_now, member) == 0 then add(log, limiter.text_of_now, member) end
+  if returned > 0 then
+    remove(log, entries_of[i], returned, joined)
+  elseif joined then
+    call('ZREM', log, joined)
+  end
+  local left = limiter.rate - taken
+  if written < limiter.half_begins then revive_bucket(limiter, value, log, newest, left) end
+  return left, age > 0 and limiter.interval - age or limiter.interval
+end
+
+-- Grants as many of so many requests for a bucket as there is room for, if all is as on every day; returns how many, what
+-- remains, and when there will be more.
+function token_bucket.take_one(limiter, key, count, wanted)
+  local value, log = KEYS[key], KEYS[key + 1]
+  local used, oldest, written, newest, held, returned, dropped = look(1, limiter, log)
+  if not has_room(limiter, used, written, wanted) then return 0 end
+  local permits = wanted
+  if count > 1 then
+    count = math.min(count, floor((limiter.rate - used) / wanted))
+    permits = count * wanted
+  end
+  if newest and not takes(limiter, value, permits - dropped, limiter.rate - used - permits) then return 0 end
+  return count, write(1, limiter, value, log, permits, used, oldest, written, newest, held, returned)
+end
+
+-- The same for several buckets, each of which is asked for so many permits.
+local function take_all(limits, count)
   for i = 1, limits do
-    if i > 1 then number, _, wanted, at = unpack_bytes('<I2BI4', bytes, at) end
-    local limiter, key = limiter_of[number], key_of[number]
-    local log = KEYS[key + 1]
-    local newest = call('ZREVRANGE', log, '0', '0')[1]
-    local used, oldest, written, returned, permits, rate, age = 0, nil, 0, 0, 0, nil, nil
-    now = limiter.now
-    if newest then
-      if #newest ~= 21 then return 0 end
-      used, rate, written, age, held_by[i] = unpack_bytes('>I4I3I6I3<I4', newest, 2)
-      -- A counter of nothing could as well be none.
-      if rate ~= limiter.sealed_rate or written > now or age >= TOO_OLD or used >= limiter.rate then return 0 end
-      oldest = written - age
-      if oldest <= limiter.expired then
-        -- So many have returned together that they are better not read.
-        if written <= limiter.expired and used > MORE then return 0 end
-        returned, permits, oldest = returned_entries(i, log, limiter, used, oldest, FEW)
-        if not returned then return 0 end
-        used = used - permits
+    local limiter, wanted, used, written = limiter_of_limit[i], wanted_of[i], nil, nil
+    used, oldest_of[i], written, newest_of[i], held_by[i], returned_of[i], dropped_of[i] = look(i, limiter, log_of[i])
+    if not has_room(limiter, used, written, wanted) then return 0 end
+    if count > 1 then count = math.min(count, floor((limiter.rate - used) / wanted)) end
+    used_of[i], written_at[i] = used, written
+  end
+  for i = 1, limits do
+    local limiter, permits = limiter_of_limit[i], count * wanted_of[i]
+    if newest_of[i] and not takes(limiter, value_of[i], permits - dropped_of[i], limiter.rate - used_of[i] - permits) then
+      for j = 1, i - 1 do
+        if newest_of[j] then call('INCRBY', value_of[j], known_text(count * wanted_of[j] - dropped_of[j])) end
       end
-    end
-    local left, revive_it = limiter.rate - used, written < limiter.half_begins
-    if wanted == 0 or wanted > left or not ((limiter.alone and not revive_it) or is_alone(limiter, revive_it)) then
       return 0
     end
-    if count * wanted > left then count = floor(left / wanted) end
-    limiter_of_limit[i], value_of[i], log_of[i], newest_of[i], written_at[i] = limiter, KEYS[key], log, newest, written
-    used_of[i], oldest_of[i], returned_of[i], change_of[i], wanted_of[i] = used, oldest, returned, permits, wanted
-  end
-  for i = 1, limits do
-    if newest_of[i] then
-      local taken = count * wanted_of[i]
-      local change = taken - change_of[i]
-      change = texts[change] or known_text(change)
-      change_of[i] = change
-      if try('DECRBY', value_of[i], change) ~= limiter_of_limit[i].rate - used_of[i] - taken then
-        put_back(i)
-        return 0
-      end
-    end
-  end
-  for i = 1, limits do
-    local limiter, log, newest, written, oldest = limiter_of_limit[i], log_of[i], newest_of[i], written_at[i], oldest_of[i]
-    local rate, interval, used, joined, permits = limiter.rate, limiter.interval, used_of[i], nil, count * wanted_of[i]
-    local taken = used + permits
-    if oldest and rate > MAX_ENTRIES and written >= now - now % ceil(interval / (MAX_ENTRIES - 1)) then
-      local held = held_by[i]
-      joined, permits = newest, permits + held
-      if used == held then oldest = now end
-    elseif not oldest then
-      oldest = now
-    end
-    local age, now_text = now - oldest, texts[now] or known_text(now)
-    local member = pack('>BI4I3I6I3<I4', 16, taken, limiter.sealed_rate, now, age < TOO_OLD and age or TOO_OLD, permits)
-    if call('ZADD', log, now_text, member) == 0 then add(log, now_text, member) end
-    if returned_of[i] > 0 then remove(i, joined) elseif joined then call('ZREM', log, joined) end
-    local left = rate - taken
-    if written < limiter.half_begins then revive_bucket(i, left) end
-    left_of[i], reset_of[i] = left, age > 0 and oldest - limiter.expired or interval
   end
   return count
 end
 
--- Grants as many of so many requests in a row as it can; returns how many, and the answer to them.
-function token_bucket.take_row(plan, count, limits, number, wanted, bytes, at)
-  count = take_all(plan, count, limits, number, wanted, bytes, at)
-  if count == 0 then return 0 end
-  if limits == 2 then
-    return count, pack('<I4BI4I6BI4I6', count, 1, left_of[1], reset_of[1], 1, left_of[2], reset_of[2])
-  end
-  local answer = pack('<I4BI4I6', count, 1, left_of[1], reset_of[1])
-  for i = 2, limits do answer = answer .. pack('<BI4I6', 1, left_of[i], reset_of[i]) end
-  return count, answer
+local function write_row(i, count)
+  return write(i, limiter_of_limit[i], value_of[i], log_of[i], count * wanted_of[i], used_of[i], oldest_of[i],
+    written_at[i], newest_of[i], held_by[i], returned_of[i])
 end
 
--- The plan of a request that asks for one bucket.
-local one = { limiter_of = {}, key_of = {} }
+-- Grants as many of so many requests in a row as it can; returns how many, and the answer to them. What each limit is asked
+-- for is told from there on in the bytes, as it is for the first of a run: this one is so many steps into it.
+function token_bucket.take_row(plan, count, limits, bytes, at, step)
+  local limiter_of, key_of, number, wanted, answer, _ = plan.limiter_of, plan.key_of, nil, nil, nil, nil
+  for i = 1, limits do
+    number, _, wanted, at = unpack_bytes('<I2BI4', bytes, at)
+    local key = key_of[number + step]
+    limiter_of_limit[i], value_of[i], log_of[i], wanted_of[i] = limiter_of[number], KEYS[key], KEYS[key + 1], wanted
+  end
+  count = take_all(limits, count)
+  if count == 0 then return 0 end
+  local left, reset = write_row(1, count)
+  if limits == 2 then
+    local left_too, reset_too = write_row(2, count)
+    return count, pack('<I4BI4I6BI4I6', count, 1, left, reset, 1, left_too, reset_too)
+  end
+  answer = pack('<I4BI4I6', count, 1, left, reset)
+  for i = 2, limits do answer = answer .. pack('<BI4I6', 1, write_row(i, count)) end
+  return count, answer
+end
 
 -- Judges the one request of a call that asks for a bucket, and charges it if it is granted and all others are `willing`.
 -- Returns what check() and tell() do.
 function token_bucket.take(limiter, key, permits, willing)
-  one.limiter_of[1], one.key_of[1] = limiter, key
-  if willing and take_all(one, 1, 1, 1, permits) == 1 then return true, 0, left_of[1], reset_of[1] end
+  if willing then
+    local count, left, reset = token_bucket.take_one(limiter, key, 1, permits)
+    if count == 1 then return true, 0, left, reset end
+  end
   local bucket = token_bucket.open(limiter, key)
   local granted, wait = token_bucket.check(bucket, permits)
   if not (granted and willing) then

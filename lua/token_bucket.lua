@@ -30,26 +30,6 @@ local MOST_RETAINED = 64
 -- As much of a rate as a seal holds, and an age that does not fit into it.
 local SEALED_RATES, TOO_OLD = 16777216, 16777215
 
--- A whole number as text. Where C's integers are long enough, that is four times as fast as by way of fractions.
-local WHOLE = string.format('%d', 1099511627776) == '1099511627776' and '%d' or '%.0f'
-
-local function text(number)
-  return string.format(WHOLE, number)
-end
-
--- Numbers that were made text, of this call and, where Redis keeps functions, of those before it; not without end.
-local texts, texts_known = {}, 0
-
-local function known_text(number)
-  local known = texts[number]
-  if not known then
-    if texts_known == 1000 then texts, texts_known = {}, 0 end
-    known, texts_known = text(number), texts_known + 1
-    texts[number] = known
-  end
-  return known
-end
-
 -- Permits of an entry in any format that Redisson has had: a length, so many bytes and the permits (today of 21 bytes,
 -- once of 13); before 3.17 the length had 8 bytes (20 in all), and before 3.16.4 there was a float instead (8 in all).
 -- The permits have always been the last four.
@@ -139,8 +119,9 @@ local function limiter_by(words, at)
   return {
     type = words[at], rate_text = words[at + 1], interval_text = words[at + 2], rate = rate, interval = interval,
     sealed_rate = rate % SEALED_RATES, half = interval > 1 and floor(interval / 2) or 1,
+    slot = rate > MAX_ENTRIES and ceil(interval / (MAX_ENTRIES - 1)), slot_begins = math.huge, text_of_now = '',
     hash = '', now = 0, expired = 0, half_begins = 0, alone = nil, config = nil, prepared = nil, configured = nil,
-    revived = nil, last = nil, retain = nil, retained_until = nil, horizon = nil, shares = nil, now_text = nil,
+    revived = nil, revivable = nil, last = nil, retain = nil, retained_until = nil, horizon = nil, shares = nil, now_text = nil,
   }
 end
 
@@ -148,12 +129,13 @@ end
 function token_bucket.limiter(key, words, at, now, limiter)
   if limiter then
     limiter.alone, limiter.config, limiter.prepared, limiter.configured = nil, nil, nil, nil
-    limiter.revived, limiter.shares = nil, nil
+    limiter.revived, limiter.revivable, limiter.shares = nil, nil, nil
   else
     limiter = limiter_by(words, at)
   end
   limiter.hash, limiter.now, limiter.expired = KEYS[key], now, now - limiter.interval
-  limiter.half_begins = now - now % limiter.half
+  limiter.half_begins, limiter.text_of_now = now - now % limiter.half, texts[now] or known_text(now)
+  if limiter.slot then limiter.slot_begins = now - now % limiter.slot end
   return limiter
 end
 

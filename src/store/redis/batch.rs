@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::buckets::{Buckets, Place};
+use super::requests::{Asked, How, Requests};
 use super::resp::Command;
 use crate::clock::Timestamp;
 use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait};
@@ -22,19 +23,13 @@ const ENTRIES: u32 = 16;
 /// Most requests of a call.
 const MAX_REQUESTS: usize = 4_096;
 
-/// Says of a limit that no other request of the call asks for its bucket. Else a limit is told to be a shadow (1) or not (0).
-const ALONE: u8 = 2;
-
-/// Says of all limits of a kind that no other kind of the call asks for their buckets.
-const ROW: u8 = 3;
-
 /// The requests of a call, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     buckets: Buckets,
     kinds: Vec<Kind>,
     /// What all kinds ask for, one after the other.
-    limits: Vec<Asked>,
+    limits: Vec<Sought>,
     len: usize,
     work: usize,
 }
@@ -48,7 +43,7 @@ struct Kind {
 
 /// What a request asks of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asked {
+struct Sought {
     place: Place,
     shadow: bool,
     permits: u32,
@@ -110,7 +105,7 @@ impl Batch {
             let known = self.buckets.len();
             let place = self.buckets.place(charge);
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
-            self.limits.push(Asked { place, shadow: charge.shadow, permits: charge.permits });
+            self.limits.push(Sought { place, shadow: charge.shadow, permits: charge.permits });
         }
         let (before, asked) = self.limits.split_at(begin);
         match self.kinds.last_mut() {
@@ -136,33 +131,33 @@ impl Batch {
         call.arg(moment.now.map_or("", |now| number.format(now.as_millis())).as_bytes());
         call.arg(&moment.random.to_be_bytes());
         call.arg(self.buckets.limiters(moment.near).as_bytes());
-        call.arg(&self.requests());
+        call.arg(self.requests().bytes());
     }
 
     /// The requests as the script takes them.
-    fn requests(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(5 * self.kinds.len() + 7 * self.limits.len());
-        let (firsts, mut limits) = (self.buckets.firsts(), &self.limits[..]);
+    fn requests(&self) -> Requests {
+        let mut requests = Requests::with_capacity(self.kinds.len(), self.limits.len());
+        let (firsts, mut limits, mut asked) = (self.buckets.firsts(), &self.limits[..], Vec::new());
         for kind in &self.kinds {
-            bytes.extend(kind.count.to_le_bytes());
-            // A route has at most as many limits as fit here, and a call as many buckets.
-            bytes.push(u8::try_from(kind.limits).unwrap_or(u8::MAX));
-            let asked = &limits[..kind.limits];
-            limits = &limits[kind.limits..];
-            let taken_by = |one: &Asked, count| !one.shadow && self.buckets.is_taken_by(one.place, count);
-            let row = asked.iter().all(|one| taken_by(one, kind.count));
-            let alone = asked.iter().rposition(|one| taken_by(one, 1));
-            for (index, one) in asked.iter().enumerate() {
-                bytes.extend(u16::try_from(one.place.number(&firsts)).unwrap_or(u16::MAX).to_le_bytes());
-                bytes.push(match index {
-                    _ if row => ROW,
-                    _ if alone == Some(index) => ALONE,
-                    _ => u8::from(one.shadow),
-                });
-                bytes.extend(one.permits.to_le_bytes());
-            }
+            let (sought, rest) = limits.split_at(kind.limits);
+            limits = rest;
+            let taken_by = |one: &Sought, count| !one.shadow && self.buckets.is_taken_by(one.place, count);
+            let row = sought.iter().all(|one| taken_by(one, kind.count));
+            let alone = sought.iter().rposition(|one| taken_by(one, 1));
+            asked.clear();
+            asked.extend(sought.iter().enumerate().map(|(index, one)| Asked {
+                number: u16::try_from(one.place.number(&firsts)).unwrap_or(u16::MAX),
+                how: match index {
+                    _ if row => How::Row,
+                    _ if alone == Some(index) => How::Alone,
+                    _ if one.shadow => How::Shadow,
+                    _ => How::Live,
+                },
+                permits: one.permits,
+            }));
+            requests.push(kind.count, &asked);
         }
-        bytes
+        requests
     }
 
     /// Reads what the script returns: the time, and the answers if it has decided.

@@ -16,6 +16,7 @@ mod load;
 mod pipeline;
 mod present;
 mod refusals;
+mod requests;
 mod resp;
 mod script;
 mod trouble;

@@ -32,6 +32,8 @@ const DECIDING: [Part; 2] =
 /// A file and who needs it.
 type Part = (&'static str, u8);
 
+/// What everybody needs.
+const TEXT: &str = include_str!("../../../lua/text.lua");
 const ALGORITHMS: &str = include_str!("../../../lua/algorithms.lua");
 
 /// Algorithms that are left out of a script are known to it all the same, as nothing.
@@ -91,7 +93,7 @@ impl Script {
 
     fn of(set: u8, own: &[Part], last: &str) -> Self {
         let needed = |parts: &[Part]| parts.iter().filter(|part| part.1 & set != 0).map(|part| part.0).collect();
-        let parts: [Vec<&str>; 4] = [vec![NAMES], needed(&PARTS), vec![ALGORITHMS], needed(own)];
+        let parts: [Vec<&str>; 4] = [vec![NAMES, TEXT], needed(&PARTS), vec![ALGORITHMS], needed(own)];
         let before_last = parts.concat().join("\n");
         // What a function is given is not global; so it is local everywhere, which is faster besides.
         let source = format!("local KEYS, ARGV = KEYS, ARGV\n{before_last}\n{last}");
