@@ -1,8 +1,8 @@
 -- What the scripts share: the algorithms by name, and the plan of a call: which buckets it is about.
 --
 -- KEYS  for each limiter: those that its buckets share, then those of each bucket
--- ARGV  three of the script's own, of which the third is the limiters, a text of words that each end with a space: for each
---       limiter its algorithm, that algorithm's arguments, and how many buckets it has
+-- ARGV  the limiters, a text of words that each end with a space: for each limiter its algorithm, that algorithm's arguments,
+--       and how many buckets it has; then the script's own
 -- Returns nothing; it stands before the scripts that do.
 --
 -- Invariant: every algorithm is a table of `shared_keys`, `keys` and `args` (how many it takes), `one_by_one` if no two
@@ -63,7 +63,7 @@ local plans, plans_known = {}, 0
 
 -- The plan of a call, with its limiters as they are now.
 local function plan_now(now)
-  local text = ARGV[3]
+  local text = ARGV[1]
   local plan = plans[text]
   if not plan then
     if plans_known == 128 then plans, plans_known = {}, 0 end

@@ -142,7 +142,8 @@ end
 
 -- Decides all requests; returns the answers.
 local function decide(plan, now, random, requests)
-  local at, length, bytes = 1, 0, #requests
+  local at, length, bytes = 1, 1, #requests
+  answers[1] = struct.pack('<I8', now)
   while at <= bytes do
     local count, run, limits, number, how, wanted = struct.unpack('<I4I2BI2BI4', requests, at)
     at = at + 7
@@ -157,7 +158,7 @@ local function decide(plan, now, random, requests)
     end
     at = at + 7 * limits
   end
-  return length == 1 and answers[1] or table.concat(answers, '', 1, length)
+  return length == 2 and answers[1] .. answers[2] or table.concat(answers, '', 1, length)
 end
 
 -- Writes what was charged, and what refusals leave to do.

@@ -31,8 +31,7 @@ local function is_alone(limiter, revive_it)
     end
     return limiter.revivable
   end
-  local config = call('HMGET', limiter.hash, 'interval', 'retain')
-  limiter.alone = config[1] == limiter.interval_text and not config[2]
+  limiter.alone = call('HGET', limiter.hash, 'interval') == limiter.interval_text
   return limiter.alone
 end
 

@@ -2,7 +2,8 @@
 -- src/limit/token_bucket.rs, where the law is told; a property test holds the two equal.
 --
 -- KEYS  of a limiter: hash     Redisson's configuration: rate, interval, keepAliveTime, type; and while rules with
---                              different intervals are in force, ours: retain, retainUntil (ms)
+--                              different intervals are in force, ours: retain, retainUntil (ms). A zero before the
+--                              interval says that those are there, so that one look at it tells
 --       of a bucket:  value    Redisson's counter: rate less the permits of all stored entries
 --                     permits  Redisson's log, a sorted set: score = when granted (ms), member = 0x10, 16 bytes, permits
 --                              (u32 LE)
@@ -209,7 +210,7 @@ local function prepare(limiter)
   recall(limiter)
   limiter.prepared, limiter.shares, limiter.now_text = true, shares_entries(limiter), known_text(limiter.now)
   local half = math.max(1, floor(limiter.horizon / 2))
-  local others = limiter.config[2] ~= limiter.interval_text or limiter.retain > 0
+  local others = not limiter.config[2] or limiter.last ~= limiter.interval or limiter.retain > 0
   limiter.alive_since = others and math.huge or floor(limiter.now / half) * half
 end
 
@@ -294,11 +295,12 @@ end
 -- Brings the hash up to our rule; if that changes the interval, the longer one is retained for twice its length.
 local function configure(limiter)
   limiter.configured = true
-  local config, kept, now = limiter.config, 2 * limiter.interval, limiter.now
-  local known = config[1] == limiter.rate_text and config[2] == limiter.interval_text and config[4] == limiter.type
+  local config, kept, now, interval = limiter.config, 2 * limiter.interval, limiter.now, limiter.interval_text
+  if limiter.last ~= limiter.interval or limiter.retained_until > now then interval = '0' .. interval end
+  local known = config[1] == limiter.rate_text and config[2] == interval and config[4] == limiter.type
   if not known or tonumber(config[3]) ~= kept then
-    call('HSET', limiter.hash, 'rate', limiter.rate_text, 'interval', limiter.interval_text,
-      'keepAliveTime', text(kept), 'type', limiter.type)
+    call('HSET', limiter.hash, 'rate', limiter.rate_text, 'interval', interval, 'keepAliveTime', text(kept),
+      'type', limiter.type)
   end
   if limiter.last ~= limiter.interval then
     call('HSET', limiter.hash, 'retain', limiter.horizon, 'retainUntil', now + 2 * limiter.horizon)
@@ -335,7 +337,8 @@ local function retain_for_the_refused(limiter)
   if limiter.configured or limiter.last >= limiter.interval then return end
   if limiter.retain >= limiter.interval and limiter.retained_until - limiter.now >= 2 * limiter.interval then return end
   limiter.retain, limiter.retained_until = limiter.interval, limiter.now + 3 * limiter.interval
-  call('HSET', limiter.hash, 'retain', limiter.retain, 'retainUntil', limiter.retained_until)
+  call('HSET', limiter.hash, 'retain', limiter.retain, 'retainUntil', limiter.retained_until,
+    'interval', '0' .. text(limiter.last))
 end
 
 -- After a refusal: nothing is written, unless the clock went back, or a rule with a shorter interval would soon forget

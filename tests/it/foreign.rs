@@ -68,9 +68,9 @@ async fn what_we_write_is_redissons_golden_vector() {
     let random: Vec<u8> = (0xa0..=0xaf).collect();
     let keys = peer.keys().clone();
     let mut call = cmd("EVAL");
-    call.arg(script("admit")).arg(5).arg(&keys[..]).arg(NOW).arg(&random);
-    call.arg("foreign adopt    1 ").arg(request(3));
-    let answer = answer(call.query(peer.redis()).expect("an answer"));
+    call.arg(script("admit")).arg(5).arg(&keys[..]);
+    call.arg("foreign adopt    1 ").arg(request(3)).arg(&random).arg(NOW);
+    let answer = answer(&call.query::<Vec<u8>>(peer.redis()).expect("an answer"));
     assert_eq!(answer, [NOW.cast_signed(), 1, 7, 0, 1_000]);
     let golden = [&[0x10][..], &random, &[3, 0, 0, 0]].concat();
     assert_eq!((peer.log(), peer.counter()), (vec![(golden, NOW)], Some(7)));

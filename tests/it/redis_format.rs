@@ -7,6 +7,7 @@ use tidegate::clock::Timestamp;
 use tidegate::store::Store;
 
 use crate::support::redis::{RedisServer, fresh_name};
+use crate::support::redisson::Peer;
 use crate::support::{overall, per_client};
 
 const NOW: u64 = 1_700_000_000_000;
@@ -106,6 +107,26 @@ async fn entries_that_redisson_wrote_count() {
     assert_eq!((refused.granted, refused.remaining), (false, 7));
     assert!(take(&store, overall("lim", 10, 1_000, 7), NOW + 100).await.granted);
     assert!(take(&store, overall("lim", 10, 1_000, 3), NOW + 1_000).await.granted);
+}
+
+/// Rules with different intervals side by side: a zero before the interval says that there is more in the hash, and is gone
+/// with it. Redisson reads the same number.
+#[tokio::test]
+async fn an_interval_begins_with_a_zero_while_another_one_is_retained() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut peer) = (server.store(), Peer::new(server.connection(), "lim", ""));
+    let mut redis = server.connection();
+    let mut hash = || -> [Option<String>; 2] { redis.hmget("lim", &["interval", "retain"]).expect("two fields") };
+    assert!(take(&store, overall("lim", 10, 2_000, 1), NOW).await.granted);
+    assert_eq!(hash(), [Some("2000".to_owned()), None]);
+    assert!(take(&store, overall("lim", 10, 1_000, 1), NOW + 10).await.granted);
+    assert_eq!(hash(), ["01000", "2000"].map(|text| Some(text.to_owned())));
+    assert_eq!(peer.acquire(8, NOW + 20), None);
+    // Three milliseconds more than its interval, since the first entry.
+    assert_eq!(peer.acquire(1, NOW + 20), Some(3 + 1_000 - 20));
+    // After the time for which it is retained, the interval of the only rule is plain again.
+    assert!(take(&store, overall("lim", 10, 1_000, 1), NOW + 5_000).await.granted);
+    assert_eq!(hash(), [Some("1000".to_owned()), None]);
 }
 
 #[tokio::test]

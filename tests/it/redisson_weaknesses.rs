@@ -51,8 +51,8 @@ impl Ours {
 
     fn acquire_as(&mut self, random: u128, permits: u32, now: u64) -> Said {
         let (now, request, random) = (now.to_string(), request(permits), random.to_be_bytes());
-        let arguments = [now.as_bytes(), &random, b"foreign library    1 ", &request];
-        let [_, granted, remaining, wait, ..] = answer(self.call("admit", &arguments));
+        let arguments = [b"foreign library    1 ", &request[..], &random, now.as_bytes()];
+        let [_, granted, remaining, wait, ..] = answer(&self.call::<Vec<u8>>("admit", &arguments));
         Said { granted: granted == 1, remaining, wait }
     }
 

@@ -125,13 +125,20 @@ impl Batch {
     /// Adds the command that has it all decided, by what is named so.
     pub(super) fn write(&self, command: &str, name: &str, secret: &KeySecret, moment: Moment, unsent: &mut Vec<u8>) {
         let (keys, mut number) = (self.buckets.number_of_keys(), itoa::Buffer::new());
-        let mut call = Command::begin(unsent, keys + 7);
+        let foreign = self.algorithms().any(|algorithm| matches!(algorithm, Algorithm::Foreign(_)));
+        // Every argument costs Redis as much as a look at a small table: there are none that nobody needs.
+        let told = [foreign || moment.now.is_some(), moment.now.is_some()];
+        let mut call = Command::begin(unsent, keys + 5 + told.iter().filter(|told| **told).count());
         call.arg(command.as_bytes()).arg(name.as_bytes()).arg(number.format(keys).as_bytes());
         self.buckets.each_key(secret, |key| _ = call.arg(key.as_bytes()));
-        call.arg(moment.now.map_or("", |now| number.format(now.as_millis())).as_bytes());
-        call.arg(&moment.random.to_be_bytes());
         call.arg(self.buckets.limiters(moment.near).as_bytes());
         call.arg(self.requests().bytes());
+        if told[0] {
+            call.arg(&moment.random.to_be_bytes());
+        }
+        if let Some(now) = moment.now {
+            call.arg(number.format(now.as_millis()).as_bytes());
+        }
     }
 
     /// The requests as the script takes them.
@@ -161,8 +168,9 @@ impl Batch {
     }
 
     /// Reads what the script returns: the time, and the answers if it has decided.
-    pub(super) fn answer(&self, now: i64, bytes: &[u8]) -> Result<Answer, StoreError> {
-        let now = u64::try_from(now).map(Timestamp::from_millis).map_err(|_| StoreError::Shape)?;
+    pub(super) fn answer(&self, mut bytes: &[u8]) -> Result<Answer, StoreError> {
+        let now = split(&mut bytes).and_then(|now| u64::try_from(i64::from_le_bytes(*now)).ok());
+        let now = now.map(Timestamp::from_millis).ok_or(StoreError::Shape)?;
         if bytes.is_empty() && self.len > 0 {
             return Ok(Answer::BoundariesNeeded(now));
         }

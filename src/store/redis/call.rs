@@ -93,7 +93,7 @@ impl Call {
     /// What follows from the reply to it.
     pub(super) fn next(&mut self, reply: Reply<'_>, shared: &Shared) -> Next {
         match reply {
-            Reply::Pair(now, answers) => match self.load.batch.answer(now, answers) {
+            Reply::Text(answers) => match self.load.batch.answer(answers) {
                 Ok(answer) => self.after(answer, shared),
                 Err(error) => Next::Fail(error),
             },

@@ -182,8 +182,8 @@ async fn undo(live: &mut Live, granted: &[Granted], now: Option<Timestamp>) -> R
         call.arg(script);
         call.arg(buckets.number_of_keys());
         buckets.each_key(&live.secret, |key| _ = call.arg(key));
-        call.arg(now.map(|now| now.as_millis().to_string()).unwrap_or_default()).arg(numbers.join(" "));
-        call.arg(buckets.limiters(near));
+        call.arg(buckets.limiters(near)).arg(numbers.join(" "));
+        call.arg(now.map(|now| now.as_millis().to_string()));
         call
     };
     script.run(&mut live.connection, command).await.map_err(|error| failure(&error))

@@ -7,8 +7,8 @@ pub(super) struct Command<'b>(&'b mut Vec<u8>);
 /// A reply, as far as anybody here wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply<'b> {
-    /// A number and a string: what `admit` returns.
-    Pair(i64, &'b [u8]),
+    /// A string: what `admit` returns.
+    Text(&'b [u8]),
     /// An error: its first word, and the rest.
     Error(&'b str, &'b str),
     /// Anything else that is well-formed.
@@ -60,8 +60,7 @@ impl<'b> Reply<'b> {
         match head {
             [b'-', error @ ..] => Ok(Some((Self::error(error), rest))),
             [b'+' | b':', ..] => Ok(Some((Self::Other, rest))),
-            [b'$', length @ ..] => Ok(string(length, rest)?.map(|(_, rest)| (Self::Other, rest))),
-            b"*2" => pair(rest),
+            [b'$', length @ ..] => Ok(string(length, rest)?.map(|(text, rest)| (Self::Text(text), rest))),
             _ => Err(Malformed),
         }
     }
@@ -71,14 +70,6 @@ impl<'b> Reply<'b> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         Self::Error(word, rest)
     }
-}
-
-fn pair(bytes: &[u8]) -> Read<'_, Reply<'_>> {
-    let Some((number, rest)) = line(bytes)? else { return Ok(None) };
-    let number = decimal(number.strip_prefix(b":").ok_or(Malformed)?)?;
-    let Some((length, rest)) = line(rest)? else { return Ok(None) };
-    let text = string(length.strip_prefix(b"$").ok_or(Malformed)?, rest)?;
-    Ok(text.map(|(text, rest)| (Reply::Pair(number, text), rest)))
 }
 
 /// A line without its end, and what follows it.
@@ -132,21 +123,20 @@ mod tests {
         }
 
         #[test]
-        fn a_pair_is_read_as_the_library_reads_it_and_only_when_it_is_whole(
-            number in any::<i64>(),
+        fn a_string_is_read_as_the_library_reads_it_and_only_when_it_is_whole(
             text in prop::collection::vec(any::<u8>(), 0..300),
             rest in prop::collection::vec(any::<u8>(), 0..20),
         ) {
-            let mut bytes = format!("*2\r\n:{number}\r\n${}\r\n", text.len()).into_bytes();
+            let mut bytes = format!("${}\r\n", text.len()).into_bytes();
             bytes.extend([&text[..], b"\r\n"].concat());
             let theirs = parse_redis_value(&bytes).expect("a value");
-            prop_assert_eq!(theirs, Value::Array(vec![Value::Int(number), Value::BulkString(text.clone())]));
+            prop_assert_eq!(theirs, Value::BulkString(text.clone()));
             for end in 0..bytes.len() {
                 prop_assert_eq!(Reply::read(&bytes[..end]), Ok(None));
             }
             let whole = bytes.len();
             bytes.extend(rest);
-            prop_assert_eq!(read(&bytes), Some((Reply::Pair(number, &text), whole)));
+            prop_assert_eq!(read(&bytes), Some((Reply::Text(&text), whole)));
         }
 
         #[test]
@@ -164,17 +154,15 @@ mod tests {
 
     #[test]
     fn other_replies_are_passed_over() {
-        for bytes in [&b"+OK\r\n"[..], b":-3\r\n", b"$0\r\n\r\n", b"$5\r\nab\r\nc\r\n"] {
+        for bytes in [&b"+OK\r\n"[..], b":-3\r\n"] {
             assert_eq!(read(bytes), Some((Reply::Other, bytes.len())));
         }
     }
 
     #[test]
     fn what_is_no_reply_of_ours_is_malformed() {
-        let texts =
-            ["HTTP/1.1 200 OK\r\n", "*3\r\n", "$-1\r\n", "$x\r\n", "+a\rb", "*2\r\n$1\r\n", "*2\r\n:1\r\n:2\r\n"];
-        let strings = ["$1\r\nabc", "$99999999999\r\n", "*2\r\n:\r\n"];
-        for bytes in texts.iter().chain(&strings) {
+        let texts = ["HTTP/1.1 200 OK\r\n", "*2\r\n", "$-1\r\n", "$x\r\n", "+a\rb", "$1\r\nabc", "$99999999999\r\n"];
+        for bytes in texts {
             assert_eq!(Reply::read(bytes.as_bytes()), Err(Malformed), "{bytes}");
         }
     }

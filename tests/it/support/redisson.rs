@@ -129,7 +129,8 @@ pub fn request(permits: u32) -> Vec<u8> {
 }
 
 /// What a call of `admit` about one request of one limit says: now, granted, remaining, wait, reset.
-pub fn answer((now, bytes): (i64, Vec<u8>)) -> [i64; 5] {
+pub fn answer(bytes: &[u8]) -> [i64; 5] {
+    let (now, bytes) = bytes.split_first_chunk().expect("the time");
     assert_eq!(&bytes[..4], &1_u32.to_le_bytes(), "not one answer");
     let number = |from: usize, length: usize| {
         let mut eight = [0; 8];
@@ -139,5 +140,5 @@ pub fn answer((now, bytes): (i64, Vec<u8>)) -> [i64; 5] {
     let granted = bytes[4] == 1;
     assert_eq!(bytes.len(), if granted { 15 } else { 23 });
     let wait = if granted { 0 } else { number(15, 8) };
-    [now, granted.into(), number(5, 4), wait, number(9, 6)]
+    [i64::from_le_bytes(*now), granted.into(), number(5, 4), wait, number(9, 6)]
 }
