@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
+use super::answers::{Answer, Answers};
 use super::buckets::{Buckets, Place};
 use super::requests::{Asked, How, Requests};
 use super::resp::Command;
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait};
+use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
@@ -43,10 +44,10 @@ struct Kind {
 
 /// What a request asks of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sought {
+pub(super) struct Sought {
     place: Place,
-    shadow: bool,
-    permits: u32,
+    pub(super) shadow: bool,
+    pub(super) permits: u32,
 }
 
 /// When and by what a call decides.
@@ -58,32 +59,6 @@ pub(super) struct Moment {
     pub(super) near: Timestamp,
     /// Tells log entries that are shared with others from all others.
     pub(super) random: u64,
-}
-
-/// What a call comes back with.
-#[derive(Debug)]
-pub(super) enum Answer {
-    Decided(Answers),
-    /// Nothing was decided and nothing ran: this is the present, and a calendar was sent boundaries of another time.
-    BoundariesNeeded(Timestamp),
-}
-
-/// The answers to a batch.
-#[derive(Debug)]
-pub(super) struct Answers {
-    now: Timestamp,
-    rows: Vec<Row>,
-}
-
-/// So many requests in a row that were answered alike, but for what was left after each.
-#[derive(Debug)]
-struct Row {
-    count: u32,
-    granted: bool,
-    /// Where the kind of request begins among all that is asked.
-    first: usize,
-    /// As they were after the last of the row.
-    decisions: Vec<Decision>,
 }
 
 // === impl Batch ===
@@ -141,15 +116,23 @@ impl Batch {
         }
     }
 
+    /// How many requests there are of each kind, and what one asks for.
+    fn kinds(&self) -> impl Iterator<Item = (u32, &[Sought])> {
+        let mut limits = &self.limits[..];
+        self.kinds.iter().map(move |kind| {
+            let (sought, rest) = limits.split_at(kind.limits);
+            limits = rest;
+            (kind.count, sought)
+        })
+    }
+
     /// The requests as the script takes them.
     fn requests(&self) -> Requests {
         let mut requests = Requests::with_capacity(self.kinds.len(), self.limits.len());
-        let (firsts, mut limits, mut asked) = (self.buckets.firsts(), &self.limits[..], Vec::new());
-        for kind in &self.kinds {
-            let (sought, rest) = limits.split_at(kind.limits);
-            limits = rest;
+        let (firsts, mut asked) = (self.buckets.firsts(), Vec::new());
+        for (count, sought) in self.kinds() {
             let taken_by = |one: &Sought, count| !one.shadow && self.buckets.is_taken_by(one.place, count);
-            let row = sought.iter().all(|one| taken_by(one, kind.count));
+            let row = sought.iter().all(|one| taken_by(one, count));
             let alone = sought.iter().rposition(|one| taken_by(one, 1));
             asked.clear();
             asked.extend(sought.iter().enumerate().map(|(index, one)| Asked {
@@ -162,76 +145,29 @@ impl Batch {
                 },
                 permits: one.permits,
             }));
-            requests.push(kind.count, &asked);
+            requests.push(count, &asked);
         }
         requests
     }
 
-    /// Reads what the script returns: the time, and the answers if it has decided.
-    pub(super) fn answer(&self, mut bytes: &[u8]) -> Result<Answer, StoreError> {
-        let now = split(&mut bytes).and_then(|now| u64::try_from(i64::from_le_bytes(*now)).ok());
-        let now = now.map(Timestamp::from_millis).ok_or(StoreError::Shape)?;
-        if bytes.is_empty() && self.len > 0 {
-            return Ok(Answer::BoundariesNeeded(now));
-        }
-        let rows = self.rows(bytes).ok_or(StoreError::Shape)?;
-        Ok(Answer::Decided(Answers { now, rows }))
-    }
-
-    fn rows(&self, mut bytes: &[u8]) -> Option<Vec<Row>> {
-        let (mut rows, mut first) = (Vec::with_capacity(self.kinds.len()), 0);
-        for kind in &self.kinds {
-            let mut left = kind.count;
-            while left > 0 {
-                let row = self.row(first, kind.limits, &mut bytes)?;
-                left = left.checked_sub(row.count).filter(|_| row.count > 0)?;
-                rows.push(row);
-            }
-            first += kind.limits;
-        }
-        bytes.is_empty().then_some(rows)
-    }
-
-    fn row(&self, first: usize, limits: usize, bytes: &mut &[u8]) -> Option<Row> {
-        let count = u32::from_le_bytes(*split(bytes)?);
-        let mut decisions = Vec::with_capacity(limits);
-        for _ in 0..limits {
-            decisions.push(decision(bytes)?);
-        }
-        let mut asked = self.limits[first..].iter().zip(&decisions);
-        let granted = asked.all(|(asked, decision)| asked.shadow || decision.granted);
-        Some(Row { count, granted, first, decisions })
+    /// Reads what the script returns.
+    pub(super) fn answer(&self, bytes: &[u8]) -> Result<Answer, StoreError> {
+        Answer::read(bytes, self.kinds()).ok_or(StoreError::Shape)
     }
 
     /// What was decided of each request, in their order.
     pub(super) fn outcomes(&self, answers: &Answers) -> impl Iterator<Item = Outcome> {
-        let now = answers.now;
-        let of_row = move |row: &Row, after: u32| Outcome::decided(now, self.decisions(row, after), row.granted);
-        answers.rows.iter().flat_map(move |row| (0..row.count).rev().map(move |after| of_row(row, after)))
+        answers.outcomes(&self.limits)
     }
 
-    /// Those of the request in a row that so many follow.
-    fn decisions(&self, row: &Row, after: u32) -> Vec<Decision> {
-        let mut decisions = row.decisions.clone();
-        if row.granted && after > 0 {
-            for (decision, asked) in decisions.iter_mut().zip(&self.limits[row.first..]).filter(|(one, _)| one.granted)
-            {
-                decision.remaining += after * asked.permits;
-            }
-        }
-        decisions
-    }
-
-    /// Who refused what: limiter, client and permits, and what was said, at which time.
+    /// Who refused what: limiter, client and permits, and what was said.
     pub(super) fn refused<'b>(
         &'b self,
         answers: &'b Answers,
     ) -> impl Iterator<Item = (&'b Arc<Limiter>, Option<&'b ClientId>, u32, Decision)> {
-        let of_row = |row: &'b Row| self.limits[row.first..].iter().zip(&row.decisions);
-        let refused = answers.rows.iter().filter(|row| !row.granted).flat_map(of_row);
-        refused.filter(|(asked, decision)| !asked.shadow && !decision.granted).map(|(asked, decision)| {
-            let (limiter, client) = self.buckets.at(asked.place);
-            (limiter, client, asked.permits, *decision)
+        answers.refused(&self.limits).map(|(sought, decision)| {
+            let (limiter, client) = self.buckets.at(sought.place);
+            (limiter, client, sought.permits, decision)
         })
     }
 }
@@ -239,40 +175,4 @@ impl Batch {
 /// How much a charge may have to be read for, in buckets.
 fn work(charge: &Charge) -> usize {
     1 + usize::try_from(charge.permits.min(512) / ENTRIES).unwrap_or(0)
-}
-
-impl Answers {
-    /// Redis's clock when it decided.
-    pub(super) fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    /// Is anybody told to ask again at once?
-    pub(super) fn ask_again(&self) -> bool {
-        self.rows.iter().flat_map(|row| &row.decisions).any(|decision| decision.wait == Wait::Millis(0))
-    }
-}
-
-/// Takes so many bytes from the front.
-fn split<'b, const N: usize>(bytes: &mut &'b [u8]) -> Option<&'b [u8; N]> {
-    let (front, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(front)
-}
-
-fn decision(bytes: &mut &[u8]) -> Option<Decision> {
-    let [said] = *split(bytes)?;
-    let remaining = u32::from_le_bytes(*split(bytes)?);
-    let [a, b, c, d, e, f] = *split(bytes)?;
-    let reset = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-    let mut millis = || Some(i64::from_le_bytes(*split(bytes)?));
-    let (granted, wait, delay) = match said {
-        0 => match millis()? {
-            -1 => (false, Wait::Never, 0),
-            wait => (false, Wait::Millis(u64::try_from(wait).ok()?), 0),
-        },
-        1 => (true, Wait::Now, 0),
-        _ => (true, Wait::Now, u64::try_from(millis()?).ok()?),
-    };
-    Some(Decision { granted, remaining, wait, reset, delay })
 }

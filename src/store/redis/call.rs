@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::answered_with;
-use super::batch::{Answer, Answers, Moment};
+use super::answers::{Answer, Answers};
+use super::batch::Moment;
 use super::lane::Shared;
 use super::library::{is_forbidden, is_unknown};
 use super::load::Load;

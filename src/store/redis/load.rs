@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::batch::{Answers, Batch};
+use super::answers::Answers;
+use super::batch::Batch;
 use crate::clock::Timestamp;
 use crate::limit::{Algorithm, Charge, Outcome};
 use crate::store::StoreError;

@@ -3,6 +3,7 @@
 //! A decision has one deadline, over waiting for a connection and for the answer together. A call that may have run is
 //! never sent again.
 
+mod answers;
 mod batch;
 mod buckets;
 mod call;

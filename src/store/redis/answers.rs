@@ -1,0 +1,130 @@
+//! The answers to the requests of a call, read from what the script returns (`lua/admit.lua`).
+
+use super::batch::Sought;
+use crate::clock::Timestamp;
+use crate::limit::{Decision, Outcome, Wait};
+
+/// What a call comes back with.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Decided(Answers),
+    /// Nothing was decided and nothing ran: this is the present, and a calendar was sent boundaries of another time.
+    BoundariesNeeded(Timestamp),
+}
+
+/// The answers to all requests of a call.
+#[derive(Debug)]
+pub(super) struct Answers {
+    now: Timestamp,
+    rows: Vec<Row>,
+}
+
+/// So many requests in a row that were answered alike, but for what was left after each.
+#[derive(Debug)]
+struct Row {
+    count: u32,
+    granted: bool,
+    /// Where the kind of request begins among all that is asked.
+    first: usize,
+    /// As they were after the last of the row.
+    decisions: Vec<Decision>,
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Reads the answer about these kinds of requests: how many of each, and what one asks for. Nothing if it is none.
+    pub(super) fn read<'k>(mut bytes: &[u8], kinds: impl Iterator<Item = (u32, &'k [Sought])>) -> Option<Self> {
+        let now = u64::try_from(i64::from_le_bytes(*split(&mut bytes)?)).ok().map(Timestamp::from_millis)?;
+        let mut kinds = kinds.peekable();
+        if bytes.is_empty() && kinds.peek().is_some() {
+            return Some(Self::BoundariesNeeded(now));
+        }
+        let (mut rows, mut first) = (Vec::with_capacity(kinds.size_hint().0), 0);
+        for (mut left, sought) in kinds {
+            while left > 0 {
+                let row = Row::read(&mut bytes, first, sought)?;
+                left = left.checked_sub(row.count).filter(|_| row.count > 0)?;
+                rows.push(row);
+            }
+            first += sought.len();
+        }
+        bytes.is_empty().then_some(Self::Decided(Answers { now, rows }))
+    }
+}
+
+// === impl Answers ===
+
+impl Answers {
+    /// Redis's clock when it decided.
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Is anybody told to ask again at once?
+    pub(super) fn ask_again(&self) -> bool {
+        self.rows.iter().flat_map(|row| &row.decisions).any(|decision| decision.wait == Wait::Millis(0))
+    }
+
+    /// What was decided of each request, in their order; with what all of them ask for.
+    pub(super) fn outcomes(&self, limits: &[Sought]) -> impl Iterator<Item = Outcome> {
+        let now = self.now;
+        let of_row = move |row: &Row, after: u32| Outcome::decided(now, row.decisions(limits, after), row.granted);
+        self.rows.iter().flat_map(move |row| (0..row.count).rev().map(move |after| of_row(row, after)))
+    }
+
+    /// Which live limits refused, and what they said; with what all requests ask for.
+    pub(super) fn refused<'a>(&'a self, limits: &'a [Sought]) -> impl Iterator<Item = (&'a Sought, Decision)> {
+        let of_row = |row: &'a Row| limits[row.first..].iter().zip(row.decisions.iter().copied());
+        let refused = self.rows.iter().filter(|row| !row.granted).flat_map(of_row);
+        refused.filter(|(sought, decision)| !sought.shadow && !decision.granted)
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    fn read(bytes: &mut &[u8], first: usize, sought: &[Sought]) -> Option<Self> {
+        let count = u32::from_le_bytes(*split(bytes)?);
+        let mut decisions = Vec::with_capacity(sought.len());
+        for _ in sought {
+            decisions.push(decision(bytes)?);
+        }
+        let granted = sought.iter().zip(&decisions).all(|(sought, decision)| sought.shadow || decision.granted);
+        Some(Self { count, granted, first, decisions })
+    }
+
+    /// Those of the request that so many of the row follow.
+    fn decisions(&self, limits: &[Sought], after: u32) -> Vec<Decision> {
+        let mut decisions = self.decisions.clone();
+        if self.granted && after > 0 {
+            let granted = decisions.iter_mut().zip(&limits[self.first..]).filter(|(one, _)| one.granted);
+            granted.for_each(|(decision, sought)| decision.remaining += after * sought.permits);
+        }
+        decisions
+    }
+}
+
+/// Takes so many bytes from the front.
+fn split<'b, const N: usize>(bytes: &mut &'b [u8]) -> Option<&'b [u8; N]> {
+    let (front, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(front)
+}
+
+fn decision(bytes: &mut &[u8]) -> Option<Decision> {
+    let [said] = *split(bytes)?;
+    let remaining = u32::from_le_bytes(*split(bytes)?);
+    let [a, b, c, d, e, f] = *split(bytes)?;
+    let reset = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+    let mut millis = || Some(i64::from_le_bytes(*split(bytes)?));
+    let (granted, wait, delay) = match said {
+        0 => match millis()? {
+            -1 => (false, Wait::Never, 0),
+            wait => (false, Wait::Millis(u64::try_from(wait).ok()?), 0),
+        },
+        1 => (true, Wait::Now, 0),
+        _ => (true, Wait::Now, u64::try_from(millis()?).ok()?),
+    };
+    Some(Decision { granted, remaining, wait, reset, delay })
+}
