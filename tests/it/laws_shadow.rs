@@ -146,13 +146,14 @@ fn told(stores: &Stores, store: &Store, name: &str, now: u64) -> Vec<Decision> {
     told
 }
 
-/// Every key of these buckets: its content, and when it expires.
+/// Every key of these buckets: its content, and when it expires; or before version 7, which does not tell, whether it does.
 fn contents(redis: &mut Connection, name: &str) -> Vec<(String, Vec<u8>, i64)> {
     let mut keys: Vec<String> = redis.keys(format!("{name}:*")).expect("keys");
     keys.sort();
     let read = |key: String| {
         let content = cmd("DUMP").arg(&key).query(redis).expect("a dump");
-        let expires = cmd("PEXPIRETIME").arg(&key).query(redis).expect("a moment");
+        let moment = cmd("PEXPIRETIME").arg(&key).query(redis);
+        let expires = moment.or_else(|_| redis.pttl::<_, i64>(&key).map(i64::signum)).expect("a moment");
         (key, content, expires)
     };
     keys.into_iter().map(read).collect()

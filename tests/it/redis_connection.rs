@@ -100,6 +100,22 @@ async fn an_answer_that_comes_too_late_is_told_to_nobody_else() {
 }
 
 /// A function that could write is refused before it runs, and then nobody was told of any limit.
+/// Up to version 6, Redis told so at the end of an error about the script, and the connection was kept.
+#[tokio::test]
+async fn a_redis_that_takes_no_writes_any_more_is_connected_to_anew() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    assert_eq!(take(&store, "lim", 3).await, Ok(2));
+    let before = numbers(&mut redis);
+    cmd("REPLICAOF").arg(&["127.0.0.1", "1"]).exec(&mut redis).expect("a replica");
+    assert_eq!(take(&store, "lim", 3).await, Err(StoreError::Answer("READONLY".to_owned())));
+    cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut redis).expect("no replica");
+    let again = async || while take(&store, "lim", 3).await.is_err() {};
+    tokio::time::timeout(PATIENCE, again()).await.expect("a decision");
+    let after = numbers(&mut redis);
+    assert!(after.iter().all(|number| !before.contains(number)), "{before:?} {after:?}");
+}
+
 #[tokio::test]
 async fn a_redis_without_memory_refuses_who_is_to_be_refused_and_fails_for_new_buckets() {
     let Some(server) = RedisServer::start() else { return };

@@ -100,7 +100,7 @@ impl Call {
             },
             Reply::Error(word, rest) => match self.other_way(word, rest) {
                 Some(again) => Next::Ask(again),
-                None => Next::Fail(answered_with(word)),
+                None => Next::Fail(answered_with(word, rest)),
             },
             Reply::Other => Next::Fail(StoreError::Shape),
         }

@@ -192,15 +192,17 @@ async fn undo(live: &mut Live, granted: &[Granted], now: Option<Timestamp>) -> R
 
 fn failure(error: &RedisError) -> StoreError {
     match error.code() {
-        Some(word) => answered_with(word),
+        Some(word) => answered_with(word, error.detail().unwrap_or_default()),
         None if error.is_io_error() || error.is_unrecoverable_error() => StoreError::Broken,
         None => StoreError::Shape,
     }
 }
 
-/// What the first word of an error means.
-fn answered_with(word: &str) -> StoreError {
-    match word {
+/// What an error means, by its first word. Up to version 6, what went wrong within a script is told at the end of another:
+/// `ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -READONLY You can't write …`.
+fn answered_with(word: &str, rest: &str) -> StoreError {
+    let within = rest.strip_prefix("Error running script").and_then(|rest| rest.split_once(": -"));
+    match within.map_or(word, |(_, error)| error.split(' ').next().unwrap_or(word)) {
         "NOTINITIALISED" => StoreError::NotInitialised,
         "MODEDIFFERS" => StoreError::ModeDiffers,
         word => StoreError::Answer(word.to_owned()),

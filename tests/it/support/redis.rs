@@ -35,7 +35,8 @@ impl RedisServer {
     pub fn start_without_functions() -> Option<Self> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let settings = ["--appendonly", "no", "--rename-command", "FCALL", ""];
-        Self::start_with(free.expect("a free port").port(), &settings)
+        let settings = if knows_functions() { &settings[..] } else { &settings[..2] };
+        Self::start_with(free.expect("a free port").port(), settings)
     }
 
     /// Starts a Redis on a free port that writes down in this folder what it is told, and knows it when it starts again.
@@ -134,4 +135,11 @@ pub fn fresh_name() -> String {
 #[expect(clippy::disallowed_methods, reason = "another process gives no sign but its answer")]
 pub fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
+}
+
+/// Is there a Redis of version 7 or later, or a Valkey? One that is older does not start when it is told of a command that it
+/// does not know.
+fn knows_functions() -> bool {
+    let version = Command::new("redis-server").arg("--version").output();
+    !version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains(" v=6."))
 }
