@@ -9,7 +9,8 @@
 --       foreign limiters, random bytes (8 of ours; 16 are written as they are); now (ms; left out: the server's TIME). How:
 --       1 if it only watches; 3 for all limits of a kind that are token buckets and live, if no other kind of the call asks
 --       for any of their buckets; 2 for one limit of a kind if no other request of the call asks for its bucket, and its
---       algorithm has a take(); else 0. With 2 and 3, each kind of a run asks for the bucket after that of the kind before
+--       algorithm has a take(); else 0. With 2 and 3, each kind of a run asks for the bucket after that of the kind before,
+--       of the same limiter
 -- Returns now (u64, ms) and the answers, packed little-endian: for each row of requests that were answered alike how many
 --       (u32), then for each limit: whether it was granted (1), had a slot in future (2), or was refused (0) (u8), remaining
 --       after the last of them (u32), reset (u48, ms), and delay or wait (i64, ms; -1: never, 0: ask again at once) unless

@@ -130,6 +130,24 @@ fn requests_that_come_together_are_answered_as_if_they_had_come_one_by_one() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// In a call, the first bucket of a limiter comes after the last of the one before, and was once judged by that one's rate.
+#[test]
+fn buckets_of_different_limiters_that_come_one_after_the_other_are_judged_each_by_its_own() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, redis) = (runtime(), store(&server));
+    let clients = [(b"a", 5), (b"b", 5), (b"c", 700), (b"d", 9)];
+    for shared in [false, true] {
+        let request = |(client, rate): (&[u8; 1], u64)| {
+            let own = per_client(&format!("{{r}}:{rate}:{shared}"), client, rate, INTERVAL, 1);
+            let all = overall("{r}:all", 1_000, INTERVAL, 1);
+            if shared { vec![all, own] } else { vec![own] }
+        };
+        let answers = together(&runtime, &redis, &clients.map(request), None);
+        let left = answers.iter().map(|answer| answer.decisions.last().expect("a decision").remaining);
+        assert_eq!(left.collect::<Vec<_>>(), [4, 4, 699, 8], "beside a bucket of all: {shared}");
+    }
+}
+
 #[test]
 fn a_thousand_requests_for_one_bucket_are_a_few_calls_and_exactly_its_rate_is_granted() {
     let Some(server) = RedisServer::start() else { return };

@@ -136,6 +136,7 @@ impl Batch {
             let alone = sought.iter().rposition(|one| taken_by(one, 1));
             asked.clear();
             asked.extend(sought.iter().enumerate().map(|(index, one)| Asked {
+                limiter: one.place.limiter,
                 number: u16::try_from(one.place.number(&firsts)).unwrap_or(u16::MAX),
                 how: match index {
                     _ if row => How::Row,

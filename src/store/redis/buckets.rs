@@ -21,7 +21,7 @@ pub(super) struct Buckets {
 /// Where a bucket is in a call: its limiter among the limiters, and itself among the limiter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    limiter: usize,
+    pub(super) limiter: usize,
     bucket: usize,
 }
 

@@ -4,6 +4,8 @@
 /// What a kind of request asks of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
+    /// Of the call's. It goes without saying in the script: the buckets of a run are all of one.
+    pub(super) limiter: usize,
     /// Of the bucket, among all of the call.
     pub(super) number: u16,
     pub(super) how: How,
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     fn asked(number: u16, how: How) -> Asked {
-        Asked { number, how, permits: 1 }
+        Asked { limiter: 0, number, how, permits: 1 }
     }
 
     fn runs(kinds: &[(u32, &[Asked])]) -> Vec<(u32, u16)> {
@@ -121,6 +123,8 @@ mod tests {
             (2, &[asked(5, How::Alone)]),
             (1, &[asked(5, How::Row)]),
             (1, &[Asked { permits: 2, ..asked(5, How::Alone) }]),
+            // The first bucket of the next limiter.
+            (1, &[Asked { limiter: 1, ..asked(5, How::Alone) }]),
             (1, &[asked(5, How::Alone), asked(9, How::Live)]),
         ] {
             assert_eq!(runs(&[(1, one), (count, other)]), [(1, 1), (count, 1)], "{other:?}");
