@@ -122,7 +122,7 @@ local function limiter_by(words, at)
     sealed_rate = rate % SEALED_RATES, half = interval > 1 and floor(interval / 2) or 1,
     slot = rate > MAX_ENTRIES and ceil(interval / (MAX_ENTRIES - 1)), slot_begins = math.huge, text_of_now = '',
     hash = '', now = 0, expired = 0, half_begins = 0, alone = nil, config = nil, prepared = nil, configured = nil,
-    revived = nil, revivable = nil, last = nil, retain = nil, retained_until = nil, horizon = nil, shares = nil, now_text = nil,
+    revived = nil, revivable = nil, last = nil, retain = nil, retained_until = nil, horizon = nil, shares = nil,
   }
 end
 
@@ -208,7 +208,7 @@ end
 -- each half of a horizon, for long enough for all of it; but with every grant while other intervals are remembered.
 local function prepare(limiter)
   recall(limiter)
-  limiter.prepared, limiter.shares, limiter.now_text = true, shares_entries(limiter), known_text(limiter.now)
+  limiter.prepared, limiter.shares = true, shares_entries(limiter)
   local half = math.max(1, floor(limiter.horizon / 2))
   local others = not limiter.config[2] or limiter.last ~= limiter.interval or limiter.retain > 0
   limiter.alive_since = others and math.huge or floor(limiter.now / half) * half
@@ -323,7 +323,7 @@ function token_bucket.save(bucket)
   local limiter, log, permits = bucket.limiter, bucket.log, bucket.added
   bucket.stored = bucket.stored + permits
   if bucket.joined then permits = permits + bucket.joined end
-  add(log, limiter.now_text, sealed(bucket, limiter.now, permits))
+  add(log, limiter.text_of_now, sealed(bucket, limiter.now, permits))
   if bucket.joined then call('ZREM', log, bucket.newest) end
   if not limiter.configured then configure(limiter) end
   call('SET', bucket.value, text(limiter.rate - bucket.stored), 'KEEPTTL')
