@@ -180,6 +180,34 @@ fn different_clients_share_calls_and_no_call_is_about_more_than_64_buckets() {
     assert!((15..=18).contains(&made), "{made} calls for 1000 clients");
 }
 
+/// Redis stands still, so that nothing is answered before all have come.
+#[tokio::test]
+async fn two_calls_are_under_way_and_who_comes_meanwhile_shares_the_next() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, charges) = (store(&server), [overall(&fresh_name(), 10, INTERVAL, 1)]);
+    let ask = || {
+        let (store, charges) = (store.clone(), charges.clone());
+        tokio::spawn(async move { store.take(&charges).await.expect("a decision").decisions[0].remaining })
+    };
+    ask().await.expect("connected");
+    let before = calls(&server);
+    server.signal("STOP");
+    let mut asked = Vec::new();
+    for _ in 0..5 {
+        asked.push(ask());
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    server.signal("CONT");
+    let mut remaining = Vec::new();
+    for answer in asked {
+        remaining.push(answer.await.expect("a task"));
+    }
+    assert_eq!(calls(&server) - before, 3, "the first, the second, and the rest");
+    assert_eq!(remaining, [8, 7, 6, 5, 4], "decided in the order in which they came");
+}
+
 fn limiter(name: &str) -> Limiter {
     let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
     Limiter { name: name.into(), mode: Mode::Overall, quota }

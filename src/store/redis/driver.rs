@@ -20,7 +20,7 @@ pub(super) struct Driver {
     /// The last one is for new calls, unless it is condemned, too.
     pipelines: Vec<Pipeline>,
     connecting: Option<Connecting>,
-    /// How many calls may be under way.
+    /// How many calls may be under way, at least [`SHALLOWEST`].
     depth: usize,
     timer: Timer,
 }
@@ -41,12 +41,15 @@ enum Event {
     Closed,
 }
 
+/// One call travels while the other is decided: neither Redis nor the worker has to wait for the other to wake up. More of
+/// them would be smaller, and cost a busy Redis more.
+const SHALLOWEST: usize = 2;
 /// Most calls under way.
 const DEEPEST: usize = 16;
 
 impl Driver {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        Self { core, pipelines: Vec::new(), connecting: None, depth: 1, timer: Timer::new() }
+        Self { core, pipelines: Vec::new(), connecting: None, depth: SHALLOWEST, timer: Timer::new() }
     }
 
     pub(super) async fn run(mut self) {
@@ -141,7 +144,7 @@ impl Driver {
     /// Redis has answered after this time: so many calls may be under way that nobody waits for long for the next.
     fn note_distance(&mut self, took: Duration) {
         let times = 8 * took.as_micros() / self.core.shared.settings.timeout.as_micros().max(1);
-        self.depth = usize::try_from(1 + times).unwrap_or(DEEPEST).min(DEEPEST);
+        self.depth = usize::try_from(times).unwrap_or(DEEPEST).saturating_add(1).clamp(SHALLOWEST, DEEPEST);
     }
 
     fn lose(&mut self, number: usize, error: &StoreError) {

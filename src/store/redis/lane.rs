@@ -1,9 +1,9 @@
-//! A lane to Redis: one call at a time, and whoever comes meanwhile leaves together with the next.
+//! A lane to Redis: two calls at a time, and whoever comes meanwhile leaves together with the next.
 //!
 //! There is no timer: an idle lane sends a request as soon as all that is ready beside it has had its turn, and a busy one
 //! gathers what comes until Redis has answered. So calls grow as Redis slows or the worker is busy, up to the bounds of a
-//! [`Batch`](super::batch::Batch). Where Redis is so far away that waiting for one answer would use up much of a decision's
-//! time, several calls are under way.
+//! [`Batch`](super::batch::Batch). Where Redis is so far away that waiting for an answer would use up much of a decision's
+//! time, more calls are under way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
