@@ -54,12 +54,14 @@ fn together(runtime: &Runtime, store: &Store, requests: &[Vec<Charge>], now: Opt
     })
 }
 
-/// How often Redis has run a script.
+/// How often Redis has run a script to its end: a worker that connects calls one that is not there, to find out what this
+/// Redis can do.
 fn calls(server: &RedisServer) -> u64 {
     let stats: String = cmd("INFO").arg("commandstats").query(&mut server.connection()).expect("statistics");
-    let of = |name: &str| {
-        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
-        line.split(',').next()?.parse::<u64>().ok()
+    let of = |command: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))?;
+        let number = |name: &str| line.split(',').find_map(|field| field.strip_prefix(name))?.parse::<u64>().ok();
+        Some(number("calls=")? - number("failed_calls=")?)
     };
     ["eval", "evalsha", "fcall"].into_iter().filter_map(of).sum()
 }

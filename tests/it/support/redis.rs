@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use deadpool_redis::redis::{Client, Connection};
+use deadpool_redis::redis::{Client, Connection, InfoDict, cmd};
 use tidegate::metrics::Metrics;
 use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::store::{Redis, Store};
@@ -22,50 +22,67 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts a Redis, or says why the test cannot run. With `REQUIRE_REDIS=1` a missing one is a failure.
     pub fn start() -> Option<Self> {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        Self::start_on(free.expect("a free port").port())
+        Self::start_with(None, &["--appendonly", "no"])
     }
 
     /// Starts a Redis on this port.
     pub fn start_on(port: u16) -> Option<Self> {
-        Self::start_with(port, &["--appendonly", "no"])
+        Self::start_with(Some(port), &["--appendonly", "no"])
     }
 
     /// Starts a Redis on a free port that knows no functions, as none did before version 7.
     pub fn start_without_functions() -> Option<Self> {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let settings = ["--appendonly", "no", "--rename-command", "FCALL", ""];
-        let settings = if knows_functions() { &settings[..] } else { &settings[..2] };
-        Self::start_with(free.expect("a free port").port(), settings)
+        Self::start_with(None, if knows_functions() { &settings } else { &settings[..2] })
     }
 
     /// Starts a Redis on a free port that writes down in this folder what it is told, and knows it when it starts again.
     pub fn start_in(folder: &Path) -> Option<Self> {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let folder = folder.to_str().expect("a path in UTF-8");
-        Self::start_with(free.expect("a free port").port(), &["--appendonly", "yes", "--dir", folder])
+        Self::start_with(None, &["--appendonly", "yes", "--dir", folder.to_str().expect("a path in UTF-8")])
+    }
+
+    /// A port that was free may be somebody else's a moment later: then another is tried.
+    fn start_with(port: Option<u16>, more: &[&str]) -> Option<Self> {
+        for _ in 0..5 {
+            let mut server = Self::spawn(port.unwrap_or_else(free_port), more)?;
+            if server.answers() {
+                return Some(server);
+            }
+        }
+        panic!("redis-server does not answer");
     }
 
     #[expect(clippy::print_stdout, reason = "what was not tested must be said")]
-    fn start_with(port: u16, more: &[&str]) -> Option<Self> {
+    fn spawn(port: u16, more: &[&str]) -> Option<Self> {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]).args(more);
-        let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-            Ok(child) => child,
+        match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Ok(child) => Some(Self { child, port }),
             Err(error) => {
                 assert!(std::env::var_os("REQUIRE_REDIS").is_none(), "redis-server cannot be started: {error}");
                 println!("NOT TESTED: redis-server cannot be started ({error}); `tests/run` installs it");
-                return None;
+                None
             }
-        };
-        let server = Self { child, port };
+        }
+    }
+
+    /// Waits until it answers, it and no other on this port. It may have ended before.
+    fn answers(&mut self) -> bool {
         for _ in 0..500 {
-            if server.try_connection().is_ok() {
-                return Some(server);
+            if self.try_connection().is_ok_and(|mut connection| self.is_at(&mut connection)) {
+                return true;
+            }
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return false;
             }
             wait_a_little();
         }
-        panic!("redis-server does not answer on port {port}");
+        false
+    }
+
+    fn is_at(&self, connection: &mut Connection) -> bool {
+        let about: InfoDict = cmd("INFO").arg("server").query(connection).expect("what it is");
+        about.get("process_id") == Some(self.child.id())
     }
 
     /// `redis://127.0.0.1:PORT`.
@@ -85,7 +102,7 @@ impl RedisServer {
 
     fn try_connection(&self) -> deadpool_redis::redis::RedisResult<Connection> {
         let mut connection = Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(1))?;
-        deadpool_redis::redis::cmd("PING").exec(&mut connection)?;
+        cmd("PING").exec(&mut connection)?;
         Ok(connection)
     }
 
@@ -135,6 +152,10 @@ pub fn fresh_name() -> String {
 #[expect(clippy::disallowed_methods, reason = "another process gives no sign but its answer")]
 pub fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
 /// Is there a Redis of version 7 or later, or a Valkey? One that is older does not start when it is told of a command that it
