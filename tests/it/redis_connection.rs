@@ -1,12 +1,15 @@
 //! The connection that decisions go over: how it is opened, and what becomes of it when Redis closes it or is slow.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, cmd};
+use tidegate::clock::Stopwatch;
 use tidegate::store::{Store, StoreError};
 
-use crate::support::overall;
 use crate::support::redis::{RedisServer, wait_a_little};
+use crate::support::{configured, overall};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -39,18 +42,20 @@ fn wait_for(mut condition: impl FnMut() -> bool) {
 }
 
 /// A server closes what has been idle for as long as its `timeout` says, and whoever asked next was told that the
-/// connection broke.
+/// connection broke; later only if it was closed twice meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_redis_closed_while_nobody_asked_is_open_again_when_somebody_does() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     assert_eq!(take(&store, "bucket", 10).await, Ok(9));
-    let before = numbers(&mut redis);
-    cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut redis).expect("killed");
-    wait_for(|| {
-        let now = numbers(&mut redis);
-        now.len() == before.len() && now.iter().all(|number| !before.contains(number))
-    });
+    for _ in 0..2 {
+        let before = numbers(&mut redis);
+        cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut redis).expect("killed");
+        wait_for(|| {
+            let now = numbers(&mut redis);
+            now.len() == before.len() && now.iter().all(|number| !before.contains(number))
+        });
+    }
     assert_eq!(take(&store, "bucket", 10).await, Ok(8));
 }
 
@@ -97,6 +102,63 @@ async fn an_answer_that_comes_too_late_is_told_to_nobody_else() {
     }
     assert!(told.as_ref().is_ok_and(|remaining| *remaining > 10), "it was told of another bucket: {told:?}");
     assert_eq!(take(&store, "bucket", 10).await, Ok(8), "the late one was charged, as nobody could know");
+}
+
+/// Two calls are under way, and one request waits for its turn, when Redis stands still and the worker is held up, too, until
+/// the time of all of them is over. What was answered is told; the third was sent then, charged in vain, and took the
+/// connection, which works, for one that does not.
+#[tokio::test]
+async fn a_request_whose_time_is_over_before_it_was_sent_is_not_charged() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store_with_timeout(Duration::from_millis(300)), server.connection());
+    assert_eq!(take(&store, "bucket", 10).await, Ok(9));
+    let before = numbers(&mut redis);
+    server.signal("STOP");
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        let store = store.clone();
+        asked.push(tokio::spawn(async move { take(&store, "bucket", 10).await }));
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    server.signal("CONT");
+    let held_up = Stopwatch::start();
+    wait_for(|| held_up.elapsed() > Duration::from_millis(400));
+    let mut told = Vec::new();
+    for answer in asked {
+        told.push(answer.await.expect("a task"));
+    }
+    assert_eq!(told, [Ok(8), Ok(7), Err(StoreError::Timeout)]);
+    assert_eq!(take(&store, "bucket", 10).await, Ok(6));
+    assert_eq!(numbers(&mut redis), before, "connected anew");
+}
+
+/// As long as several calls about limiters of others were under way, nobody else was sent, nor told that their time was over.
+#[tokio::test]
+async fn who_shares_a_call_has_a_turn_beside_any_number_of_limiters_of_others() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, answered) = (server.store(), Arc::new(AtomicU32::new(0)));
+    let charge = configured("java", 1_000_000, 60_000, 1);
+    let crowd: Vec<_> = (0..16)
+        .map(|_| {
+            let (store, charge, answered) = (store.clone(), charge.clone(), Arc::clone(&answered));
+            tokio::spawn(async move {
+                for _ in 0..200 {
+                    store.take(std::slice::from_ref(&charge)).await.expect("a decision");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    while answered.load(Ordering::Relaxed) < 100 {
+        tokio::task::yield_now().await;
+    }
+    let before = answered.load(Ordering::Relaxed);
+    assert_eq!(take(&store, "bucket", 10).await, Ok(9));
+    let meanwhile = answered.load(Ordering::Relaxed) - before;
+    assert!(meanwhile < 100, "{meanwhile} others had their turns first");
+    crowd.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 /// A function that could write is refused before it runs, and then nobody was told of any limit.

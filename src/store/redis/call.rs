@@ -27,6 +27,8 @@ pub(super) struct Call {
     pub(super) way: Way,
     /// Replies that come before its own, and tell nothing.
     pub(super) replies_before: usize,
+    /// When to decide; at Redis's TIME if it does not say.
+    at: Option<Timestamp>,
     near: Timestamp,
     knows_the_present: bool,
     pub(super) sent: Instant,
@@ -66,9 +68,10 @@ pub(super) enum Again {
 impl Call {
     pub(super) fn new(load: Load, way: Way, shared: &Shared) -> Self {
         let script = ADMIT.for_all(load.batch.algorithms());
-        let near = load.now().unwrap_or_else(|| shared.present.guess());
+        let at = load.now();
+        let near = at.unwrap_or_else(|| shared.present.guess());
         let (age, sent) = (shared.refusals.age(), Instant::now());
-        Self { load, script, way, replies_before: 0, near, knows_the_present: false, sent, age }
+        Self { load, script, way, replies_before: 0, at, near, knows_the_present: false, sent, age }
     }
 
     /// Adds what is to be sent.
@@ -87,7 +90,7 @@ impl Call {
             Way::Digest => ("EVALSHA", self.script.digest()),
             Way::Source => ("EVAL", self.script.source()),
         };
-        let moment = Moment { now: self.load.now(), near: self.near, random };
+        let moment = Moment { now: self.at, near: self.near, random };
         self.load.batch.write(name, script, secret, moment, unsent);
     }
 
@@ -118,7 +121,7 @@ impl Call {
             // Refused because of permits that have returned, of which a call removes only so many; it removed some.
             Answer::Decided(answers) if answers.ask_again() => Next::Ask(Again::AsUsual),
             Answer::Decided(answers) => {
-                if self.load.now().is_none() {
+                if self.at.is_none() {
                     let refused = self.load.batch.refused(&answers);
                     refused.for_each(|one| shared.refusals.remember(one, answers.now(), self.sent, self.age));
                 }

@@ -25,7 +25,7 @@ pub(super) struct Driver {
     timer: Timer,
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Pipeline, StoreError>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Option<Pipeline>> + Send>>;
 
 /// What a driver waits for.
 enum Event {
@@ -34,7 +34,7 @@ enum Event {
     /// The connection of this number has a reply, or is at its end.
     Replied(usize, Result<(), StoreError>),
     /// Somebody waits, and there is no connection.
-    Unreachable(StoreError),
+    Unreachable,
     /// Somebody's time may be over.
     Overdue,
     /// Nobody will come any more.
@@ -63,7 +63,7 @@ impl Driver {
                 }
                 Event::Replied(number, Ok(())) => self.settle(number),
                 Event::Replied(number, Err(error)) => self.lose(number, &error),
-                Event::Unreachable(error) => self.core.fail_all(&error),
+                Event::Unreachable => self.core.fail_all(&StoreError::Unreachable),
                 Event::Overdue => self.give_up_overdue(),
                 Event::Closed => return,
             }
@@ -71,23 +71,24 @@ impl Driver {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        // Also while nobody waits, so that its end is noticed.
+        let connected = self.poll_connected(cx);
         for (number, pipeline) in self.pipelines.iter_mut().enumerate() {
             if let Poll::Ready(replied) = pipeline.poll(cx) {
                 return Poll::Ready(Event::Replied(number, replied));
             }
         }
-        let has_room = self.has_room();
-        let waiting = self.core.poll_waiting(has_room, cx);
-        match waiting {
-            Poll::Ready(None) => return Poll::Ready(Event::Closed),
-            Poll::Ready(Some(())) => match self.poll_connected(cx) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Event::Arrived),
-                Poll::Ready(Err(error)) => return Poll::Ready(Event::Unreachable(error)),
-                Poll::Pending => {}
-            },
-            Poll::Pending => {}
+        // Before anybody is sent: whose time is over is not charged.
+        if self.poll_overdue(cx).is_ready() {
+            return Poll::Ready(Event::Overdue);
         }
-        self.poll_overdue(waiting.is_ready(), cx)
+        let has_room = self.has_room();
+        match (self.core.poll_waiting(has_room, cx), connected) {
+            (Poll::Ready(None), _) | (_, Poll::Ready(None)) => Poll::Ready(Event::Closed),
+            (Poll::Ready(Some(())), Poll::Ready(Some(()))) => Poll::Ready(Event::Arrived),
+            (Poll::Ready(Some(())), Poll::Pending) if self.core.link.is_down() => Poll::Ready(Event::Unreachable),
+            _ => Poll::Pending,
+        }
     }
 
     /// The connection for new calls.
@@ -96,39 +97,36 @@ impl Driver {
         self.pipelines.last_mut().filter(|pipeline| !link.is_broken(&pipeline.live))
     }
 
-    /// May another call be under way?
+    /// May another call be under way that requests share?
     fn has_room(&mut self) -> bool {
         let depth = self.depth;
-        self.current().is_none_or(|pipeline| pipeline.len() < depth)
+        self.current().is_none_or(|pipeline| pipeline.shared_calls() < depth)
     }
 
-    /// Ready when there is a connection for new calls.
-    fn poll_connected(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+    /// Ready when there is a connection for new calls; nothing if there will be none any more.
+    fn poll_connected(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
         if self.current().is_some() {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Some(()));
         }
         let core = Arc::clone(&self.core);
         let connecting = self.connecting.get_or_insert_with(|| Box::pin(async move { core.link.pipeline().await }));
         let connected = ready!(connecting.as_mut().poll(cx));
         self.connecting = None;
-        self.pipelines.push(connected?);
-        Poll::Ready(Ok(()))
+        Poll::Ready(connected.map(|pipeline| self.pipelines.push(pipeline)))
     }
 
-    /// Ready when somebody has waited for too long: for a reply, or for a connection to be sent on.
-    fn poll_overdue(&mut self, waits_for_connection: bool, cx: &mut Context<'_>) -> Poll<Event> {
-        let unsent = if waits_for_connection { self.core.since() } else { None };
-        let Some(oldest) = self.pipelines.iter().filter_map(Pipeline::since).chain(unsent).min() else {
-            return Poll::Pending;
-        };
-        self.timer.poll(oldest + self.core.shared.settings.timeout, cx).map(|()| Event::Overdue)
+    /// Ready when somebody has waited for too long: for a reply, or to be sent.
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let waited = self.pipelines.iter().filter_map(Pipeline::since).chain(self.core.since());
+        let Some(oldest) = waited.min() else { return Poll::Pending };
+        self.timer.poll(oldest + self.core.shared.settings.timeout, cx)
     }
 
     fn send(&mut self) {
         let (core, has_room) = (Arc::clone(&self.core), self.has_room());
-        if let (Some(pipeline), Some(load)) = (self.current(), core.next_load(has_room)) {
-            pipeline.send(load, &core.shared);
-        }
+        // It may have broken while others had their turn: then all of them wait for the next.
+        let Some(pipeline) = self.current() else { return };
+        core.loads_apart().chain(core.next_load(has_room)).for_each(|load| pipeline.send(load, &core.shared));
     }
 
     fn settle(&mut self, number: usize) {
@@ -136,6 +134,8 @@ impl Driver {
         match pipeline.settle(&self.core.shared) {
             Ok(Some(took)) => self.note_distance(took),
             Ok(None) => {}
+            // What comes next may not be what it seems.
+            Err(StoreError::Shape) => return self.lose(number, &StoreError::Shape),
             Err(error) => self.core.link.report(Some(&pipeline.live), &error),
         }
         self.forget_useless();

@@ -122,25 +122,25 @@ impl Core {
         Poll::Pending
     }
 
-    /// As much of what waits as goes into one call; nothing if nobody waits.
+    /// As much of what waits as goes into one call, if there is room for it; nothing if nobody waits.
     pub(super) fn next_load(&self, has_room: bool) -> Option<Load> {
         let mut queue = self.queue.lock();
-        while let Some(next) = queue.apart.pop_front() {
-            if !next.decided.is_closed() {
-                return Some(Load::of(next));
-            }
-        }
         let mut load = Load::default();
         while has_room && queue.waiting.front().is_some_and(|next| load.has_room_for(next)) {
-            // Who has left is not charged.
-            if let Some(next) = queue.waiting.pop_front().filter(|next| !next.decided.is_closed()) {
+            if let Some(next) = queue.waiting.pop_front().filter(Waiting::is_waited_for) {
                 load.push(next);
             }
         }
         (!load.is_empty()).then_some(load)
     }
 
-    /// Since when the one has waited that has waited longest without being sent.
+    /// Those who have calls of their own, however many are under way.
+    pub(super) fn loads_apart(&self) -> impl Iterator<Item = Load> {
+        let apart = std::mem::take(&mut self.queue.lock().apart);
+        apart.into_iter().filter(Waiting::is_waited_for).map(Load::of)
+    }
+
+    /// Since when the one waits that has waited longest to be sent.
     pub(super) fn since(&self) -> Option<Instant> {
         let queue = self.queue.lock();
         [queue.waiting.front(), queue.apart.front()].into_iter().flatten().map(|first| first.since).min()

@@ -94,12 +94,7 @@ impl Link {
     /// The live connection, waiting for it only while it is first being opened, after one that is known to be broken too.
     pub(super) async fn live(&self) -> Result<Live, StoreError> {
         let mut state = self.state.clone();
-        let is_settled = |state: &State| match state {
-            State::Connecting => false,
-            State::Up(live) => !self.is_broken(live),
-            State::Down => true,
-        };
-        let settled = state.wait_for(is_settled).await;
+        let settled = state.wait_for(|state| matches!(state, State::Down) || self.is_usable(state)).await;
         match settled.as_deref() {
             Ok(State::Up(live)) => Ok(live.clone()),
             _ => Err(StoreError::Unreachable),
@@ -122,11 +117,30 @@ impl Link {
         answer
     }
 
-    /// The live connection with what decisions go over, which there is once for each connection.
-    pub(super) async fn pipeline(&self) -> Result<Pipeline, StoreError> {
-        let live = self.live().await?;
-        let wire = live.wire.lock().take().ok_or(StoreError::Unreachable)?;
-        Ok(Pipeline::new(wire, live))
+    /// The next connection for decisions, of which each live connection has one, however long it takes; nothing if there
+    /// will be none any more.
+    pub(super) async fn pipeline(&self) -> Option<Pipeline> {
+        let mut state = self.state.clone();
+        loop {
+            let live = match &*state.wait_for(|state| self.is_usable(state)).await.ok()? {
+                State::Up(live) => Some(live.clone()),
+                State::Connecting | State::Down => None,
+            };
+            let wire = live.as_ref().and_then(|live| live.wire.lock().take());
+            if let (Some(live), Some(wire)) = (live, wire) {
+                return Some(Pipeline::new(wire, live));
+            }
+            state.changed().await.ok()?;
+        }
+    }
+
+    /// Did the last attempt to connect fail?
+    pub(super) fn is_down(&self) -> bool {
+        matches!(*self.state.borrow(), State::Down)
+    }
+
+    fn is_usable(&self, state: &State) -> bool {
+        matches!(state, State::Up(live) if !self.is_broken(live))
     }
 
     /// Is it known that this connection does not work?

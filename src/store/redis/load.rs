@@ -26,6 +26,7 @@ pub(super) struct Waiting {
 pub(super) struct Load {
     pub(super) batch: Batch,
     members: VecDeque<Waiting>,
+    pub(super) shares_its_call: bool,
     /// So many of the first have been given up.
     given_up: usize,
 }
@@ -34,6 +35,11 @@ impl Waiting {
     /// Limiters of others have a call of their own: what is wrong with one of them is nobody else's error.
     pub(super) fn shares_its_call(&self) -> bool {
         !self.charges.iter().any(|charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(_)))
+    }
+
+    /// Who has left is not charged.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.decided.is_closed()
     }
 
     pub(super) fn fail(self, error: &StoreError) {
@@ -49,6 +55,7 @@ impl Load {
     }
 
     pub(super) fn push(&mut self, waiting: Waiting) {
+        self.shares_its_call = waiting.shares_its_call();
         self.batch.push(&waiting.charges);
         self.members.push_back(waiting);
     }

@@ -39,7 +39,7 @@ use self::script::GIVE_BACK;
 use self::trouble::Troubles;
 use super::settings::{KeySecret, RedisSettings};
 use super::{Known, StoreError};
-use crate::clock::{Stopwatch, Timestamp};
+use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 
@@ -132,12 +132,12 @@ impl Redis {
         if charges.is_empty() {
             return Ok(Outcome::decided(now.unwrap_or_else(|| self.shared.present.guess()), Vec::new(), true));
         }
-        let stopwatch = Stopwatch::start();
+        let since = Instant::now();
         let decided = self.next_lane().take(charges, now).await;
         if decided.is_ok() {
-            self.shared.metrics.store_answered(stopwatch.elapsed());
+            self.shared.metrics.store_answered(since.elapsed());
         }
-        self.shared.refusals.answered(charges, decided.as_ref().ok());
+        self.shared.refusals.answered(charges, since, decided.as_ref().ok());
         self.shared.troubles.note(charges, decided.as_ref().err());
         decided
     }

@@ -28,9 +28,9 @@ impl Pipeline {
         Self { wire, live, calls: VecDeque::new(), way }
     }
 
-    /// How many calls are under way.
-    pub(super) fn len(&self) -> usize {
-        self.calls.len()
+    /// How many calls are under way that requests share.
+    pub(super) fn shared_calls(&self) -> usize {
+        self.calls.iter().filter(|call| call.load.shares_its_call).count()
     }
 
     /// Does anybody wait for it?
@@ -56,10 +56,12 @@ impl Pipeline {
     /// Waits for a reply, or for the end of the connection.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         let flushed = self.wire.poll_flush(cx);
-        if let Poll::Ready(Err(_)) = flushed {
-            return Poll::Ready(Err(StoreError::Broken));
+        match (self.wire.poll_reply(cx), flushed) {
+            // What has come is an answer, whatever becomes of what was sent since.
+            (Poll::Ready(Ok(())), _) => Poll::Ready(Ok(())),
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(Err(StoreError::Broken)),
+            (Poll::Pending, _) => Poll::Pending,
         }
-        self.wire.poll_reply(cx).map_err(|_| StoreError::Broken)
     }
 
     /// Takes the reply that has come, and tells who waits for it. Returns how long Redis took.
@@ -109,11 +111,11 @@ impl Pipeline {
         self.calls.into_iter().for_each(|call| call.load.fail(error));
     }
 
-    /// Tells those whose time is over. Was nobody of a call answered in time?
+    /// Tells those whose time is over. Was nobody of a call answered in time, though it has been under way for most of it?
     pub(super) fn give_up_overdue(&mut self, now: Instant, timeout: Duration) -> bool {
         let mut in_vain = false;
         for call in &mut self.calls {
-            in_vain |= call.load.give_up_overdue(now, timeout);
+            in_vain |= call.load.give_up_overdue(now, timeout) && call.sent + timeout / 2 <= now;
         }
         in_vain
     }

@@ -151,14 +151,15 @@ impl Refusals {
         shard.len() < SHARD
     }
 
-    /// What was asked in spite of all is no longer known to be refused if it was granted, or nobody knows.
-    pub(super) fn answered(&self, charges: &[Charge], outcome: Option<&Outcome>) {
+    /// What was asked since then in spite of all is no longer known to be refused if it was granted, or nobody knows. What
+    /// came back with a call that was sent later still is.
+    pub(super) fn answered(&self, charges: &[Charge], since: Instant, outcome: Option<&Outcome>) {
         if self.len.load(Ordering::Relaxed) == 0 {
             return;
         }
         let refused = |index: usize| outcome.is_some_and(|outcome| !outcome.decisions[index].granted);
         for (_, charge) in charges.iter().enumerate().filter(|(index, _)| !refused(*index)) {
-            self.remove_if(charge, |refusal| refusal.permits <= charge.permits);
+            self.remove_if(charge, |refusal| refusal.permits <= charge.permits && refusal.sent <= since);
         }
     }
 
@@ -290,10 +291,15 @@ mod tests {
         }
         let charges = [charge(&limiter, 1)];
         let granted = Decision { granted: true, wait: Wait::Now, ..refused(Wait::Now) };
-        refusals.answered(&charges, Some(&Outcome::decided(Timestamp::default(), vec![granted], true)));
+        let granted = Outcome::decided(Timestamp::default(), vec![granted], true);
+        refusals.answered(&charges, Instant::now(), Some(&granted));
         assert!(says(&refusals, &limiter, 1).is_none());
+        let before = Instant::now();
+        pass(1).await;
         refuse(&refusals, &limiter, 1, Wait::Never);
-        refusals.answered(&charges, None);
+        refusals.answered(&charges, before, Some(&granted));
+        assert!(says(&refusals, &limiter, 1).is_some(), "who took the last permit spoils what the next was told");
+        refusals.answered(&charges, Instant::now(), None);
         assert!(says(&refusals, &limiter, 1).is_none(), "a store that fails is believed to refuse");
     }
 

@@ -132,6 +132,16 @@ impl RedisServer {
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(status.expect("kill runs").success());
+        // It may run on for a moment on another core.
+        while name == "STOP" && self.state().is_some_and(|state| state != "T") {
+            wait_a_little();
+        }
+    }
+
+    /// What the system says it does, in a letter.
+    fn state(&self) -> Option<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        Some(stat.rsplit_once(") ")?.1.split(' ').next()?.to_owned())
     }
 }
 
