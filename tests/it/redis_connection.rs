@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use deadpool_redis::redis::{Connection, cmd};
+use deadpool_redis::redis::{Connection, InfoDict, cmd};
 use tidegate::clock::Stopwatch;
 use tidegate::store::{Store, StoreError};
 
@@ -17,6 +17,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 async fn take(store: &Store, name: &str, rate: u64) -> Result<u32, StoreError> {
     let outcome = store.take(&[overall(name, rate, 3_600_000, 1)]).await?;
     Ok(outcome.decisions[0].remaining)
+}
+
+/// What remains after one more was taken from "bucket", as soon as anything is told.
+async fn told_at_last(store: &Store, rate: u64) -> Result<u32, StoreError> {
+    let mut told = take(store, "bucket", rate).await;
+    for _ in 0..1_000 {
+        if told.is_ok() {
+            break;
+        }
+        wait_a_little();
+        told = take(store, "bucket", rate).await;
+    }
+    told
 }
 
 /// The connections of others, a line each.
@@ -132,6 +145,53 @@ async fn a_request_whose_time_is_over_before_it_was_sent_is_not_charged() {
     assert_eq!(told, [Ok(8), Ok(7), Err(StoreError::Timeout)]);
     assert_eq!(take(&store, "bucket", 10).await, Ok(6));
     assert_eq!(numbers(&mut redis), before, "connected anew");
+}
+
+/// Two calls are sent late, so that those who wait for them give up soon after. They took the room of all who came later, of
+/// whom nobody was sent, nor told anything at all.
+#[tokio::test]
+async fn calls_that_nobody_waits_for_any_more_take_no_room() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store_with_timeout(Duration::from_millis(300));
+    assert_eq!(take(&store, "bucket", 10).await, Ok(9));
+    server.signal("STOP");
+    let ask = |rate| {
+        let store = store.clone();
+        tokio::spawn(async move { take(&store, "bucket", rate).await })
+    };
+    // By two rules, which share no call.
+    let asked = [ask(10), ask(20)];
+    let held_up = tokio::spawn(async {
+        let since = Stopwatch::start();
+        wait_for(|| since.elapsed() > Duration::from_millis(200));
+    });
+    for answer in asked {
+        assert_eq!(answer.await.expect("a task"), Err(StoreError::Timeout));
+    }
+    held_up.await.expect("a task");
+    let next = tokio::time::timeout(PATIENCE, ask(10)).await.expect("it is told something");
+    assert_eq!(next.expect("a task"), Err(StoreError::Timeout));
+    server.signal("CONT");
+    assert!(told_at_last(&store, 10).await.is_ok());
+}
+
+/// It accepts one client more than it serves, and tells that one so. A gateway took that for a connection that broke later, and
+/// opened the next without growing pauses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_has_room_for_half_of_a_connection_is_tried_again_with_pauses() {
+    let Some(server) = RedisServer::start() else { return };
+    let mut redis = server.connection();
+    let mut set = |most: u32| cmd("CONFIG").arg("SET").arg("maxclients").arg(most).exec(&mut redis).expect("set");
+    set(2);
+    let store = server.store_with_timeout(Duration::from_millis(300));
+    assert!(take(&store, "bucket", 10).await.is_err());
+    let tried = Stopwatch::start();
+    wait_for(|| tried.elapsed() > Duration::from_millis(300));
+    set(100);
+    let about: InfoDict = cmd("INFO").arg("stats").query(&mut redis).expect("statistics");
+    let connections: u64 = about.get("total_connections_received").expect("a number");
+    assert!(connections < 6, "{connections} connections");
+    assert_eq!(told_at_last(&store, 10).await, Ok(9));
 }
 
 /// As long as several calls about limiters of others were under way, nobody else was sent, nor told that their time was over.

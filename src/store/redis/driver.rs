@@ -124,7 +124,9 @@ impl Driver {
 
     fn send(&mut self) {
         let (core, has_room) = (Arc::clone(&self.core), self.has_room());
-        // It may have broken while others had their turn: then all of them wait for the next.
+        // While others had their turn, somebody's time may have passed, and the connection may have broken: then all wait
+        // for the next.
+        core.give_up_overdue(Instant::now());
         let Some(pipeline) = self.current() else { return };
         core.loads_apart().chain(core.next_load(has_room)).for_each(|load| pipeline.send(load, &core.shared));
     }

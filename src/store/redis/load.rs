@@ -91,12 +91,11 @@ impl Load {
         self.members.into_iter().for_each(|member| member.fail(error));
     }
 
-    /// Tells those whose time is over. Was anybody left before, and is nobody now?
-    pub(super) fn give_up_overdue(&mut self, now: Instant, timeout: Duration) -> bool {
+    /// Tells those whose time is over.
+    pub(super) fn give_up_overdue(&mut self, now: Instant, timeout: Duration) {
         let before = self.members.len();
         give_up_overdue(&mut self.members, now, timeout);
         self.given_up += before - self.members.len();
-        before > 0 && self.members.is_empty()
     }
 }
 

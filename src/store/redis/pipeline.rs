@@ -28,9 +28,9 @@ impl Pipeline {
         Self { wire, live, calls: VecDeque::new(), way }
     }
 
-    /// How many calls are under way that requests share.
+    /// How many calls are under way that requests share and that somebody waits for.
     pub(super) fn shared_calls(&self) -> usize {
-        self.calls.iter().filter(|call| call.load.shares_its_call).count()
+        self.calls.iter().filter(|call| call.load.shares_its_call && !call.load.is_empty()).count()
     }
 
     /// Does anybody wait for it?
@@ -111,12 +111,9 @@ impl Pipeline {
         self.calls.into_iter().for_each(|call| call.load.fail(error));
     }
 
-    /// Tells those whose time is over. Was nobody of a call answered in time, though it has been under way for most of it?
+    /// Tells those whose time is over. Does nobody wait for a call any more that has been under way for most of that time?
     pub(super) fn give_up_overdue(&mut self, now: Instant, timeout: Duration) -> bool {
-        let mut in_vain = false;
-        for call in &mut self.calls {
-            in_vain |= call.load.give_up_overdue(now, timeout) && call.sent + timeout / 2 <= now;
-        }
-        in_vain
+        self.calls.iter_mut().for_each(|call| call.load.give_up_overdue(now, timeout));
+        self.calls.iter().any(|call| call.load.is_empty() && call.sent + timeout / 2 <= now)
     }
 }

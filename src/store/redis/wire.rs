@@ -34,7 +34,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 const ROOM: usize = 4 * 1024;
 
 impl Wire {
-    /// Connects, authenticates, and selects the database.
+    /// Connects, authenticates, and selects the database. Redis has answered by then: one that has too many clients accepts
+    /// another, and closes it with its first words.
     ///
     /// # Errors
     /// What went wrong, in words.
@@ -50,7 +51,11 @@ impl Wire {
         if settings.db() != 0 {
             wire.greet(&["SELECT", &settings.db().to_string()]).await?;
         }
-        Ok(wire)
+        match wire.greet(&["PING"]).await {
+            // It answers, though this user may not ask for that.
+            Err(error) if !error.starts_with("NOPERM ") => Err(error),
+            _ => Ok(wire),
+        }
     }
 
     fn new(stream: Box<dyn Stream>) -> Self {
