@@ -20,12 +20,13 @@ TITLE = "Latency that a limit in Redis adds"
 ABOUT = (
     "Requests at a constant rate, half and a quarter of what the gateway with one limit in Redis answers under "
     "full load just before, on as many connections as above: without limits, with one for all requests, and with "
-    "that and one for each address. What shares the cores here has machines of its own elsewhere, so what sends "
-    "the requests is one thread, and the upstream too; at a quarter of full load it, gateway and Redis leave each"
-    " other more room. A request that was due while its connection was still waiting is timed from when it was "
-    "due. The round trip is that of a PING, once a millisecond, to a Redis that does nothing else, while the same"
-    " requests pass without limits: a script that keeps Redis busy excuses nothing. That "
-    "of the quietest round counts."
+    "that and one for each address. As in the other rows, there is a time to warm up: the first half second of "
+    "each slice, in which the gateway opens its connections to the upstream, is not counted. What shares the "
+    "cores here has machines of its own elsewhere, so what sends the requests is one thread, and the upstream "
+    "too; at a quarter of full load it, gateway and Redis leave each other more room. A request that was due "
+    "while its connection was still waiting is timed from when it was due. The round trip is that of a PING, once "
+    "a millisecond, to a Redis that does nothing else, while the same requests pass without limits: a script that "
+    "keeps Redis busy excuses nothing. That of the quietest round counts."
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
 

@@ -16,6 +16,8 @@ pub(super) struct Connection {
     /// When those were due that wait for it.
     overdue: VecDeque<Instant>,
     received: Vec<u8>,
+    /// What is timed from before this on is not counted.
+    counted: Instant,
     took: Vec<Duration>,
 }
 
@@ -23,12 +25,12 @@ pub(super) struct Connection {
 const ROOM: usize = 4096;
 
 impl Connection {
-    pub(super) fn open(protocol: Protocol, port: u16) -> Result<Self> {
+    pub(super) fn open(protocol: Protocol, port: u16, counted: Instant) -> Result<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let (overdue, received) = (VecDeque::new(), Vec::new());
-        Ok(Self { stream, protocol, since: None, overdue, received, took: Vec::new() })
+        Ok(Self { stream, protocol, since: None, overdue, received, counted, took: Vec::new() })
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -68,12 +70,14 @@ impl Connection {
 
     fn settle(&mut self) -> Result<()> {
         let since = self.since.take().ok_or("an answer that nobody asked for")?;
-        self.took.push(now() - since);
+        if since >= self.counted {
+            self.took.push(now() - since);
+        }
         self.received.clear();
         self.overdue.pop_front().map_or(Ok(()), |due| self.send(due))
     }
 
-    /// How long each request took.
+    /// How long each counted request took.
     pub(super) fn into_times(self) -> Vec<Duration> {
         self.took
     }

@@ -3,7 +3,7 @@
 //! Its kept connections take turns, evenly spread over time, whatever the answers do: a request that was due while its
 //! connection still waited for an answer is timed from when it was due, so that a late answer counts against all
 //! requests that it held up (no coordinated omission). One that is sent late because this program was late is timed from
-//! when it is sent.
+//! when it is sent. Those of the first half second are not counted: the gateway opens its connections to the upstream.
 //!
 //! It is also the [upstream](mod@upstream) of the gateway, on a port of its own. With the port of a Redis it times a PING every
 //! millisecond, meanwhile, from when it is sent. Prints one line of JSON, in microseconds. One thread does all of it,
@@ -47,6 +47,8 @@ const UPSTREAM: u64 = 3 << 32;
 /// When requests are due, and when PINGs are.
 struct Timetable {
     start: Instant,
+    /// Requests and PINGs count from here on.
+    warm: Instant,
     end: Instant,
     rate: NonZeroU32,
     /// So many requests have been due.
@@ -60,6 +62,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Before the first request is due: all is connected by then.
 const HEAD_START: Duration = Duration::from_millis(100);
+/// After the first request is due, nothing is counted for so long.
+const WARM_UP: Duration = Duration::from_millis(500);
 
 #[expect(clippy::print_stdout, reason = "the line is what it is for")]
 fn main() -> Result<()> {
@@ -102,7 +106,7 @@ impl Pacer {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         watch(&epoll, upstream.listener(), LISTENER)?;
         let connect = |protocol, port, number| -> Result<Connection> {
-            let connection = Connection::open(protocol, port)?;
+            let connection = Connection::open(protocol, port, timetable.warm)?;
             watch(&epoll, connection.stream(), number)?;
             Ok(connection)
         };
@@ -185,7 +189,8 @@ impl Pacer {
 impl Timetable {
     fn new(rate: NonZeroU32, seconds: u32) -> Self {
         let start = now() + HEAD_START;
-        Self { start, end: start + Duration::from_secs(seconds.into()), rate, requests: 0, next_ping: start }
+        let warm = start + WARM_UP;
+        Self { start, warm, end: warm + Duration::from_secs(seconds.into()), rate, requests: 0, next_ping: start }
     }
 
     /// When the next request is due; nothing after the last.

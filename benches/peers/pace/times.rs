@@ -1,4 +1,4 @@
-//! How long all requests took, as JSON.
+//! How long all counted requests took, as JSON.
 
 use std::time::Duration;
 
