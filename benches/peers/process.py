@@ -95,7 +95,8 @@ def free_port() -> int:
 
 
 def parent_of(pid: int) -> int:
-    return int(stat_of(pid)[1]) if stat_of(pid) else 0
+    fields = stat_of(pid)  # read once: it may be gone the next time
+    return int(fields[1]) if fields else 0
 
 
 def cpu_seconds_of(pid: int) -> float:
