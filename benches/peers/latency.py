@@ -20,7 +20,7 @@ TITLE = "Latency that a limit in Redis adds"
 ABOUT = (
     "Requests at a constant rate, half and a quarter of what the gateway with one limit in Redis answers under "
     "full load just before, on as many connections as above: without limits, with one for all requests, and, in "
-    "every third round as is the quarter, with that and one for each address. As in the other rows, there is a "
+    "every fourth round as is the quarter, with that and one for each address. As in the other rows, there is a "
     "time to warm up: the first half second of each slice, in which the gateway opens its connections to the "
     "upstream, is not counted. What shares the cores here has machines of its own elsewhere, so what sends the "
     "requests is one thread, and the upstream too; at a quarter of full load it, gateway and Redis leave each "
@@ -32,7 +32,7 @@ ABOUT = (
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
 
 # Of each so many rounds, one also times what no goal is about: two limits, and a quarter of full load.
-WHOLE_ROUND_EVERY = 3
+WHOLE_ROUND_EVERY = 4
 
 # Above one and two round trips, in microseconds.
 P50_ALLOWANCE, P99_ALLOWANCE = 100.0, 500.0
