@@ -44,7 +44,7 @@ fn quotas() -> Result<Vec<(String, Quota)>, Box<dyn Error>> {
 
 /// Checks and charges, as a store does.
 fn granted(criterion: &mut Criterion, name: &str, quota: &Quota) {
-    let (mut state, mut micros) = (State::empty(quota), START * 1_000);
+    let (mut state, mut micros) = (State::EMPTY, START * 1_000);
     let step = (quota.interval() * 1_000).div_ceil(u64::from(quota.rate()));
     let mut request = || {
         micros += step;
@@ -60,7 +60,7 @@ fn granted(criterion: &mut Criterion, name: &str, quota: &Quota) {
 
 /// Checks, and settles what was refused.
 fn refused(criterion: &mut Criterion, name: &str, quota: &Quota) {
-    let (mut state, now) = (State::empty(quota), Timestamp::from_millis(START));
+    let (mut state, now) = (State::EMPTY, Timestamp::from_millis(START));
     while state.check(quota, 1, now).granted {
         state.charge(quota, 1, now);
     }

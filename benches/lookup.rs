@@ -50,7 +50,7 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
         let host = (number % 4 == 3).then(|| HostPattern::parse(&host)).transpose()?;
         let matcher = Matcher { host, path: Some(PathPattern::parse(&path)?), ..Matcher::default() };
         let (name, limits) = (number.to_string().into(), Vec::new());
-        Ok(Route { name, matcher, limits, told: Told::default(), upstream: None })
+        Ok(Route { name, matcher, limits, max_body: 0, told: Told::default(), upstream: None })
     };
     Ok(Routes::new((0..size).map(route).collect::<Result<_, _>>()?))
 }

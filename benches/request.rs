@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion};
-use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderName, Method, Request, Response, Uri, Version};
 use http_body_util::Full;
 use tidegate::RateLimitLayer;
 use tidegate::client::{AddressRules, ClientSource};
-use tidegate::internals::{Facts, RateLimitField, limited, redis_keys};
+use tidegate::internals::{Facts, RateLimitField, Requests, limited, redis_keys};
 use tidegate::layer::Peer;
 use tidegate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Mode, Quota, Wait};
 use tidegate::rule::Limit;
@@ -48,11 +48,13 @@ fn headers() -> Result<HeaderMap, Box<dyn Error>> {
 }
 
 fn facts(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
-    let headers = headers()?;
+    let (headers, requests) = (headers()?, Requests::default());
     for (name, uri) in [("plain", "/api/v1/things/7?page=2"), ("encoded", "/api//v1/./%74hings/7?page=2")] {
         let uri: Uri = uri.parse()?;
         criterion.bench_function(&format!("facts/{name} path"), |bench| {
-            bench.iter(|| Facts::read(&Method::GET, black_box(&uri), &headers, STRANGER).is_ok());
+            bench.iter(|| {
+                Facts::read(&Method::GET, black_box(&uri), Version::HTTP_11, &headers, STRANGER, &requests).is_ok()
+            });
         });
     }
     Ok(())
@@ -70,7 +72,7 @@ fn clients(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         ("cookie", cookie(), STRANGER),
         ("list", ClientSource::All(vec![header(), cookie(), ClientSource::Ip]), STRANGER),
     ] {
-        let facts = Facts::read(&Method::GET, &uri, &headers, peer)?;
+        let facts = Facts::read(&Method::GET, &uri, Version::HTTP_11, &headers, peer, &Requests::default())?;
         criterion.bench_function(&format!("client/{name}"), |bench| {
             bench.iter(|| source.identify(black_box(&facts), &rules));
         });
@@ -108,7 +110,7 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
             shadow: false,
         })
     };
-    let said = Decision { granted: true, remaining: 4_711, wait: Wait::Now, reset: 59_001, delay: 0 };
+    let said = Decision { granted: true, remaining: 4_711, wait: Wait::Now, reset: 59_001, delay: 0, overflow: false };
     let field = RateLimitField::new(&[limit("per-minute")?, limit("per-day")?], &[said, said]);
     criterion.bench_function("answer/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));
     criterion.bench_function("answer/429", |bench| bench.iter(|| limited(black_box(&["per-minute"]), 60)));

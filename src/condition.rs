@@ -33,7 +33,7 @@ impl Matcher {
     /// The first condition that a request with these facts does not meet.
     #[inline]
     pub fn unmet(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
-        if let Some(path) = self.path.as_ref().filter(|path| !path.matches(&facts.path)) {
+        if let Some(path) = self.path.as_ref().filter(|path| !path.matches(facts.path.matched())) {
             return Some(Condition::Path(path));
         }
         if let Some(host) = self.host.as_ref().filter(|host| !host.matches(&facts.host)) {
@@ -48,7 +48,7 @@ impl Matcher {
         if !self.methods.is_empty() && !self.methods.contains(facts.method) {
             return Some(Condition::Methods(&self.methods));
         }
-        let sent = |name, value| facts.headers.get_all(name).iter().any(|sent| sent == value);
+        let sent = |name, value| facts.headers.get_all(name).iter().any(|sent| sent.as_bytes().trim_ascii() == value);
         let (name, value) = self.headers.iter().find(|(name, value)| !sent(name, value))?;
         Some(Condition::Header(name, value))
     }
@@ -117,7 +117,7 @@ mod tests {
         ) {
             let route = |(index, matcher): (usize, Matcher)| {
                 let (limits, told, upstream) = (Vec::new(), crate::policy::Told::default(), None);
-                Route { name: index.to_string().into(), matcher, limits, told, upstream }
+                Route { name: index.to_string().into(), matcher, limits, max_body: 0, told, upstream }
             };
             let routes = Routes::new(matchers.into_iter().enumerate().map(route).collect());
             let headers: HeaderMap =

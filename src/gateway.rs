@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+mod descriptors;
+
 use tokio::runtime;
 use tower::Layer;
 
@@ -19,7 +21,7 @@ use crate::config::Config;
 use crate::forward::Forward;
 use crate::layer::RateLimitLayer;
 use crate::metrics::Metrics;
-use crate::server::{Drain, DrainTrigger, Server, bind};
+use crate::server::{Capacity, Drain, DrainTrigger, Informed, Server, bind};
 use crate::store::{OpenError, Store};
 use crate::upstream::Upstreams;
 
@@ -63,6 +65,8 @@ struct Worker {
     config: Arc<Config>,
     metrics: Arc<Metrics>,
     listeners: Vec<(Server, TcpListener)>,
+    /// How many there are.
+    workers: usize,
 }
 
 // === impl Gateway ===
@@ -94,6 +98,7 @@ impl Gateway {
                 config: Arc::clone(&config),
                 metrics: Arc::clone(&metrics),
                 listeners: std::mem::take(&mut listeners[number]),
+                workers,
             };
             Builder::new().name(format!("worker-{number}")).spawn(|| worker.run())
         };
@@ -145,13 +150,15 @@ fn listen(
     metrics: &Arc<Metrics>,
     drain: &Drain,
 ) -> Result<(Vec<SocketAddr>, Vec<Vec<(Server, TcpListener)>>), StartError> {
+    let places = descriptors::provide(config, workers);
+    let capacity = Capacity::new(places, config.rules.addresses.clone(), Arc::clone(metrics));
     let mut addresses = Vec::new();
     let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
     for entry in &config.listen {
         let failed = |cause| StartError::Bind { address: entry.address, cause };
         let bound = bind(entry.address, workers).map_err(failed)?;
         addresses.extend(bound.first().and_then(|listener| listener.local_addr().ok()));
-        let server = Server::new(entry, Arc::clone(metrics), drain.clone());
+        let server = Server::within(&capacity, entry, drain.clone());
         for (worker, listener) in listeners.iter_mut().zip(bound) {
             worker.push((server.clone(), listener));
         }
@@ -173,6 +180,7 @@ fn control(
     Builder::new().name("control".into()).spawn(move || {
         runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
             layer.connect();
+            tokio::spawn(tend(layer));
             match listener {
                 Some(listener) => admin.serve(listener, end).await,
                 None => {
@@ -184,12 +192,20 @@ fn control(
     })
 }
 
+/// What is to be said of the store when no request comes that would find it out.
+async fn tend(layer: RateLimitLayer) {
+    loop {
+        tokio::time::sleep(REMINDER).await;
+        layer.tend();
+    }
+}
+
 // === impl Worker ===
 
 impl Worker {
     fn run(self) -> io::Result<()> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let upstreams = Arc::new(Upstreams::new(self.config.upstreams.values(), &self.metrics));
+        let upstreams = Arc::new(Upstreams::new(self.config.upstreams.values(), self.workers, &self.metrics));
         let service = Arc::new(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
             self.layer.connect();
@@ -197,9 +213,8 @@ impl Worker {
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
                 let service = Arc::clone(&service);
-                serving.spawn(
-                    server.serve(listener, move |request, peer| access::answer(Arc::clone(&service), request, peer)),
-                );
+                let answer = move |request, peer| access::answer(Arc::clone(&service), request, peer);
+                serving.spawn(server.serve_on(listener, Informed(answer, access::refused)));
             }
             while let Some(ended) = serving.join_next().await {
                 ended.map_err(io::Error::other)??;

@@ -1,13 +1,18 @@
-//! What benchmarks measure beneath the public names. It is no API: what is here changes and vanishes without notice.
+//! What benchmarks measure and the fuzzer drives beneath the public names. It is no API: what is here changes and vanishes without notice.
+
+mod passage;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 
 use crate::admission::Standing;
-pub use crate::facts::Facts;
+pub use crate::facts::{Facts, Requests};
 use crate::headers::Members;
+use crate::http1::{Framing, Left, Malformed, Piece};
+pub use crate::internals::passage::{Passage, Passed};
 use crate::limit::{Charge, Decision};
+use crate::path::EncodedSlash;
 use crate::refusal::Refusal;
 use crate::rule::Limit;
 use crate::store::settings::KeySecret;
@@ -42,4 +47,53 @@ impl RateLimitField {
 pub fn limited(names: &[&str], seconds: u64) -> Response<Full<Bytes>> {
     let violated = names.iter().copied().collect();
     Refusal::Limited { violated, retry_after: Some(seconds) }.into_response()
+}
+
+/// The keys of a charge's bucket in Redis.
+pub fn each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl FnMut(&str)) {
+    crate::store::redis_keys(charge, secret, &mut String::new(), |key| each(key));
+}
+
+/// The normal form of a path; nothing if it has none.
+pub fn normal_path(path: &str) -> Option<String> {
+    let normal = crate::path::normalize(path, EncodedSlash::Reject).ok()?;
+    Some(normal.whole().to_owned())
+}
+
+/// A body in chunks that was read to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unchunked {
+    /// What was in the chunks.
+    pub data: Vec<u8>,
+    /// The fields behind them.
+    pub trailers: HeaderMap,
+    /// How many bytes came behind it.
+    pub rest: usize,
+}
+
+/// These bytes are no body in chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoBody;
+
+/// Reads a body in chunks that comes in these parts; nothing if it has no end.
+///
+/// # Errors
+/// It is no such body.
+pub fn unchunk<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> Result<Option<Unchunked>, NoBody> {
+    let (mut left, mut unread, mut body) = (Left::all_of(Framing::Chunked), Bytes::new(), Unchunked::default());
+    let mut parts = parts.into_iter();
+    loop {
+        match left.take(&mut unread).map_err(|Malformed| NoBody)? {
+            Piece::Data(data) => body.data.extend_from_slice(&data),
+            Piece::End(trailers) => {
+                body.trailers = trailers.unwrap_or_default();
+                body.rest = unread.len() + parts.map(<[u8]>::len).sum::<usize>();
+                return Ok(Some(body));
+            }
+            Piece::Hungry => match parts.next() {
+                Some(part) => unread = Bytes::copy_from_slice(part),
+                None => return Ok(None),
+            },
+        }
+    }
 }

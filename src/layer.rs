@@ -1,7 +1,7 @@
 //! [`RateLimitLayer`]: the whole of what Tidegate does to a request, as an ordinary [`tower::Layer`].
 //!
 //! ```text
-//! facts -> route -> client -> charges -> admit -> the service below -> stamp
+//! sift -> facts -> route -> client -> charges -> admit -> the service below -> stamp
 //! ```
 //!
 //! The gateway is this layer over `Forward`; in an axum or hyper service of your own it
@@ -29,6 +29,8 @@
 //! The layer needs to know where a request comes from: serve with `into_make_service_with_connect_info`, or put a
 //! [`Peer`] into the request's extensions.
 
+mod notes;
+
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -39,20 +41,22 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
-use http::{Extensions, HeaderValue, Request, Response, Uri};
+use http::{Extensions, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
+use self::notes::{Life, Notes};
+pub use self::notes::{Outcome, Report};
 use crate::admission::{Admitted, Denial, Lines, Passage, Permit, Receipt, admit, admit_at_once, free, store_failure};
-use crate::clock::{Stopwatch, Timestamp};
+use crate::clock::Stopwatch;
 use crate::config::{Config, LoadError, Problems};
-use crate::facts::Facts;
+use crate::facts::{BadRequest, Facts};
 use crate::headers;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
-use crate::route::Route;
 use crate::rule::{Charges, Rules};
 use crate::ruleset::{Prepared, RuleSet};
+use crate::sift::Next;
 use crate::store::{OpenError, Store};
 
 /// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
@@ -79,33 +83,6 @@ pub struct Peer(pub IpAddr);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
-/// What was decided about a request, in its answer's extensions, for whoever writes the access log.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// The route that it took.
-    pub route: Option<Arc<str>>,
-    /// What its limits said.
-    pub outcome: Outcome,
-    /// When, by the store's clock; only if the store decided.
-    pub at: Option<Timestamp>,
-}
-
-/// What the limits of a route said to a request, in one word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Outcome {
-    /// No limit was asked.
-    #[default]
-    Unlimited,
-    /// All limits granted it.
-    Allowed,
-    /// All live limits granted it; one that only watches would have refused.
-    ShadowLimited,
-    /// A limit refused it.
-    Limited,
-    /// The store did not answer, and `on_store_failure` decided.
-    StoreFailed,
-}
-
 /// Why a rule file gives no layer.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
@@ -128,16 +105,6 @@ struct RateLimiting {
     /// Who waits for a permit.
     lines: Arc<Lines>,
     metrics: Arc<Metrics>,
-}
-
-/// What is noted of a request on its way, whatever becomes of it.
-#[derive(Default)]
-struct Notes<'r> {
-    route: Option<(&'r Route, &'r Prepared)>,
-    outcome: Outcome,
-    at: Option<Timestamp>,
-    rate_limit: Option<HeaderValue>,
-    legacy: Option<headers::Legacy>,
 }
 
 // === impl RateLimitLayer ===
@@ -170,7 +137,9 @@ impl RateLimitLayer {
 
     /// A layer with these rules, over a store that is open already.
     pub fn with_store(rules: Rules, store: Store, metrics: Arc<Metrics>) -> Self {
-        let rules = Arc::new(ArcSwap::from_pointee(RuleSet::new(rules, &metrics)));
+        let rules = RuleSet::new(rules, &metrics);
+        store.keep_room_for(rules.limiters(), std::iter::empty());
+        let rules = Arc::new(ArcSwap::from_pointee(rules));
         Self { limiter: Arc::new(RateLimiting { rules, store, lines: Arc::new(Lines::new()), metrics }) }
     }
 
@@ -193,9 +162,16 @@ impl RateLimitLayer {
         self.limiter.lines.close();
     }
 
+    /// Looks after the store; to be called now and then.
+    pub(crate) fn tend(&self) {
+        self.limiter.store.tend();
+    }
+
     /// Puts other rules in force, for all requests that come from now on. Buckets and counters stay.
     pub fn replace_rules(&self, rules: Rules) {
-        self.limiter.rules.store(Arc::new(RuleSet::new(rules, &self.limiter.metrics)));
+        let rules = RuleSet::new(rules, &self.limiter.metrics);
+        self.limiter.store.keep_room_for(rules.limiters(), self.limiter.rules.load().limiters());
+        self.limiter.rules.store(Arc::new(rules));
     }
 }
 
@@ -211,18 +187,20 @@ impl<S> Layer<S> for RateLimitLayer {
 
 impl<S> RateLimited<S> {
     /// Judges a request and, if it may go on, lets `call` answer it. The same as the service's `call`, for those who
-    /// need no boxed future and nothing in extensions, each of which is an allocation.
+    /// need no boxed future and nothing in extensions, each of which is an allocation. `report` is written in the end, also
+    /// if the future is dropped before.
     pub(crate) fn answer<'a, B, RB, E, F>(
         &'a self,
         peer: IpAddr,
         request: &'a mut Option<Request<B>>,
         call: impl FnOnce(&'a mut Option<Request<B>>, Permit) -> F,
-    ) -> impl Future<Output = Result<(Response<RB>, Report), E>>
+        report: Option<&'a mut Report>,
+    ) -> impl Future<Output = Result<Response<RB>, E>>
     where
         F: Future<Output = Result<Response<RB>, E>>,
         RB: From<Full<Bytes>>,
     {
-        self.limiter.answer(Some(peer), request, call, RB::from)
+        self.limiter.answer(Some(peer), Next::Origin, request, call, RB::from, report)
     }
 
     /// The service below.
@@ -267,7 +245,9 @@ where
                     }
                 }
             };
-            let (mut response, report) = limiter.answer(peer, &mut request, call, Either::Right).await?;
+            let mut report = Report::default();
+            let answer = limiter.answer(peer, Next::Handler, &mut request, call, Either::Right, Some(&mut report));
+            let mut response = answer.await?;
             response.extensions_mut().insert(report);
             Ok(response)
         })
@@ -281,19 +261,27 @@ impl RateLimiting {
     async fn answer<'a, B, RB, E, F>(
         &self,
         peer: Option<IpAddr>,
+        next: Next,
         request: &'a mut Option<Request<B>>,
         call: impl FnOnce(&'a mut Option<Request<B>>, Permit) -> F,
         own: impl FnOnce(Full<Bytes>) -> RB,
-    ) -> Result<(Response<RB>, Report), E>
+        report: Option<&mut Report>,
+    ) -> Result<Response<RB>, E>
     where
         F: Future<Output = Result<Response<RB>, E>>,
     {
         let stopwatch = Stopwatch::start();
         let rules = self.rules.load_full(); // one snapshot for the whole request
-        let mut notes = Notes::default();
-        let mut response = match self.judge(&rules, peer, request.as_mut(), &mut notes).await {
+        let mut life = Life::begin(&self.metrics, &rules, stopwatch, report);
+        let mut response = match self.judge(&rules, peer, next, request.as_mut(), &mut life.notes).await {
             Ok((permit, receipt)) => {
-                let response = call(request, permit).await?;
+                let response = match call(request, permit).await {
+                    Ok(response) => response,
+                    Err(error) => {
+                        life.failed();
+                        return Err(error);
+                    }
+                };
                 if response.extensions().get::<NotSent>().is_some() {
                     receipt.give_back(&self.store).await;
                 }
@@ -304,9 +292,8 @@ impl RateLimiting {
                 refusal.into_response_in(room.unwrap_or_default()).map(own)
             }
         };
-        rules.metrics(notes.route).answered(response.status(), stopwatch.elapsed());
-        let report = notes.stamp(&mut response);
-        Ok((response, report))
+        life.answered(&mut response);
+        Ok(response)
     }
 
     /// The life of a request, from its facts to a permit or a refusal. One that may go on has its path in the normal form,
@@ -315,22 +302,35 @@ impl RateLimiting {
         &self,
         rules: &'r RuleSet,
         peer: Option<IpAddr>,
+        next: Next,
         request: Option<&mut Request<B>>,
         notes: &mut Notes<'r>,
     ) -> Result<(Permit, Receipt), Refusal> {
         let (Some(peer), Some(request)) = (peer, request) else { return Err(unknown(peer)) }; // 500
-        let facts = Facts::read(request.method(), request.uri(), request.headers(), peer)?; // 400, 414
+        let sifted = rules.sift(request, peer, next).inspect_err(|bad| self.metrics.rejected(bad.cause()));
+        let seen = sifted.map_err(BadRequest::from)?; // 400
+        let facts = rules.read(request, peer)?; // 400, 414, 501
+        if facts.is_for_the_server() {
+            return Err(Refusal::Options); // 204
+        }
+        notes.judged(rules, &facts);
         let (route, prepared) = rules.find(&facts).ok_or(Refusal::NoRoute)?; // 404
         notes.route = Some((route, prepared));
+        if route.is_too_long(&facts) {
+            self.metrics.rejected("max_body");
+            return Err(Refusal::BodyTooLong); // 413
+        }
         let charges = rules.charges(route, &facts)?; // 400
-        let admitted = self.admit(prepared, &charges, rules.passage(route, &facts)).await;
+        notes.begin_to_decide(&charges, &self.store);
+        let admitted = self.admit(prepared, &charges, rules.passage(route, &facts, seen)).await;
         prepared.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
         }
+        notes.name_client(&charges, &self.store);
         notes.note(&charges, &admitted);
         let Admitted { permit, standing, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
-        let target = normal_target(request.uri(), &facts);
+        let target = normal_target(request.uri(), &facts)?;
         if let Some(target) = target {
             *request.uri_mut() = target;
         }
@@ -380,65 +380,14 @@ fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
     }
 }
 
-/// The target with its path in the normal form, so that what is served is what was judged.
-fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Option<Uri> {
-    if uri.path() == facts.path {
-        return None;
+/// The target with its path in the normal form, so that what is served is what was judged; nothing where it is so already.
+fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, Refusal> {
+    let path = facts.path.whole();
+    if uri.path() == path {
+        return Ok(None);
     }
     let mut parts = uri.clone().into_parts();
-    let target = match facts.query {
-        Some(query) => format!("{}?{query}", facts.path),
-        None => facts.path.to_string(),
-    };
-    parts.path_and_query = Some(target.parse().ok()?);
-    Uri::from_parts(parts).ok()
-}
-
-// === impl Notes ===
-
-impl Notes<'_> {
-    fn note(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
-        let (outcome, standing) = match admitted {
-            Ok(Admitted { unchecked: Some(_), standing, .. }) => {
-                // The limits that did speak are told of.
-                (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.is_empty()))
-            }
-            Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
-            Ok(Admitted { standing, .. }) if standing.shadow_limited => (Outcome::ShadowLimited, Some(standing)),
-            Ok(Admitted { standing, .. }) => (Outcome::Allowed, Some(standing)),
-            Err(Denial::Limited { standing, .. }) => (Outcome::Limited, Some(standing)),
-            Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
-        };
-        self.outcome = outcome;
-        self.at = standing.map(|standing| standing.now);
-        let (Some((route, prepared)), Some(standing)) = (self.route, standing) else { return };
-        self.rate_limit = prepared.members.rate_limit(standing);
-        self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, standing)).flatten();
-    }
-
-    /// Tells the client where it stands, and returns what happened.
-    fn stamp<B>(self, response: &mut Response<B>) -> Report {
-        let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
-        headers::stamp(response.headers_mut(), policy, self.rate_limit);
-        if let Some(legacy) = self.legacy {
-            legacy.stamp(response.headers_mut());
-        }
-        let route = self.route.map(|(route, _)| Arc::clone(&route.name));
-        Report { route, outcome: self.outcome, at: self.at }
-    }
-}
-
-// === impl Outcome ===
-
-impl Outcome {
-    /// The word for it in the access log.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unlimited => "unlimited",
-            Self::Allowed => "allowed",
-            Self::ShadowLimited => "shadow_limited",
-            Self::Limited => "limited",
-            Self::StoreFailed => "store_failed",
-        }
-    }
+    let target = facts.query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    parts.path_and_query = Some(target.parse().map_err(|_| Refusal::Malformed)?);
+    Uri::from_parts(parts).map(Some).map_err(|_| Refusal::Malformed)
 }

@@ -15,7 +15,7 @@
 //! | 4 the gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
 //! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
 //! | 2 machinery | [`store`] where buckets are · `upstream` where requests go · `http1` in which bytes |
-//! | 1 vocabulary | `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`route`] which rules touch it · [`condition`] and why · [`rule`] the charges · [`policy`] what is told of them |
+//! | 1 vocabulary | `sift` what nobody reads of it · `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`route`] which rules touch it · [`condition`] and why · [`rule`] the charges · [`policy`] what is told of them |
 //! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` deadlines that move |
 
 // 0 ground
@@ -32,6 +32,7 @@ mod path;
 pub mod policy;
 pub mod route;
 pub mod rule;
+mod sift;
 // 2 machinery
 mod http1;
 pub mod store;

@@ -4,16 +4,22 @@
 //! long as the process: a reload finds them where they were. Handles are taken at load, so that counting a request is
 //! an atomic addition.
 
-use std::sync::Arc;
+mod family;
+mod upstream;
+
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
+
+use self::family::{Family, Quiet};
+use self::upstream::Upstreams;
+pub use self::upstream::{BrokenOff, Present, UpstreamMetrics};
 
 /// Upper bounds of the histograms' buckets, in seconds.
 const BOUNDS: [f64; 14] =
@@ -24,16 +30,23 @@ const BOUNDS: [f64; 14] =
 pub struct Metrics {
     registry: Registry,
     decisions: Family<DecisionLabels, Counter>,
-    requests: Family<RequestLabels, Histogram, NewHistogram>,
+    requests: Family<RequestLabels, Histogram>,
     connections: Gauge,
     connections_refused: Counter,
-    upstream: Family<UpstreamLabels, Counter>,
-    upstream_responses: Family<UpstreamName, Histogram, NewHistogram>,
+    rejected: Family<CauseLabels, Counter>,
+    upstreams: Upstreams,
     store_decisions: Histogram,
     store_calls: Counter,
     store_known: Counter,
     store_failures: Family<CauseLabels, Counter>,
+    store_overflow: Family<LimitLabels, Counter>,
 }
+
+/// Panics of the process, whoever counts the rest.
+static PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// Lines of the process's access log that nobody took.
+static ACCESS_LINES_DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 /// Counts what one limit decides.
 #[derive(Clone, Debug)]
@@ -42,20 +55,15 @@ pub struct LimitMetrics {
     limited: Counter,
     shadow_limited: Counter,
     store_failed: Counter,
+    /// Of all limits, and which this one is: few ever need a counter of their own.
+    overflow: (Family<LimitLabels, Counter>, LimitLabels),
 }
 
-/// Counts the answers of one route, by the class of their status.
+/// Counts the answers of one route, by the class of their status, and the requests whose clients did not wait for one.
 #[derive(Clone, Debug)]
-pub struct RouteMetrics([Histogram; 5]);
-
-/// Counts what became of the requests to one upstream.
-#[derive(Clone, Debug)]
-pub struct UpstreamMetrics {
-    answered: Counter,
-    unreachable: Counter,
-    timed_out: Counter,
-    broken: Counter,
-    response: Histogram,
+pub struct RouteMetrics {
+    classes: [Histogram; 5],
+    abandoned: Histogram,
 }
 
 /// Fixed buckets of atomics: observing takes no lock.
@@ -68,10 +76,6 @@ struct Buckets {
     micros: AtomicU64,
 }
 
-/// Makes the histograms of a family.
-#[derive(Clone, Debug)]
-struct NewHistogram;
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DecisionLabels {
     route: String,
@@ -80,20 +84,15 @@ struct DecisionLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    route: String,
+    limit: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     route: String,
     status: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamLabels {
-    upstream: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamName {
-    upstream: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -109,15 +108,16 @@ impl Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("tidegate"),
             decisions: Family::default(),
-            requests: Family::new_with_constructor(NewHistogram),
+            requests: Family::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
-            upstream: Family::default(),
-            upstream_responses: Family::new_with_constructor(NewHistogram),
+            rejected: Family::default(),
+            upstreams: Upstreams::default(),
             store_decisions: Histogram::default(),
             store_calls: Counter::default(),
             store_known: Counter::default(),
             store_failures: Family::default(),
+            store_overflow: Family::default(),
         };
         metrics.register();
         metrics
@@ -131,9 +131,9 @@ impl Metrics {
         registry.register("connections", "Open client connections", self.connections.clone());
         let help = "Client connections refused at the connection cap";
         registry.register("connections_refused", help, self.connections_refused.clone());
-        registry.register("upstream_requests", "What became of requests to upstreams", self.upstream.clone());
-        let help = "Seconds until an upstream's answer began";
-        registry.register("upstream_response_seconds", help, self.upstream_responses.clone());
+        let help = "Connections, streams and requests that a bound or the protocol ended, and not a limit";
+        registry.register("rejected", help, self.rejected.clone());
+        self.upstreams.register(registry);
         registry.register("store_call_seconds", "Seconds a decision of the store took", self.store_decisions.clone());
         registry.register(
             "store_calls",
@@ -142,45 +142,43 @@ impl Metrics {
         );
         let known = "Requests refused without asking the store, as it was known to refuse them";
         registry.register("store_known_refusals", known, self.store_known.clone());
+        let help = "Panics that were caught: a request answered with 500, or a connection closed";
+        registry.register("panics", help, PANICS.clone());
+        let help =
+            "Lines of the access log that were dropped, since nobody took them in time or they could not be written";
+        registry.register("access_log_dropped", help, ACCESS_LINES_DROPPED.clone());
         registry.register("store_failures", "Decisions that the store did not make", self.store_failures.clone());
+        let help = "What was judged by a bucket that clients share for whom the store has no room";
+        registry.register("store_overflow", help, self.store_overflow.clone());
     }
 
     /// The counters of one limit.
     pub fn limit(&self, route: &str, limit: &str) -> LimitMetrics {
         let counter = |outcome| {
             let labels = DecisionLabels { route: route.to_owned(), limit: limit.to_owned(), outcome };
-            self.decisions.get_or_create(&labels).clone()
+            self.decisions.get_or_create(&labels)
         };
         LimitMetrics {
             allowed: counter("allowed"),
             limited: counter("limited"),
             shadow_limited: counter("shadow_limited"),
             store_failed: counter("store_failed"),
+            overflow: (self.store_overflow.clone(), LimitLabels { route: route.to_owned(), limit: limit.to_owned() }),
         }
     }
 
     /// The counters of one route. An empty name stands for requests that match none.
     pub fn route(&self, route: &str) -> RouteMetrics {
-        RouteMetrics(["1xx", "2xx", "3xx", "4xx", "5xx"].map(|status| {
+        let histogram = |status| {
             let labels = RequestLabels { route: route.to_owned(), status };
-            self.requests.get_or_create(&labels).clone()
-        }))
+            self.requests.get_or_create(&labels)
+        };
+        RouteMetrics { classes: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(histogram), abandoned: histogram("499") }
     }
 
     /// The counters of one upstream.
     pub fn upstream(&self, upstream: &str) -> UpstreamMetrics {
-        let counter = |outcome| {
-            let labels = UpstreamLabels { upstream: upstream.to_owned(), outcome };
-            self.upstream.get_or_create(&labels).clone()
-        };
-        let name = UpstreamName { upstream: upstream.to_owned() };
-        UpstreamMetrics {
-            answered: counter("answered"),
-            unreachable: counter("unreachable"),
-            timed_out: counter("timed_out"),
-            broken: counter("broken"),
-            response: self.upstream_responses.get_or_create(&name).clone(),
-        }
+        self.upstreams.of(upstream)
     }
 
     /// A client connection was accepted.
@@ -196,6 +194,21 @@ impl Metrics {
     /// A client was turned away at the connection cap.
     pub fn connection_refused(&self) {
         self.connections_refused.inc();
+    }
+
+    /// A connection, a stream or a request was ended by a bound or by the protocol, for a cause that is a word of ours.
+    pub fn rejected(&self, cause: &'static str) {
+        self.rejected.get_or_create(&CauseLabels { cause }).inc();
+    }
+
+    /// A panic was caught.
+    pub fn panicked() {
+        PANICS.inc();
+    }
+
+    /// So many lines of the access log were dropped.
+    pub fn access_lines_dropped(count: u64) {
+        ACCESS_LINES_DROPPED.inc_by(count);
     }
 
     /// The store decided.
@@ -233,7 +246,7 @@ impl Default for Metrics {
     }
 }
 
-// === impl LimitMetrics, RouteMetrics, UpstreamMetrics ===
+// === impl LimitMetrics, RouteMetrics ===
 
 impl LimitMetrics {
     /// It granted a request that passed.
@@ -255,36 +268,24 @@ impl LimitMetrics {
     pub fn store_failed(&self) {
         self.store_failed.inc();
     }
+
+    /// It judged a request by the bucket of the clients for whom the store has no room.
+    pub fn overflowed(&self) {
+        let (counters, labels) = &self.overflow;
+        counters.get_or_create(labels).inc();
+    }
 }
 
 impl RouteMetrics {
     /// An answer's head was made `took` after the request's.
     pub fn answered(&self, status: http::StatusCode, took: Duration) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
-        self.0[class].observe(took);
-    }
-}
-
-impl UpstreamMetrics {
-    /// It answered.
-    pub fn answered(&self, took: Duration) {
-        self.answered.inc();
-        self.response.observe(took);
+        self.classes[class].observe(took);
     }
 
-    /// No connection: the request was never sent.
-    pub fn unreachable(&self) {
-        self.unreachable.inc();
-    }
-
-    /// No answer in time.
-    pub fn timed_out(&self) {
-        self.timed_out.inc();
-    }
-
-    /// The connection broke, or the answer was none.
-    pub fn broken(&self) {
-        self.broken.inc();
+    /// The client left `took` after its request's head, before there was an answer.
+    pub fn abandoned(&self, took: Duration) {
+        self.abandoned.observe(took);
     }
 }
 
@@ -313,14 +314,14 @@ impl EncodeMetric for Histogram {
     }
 }
 
-impl TypedMetric for Histogram {
-    const TYPE: MetricType = MetricType::Histogram;
+impl Quiet for Histogram {
+    fn is_quiet(&self) -> bool {
+        self.0.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
+    }
 }
 
-impl MetricConstructor<Histogram> for NewHistogram {
-    fn new_metric(&self) -> Histogram {
-        Histogram::default()
-    }
+impl TypedMetric for Histogram {
+    const TYPE: MetricType = MetricType::Histogram;
 }
 
 #[cfg(test)]
@@ -340,5 +341,23 @@ mod tests {
         has(r#"tidegate_request_duration_seconds_bucket{le="0.0025",route="api",status="4xx"} 1"#);
         has(r#"tidegate_request_duration_seconds_bucket{le="+Inf",route="api",status="4xx"} 1"#);
         has(r#"tidegate_request_duration_seconds_sum{route="api",status="4xx"} 0.0015"#);
+    }
+
+    /// It had 420,139 lines, 33 MB, before the first request.
+    #[test]
+    fn of_5000_routes_only_the_series_with_traffic_are_shown() {
+        let metrics = Metrics::new();
+        let routes: Vec<_> = (0..5_000).map(|number| format!("route-{number}")).collect();
+        let handles: Vec<_> = routes.iter().map(|name| (metrics.route(name), metrics.limit(name, "l"))).collect();
+        let quiet = metrics.render();
+        assert!(quiet.len() < 10_000 && !quiet.contains("route-"), "{quiet}");
+        handles[7].0.answered(http::StatusCode::OK, Duration::from_micros(1500));
+        handles[7].1.allowed();
+        let text = metrics.render();
+        let of_routes: Vec<_> = text.lines().filter(|line| line.contains("route-")).collect();
+        assert!(of_routes.iter().all(|line| line.contains(r#"route="route-7""#)), "{of_routes:?}");
+        // One counter; the sum, the count and the buckets of one histogram.
+        assert_eq!(of_routes.len(), 1 + 2 + BOUNDS.len());
+        assert!(text.contains("# TYPE tidegate_decisions counter\n"), "{text}");
     }
 }

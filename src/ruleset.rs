@@ -1,19 +1,25 @@
 //! One version of the rules, with what is prepared of them at load.
 
-use http::HeaderValue;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{HeaderValue, Request};
 
 use crate::admission::{Admitted, Denial, Passage, may_wait};
-use crate::facts::Facts;
+use crate::facts::{BadRequest, Facts};
 use crate::headers::Members;
+use crate::limit::Limiter;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::policy::policy;
 use crate::route::Route;
 use crate::rule::{Charges, Rules, Unjudged};
+use crate::sift::{Arrival, BadField, Field, Next, Seen, Sieve};
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Rules,
+    sieve: Arc<Sieve>,
     /// One for each route, in their order.
     prepared: Vec<Prepared>,
     /// Counts the answers to requests without a route.
@@ -38,7 +44,25 @@ pub(crate) struct Prepared {
 impl RuleSet {
     pub(crate) fn new(rules: Rules, metrics: &Metrics) -> Self {
         let prepared = rules.routes.iter().map(|route| Prepared::new(route, metrics)).collect();
-        Self { rules, prepared, unrouted: metrics.route("") }
+        let sieve = Arc::new(rules.sieve());
+        Self { rules, sieve, prepared, unrouted: metrics.route("") }
+    }
+
+    /// Removes from a request what nothing is to be read of; returns what is left that concerns a proxy.
+    pub(crate) fn sift<B>(&self, request: &mut Request<B>, peer: IpAddr, next: Next) -> Result<Seen, BadField> {
+        let trusted = self.rules.addresses.trusts(peer.to_canonical());
+        let arrival = Arrival { version: request.version(), trusted, next };
+        self.sieve.sift(request.headers_mut(), arrival)
+    }
+
+    /// Every limit of every route.
+    pub(crate) fn limiters(&self) -> impl Iterator<Item = &Limiter> {
+        self.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| &*limit.limiter)
+    }
+
+    /// The facts of a request.
+    pub(crate) fn read<'a, B>(&self, request: &'a Request<B>, peer: IpAddr) -> Result<Facts<'a>, BadRequest> {
+        self.rules.read(request.method(), request.uri(), request.version(), request.headers(), peer)
     }
 
     pub(crate) fn find(&self, facts: &Facts<'_>) -> Option<(&Route, &Prepared)> {
@@ -50,12 +74,20 @@ impl RuleSet {
         self.rules.charges(route, facts)
     }
 
-    pub(crate) fn passage<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Passage<'r> {
+    pub(crate) fn passage<'r>(&'r self, route: &'r Route, facts: &Facts<'_>, seen: Seen) -> Passage<'r> {
         Passage {
             upstream: route.upstream.as_ref(),
+            seen,
+            sieve: seen.has(Field::MayTrail).then_some(&self.sieve),
             peer: facts.peer,
             trusted_peer: self.rules.addresses.trusts(facts.peer),
+            max_body: route.max_body,
         }
+    }
+
+    /// Whose request it is, past trusted proxies.
+    pub(crate) fn client_address(&self, facts: &Facts<'_>) -> IpAddr {
+        self.rules.addresses.address(facts)
     }
 
     /// Where the answers of a route are counted.
@@ -87,7 +119,11 @@ impl Prepared {
         };
         for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
-            match (standing.and_then(|standing| standing.said(one.index)), one.limit.shadow) {
+            let said = standing.and_then(|standing| standing.said(one.index));
+            if said.is_some_and(|decision| decision.overflow) {
+                counter.overflowed();
+            }
+            match (said, one.limit.shadow) {
                 // Others were known to refuse it.
                 (None, _) if standing.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
                 (None, _) => counter.store_failed(),

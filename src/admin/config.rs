@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::ClientSource;
-use crate::config::{AccessLog, Config};
+use crate::config::{AccessLog, Config, Listen};
 use crate::cost::{Cost, HeaderCost};
 use crate::limit::{Algorithm, Mode};
 use crate::policy::Told;
@@ -14,30 +14,37 @@ use crate::upstream::settings::{Target, UpstreamSettings};
 
 /// All of it.
 pub(super) fn show(config: &Config) -> Value {
-    let listen: Vec<Value> = config
-        .listen
-        .iter()
-        .map(|listen| {
-            json!({
-                "address": listen.address,
-                "max_connections": listen.max_connections,
-                "header_timeout_ms": listen.header_timeout.as_millis(),
-                "idle_timeout_ms": listen.idle_timeout.as_millis(),
-            })
-        })
-        .collect();
     let upstreams: serde_json::Map<String, Value> =
         config.upstreams.values().map(|upstream| (upstream.name.to_string(), show_upstream(upstream))).collect();
     let addresses = &config.rules.addresses;
     let trusted: Vec<String> = addresses.trusted_proxies.iter().map(ToString::to_string).collect();
     json!({
-        "listen": listen,
+        "listen": config.listen.iter().map(show_listen).collect::<Vec<_>>(),
+        "max_connections": config.max_connections,
         "admin": config.admin,
         "access_log": show_access_log(&config.access_log),
         "store": show_store(&config.store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
+        "requests": { "encoded_slash": config.rules.requests.encoded_slash.as_str() },
         "upstreams": upstreams,
         "routes": config.rules.routes.iter().map(show_route).collect::<Vec<_>>(),
+    })
+}
+
+fn show_listen(listen: &Listen) -> Value {
+    json!({
+        "address": listen.address,
+        "max_connections": listen.max_connections,
+        "max_connections_per_client": listen.max_connections_per_client,
+        "max_requests": listen.max_requests,
+        "max_streams": listen.max_streams,
+        "header_timeout_ms": listen.header_timeout.as_millis(),
+        "idle_timeout_ms": listen.idle_timeout.as_millis(),
+        "body_timeout_ms": listen.body_timeout.as_millis(),
+        "min_rate_bytes": listen.min_rate,
+        "max_fields": listen.max_fields,
+        "max_field_bytes": listen.max_field_bytes,
+        "max_target_bytes": listen.max_target,
     })
 }
 
@@ -76,6 +83,10 @@ fn show_upstream(upstream: &UpstreamSettings) -> Value {
         "targets": targets,
         "connect_timeout_ms": upstream.connect_timeout.as_millis(),
         "response_timeout_ms": upstream.response_timeout.as_millis(),
+        "body_timeout_ms": upstream.body_timeout.as_millis(),
+        "max_connections": upstream.max_connections,
+        "queue": upstream.queue,
+        "queue_timeout_ms": upstream.queue_timeout.as_millis(),
     })
 }
 

@@ -1,6 +1,8 @@
 //! What operators see: health, metrics and the rules in force, on a listener of its own.
 
 mod config;
+mod limits;
+mod listener;
 
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -17,6 +19,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use self::listener::Listener;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -72,7 +75,7 @@ impl Admin {
     /// A listener that cannot be used.
     pub async fn serve(self, listener: TcpListener, end: oneshot::Receiver<()>) -> io::Result<()> {
         listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let listener = Listener::new(tokio::net::TcpListener::from_std(listener)?)?;
         tokio::select! {
             served = axum::serve(listener, self.router()).into_future() => served,
             _ = end => Ok(()),
@@ -80,7 +83,8 @@ impl Admin {
     }
 
     fn router(self) -> Router {
-        let api = Router::new().route("/config", get(rules)).layer(from_fn(only_by_address));
+        let api =
+            Router::new().route("/config", get(rules)).route("/limits", get(limits)).layer(from_fn(only_by_address));
         Router::new()
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
@@ -114,6 +118,11 @@ async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
 /// The rules in force, with defaults filled in and secrets masked.
 async fn rules(State(admin): State<Admin>) -> Json<Value> {
     Json(config::show(&admin.config))
+}
+
+/// The limits in force, each with how many buckets it has, where these are in this process.
+async fn limits(State(admin): State<Admin>) -> Json<Value> {
+    Json(limits::show(&admin.config, &admin.store))
 }
 
 /// A page elsewhere can point a name of its own at this address and have a browser ask for it (DNS rebinding); but then

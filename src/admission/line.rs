@@ -28,6 +28,13 @@ pub(crate) struct Place<'l> {
     buckets: Vec<Bucket>,
 }
 
+/// Whose line it is: the bucket's of a charge, or that of all clients for whom the store has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Own,
+    Overflow,
+}
+
 /// Nobody is let in any more: the line is full, or the gateway ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
@@ -76,8 +83,11 @@ impl Lines {
 
 impl Place<'_> {
     /// Joins the line of a bucket, in which at most `limit` may stand; behind all older tickets, before all younger.
-    pub(crate) fn join(&mut self, charge: &Charge, limit: usize) -> Result<(), Full> {
-        let bucket = bucket(charge);
+    pub(crate) fn join(&mut self, charge: &Charge, line: Line, limit: usize) -> Result<(), Full> {
+        let bucket = match line {
+            Line::Own => bucket(charge),
+            Line::Overflow => overflow(charge),
+        };
         if self.buckets.contains(&bucket) {
             return Ok(());
         }
@@ -94,9 +104,9 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Is this one of its lines?
+    /// Does it wait for this charge?
     pub(crate) fn stands_in_line_of(&self, charge: &Charge) -> bool {
-        self.buckets.contains(&bucket(charge))
+        self.buckets.contains(&bucket(charge)) || self.buckets.contains(&overflow(charge))
     }
 
     /// Returns when this is the oldest ticket in each of its lines.
@@ -131,6 +141,10 @@ fn bucket(charge: &Charge) -> Bucket {
     (charge.limiter.name.clone(), charge.client.clone())
 }
 
+fn overflow(charge: &Charge) -> Bucket {
+    (charge.limiter.name.clone(), None)
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::Future;
@@ -149,7 +163,7 @@ mod tests {
     fn place<'l>(lines: &'l Lines, buckets: &[&str]) -> Place<'l> {
         let mut place = lines.ticket();
         for bucket in buckets {
-            place.join(&charge(bucket), 10).expect("a place");
+            place.join(&charge(bucket), Line::Own, 10).expect("a place");
         }
         place
     }
@@ -184,9 +198,9 @@ mod tests {
     fn a_line_is_bounded_and_a_closed_one_takes_nobody() {
         let lines = Lines::new();
         let _first = place(&lines, &["a"]);
-        assert_eq!(lines.ticket().join(&charge("a"), 1), Err(Full));
-        assert_eq!(lines.ticket().join(&charge("b"), 1), Ok(()));
+        assert_eq!(lines.ticket().join(&charge("a"), Line::Own, 1), Err(Full));
+        assert_eq!(lines.ticket().join(&charge("b"), Line::Own, 1), Ok(()));
         lines.close();
-        assert_eq!(lines.ticket().join(&charge("b"), 1), Err(Full));
+        assert_eq!(lines.ticket().join(&charge("b"), Line::Own, 1), Err(Full));
     }
 }

@@ -19,6 +19,7 @@ pub(crate) use self::standing::Standing;
 use self::waiting::Waiting;
 use crate::limit::{Algorithm, Wait};
 use crate::rule::{Charges, Limit, LimitCharge, OnStoreFailure};
+use crate::sift::{Seen, Sieve};
 use crate::store::{Store, StoreError};
 
 /// The proof that a request was judged and may go on. The layer leaves it in the request's extensions.
@@ -31,6 +32,12 @@ pub struct Permit {
     pub(crate) peer: IpAddr,
     /// Whether that is a trusted proxy, whose forwarding fields are kept.
     pub(crate) trusted_peer: bool,
+    /// The longest body that it may have.
+    pub(crate) max_body: u64,
+    /// Which of the fields that concern a proxy the request still has.
+    pub(crate) seen: Seen,
+    /// What its trailers are held against, if there may be any.
+    pub(crate) sieve: Option<Arc<Sieve>>,
 }
 
 /// Who asks, and for where: what a permit says beside having been given.
@@ -39,6 +46,9 @@ pub(crate) struct Passage<'r> {
     pub(crate) upstream: Option<&'r Arc<str>>,
     pub(crate) peer: IpAddr,
     pub(crate) trusted_peer: bool,
+    pub(crate) max_body: u64,
+    pub(crate) seen: Seen,
+    pub(crate) sieve: Option<&'r Arc<Sieve>>,
 }
 
 /// A request that may go on.
@@ -195,6 +205,7 @@ fn is_adopted(one: &LimitCharge<'_>) -> bool {
 
 impl Passage<'_> {
     fn permit(self) -> Permit {
-        Permit { upstream: self.upstream.cloned(), peer: self.peer, trusted_peer: self.trusted_peer }
+        let Self { upstream, peer, trusted_peer, max_body, seen, sieve } = self;
+        Permit { upstream: upstream.cloned(), peer, trusted_peer, max_body, seen, sieve: sieve.cloned() }
     }
 }

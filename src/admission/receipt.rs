@@ -36,7 +36,8 @@ impl Receipt {
     fn granted(&self) -> Vec<Granted> {
         let made = self.positions.iter().zip(&self.asked).filter_map(|(position, charge)| {
             let decision = self.standing.said(*position).filter(|said| said.granted && charge.permits > 0)?;
-            Some(Granted { charge: charge.clone(), at: self.standing.now.plus_millis(decision.delay) })
+            let at = self.standing.now.plus_millis(decision.delay);
+            Some(Granted { charge: charge.clone(), at, overflow: decision.overflow })
         });
         made.collect()
     }

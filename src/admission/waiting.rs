@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use super::line::{Full, Lines, Place};
+use super::line::{Full, Line, Lines, Place};
 use super::{Admitted, Denial, Receipt, Standing};
 use crate::limit::{Charge, Wait};
 use crate::rule::{Charges, LimitCharge, Positions};
@@ -37,7 +37,7 @@ impl<'w> Waiting<'w> {
     pub(super) async fn behind_others(&mut self) -> Result<(), Denial> {
         let waited_for = |one: &LimitCharge<'_>| waits(one) && self.lines.is_waited_for(one.charge);
         let waited_for = self.positions(waited_for);
-        match self.join(&waited_for) {
+        match self.join(&waited_for, |_| Line::Own) {
             Ok(()) => Ok(()),
             Err(Full) => Err(self.sent_away(&waited_for).await),
         }
@@ -63,7 +63,12 @@ impl<'w> Waiting<'w> {
         let refused: Positions = live.into_iter().filter(|one| standing.refused(&self.charges.at(*one))).collect();
         let all_may = refused.iter().all(|one| self.may_wait(&self.charges.at(*one), &standing));
         let Wait::Millis(millis) = wait else { return Err(Denial::Limited { standing, wait }) };
-        if !all_may || self.join(&refused).is_err() {
+        // One line for the one bucket that all of these share, or a flood of clients would wait in as many lines.
+        let line = |one: &LimitCharge<'_>| match standing.said(one.index) {
+            Some(decision) if decision.overflow => Line::Overflow,
+            _ => Line::Own,
+        };
+        if !all_may || self.join(&refused, line).is_err() {
             return Err(Denial::Limited { standing, wait });
         }
         tokio::select! {
@@ -106,11 +111,11 @@ impl<'w> Waiting<'w> {
         self.waited() + Duration::from_millis(wait) <= patience.max_wait
     }
 
-    fn join(&mut self, positions: &[usize]) -> Result<(), Full> {
+    fn join(&mut self, positions: &[usize], line: impl Fn(&LimitCharge<'_>) -> Line) -> Result<(), Full> {
         for position in positions {
-            let LimitCharge { limit, charge, .. } = self.charges.at(*position);
-            let queue = limit.patience.as_ref().map_or(0, |patience| patience.queue);
-            self.place.get_or_insert_with(|| self.lines.ticket()).join(charge, queue)?;
+            let one = self.charges.at(*position);
+            let queue = one.limit.patience.as_ref().map_or(0, |patience| patience.queue);
+            self.place.get_or_insert_with(|| self.lines.ticket()).join(one.charge, line(&one), queue)?;
         }
         Ok(())
     }

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use super::logging::{self, Logs};
 use super::run::{Signals, until_ended};
-use super::{CommonArgs, RunArgs, logging};
+use super::{CommonArgs, RunArgs};
 use crate::config::Config;
 use crate::gateway::{Gateway, StartError};
 
@@ -14,14 +15,14 @@ const RULES: &str = include_str!("../../config/demo.yaml");
 /// Runs the demo; returns the exit code.
 pub(super) fn demo(args: &CommonArgs) -> u8 {
     match start(args) {
-        Ok((gateway, signals, _guards)) => {
+        Ok((gateway, signals, logs)) => {
             let args = RunArgs {
                 config: "demo".into(),
                 common: CommonArgs { workers: args.workers, log_format: args.log_format },
                 drain_timeout: Duration::from_secs(5),
                 drain_delay: Duration::ZERO,
             };
-            until_ended(gateway, &args, signals)
+            until_ended(gateway, &args, signals, &logs)
         }
         Err(error) => {
             _ = writeln!(std::io::stderr(), "tidegate: {error}");
@@ -30,7 +31,7 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
     }
 }
 
-type Started = (Gateway, Signals, Vec<tracing_appender::non_blocking::WorkerGuard>);
+type Started = (Gateway, Signals, Logs);
 
 fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     let mut config = Config::parse_for_gateway(RULES)?;

@@ -5,19 +5,21 @@ use std::io::Write;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{RunArgs, logging};
+use super::RunArgs;
+use super::logging::{self, Logs};
 use crate::config::{Config, LoadError};
 use crate::gateway::Gateway;
 
 /// The rule file unless another is named.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
 
-/// SIGTERM and SIGINT, from when this is made: before it, either ends the process at once.
+/// SIGTERM, SIGINT and SIGHUP, from when this is made: before it, each ends the process at once.
 #[derive(Debug)]
 pub(super) struct Signals {
     runtime: Runtime,
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 /// Runs a gateway; returns the exit code.
@@ -29,8 +31,8 @@ pub(super) fn run(args: &RunArgs) -> u8 {
             return if matches!(error, LoadError::Mistakes { .. }) { 1 } else { 2 };
         }
     };
-    let _guards = match logging::start(args.common.log_format, &config.access_log) {
-        Ok(guards) => guards,
+    let logs = match logging::start(args.common.log_format, &config.access_log) {
+        Ok(logs) => logs,
         Err(error) => return could_not(&format_args!("cannot open the access log: {error}")),
     };
     let signals = match Signals::new() {
@@ -47,16 +49,23 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     if let Some(address) = gateway.admin_address() {
         tracing::info!("admin on http://{address}");
     }
-    until_ended(gateway, args, signals)
+    until_ended(gateway, args, signals, &logs)
 }
 
-/// Waits for a signal and drains. A second signal ends at once.
-pub(super) fn until_ended(gateway: Gateway, args: &RunArgs, signals: Signals) -> u8 {
-    let Signals { runtime, mut terminate, mut interrupt } = signals;
+/// Waits for a signal and drains. A second signal ends at once. SIGHUP opens the access log's file anew: terminals that
+/// close and programs that move logs away send it, and neither wants the end.
+pub(super) fn until_ended(gateway: Gateway, args: &RunArgs, signals: Signals, logs: &Logs) -> u8 {
+    let Signals { runtime, mut terminate, mut interrupt, mut hangup } = signals;
     let drained = runtime.block_on(async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => {
+                    tracing::info!("SIGHUP: the access log's file is opened anew, and the rules stay as they are");
+                    logs.reopen();
+                }
+            }
         }
         tracing::info!("draining");
         gateway.fail_readiness();
@@ -80,7 +89,7 @@ pub(super) fn until_ended(gateway: Gateway, args: &RunArgs, signals: Signals) ->
 }
 
 impl Signals {
-    /// Watches for both from now on.
+    /// Watches for all from now on.
     ///
     /// # Errors
     /// The system gives no runtime or no handler.
@@ -88,8 +97,9 @@ impl Signals {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let context = runtime.enter();
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let hangup = signal(SignalKind::hangup())?;
         drop(context);
-        Ok(Self { runtime, terminate, interrupt })
+        Ok(Self { runtime, terminate, interrupt, hangup })
     }
 }
 

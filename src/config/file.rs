@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::units::{Interval, Millis};
+use super::units::{Bytes, Interval, Millis};
 
 /// Not `Debug`: it holds secrets.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     pub(crate) listen: Option<Vec<Option<Listen>>>,
+    pub(crate) max_connections: Option<u64>,
     pub(crate) admin: Option<String>,
     pub(crate) access_log: Option<String>,
     pub(crate) store: Option<Store>,
     pub(crate) clients: Option<Clients>,
+    pub(crate) requests: Option<Requests>,
     pub(crate) upstreams: Option<BTreeMap<String, Option<Upstream>>>,
     pub(crate) routes: Option<Vec<Option<Route>>>,
 }
@@ -25,8 +27,16 @@ pub(crate) struct File {
 pub(crate) struct Listen {
     pub(crate) address: Option<String>,
     pub(crate) max_connections: Option<u64>,
+    pub(crate) max_connections_per_client: Option<u64>,
+    pub(crate) max_requests: Option<u64>,
+    pub(crate) max_streams: Option<u64>,
     pub(crate) header_timeout: Option<Millis>,
     pub(crate) idle_timeout: Option<Millis>,
+    pub(crate) body_timeout: Option<Millis>,
+    pub(crate) min_rate: Option<Bytes>,
+    pub(crate) max_fields: Option<u64>,
+    pub(crate) max_field_bytes: Option<Bytes>,
+    pub(crate) max_target: Option<Bytes>,
 }
 
 /// Not `Debug`: it holds secrets.
@@ -49,10 +59,23 @@ pub(crate) struct Clients {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct Requests {
+    pub(crate) encoded_slash: Option<EncodedSlash>,
+    pub(crate) underscores: Option<Underscores>,
+    pub(crate) strip: Option<Vec<Option<String>>>,
+    pub(crate) keep: Option<Vec<Option<String>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
     pub(crate) targets: Option<Vec<Option<Target>>>,
     pub(crate) connect_timeout: Option<Millis>,
     pub(crate) response_timeout: Option<Millis>,
+    pub(crate) body_timeout: Option<Millis>,
+    pub(crate) max_connections: Option<u64>,
+    pub(crate) queue: Option<u64>,
+    pub(crate) queue_timeout: Option<Millis>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,6 +91,7 @@ pub(crate) struct Route {
     pub(crate) r#match: Option<Match>,
     pub(crate) upstream: Option<String>,
     pub(crate) limits: Option<Vec<Option<Limit>>>,
+    pub(crate) max_body: Option<Bytes>,
     pub(crate) headers: Option<Vec<Option<Fields>>>,
 }
 
@@ -117,6 +141,22 @@ pub(crate) struct HeaderPermits {
     pub(crate) header: Option<String>,
     pub(crate) default: Option<u64>,
     pub(crate) max: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EncodedSlash {
+    Reject,
+    Keep,
+    Decode,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Underscores {
+    Drop,
+    Reject,
+    Keep,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Whole(u64, u64),
     /// A duration in this range of milliseconds.
     Duration(u64, u64),
+    /// A size in this range of bytes.
+    Size(u64, u64),
     /// A duration in this range of milliseconds, or a unit of the calendar.
     Interval(u64, u64),
     /// A map with these keys.
@@ -57,18 +59,19 @@ pub(crate) struct Shape {
 }
 
 use Kind::{
-    Address, Duration, Fields, Flag, Interval, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Text,
-    Unbuilt, Whole, Word,
+    Address, Duration, Fields, Flag, Interval, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Size,
+    Text, Unbuilt, Whole, Word,
 };
 
 const ALGORITHMS: [&str; 5] = ["token_bucket", "gcra", "leaky_bucket", "fixed_window", "sliding_window"];
 const SECOND: u64 = 1000;
+const MAX_CONNECTIONS: u64 = 1_000_000;
 const MAX_QUEUE: u64 = 100_000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs.
-pub(crate) static SHAPES: [&Shape; 11] =
-    [&FILE, &LISTEN, &STORE, &CLIENTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS, &CANDIDATE];
+pub(crate) static SHAPES: [&Shape; 12] =
+    [&FILE, &LISTEN, &STORE, &CLIENTS, &REQUESTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS, &CANDIDATE];
 
 /// The whole file.
 pub(crate) static FILE: Shape = Shape {
@@ -76,10 +79,12 @@ pub(crate) static FILE: Shape = Shape {
     needs: &[("routes", "routes: [{ name: all, match: { path: /** } }]")],
     keys: &[
         ("listen", OneOrMany(&Short("address", &LISTEN))),
+        ("max_connections", Whole(1, MAX_CONNECTIONS)),
         ("admin", Address),
         ("access_log", Text),
         ("store", Short("url", &STORE)),
         ("clients", Map(&CLIENTS)),
+        ("requests", Map(&REQUESTS)),
         ("upstreams", Named(&Map(&UPSTREAM))),
         ("routes", Many(&Map(&ROUTE))),
     ],
@@ -90,9 +95,17 @@ static LISTEN: Shape = Shape {
     needs: &[("address", "address: 0.0.0.0:8080")],
     keys: &[
         ("address", Address),
-        ("max_connections", Whole(1, 1_000_000)),
+        ("max_connections", Whole(1, MAX_CONNECTIONS)),
+        ("max_connections_per_client", Whole(1, MAX_CONNECTIONS)),
+        ("max_requests", Whole(1, 1_000_000_000)),
+        ("max_streams", Whole(1, 10_000)),
         ("header_timeout", Duration(1, HOUR)),
         ("idle_timeout", Duration(1, 24 * HOUR)),
+        ("body_timeout", Duration(1, HOUR)),
+        ("min_rate", Size(0, 1 << 20)),
+        ("max_fields", Whole(1, 1000)),
+        ("max_field_bytes", Size(1 << 10, 1 << 20)),
+        ("max_target", Size(1 << 8, 1 << 13)),
         ("tls", Unbuilt),
         ("proxy_protocol", Unbuilt),
         ("http2", Unbuilt),
@@ -116,6 +129,17 @@ static STORE: Shape = Shape {
 static CLIENTS: Shape =
     Shape { what: "`clients`", needs: &[], keys: &[("trusted_proxies", List(&Text)), ("ipv6_prefix", Whole(32, 128))] };
 
+static REQUESTS: Shape = Shape {
+    what: "`requests`",
+    needs: &[],
+    keys: &[
+        ("encoded_slash", Word(&["reject", "keep", "decode"], &[])),
+        ("underscores", Word(&["drop", "reject", "keep"], &[])),
+        ("strip", List(&Text)),
+        ("keep", List(&Text)),
+    ],
+};
+
 static UPSTREAM: Shape = Shape {
     what: "an upstream",
     needs: &[("targets", "targets: [http://127.0.0.1:9000]")],
@@ -123,6 +147,10 @@ static UPSTREAM: Shape = Shape {
         ("targets", OneOrMany(&Short("url", &TARGET))),
         ("connect_timeout", Duration(1, HOUR)),
         ("response_timeout", Duration(1, 24 * HOUR)),
+        ("body_timeout", Duration(1, 24 * HOUR)),
+        ("max_connections", Whole(1, 1_000_000)),
+        ("queue", Whole(0, 1_000_000)),
+        ("queue_timeout", Duration(1, HOUR)),
     ],
 };
 
@@ -140,6 +168,7 @@ static ROUTE: Shape = Shape {
         ("match", Map(&MATCH)),
         ("upstream", Text),
         ("limits", List(&Map(&LIMIT))),
+        ("max_body", Size(0, 1 << 50)),
         ("headers", List(&Word(&["ietf", "legacy"], &[]))),
     ],
 };

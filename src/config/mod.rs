@@ -7,6 +7,7 @@
 mod check;
 mod file;
 mod keys;
+mod listen;
 mod load;
 mod node;
 mod problem;
@@ -23,8 +24,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
+pub use self::listen::Listen;
 pub use self::load::LoadError;
 pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
@@ -38,6 +39,8 @@ use crate::upstream::settings::UpstreamSettings;
 pub struct Config {
     /// Where clients connect; at least one if it was read for a gateway.
     pub listen: Vec<Listen>,
+    /// Client connections over all of `listen`; beyond this many they are turned away.
+    pub max_connections: usize,
     /// Where operators connect; nowhere if `off`.
     pub admin: Option<SocketAddr>,
     /// Where the access log goes.
@@ -48,19 +51,6 @@ pub struct Config {
     pub upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
     /// Routes, limits and clients.
     pub rules: Rules,
-}
-
-/// One entry of `listen:`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// The address to accept on; port 0 lets the system choose.
-    pub address: SocketAddr,
-    /// Connections beyond this many are turned away.
-    pub max_connections: usize,
-    /// The longest a connection may take to send its first byte, and a request's head from its first byte on.
-    pub header_timeout: Duration,
-    /// The longest a connection may stay open between requests.
-    pub idle_timeout: Duration,
 }
 
 /// Where one line for each request goes.
@@ -89,6 +79,9 @@ enum Purpose {
 impl Config {
     /// Where operators connect unless the rule file says otherwise: only from this machine.
     pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9901));
+
+    /// Connections over all of `listen` unless the rule file says otherwise, as Envoy at the edge has it.
+    pub const DEFAULT_MAX_CONNECTIONS: usize = 50_000;
 
     /// Reads a rule file for a layer in somebody's own service: `listen` and the routes' `upstream` may be missing.
     ///
@@ -133,16 +126,4 @@ impl Config {
         }
         check::check(text, purpose)
     }
-}
-
-// === impl Listen ===
-
-impl Listen {
-    /// Connections unless the rule file says otherwise.
-    pub const DEFAULT_MAX_CONNECTIONS: usize = 10_000;
-    /// Time for a head unless the rule file says otherwise.
-    pub const DEFAULT_HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-    /// Time between requests unless the rule file says otherwise; longer than the 60 s of common load balancers, so
-    /// that it is they who close.
-    pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 }

@@ -52,6 +52,7 @@ impl<'n> Item<'n> {
             Kind::Flag => Ok(self.flag(problems)?.into()),
             Kind::Whole(least, most) => Ok(self.whole(*least, *most, problems)?.into()),
             Kind::Duration(least, most) => Ok(self.duration(*least, *most, problems)?.into()),
+            Kind::Size(least, most) => Ok(self.size(*least, *most, problems)?.into()),
             Kind::Interval(least, most) => Ok(self.interval(*least, *most, problems)?.into()),
             Kind::Map(shape) => self.map(shape, problems),
             Kind::Short(key, shape) => self.short(key, shape, problems),

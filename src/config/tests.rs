@@ -1,5 +1,9 @@
 //! The way from text to program types as a whole; the mistakes are in `tests/it/check.rs`.
 
+use std::time::Duration;
+
+mod fields;
+
 use http::{HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
 
@@ -16,7 +20,10 @@ use crate::upstream::settings::Target;
 const FULL: &str = r#"
 listen:
   - 0.0.0.0:8080
-  - { address: "[::1]:8081", max_connections: 5, header_timeout: 2s, idle_timeout: 1m30s }
+  - { address: "[::1]:8081", max_connections: 5, max_connections_per_client: 2, max_requests: 100, max_streams: 20,
+      header_timeout: 2s,
+      idle_timeout: 1m30s, body_timeout: 20s, min_rate: 1KiB, max_fields: 50, max_field_bytes: 8KiB, max_target: 4KiB }
+max_connections: 500
 admin: off
 access_log: ./access.log
 store:
@@ -31,6 +38,10 @@ upstreams:
     targets: [http://127.0.0.1:9000, { url: "http://[::1]" }, builtin:echo]
     connect_timeout: 250ms
     response_timeout: 5s
+    body_timeout: 1h
+    max_connections: 10
+    queue: 0
+    queue_timeout: 20ms
 routes:
   - name: login
     match: { host: "*.example.com", path: "/login/{id}", methods: [POST, PURGE], headers: { X-Env: prod } }
@@ -58,20 +69,24 @@ fn listen_and_its_neighbours_become_what_they_say() {
     assert_eq!(
         config.listen,
         [
+            Listen::new(address("0.0.0.0:8080")),
             Listen {
-                address: address("0.0.0.0:8080"),
-                max_connections: Listen::DEFAULT_MAX_CONNECTIONS,
-                header_timeout: Listen::DEFAULT_HEADER_TIMEOUT,
-                idle_timeout: Listen::DEFAULT_IDLE_TIMEOUT,
-            },
-            Listen {
-                address: address("[::1]:8081"),
                 max_connections: 5,
+                max_connections_per_client: 2,
+                max_requests: 100,
+                max_streams: 20,
                 header_timeout: seconds(2),
                 idle_timeout: seconds(90),
+                body_timeout: seconds(20),
+                min_rate: 1024,
+                max_fields: 50,
+                max_field_bytes: 8192,
+                max_target: 4096,
+                ..Listen::new(address("[::1]:8081"))
             },
         ]
     );
+    assert_eq!(config.max_connections, 500);
     assert_eq!((config.admin, config.access_log), (None, AccessLog::File("./access.log".into())));
     let networks = ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"].map(|net| net.parse().expect("a network"));
     assert_eq!(config.rules.addresses.trusted_proxies, networks);
@@ -89,6 +104,8 @@ fn the_store_and_the_upstreams_become_what_they_say() {
     let http = |authority: &'static str| Target::Http(http::uri::Authority::from_static(authority));
     assert_eq!(api.targets, [http("127.0.0.1:9000"), http("[::1]"), Target::Echo]);
     assert_eq!((api.connect_timeout, api.response_timeout), (Duration::from_millis(250), Duration::from_secs(5)));
+    assert_eq!((api.body_timeout, api.queue_timeout), (Duration::from_secs(3600), Duration::from_millis(20)));
+    assert_eq!((api.max_connections, api.queue), (10, 0));
 }
 
 #[test]

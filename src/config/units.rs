@@ -1,4 +1,5 @@
-//! Durations as people write them: `250ms`, `10s`, `1m30s`, `2h`, `1d`; and the units of the calendar: `month`.
+//! Durations as people write them: `250ms`, `10s`, `1m30s`, `2h`, `1d`; the units of the calendar: `month`; and sizes:
+//! `512B`, `16KiB`, `10MiB`, `1GiB`.
 
 use std::time::Duration;
 
@@ -9,6 +10,10 @@ use crate::limit::calendar::Unit;
 /// A duration of the rule file, in whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Millis(pub(crate) u64);
+
+/// A size of the rule file, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Bytes(pub(crate) u64);
 
 /// The interval of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +26,9 @@ pub(crate) enum Interval {
 
 /// Units from the longest to the shortest, in milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// Units from the largest to the smallest, in bytes.
+const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl Millis {
     /// Reads whole numbers with their units, each unit shorter than the one before; nothing if it is not that. What is
@@ -52,6 +60,30 @@ impl Millis {
     /// For the types of the program.
     pub(crate) fn duration(self) -> Duration {
         Duration::from_millis(self.0)
+    }
+}
+
+impl Bytes {
+    /// Reads a whole number with its unit; nothing if it is not that. What is too large to count is as large as can be.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (digits, name) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit())?);
+        let (_, length) = SIZES.iter().find(|(unit, _)| *unit == name)?;
+        let count: u64 = if digits.is_empty() { return None } else { digits.parse().unwrap_or(u64::MAX) };
+        Some(Self(count.saturating_mul(*length)))
+    }
+
+    /// The shortest way to write `bytes`.
+    pub(crate) fn show(bytes: u64) -> String {
+        let fits = SIZES.iter().find(|(_, length)| bytes > 0 && bytes.is_multiple_of(*length));
+        let (unit, length) = fits.copied().unwrap_or(("B", 1));
+        format!("{}{unit}", bytes / length)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| D::Error::custom("not a size"))
     }
 }
 
@@ -108,6 +140,18 @@ mod tests {
     fn a_duration_is_shown_in_its_longest_whole_unit() {
         for (millis, text) in [(1, "1ms"), (0, "0ms"), (1500, "1500ms"), (60_000, "1m"), (172_800_000, "2d")] {
             assert_eq!(Millis::show(millis), text);
+        }
+    }
+
+    #[test]
+    fn a_size_is_a_whole_number_with_a_unit() {
+        for (text, bytes) in [("512B", 512), ("16KiB", 16_384), ("3MiB", 3 << 20), ("2GiB", 2 << 30), ("0B", 0)] {
+            assert_eq!(Bytes::parse(text), Some(Bytes(bytes)), "{text}");
+            assert_eq!(Bytes::show(bytes), text);
+        }
+        assert_eq!(Bytes::parse("99999999999999999999GiB"), Some(Bytes(u64::MAX)));
+        for text in ["", "10", "KiB", "1.5KiB", "-1B", "1 KiB", "1KB", "1kib", "1KiB1B"] {
+            assert_eq!(Bytes::parse(text), None, "{text}");
         }
     }
 }

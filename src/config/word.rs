@@ -1,11 +1,11 @@
-//! Holds single words of a tree against their kinds: text, names, numbers, durations.
+//! Holds single words of a tree against their kinds: text, names, numbers, durations, sizes.
 
 use super::node::Value;
 use super::problem::{Broken, Problems, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
 use super::shape::{Item, describe as describe_node};
 use super::suggest::nearest;
-use super::units::{Millis, unit};
+use super::units::{Bytes, Millis, unit};
 use crate::limit::calendar::Unit;
 
 /// What a name is.
@@ -13,6 +13,9 @@ pub(super) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` 
 
 /// What a duration is.
 const UNITS_HELP: &str = "a duration is `250ms`, `10s`, `1m`, `2h`, `1d`, or several units as in `1m30s`";
+
+/// What a size is.
+const SIZES_HELP: &str = "a size is `512B`, `16KiB`, `10MiB` or `1GiB`";
 
 /// Is this the name of a route, a limit or an upstream? It goes into keys and labels as it is.
 pub(super) fn is_name(text: &str) -> bool {
@@ -136,6 +139,25 @@ impl<'n> Item<'n> {
             _ => format!("must be a duration, not {}", describe_node(self.node)),
         };
         Err(self.wrong(&message, UNITS_HELP, problems))
+    }
+
+    pub(super) fn size(self, least: u64, most: u64, problems: &mut Problems) -> Result<&'n str, Broken> {
+        let message = match self.scalar() {
+            Some(Scalar { text, kind: ScalarKind::Text }) => match Bytes::parse(text) {
+                Some(Bytes(bytes)) if (least..=most).contains(&bytes) => return Ok(text),
+                Some(_) => {
+                    let (least, most) = (Bytes::show(least), Bytes::show(most));
+                    format!("must be from {least} to {most}, not {}", quote(text))
+                }
+                None => format!("must be a size, not {}", quote(text)),
+            },
+            Some(Scalar { text, kind: ScalarKind::Int(number) }) if *number > 0 => {
+                let help = format!("write `{number}B`, `{number}KiB`, `{number}MiB` or `{number}GiB`");
+                return Err(self.wrong(&format!("must have a unit, not only {}", quote(text)), help, problems));
+            }
+            _ => format!("must be a size, not {}", describe_node(self.node)),
+        };
+        Err(self.wrong(&message, SIZES_HELP, problems))
     }
 
     /// A duration, or a unit of the calendar.

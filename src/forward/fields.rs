@@ -1,6 +1,7 @@
 //! Fields that tell the other side about the way a message took.
 //!
-//! `X-Forwarded-*` from a trusted proxy is continued; from anybody else it is that client's invention and replaced.
+//! `X-Forwarded-*` from a trusted proxy is continued; from anybody else it is that client's invention and replaced, also
+//! where the rule file lets it pass.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -8,12 +9,11 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 use super::Peer;
-use super::seen::{Field, Seen};
+use crate::sift::{Field, Seen};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 
 /// The longest an address is written: an IPv6 address that ends in an IPv4 one.
@@ -22,10 +22,6 @@ const LONGEST_ADDRESS: usize = 45;
 /// Says for whom a request is forwarded. `Host` is there already.
 pub(crate) fn forwarded(headers: &mut HeaderMap, seen: Seen, peer: Peer) {
     let believed = |field| peer.trusted && seen.has(field);
-    if !peer.trusted && seen.has(Field::Forwarded) {
-        headers.remove(header::FORWARDED);
-        headers.remove(X_REAL_IP);
-    }
     let chain = if believed(Field::ForwardedFor) { chain(headers, peer.address) } else { written(peer.address) };
     headers.insert(X_FORWARDED_FOR, chain);
     if !believed(Field::ForwardedProto) {
@@ -112,13 +108,11 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
 mod tests {
     use super::*;
 
-    const FIELDS: [(&str, &str); 6] = [
+    const FIELDS: [(&str, &str); 4] = [
         ("host", "api.example"),
         ("x-forwarded-for", "192.0.2.1"),
         ("x-forwarded-for", "192.0.2.2"),
         ("x-forwarded-proto", "https"),
-        ("forwarded", "for=192.0.2.1"),
-        ("x-real-ip", "192.0.2.1"),
     ];
 
     fn sent(trusted: bool) -> HeaderMap {
@@ -147,8 +141,6 @@ mod tests {
         assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
         assert_eq!(headers["x-forwarded-proto"], "https");
         assert_eq!(headers["x-forwarded-host"], "api.example");
-        assert_eq!(headers["forwarded"], "for=192.0.2.1");
-        assert_eq!(headers["x-real-ip"], "192.0.2.1");
     }
 
     #[test]
@@ -157,8 +149,6 @@ mod tests {
         assert_eq!(headers["x-forwarded-for"], "198.51.100.7");
         assert_eq!(headers["x-forwarded-proto"], "http");
         assert_eq!(headers["x-forwarded-host"], "api.example");
-        assert!(!headers.contains_key("forwarded"));
-        assert!(!headers.contains_key("x-real-ip"));
     }
 
     #[test]

@@ -1,46 +1,50 @@
 //! Rewrites heads: what came from the client becomes what an HTTP/1.1 origin is sent, and back.
 //!
-//! Whatever came in, what goes out has one meaning: one host, one path in its normal form, one framing.
+//! Whatever came in, what goes out has one meaning: one host, the path that was judged, one framing.
 
-use std::borrow::Cow;
-
-use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response, Uri, Version, header};
 use http_body::Body;
 
-use super::seen::{Field, Seen};
-use super::{Peer, fields, hops};
+use super::{Peer, fields};
 use crate::facts::BadRequest;
 use crate::http1;
-use crate::path;
 use crate::refusal::Refusal;
+use crate::sift::{Field, Seen, Sieve, hops, trailers};
 use crate::upstream::{RequestBody, ResponseBody};
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
+
+/// What was learned of a request when it was judged, and has been so since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged<'p> {
+    pub(crate) peer: Peer,
+    pub(crate) seen: Seen,
+    /// What its trailers are held against, if there may be any.
+    pub(crate) sieve: Option<&'p Sieve>,
+    /// The `Host` for a request that came without one.
+    pub(crate) upstream: &'p HeaderValue,
+}
 
 /// Makes of a request's head what an origin is sent.
 ///
 /// # Errors
 /// A request that would mean different things to different servers.
-pub(crate) fn request(request: &mut Request<RequestBody>, peer: Peer) -> Result<(), Refusal> {
+pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) -> Result<(), Refusal> {
+    let Judged { peer, mut seen, sieve, upstream } = judged;
     let received = request.version();
-    let streams = !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
-    let host = host(request.uri(), request.headers())?;
-    to_origin_form(request.uri_mut())?;
+    let length = length(request.body());
+    let host = host(request.uri(), received, request.headers())?;
+    to_origin_form(request.uri_mut());
     let headers = request.headers_mut();
-    let seen = Seen::of(headers);
-    if seen.has(Field::TransferEncoding) {
-        check_coding(headers)?;
-    }
+    // Of a request that was judged for a handler, they are still there.
+    hops::remove(headers, &mut seen);
     if seen.has(Field::ContentLength) {
-        one_length(headers).ok_or(Refusal::Malformed)?;
+        canonical_length(headers, length).ok_or(Refusal::Malformed)?;
     }
     if let Some(host) = host {
         headers.insert(header::HOST, host);
     }
-    let trailers = seen.has(Field::Te) && hops::accepts_trailers(headers);
-    hops::remove(headers, seen);
-    if trailers {
+    if seen.has(Field::TakesTrailers) {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
@@ -52,8 +56,14 @@ pub(crate) fn request(request: &mut Request<RequestBody>, peer: Peer) -> Result<
         fields::join_cookies(headers);
     }
     fields::forwarded(headers, seen, peer);
+    if received == Version::HTTP_10 && !headers.contains_key(header::HOST) {
+        headers.insert(header::HOST, upstream.clone());
+    }
     fields::via(headers, received);
-    if streams {
+    // In HTTP/2 trailers may follow a body of known length; in HTTP/1 only one in chunks.
+    let may_trail = length.is_none() || (length != Some(0) && received == Version::HTTP_2);
+    let announces = seen.has(Field::Trailer) && announces(headers, may_trail, sieve);
+    if length.is_none() || announces {
         headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::TRANSFER_ENCODING, CHUNKED);
     }
@@ -63,39 +73,56 @@ pub(crate) fn request(request: &mut Request<RequestBody>, peer: Peer) -> Result<
     Ok(())
 }
 
-/// Makes of an answer's head what the client is sent; nothing if it has no one meaning.
-pub(crate) fn response(response: &mut Response<ResponseBody>) -> Option<()> {
+/// How long a body is, as far as its framing tells.
+fn length(body: &RequestBody) -> Option<u64> {
+    if body.is_end_stream() { Some(0) } else { body.size_hint().exact() }
+}
+
+/// Leaves in `Trailer` what will come of trailers; returns whether any will.
+fn announces(headers: &mut HeaderMap, may_trail: bool, sieve: Option<&Sieve>) -> bool {
+    trailers::announce(headers, |name| match sieve {
+        _ if !may_trail => true,
+        Some(sieve) => sieve.is_forbidden_trailer(name),
+        None => trailers::is_forbidden(name),
+    })
+}
+
+/// Makes of an answer's head what the client is sent, who may not take trailers; nothing if it has no one meaning.
+pub(crate) fn response(response: &mut Response<ResponseBody>, takes_trailers: bool) -> Option<()> {
     let received = response.version();
     let headers = response.headers_mut();
-    let seen = Seen::of(headers);
-    if seen.has(Field::TransferEncoding) {
-        check_coding(headers).ok()?;
+    let mut seen = Seen::of(headers);
+    let is_chunked = seen.has(Field::TransferEncoding);
+    if is_chunked {
+        check_coding(headers)?;
         headers.remove(header::CONTENT_LENGTH);
     } else if seen.has(Field::ContentLength) {
-        one_length(headers)?;
+        canonical_length(headers, None)?;
     }
-    hops::remove(headers, seen);
+    hops::remove(headers, &mut seen);
+    if seen.has(Field::Trailer) {
+        trailers::announce(headers, |name| !is_chunked || !takes_trailers || trailers::is_forbidden(name));
+    }
     fields::via(headers, received);
     *response.version_mut() = Version::HTTP_11;
     Some(())
 }
 
 /// `chunked` is the one transfer coding there is; any other would have to be decoded here.
-fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_coding(headers: &HeaderMap) -> Option<()> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => Ok(()),
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
-        _ => Err(Refusal::CodingNotImplemented),
-    }
+    let is_chunked = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    (is_chunked && codings.next().is_none()).then_some(())
 }
 
 /// The one host, where it is not in the one `Host`: that of the target, if it names one (RFC 9112 section 3.2.2).
-fn host(uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (first, second) = (hosts.next().is_some(), hosts.next().is_some());
     match uri.authority() {
         _ if second => Err(Refusal::BadRequest(BadRequest::BadHost)),
+        // The upstream is told its own name, as by nginx: it is sent HTTP/1.1, which needs one.
+        None if !first && received == Version::HTTP_10 => Ok(None),
         None if !first => Err(Refusal::BadRequest(BadRequest::NoHost)),
         None => Ok(None),
         Some(authority) if authority.as_str().contains('@') => Err(Refusal::BadRequest(BadRequest::BadHost)),
@@ -106,31 +133,23 @@ fn host(uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> 
     }
 }
 
-/// Leaves the path on which the request was judged, and the query as it came.
-fn to_origin_form(uri: &mut Uri) -> Result<(), Refusal> {
-    let bad = |error| Refusal::BadRequest(BadRequest::BadPath(error));
-    let normal = match path::normalize(uri.path()).map_err(bad)? {
-        Cow::Borrowed(_) if uri.authority().is_none() => return Ok(()),
-        Cow::Borrowed(_) => uri.path_and_query().cloned(),
-        Cow::Owned(path) => {
-            let target = match uri.query() {
-                Some(query) => format!("{path}?{query}"),
-                None => path,
-            };
-            PathAndQuery::from_maybe_shared(bytes::Bytes::from(target)).ok()
-        }
-    };
-    *uri = normal.ok_or(bad(path::PathError::Character))?.into();
-    Ok(())
+/// Leaves the path and the query, as the layer left them: it is on them that the request was judged.
+fn to_origin_form(uri: &mut Uri) {
+    if uri.authority().is_some() {
+        *uri = uri.path_and_query().cloned().map(Uri::from).unwrap_or_default();
+    }
 }
 
-/// `Content-Length` once (RFC 9110 section 8.6): whoever read the message has seen that all of them agree, also where no
-/// body follows that would show it.
-fn one_length(headers: &mut HeaderMap) -> Option<()> {
-    let mut values = headers.get_all(header::CONTENT_LENGTH).iter();
-    let is_one = values.next().is_some_and(|value| !value.as_bytes().contains(&b',')) && values.next().is_none();
-    if !is_one && let Some(length) = http1::length(headers).ok()? {
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+/// Writes `Content-Length` as every server reads it: `010` is eight to some. Nothing if it is none, or another than that of
+/// the body, where that is known.
+fn canonical_length(headers: &mut HeaderMap, known: Option<u64>) -> Option<()> {
+    let told = http1::length(headers).ok()??;
+    if known.is_some_and(|length| length != told) {
+        return None;
+    }
+    let first = headers.get(header::CONTENT_LENGTH).and_then(|length| length.as_bytes().first());
+    if first == Some(&b'0') {
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(told));
     }
     Some(())
 }
@@ -149,19 +168,19 @@ mod tests {
 
     #[test]
     fn only_chunked_alone_is_a_transfer_coding() {
-        assert_eq!(check_coding(&headers(&[])), Ok(()));
-        assert_eq!(check_coding(&headers(&[("transfer-encoding", "Chunked")])), Ok(()));
+        assert_eq!(check_coding(&headers(&[])), Some(()));
+        assert_eq!(check_coding(&headers(&[("transfer-encoding", "Chunked")])), Some(()));
         for bad in ["gzip, chunked", "chunked, chunked", "identity", "", "chunked;x"] {
             let bad = headers(&[("transfer-encoding", bad)]);
-            assert_eq!(check_coding(&bad), Err(Refusal::CodingNotImplemented), "{bad:?}");
+            assert_eq!(check_coding(&bad), None, "{bad:?}");
         }
         let twice = headers(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]);
-        assert_eq!(check_coding(&twice), Err(Refusal::CodingNotImplemented));
+        assert_eq!(check_coding(&twice), None);
     }
 
     #[test]
     fn the_origin_is_sent_the_host_of_the_target_before_that_of_the_field() {
-        let host = |uri, fields: &[_]| host(&Uri::from_static(uri), &headers(fields));
+        let host = |uri, fields: &[_]| host(&Uri::from_static(uri), Version::HTTP_11, &headers(fields));
         let target = HeaderValue::from_static("target.example:8080");
         assert_eq!(host("http://target.example:8080/", &[("host", "field.example")]), Ok(Some(target)));
         assert_eq!(host("/", &[("host", "field.example")]), Ok(None));
@@ -171,23 +190,31 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_is_sent_the_normal_form_of_the_path_and_the_query_as_it_came() {
+    fn the_origin_is_sent_the_path_and_the_query_as_they_were_judged() {
         let form = |uri: &'static str| {
             let mut uri = Uri::from_static(uri);
-            to_origin_form(&mut uri).map(|()| uri.to_string())
+            to_origin_form(&mut uri);
+            uri.to_string()
         };
-        assert_eq!(form("http://a.example/b?c=%2F").as_deref(), Ok("/b?c=%2F"));
-        assert_eq!(form("/a/../%62//c?d").as_deref(), Ok("/b/c?d"));
-        assert_eq!(form("http://a.example").as_deref(), Ok("/"));
-        assert!(form("/..").is_err());
+        assert_eq!(form("http://a.example/b;x=1?c=%2F"), "/b;x=1?c=%2F");
+        assert_eq!(form("/b%2Fc?d"), "/b%2Fc?d");
+        assert_eq!(form("http://a.example"), "/");
     }
 
     #[test]
-    fn lengths_that_agree_become_one_and_others_no_answer() {
-        let mut alike = headers(&[("content-length", "5, 5"), ("content-length", "5")]);
-        assert_eq!(one_length(&mut alike), Some(()));
-        assert_eq!(alike.get_all("content-length").iter().collect::<Vec<_>>(), ["5"]);
-        assert_eq!(one_length(&mut headers(&[("content-length", "5, 6")])), None);
-        assert_eq!(one_length(&mut headers(&[("content-length", "5"), ("content-length", "6")])), None);
+    fn a_length_is_written_as_everybody_reads_it_and_is_that_of_the_body() {
+        let length = |text: &'static str, known| {
+            let mut headers = headers(&[("content-length", text)]);
+            canonical_length(&mut headers, known).map(|()| headers["content-length"].clone())
+        };
+        for (text, written) in [("10", "10"), ("010", "10"), ("0", "0"), ("00", "0"), ("0007", "7")] {
+            assert_eq!(length(text, None).as_ref().and_then(|value| value.to_str().ok()), Some(written), "{text}");
+        }
+        assert_eq!((length("5", Some(4)), length("5", Some(0))), (None, None));
+        for bad in ["5, 5", "", "+5", "0x5"] {
+            assert_eq!(length(bad, None), None, "{bad:?}");
+        }
+        let mut twice = headers(&[("content-length", "5"), ("content-length", "5")]);
+        assert_eq!(canonical_length(&mut twice, None), None);
     }
 }

@@ -10,23 +10,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http::{Request, Response, Version};
 use tower::Service;
 
 mod fields;
 mod head;
-mod hops;
-mod seen;
+mod here;
 
 #[cfg(test)]
 mod tests;
 
+use self::head::Judged;
+pub(crate) use self::head::response as rewrite_answer;
 use crate::admission::Permit;
 use crate::layer::NotSent;
 use crate::refusal::Refusal;
-use crate::upstream::{Failure, Parcel, RequestBody, ResponseBody, Upstream, Upstreams};
+use crate::sift::Field;
+use crate::upstream::{Failure, Parcel, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
 
 /// The service under the rate limit.
 #[derive(Clone, Debug)]
@@ -58,47 +58,58 @@ impl Forward {
         parcel: &'a mut Parcel,
         permit: Permit,
     ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<'a> {
+        let takes_trailers = parcel.as_ref().is_some_and(|request| takes_trailers(request.version(), &permit));
         let prepared = self.prepare(parcel.as_mut(), permit);
         async move {
             Ok(match prepared {
-                Ok(upstream) => answer(upstream.send(parcel).await),
+                Ok(upstream) => answer(upstream.send(parcel).await, takes_trailers),
                 Err(here) => *here,
             })
         }
     }
 
     /// Whom to send it to, or what to answer without.
-    fn prepare(
+    pub(crate) fn prepare(
         &self,
         request: Option<&mut Request<RequestBody>>,
         permit: Permit,
     ) -> Result<&Upstream, Box<Response<ResponseBody>>> {
-        let Permit { upstream, peer, trusted_peer } = permit; // one permit, one request
+        let Permit { upstream, peer, trusted_peer, max_body, seen, sieve } = permit; // one permit, one request
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let (Some(upstream), Some(request)) = (upstream, request) else {
             return Err(Box::new(not_sent(Refusal::Internal)));
         };
-        if let Some(here) = answer_here(request) {
+        if let Some(here) = here::answer(request) {
             return Err(Box::new(here));
         }
         let peer = Peer { address: peer, trusted: trusted_peer };
-        head::request(request, peer).map_err(refused)?;
+        head::request(request, Judged { peer, seen, sieve: sieve.as_deref(), upstream: upstream.host() })
+            .map_err(refused)?;
+        request.body_mut().sift(sieve);
+        request.body_mut().limit(max_body).map_err(|TooLong| refused(Refusal::BodyTooLong))?;
         Ok(upstream)
     }
 }
 
+/// Whether the client reads trailers behind an answer: it has said so, or speaks a version in which all do.
+fn takes_trailers(version: Version, permit: &Permit) -> bool {
+    version == Version::HTTP_2 || (version == Version::HTTP_11 && permit.seen.has(Field::TakesTrailers))
+}
+
 /// What the client is told.
-fn answer(result: Result<Response<ResponseBody>, Failure>) -> Response<ResponseBody> {
+fn answer(result: Result<Response<ResponseBody>, Failure>, takes_trailers: bool) -> Response<ResponseBody> {
     match result {
-        Ok(mut response) => match head::response(&mut response) {
+        Ok(mut response) => match head::response(&mut response, takes_trailers) {
             Some(()) => response,
             None => refused(Refusal::UpstreamBroken),
         },
         Err(Failure::Unreachable) => not_sent(Refusal::UpstreamUnreachable),
+        Err(Failure::QueueFull | Failure::QueueTimedOut) => not_sent(Refusal::UpstreamBusy),
         Err(Failure::TimedOut) => refused(Refusal::UpstreamTimedOut),
         Err(Failure::Broken) => refused(Refusal::UpstreamBroken),
         Err(Failure::ClientStalled) => refused(Refusal::BodyTimedOut),
         Err(Failure::ClientBroken) => refused(Refusal::BodyBroken),
+        Err(Failure::ClientTooLong) => refused(Refusal::BodyTooLong),
     }
 }
 
@@ -123,38 +134,6 @@ impl Service<Request<RequestBody>> for Forward {
             }
         })
     }
-}
-
-/// Answers what is meant for the gateway itself, and lets the rest pass.
-fn answer_here(request: &mut Request<RequestBody>) -> Option<Response<ResponseBody>> {
-    // A tunnel would go around every rule; and TRACE would show a client the fields that others added for it.
-    if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-        return Some(refused(Refusal::MethodNotImplemented));
-    }
-    let is_options = *request.method() == Method::OPTIONS;
-    let is_last = is_options && (request.uri().path() == "*" || !may_go_further(request.headers_mut()));
-    is_last.then(options)
-}
-
-/// RFC 9110 section 7.6.2: counts `Max-Forwards` down, and says no at its end. Nonsense is as good as absent.
-fn may_go_further(headers: &mut HeaderMap) -> bool {
-    let Some(value) = headers.get(header::MAX_FORWARDS) else { return true };
-    let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits.and_then(|digits| digits.parse::<u64>().ok()) {
-        Some(0) => false,
-        Some(left) => {
-            headers.insert(header::MAX_FORWARDS, HeaderValue::from(left - 1));
-            true
-        }
-        None => true,
-    }
-}
-
-/// Nothing special is on offer here.
-fn options() -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::from(Full::new(Bytes::new())));
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
 }
 
 fn refused(refusal: Refusal) -> Response<ResponseBody> {

@@ -49,6 +49,8 @@ enum Expected {
     /// Trailers, of which so much is here, up to an empty line.
     Trailers(Vec<u8>),
     Nothing,
+    /// Something else came. Nobody knows any more where anything begins.
+    Lost,
 }
 
 /// What was read.
@@ -75,10 +77,15 @@ impl Chunked {
     /// Reads the next piece from the front of `input`, and leaves what comes after it.
     ///
     /// # Errors
-    /// It is no body in chunks. Nothing more can be read of it.
+    /// It is no body in chunks. From then on nothing is read of it, whatever comes.
     pub(crate) fn read(&mut self, input: &mut Bytes) -> Result<Piece, Malformed> {
+        self.next(input).inspect_err(|_| self.expected = Expected::Lost)
+    }
+
+    fn next(&mut self, input: &mut Bytes) -> Result<Piece, Malformed> {
         loop {
             match &mut self.expected {
+                Expected::Lost => return Err(Malformed),
                 Expected::Nothing => return Ok(Piece::End(None)),
                 _ if input.is_empty() => return Ok(Piece::Hungry),
                 Expected::Data { left } => {
@@ -91,6 +98,9 @@ impl Chunked {
                 }
                 Expected::Trailers(lines) => {
                     let byte = input.get_u8();
+                    if byte == b'\n' && lines.last() != Some(&b'\r') {
+                        return Err(Malformed); // a line feed alone ends a line for some
+                    }
                     lines.push(byte);
                     if byte == b'\n' && (lines == b"\r\n" || lines.ends_with(b"\r\n\r\n")) {
                         let trailers = parse_trailers(lines)?;
@@ -124,7 +134,7 @@ impl Chunked {
                 Expected::SizeEnd { size: *size }
             }
             // A line feed alone ends a line for some.
-            (Expected::Extension { size }, byte) if byte != b'\n' => {
+            (Expected::Extension { size }, byte) if byte == b'\t' || !byte.is_ascii_control() => {
                 self.extensions += 1;
                 Expected::Extension { size: *size }
             }
@@ -219,9 +229,24 @@ mod tests {
             "11111111111111111\r\n",
             "0\r\nno field\r\n\r\n",
             "0\r\na b: c\r\n\r\n",
+            "0\r\n\n",
+            "0\r\na: b\n\r\n",
+            "0\r\na: b\r\n\n",
+            "0\r\na: b\n\nGET / HTTP/1.1\r\n\r\n",
         ] {
             assert_eq!(data(bad.as_bytes()), Err(Malformed), "{bad:?}");
         }
+    }
+
+    /// It went on where the input went on, and found requests there.
+    #[test]
+    fn after_an_error_nothing_is_read_any_more() {
+        let mut chunked = Chunked::new();
+        let mut input = Bytes::from_static(b"-5\r\nhello\r\n0\r\n\r\n");
+        for _ in 0..3 {
+            assert!(chunked.read(&mut input).is_err() && !chunked.is_end());
+        }
+        assert_eq!(input, "5\r\nhello\r\n0\r\n\r\n");
     }
 
     #[test]

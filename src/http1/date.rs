@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, UNIX_EPOCH};
 
+use http::HeaderValue;
 use httpdate::HttpDate;
 
 use crate::clock;
@@ -10,21 +11,30 @@ use crate::clock;
 /// The text of a second.
 struct Written {
     second: u64,
-    text: String,
+    text: HeaderValue,
 }
 
 thread_local! {
-    static LAST: RefCell<Written> = const { RefCell::new(Written { second: 0, text: String::new() }) };
+    static LAST: RefCell<Written> = const { RefCell::new(Written { second: 0, text: HeaderValue::from_static("") }) };
 }
 
 /// Shows the present date.
 pub(super) fn date(show: impl FnOnce(&[u8])) {
+    with_present(|text| show(text.as_bytes()));
+}
+
+/// The present date, as the value of a field.
+pub(crate) fn date_value() -> HeaderValue {
+    with_present(HeaderValue::clone)
+}
+
+fn with_present<T>(show: impl FnOnce(&HeaderValue) -> T) -> T {
     let second = clock::unix_seconds();
     LAST.with_borrow_mut(|last| {
         if last.second != second || last.text.is_empty() {
             let text = HttpDate::from(UNIX_EPOCH + Duration::from_secs(second)).to_string();
-            *last = Written { second, text };
+            *last = Written { second, text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("")) };
         }
-        show(last.text.as_bytes());
-    });
+        show(&last.text)
+    })
 }

@@ -8,7 +8,7 @@ use httparse::{ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 
 use super::framing::Told;
-use super::{MAX_FIELDS, Malformed};
+use super::{MAX_FIELDS, MOST_FIELDS, Malformed};
 
 /// The head of an answer.
 #[derive(Debug)]
@@ -47,21 +47,42 @@ pub(crate) enum BadHead {
     TooManyFields,
     /// A transfer coding beside `chunked`.
     Coding,
+    /// A target of more bytes than [`Uri`] has.
+    Target,
 }
 
 /// Reads the head of a request from the front of `bytes`, which its target and fields share; nothing if it is not all
-/// there. `fields` are empty and become its own, so that their room is used again.
+/// there. `fields` are empty and become its own, so that their room is used again; they may be as many as `max_fields`.
 ///
 /// # Errors
 /// See [`BadHead`].
-pub(crate) fn read_request(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<Asked>, BadHead> {
-    let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+pub(crate) fn read_request(bytes: &Bytes, fields: &mut HeaderMap, max_fields: usize) -> Result<Option<Asked>, BadHead> {
+    match max_fields {
+        ..=MAX_FIELDS => read_lines(bytes, fields, &mut [const { MaybeUninit::uninit() }; MAX_FIELDS][..max_fields]),
+        _ => read_many(bytes, fields, max_fields.min(MOST_FIELDS)),
+    }
+}
+
+/// What few allow has its place on the stack only where it is allowed.
+#[inline(never)]
+fn read_many(bytes: &Bytes, fields: &mut HeaderMap, max_fields: usize) -> Result<Option<Asked>, BadHead> {
+    read_lines(bytes, fields, &mut [const { MaybeUninit::uninit() }; MOST_FIELDS][..max_fields])
+}
+
+fn read_lines<'b>(
+    bytes: &'b Bytes,
+    fields: &mut HeaderMap,
+    lines: &mut [MaybeUninit<httparse::Header<'b>>],
+) -> Result<Option<Asked>, BadHead> {
     let mut parsed = httparse::Request::new(&mut []);
-    let status = ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, bytes, &mut lines);
+    let status = ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, bytes, lines);
     let status = status.map_err(|error| why(error, bytes))?;
     let (Status::Complete(length), Some(method), Some(target)) = (status, parsed.method, parsed.path) else {
         return Ok(None);
     };
+    if has_bare_line_feed(&bytes[..length]) {
+        return Err(BadHead::Malformed);
+    }
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
     let (mut told, mut persistence) = (Told::default(), Persistence::of(version));
     let (mut accepts_trailers, mut expects_continue) = (false, false);
@@ -81,13 +102,39 @@ pub(crate) fn read_request(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Opti
     if told.is_chunked() && version != Version::HTTP_11 {
         return Err(BadHead::Malformed); // the sender cannot know what it says
     }
+    if target.len() >= usize::from(u16::MAX) {
+        return Err(BadHead::Target);
+    }
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(method.as_bytes()).map_err(|_| Malformed)?;
-    *request.uri_mut() = Uri::from_maybe_shared(bytes.slice_ref(target.as_bytes())).map_err(|_| Malformed)?;
+    *request.uri_mut() = uri(bytes, target)?;
     *request.version_mut() = version;
     *request.headers_mut() = std::mem::take(fields);
-    let keeps_open = persistence.keeps_open() && !told.is_doubtful();
+    // What follows a CONNECT may be meant for a tunnel, which there is none of.
+    let is_tunnel = *request.method() == Method::CONNECT;
+    let keeps_open = persistence.keeps_open() && !told.is_doubtful() && !is_tunnel;
     Ok(Some(Asked { request, length, told, keeps_open, accepts_trailers, expects_continue }))
+}
+
+/// The target. A quotation mark may stand in a path that is not encoded, and so it may in a query.
+fn uri(bytes: &Bytes, target: &str) -> Result<Uri, Malformed> {
+    if target.contains('#') {
+        return Err(Malformed); // a fragment is no part of a target, and would be lost on the way
+    }
+    Uri::from_maybe_shared(bytes.slice_ref(target.as_bytes())).or_else(|_| match target.split_once('?') {
+        Some((path, query)) if query.contains('"') => {
+            format!("{path}?{}", query.replace('"', "%22")).parse().map_err(|_| Malformed)
+        }
+        _ => Err(Malformed),
+    })
+}
+
+/// Whether a line ends in a line feed alone (RFC 9112 section 2.2). A proxy before us may have taken it for part of a
+/// value, and what follows it for nothing that concerns it.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    // Without a way out of the loop, so that it looks at many bytes at once.
+    let bare = head.windows(2).fold(false, |bare, two| bare | (two[1] == b'\n' && two[0] != b'\r'));
+    bare || head.first() == Some(&b'\n')
 }
 
 /// A field that tells of no framing: `chunked` behind other codings can be understood by others.
@@ -203,7 +250,7 @@ mod tests {
     }
 
     fn asked(text: &str) -> Result<Option<Asked>, BadHead> {
-        read_request(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new())
+        read_request(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new(), MAX_FIELDS)
     }
 
     #[test]
@@ -242,6 +289,10 @@ mod tests {
             ("GET /a b HTTP/1.1\r\n\r\n", BadHead::Malformed),
             ("G@T / HTTP/1.1\r\n\r\n", BadHead::Malformed),
             ("GET a/b HTTP/1.1\r\n\r\n", BadHead::Malformed),
+            ("\nGET / HTTP/1.1\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.1\nA: b\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.1\r\nA: b\nTransfer-Encoding: chunked\r\n\r\n", BadHead::Malformed),
+            ("GET / HTTP/1.1\r\nA: b\r\n\n", BadHead::Malformed),
             ("GET / HTTP/2.0\r\n\r\n", BadHead::Version),
             ("GET / HTTP/1.2\r\n\r\n", BadHead::Version),
         ] {

@@ -14,6 +14,7 @@ mod outgoing;
 mod write;
 
 pub(crate) use self::chunked::Piece;
+pub(crate) use self::date::date_value;
 pub(crate) use self::framing::{Framing, length};
 pub(crate) use self::head::{Answer, Asked, BadHead, read_answer, read_request};
 pub(crate) use self::incoming::{Left, Readable, poll_head_bytes};
@@ -22,6 +23,9 @@ pub(crate) use self::write::{Terms, write_answer, write_request};
 
 /// Most fields of a message, and of its trailers.
 pub(crate) const MAX_FIELDS: usize = 100;
+
+/// Most fields of a request where somebody allows more.
+const MOST_FIELDS: usize = 1000;
 
 /// These bytes are no HTTP, or could be taken for something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,13 +6,13 @@
 //!
 //! `lua/counters.lua` is the translation of this file.
 
-use std::collections::VecDeque;
-
+use super::entries::Entries;
+use super::packed::Packed;
 use crate::clock::Timestamp;
 
 /// The counters of a bucket, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counters(VecDeque<Counter>);
+pub(super) struct Counters(Entries<Counter>);
 
 /// Permits, all of them granted before the moment at which it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +40,15 @@ impl Counters {
     /// Counts `permits` in the counter that ends at `present`, with all that are in those that end later.
     pub(super) fn add(&mut self, permits: u64, present: Timestamp) {
         let earlier = self.0.partition_point(|counter| counter.ends < present);
-        let folded: u64 = self.0.drain(earlier..).map(|counter| counter.permits).sum();
+        let folded: u64 = self.0.split_off(earlier).map(|counter| counter.permits).sum();
         self.0.push_back(Counter { ends: present, permits: folded + permits });
     }
 
     /// Forgets those that end at `horizon` or before.
     pub(super) fn forget(&mut self, horizon: Timestamp) {
-        let gone = self.0.partition_point(|counter| counter.ends <= horizon);
-        self.0.drain(..gone);
+        while self.0.front().is_some_and(|oldest| oldest.ends <= horizon) {
+            self.0.pop_front();
+        }
     }
 
     /// Takes `permits` out of the counter that ends at `ends`. One that is not there, or holds fewer, has returned them
@@ -61,6 +62,22 @@ impl Counters {
         counter.permits -= permits;
         if counter.permits == 0 {
             self.0.remove(position);
+        }
+    }
+
+    /// One counter at most.
+    pub(super) fn pack(&self) -> Option<Packed> {
+        match &self.0 {
+            Entries::Few(None) => Some(Packed::Unused),
+            Entries::Few(Some(counter)) => Some(Packed::Once { at: counter.ends, amount: counter.permits, number: 0 }),
+            Entries::Many(_) => None,
+        }
+    }
+
+    pub(super) fn unpack(packed: Packed) -> Self {
+        match packed {
+            Packed::Unused => Self::default(),
+            Packed::Once { at, amount, .. } => Self(Entries::Few(Some(Counter { ends: at, permits: amount }))),
         }
     }
 

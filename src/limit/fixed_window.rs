@@ -22,7 +22,7 @@ use crate::clock::Timestamp;
 
 /// The permits in use: one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State(Counters);
+pub struct State(pub(super) Counters);
 
 impl State {
     /// Judges a request for `permits` at `now`; changes nothing.
@@ -43,6 +43,7 @@ impl State {
             wait,
             reset: if used > 0 { rest } else { 0 },
             delay: 0,
+            overflow: false,
         }
     }
 

@@ -30,7 +30,7 @@ impl Quota {
 
     /// What an unused bucket holds: the most that can ever be left.
     pub fn full(&self) -> u32 {
-        State::empty(self).check(self, 0, Timestamp::default()).remaining
+        State::EMPTY.check(self, 0, Timestamp::default()).remaining
     }
 
     /// The milliseconds in which as many permits come as an unused bucket holds, rounded up.
@@ -41,7 +41,7 @@ impl Quota {
 
     /// How long a request for so many permits waits for a bucket from which all were taken at once.
     pub fn wait_when_drained(&self, permits: u32) -> Wait {
-        let (mut state, now) = (State::empty(self), Timestamp::default());
+        let (mut state, now) = (State::EMPTY, Timestamp::default());
         let all = state.check(self, 0, now).remaining;
         state.charge(self, all, now);
         state.check(self, permits, now).wait

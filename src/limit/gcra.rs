@@ -19,6 +19,7 @@
 //!
 //! `lua/gcra.lua` is the translation of this file.
 
+use super::packed::Packed;
 use super::{Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
@@ -49,7 +50,7 @@ impl State {
             Wait::Millis(wait_for(permits, used, quota))
         };
         let reset = if remaining < quota.capacity() { wait_for(remaining + 1, used, quota) } else { 0 };
-        Decision { granted: wait == Wait::Now, remaining, wait, reset, delay: 0 }
+        Decision { granted: wait == Wait::Now, remaining, wait, reset, delay: 0, overflow: false }
     }
 
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
@@ -81,6 +82,22 @@ impl State {
     /// The moment from which the bucket is full and can be forgotten.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.at.plus_millis(millis_for(self.used_at(quota, self.at), quota))
+    }
+
+    /// What is not more than most buckets hold.
+    pub(super) fn pack(&self) -> Option<Packed> {
+        if *self == Self::default() {
+            return Some(Packed::Unused);
+        }
+        let (amount, number) = (u64::try_from(self.used).ok()?, u32::try_from(self.interval).ok()?);
+        Some(Packed::Once { at: self.at, amount, number })
+    }
+
+    pub(super) fn unpack(packed: Packed) -> Self {
+        match packed {
+            Packed::Unused => Self::default(),
+            Packed::Once { at, amount, number } => Self { at, used: amount.into(), interval: number.into() },
+        }
     }
 
     /// What is in use at `now`, in parts of this quota's permits.

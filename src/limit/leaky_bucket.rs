@@ -32,7 +32,7 @@ pub struct Queue {
 
 /// What is to go on: one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State(gcra::State);
+pub struct State(pub(super) gcra::State);
 
 impl State {
     /// Judges a request for `permits` at `now`; changes nothing.
@@ -56,6 +56,7 @@ impl State {
             wait,
             reset: gcra::millis_for(next_leak(level, quota), quota),
             delay: if wait == Wait::Now && permits > 0 { delay } else { 0 },
+            overflow: false,
         }
     }
 

@@ -3,11 +3,13 @@
 
 pub mod calendar;
 mod counters;
+mod entries;
 pub mod fixed_window;
 mod forecast;
 pub mod foreign;
 pub mod gcra;
 pub mod leaky_bucket;
+mod packed;
 mod rate_config;
 pub mod sliding_window;
 mod state;
@@ -114,6 +116,8 @@ pub struct Granted {
     pub charge: Charge,
     /// Since when it is in use.
     pub at: Timestamp,
+    /// As in its [`Decision`]: whose bucket it was taken from.
+    pub overflow: bool,
 }
 
 /// What one limit says to a charge.
@@ -129,6 +133,8 @@ pub struct Decision {
     pub reset: u64,
     /// Milliseconds from now to the slot that was granted: the request goes on then. 0 for algorithms without slots.
     pub delay: u64,
+    /// Was it judged by the bucket that clients share for whom the embedded store has no room?
+    pub overflow: bool,
 }
 
 /// How long a refused request has to wait if nothing else happens.
@@ -288,6 +294,11 @@ impl Outcome {
     pub fn made(&self, charges: Vec<Charge>) -> Vec<Granted> {
         let asked = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
         let made = asked.filter(|(charge, decision)| decision.granted && charge.permits > 0);
-        made.map(|(charge, decision)| Granted { charge, at: self.now.plus_millis(decision.delay) }).collect()
+        let granted = |(charge, decision): (_, &Decision)| Granted {
+            charge,
+            at: self.now.plus_millis(decision.delay),
+            overflow: decision.overflow,
+        };
+        made.map(granted).collect()
     }
 }

@@ -31,7 +31,7 @@ pub const MAX_SEGMENTS: u32 = 512;
 
 /// The permits in use: one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State(Counters);
+pub struct State(pub(super) Counters);
 
 impl State {
     /// Judges a request for `permits` at `now`; changes nothing.
@@ -53,6 +53,7 @@ impl State {
             wait,
             reset: self.0.after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
             delay: 0,
+            overflow: false,
         }
     }
 

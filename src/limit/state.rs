@@ -1,11 +1,24 @@
 //! A bucket of any algorithm: one arm for each of them.
 
+use super::counters::Counters;
+use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 
-/// What is remembered of a bucket.
+/// What is remembered of a bucket, which is always judged by quotas of the same algorithm. Most buckets have been used once:
+/// they have no memory of their own.
+#[derive(Clone, Debug)]
+pub struct State(Kept);
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Packed(Packed),
+    Whole(Box<Whole>),
+}
+
+/// All that an algorithm remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+enum Whole {
     /// A log of grants.
     TokenBucket(token_bucket::State),
     /// What is in use of a bucket that refills continuously.
@@ -20,19 +33,81 @@ pub enum State {
 
 impl State {
     /// An unused bucket.
-    pub fn empty(quota: &Quota) -> Self {
-        match quota.algorithm() {
-            Algorithm::TokenBucket | Algorithm::Foreign(_) => Self::TokenBucket(token_bucket::State::default()),
-            Algorithm::Gcra { .. } => Self::Gcra(gcra::State::default()),
-            Algorithm::LeakyBucket(_) => Self::LeakyBucket(leaky_bucket::State::default()),
-            Algorithm::SlidingWindow { .. } => Self::SlidingWindow(sliding_window::State::default()),
-            Algorithm::FixedWindow(_) => Self::FixedWindow(fixed_window::State::default()),
-        }
-    }
+    pub const EMPTY: Self = Self(Kept::Packed(Packed::Unused));
 
     /// Judges a request for `permits` at `now`; changes nothing.
     #[inline]
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        match &self.0 {
+            Kept::Whole(whole) => whole.check(quota, permits, now),
+            Kept::Packed(packed) => Whole::unpack(*packed, quota).check(quota, permits, now),
+        }
+    }
+
+    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    #[inline]
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        self.change(quota, |whole| whole.charge(quota, permits, now))
+    }
+
+    /// After a refusal at `now`: changes nothing, unless the clock went back.
+    #[inline]
+    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        self.change(quota, |whole| whole.settle(quota, now));
+    }
+
+    /// Takes back `permits` that were granted at `granted_at`, as if they had never been; permits that have returned
+    /// by themselves are left alone.
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
+        self.change(quota, |whole| whole.give_back(quota, permits, granted_at, now));
+    }
+
+    /// The moment from which the bucket is as good as unused and can be forgotten.
+    pub fn full_at(&self, quota: &Quota) -> Timestamp {
+        match &self.0 {
+            Kept::Whole(whole) => whole.full_at(quota),
+            Kept::Packed(packed) => Whole::unpack(*packed, quota).full_at(quota),
+        }
+    }
+
+    /// What has once been too large to be packed stays as it is, for as long as it is in use.
+    #[inline]
+    fn change<R>(&mut self, quota: &Quota, change: impl FnOnce(&mut Whole) -> R) -> R {
+        match &mut self.0 {
+            Kept::Whole(whole) => change(whole),
+            Kept::Packed(packed) => {
+                let mut whole = Whole::unpack(*packed, quota);
+                let changed = change(&mut whole);
+                self.0 = whole.pack().map_or_else(|| Kept::Whole(Box::new(whole)), Kept::Packed);
+                changed
+            }
+        }
+    }
+}
+
+impl Whole {
+    #[inline]
+    fn unpack(packed: Packed, quota: &Quota) -> Self {
+        match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::Foreign(_) => Self::TokenBucket(token_bucket::State::unpack(packed)),
+            Algorithm::Gcra { .. } => Self::Gcra(gcra::State::unpack(packed)),
+            Algorithm::LeakyBucket(_) => Self::LeakyBucket(leaky_bucket::State(gcra::State::unpack(packed))),
+            Algorithm::SlidingWindow { .. } => Self::SlidingWindow(sliding_window::State(Counters::unpack(packed))),
+            Algorithm::FixedWindow(_) => Self::FixedWindow(fixed_window::State(Counters::unpack(packed))),
+        }
+    }
+
+    fn pack(&self) -> Option<Packed> {
+        match self {
+            Self::TokenBucket(state) => state.pack(),
+            Self::Gcra(state) => state.pack(),
+            Self::LeakyBucket(state) => state.0.pack(),
+            Self::SlidingWindow(state) => state.0.pack(),
+            Self::FixedWindow(state) => state.0.pack(),
+        }
+    }
+
+    fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         match self {
             Self::TokenBucket(state) => state.check(quota, permits, now),
             Self::Gcra(state) => state.check(quota, permits, now),
@@ -42,8 +117,7 @@ impl State {
         }
     }
 
-    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
-    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         match self {
             Self::TokenBucket(state) => state.charge(quota, permits, now),
             Self::Gcra(state) => state.charge(quota, permits, now),
@@ -53,8 +127,7 @@ impl State {
         }
     }
 
-    /// After a refusal at `now`: changes nothing, unless the clock went back.
-    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+    fn settle(&mut self, quota: &Quota, now: Timestamp) {
         match self {
             Self::TokenBucket(state) => state.settle(quota, now),
             Self::Gcra(state) => state.settle(quota, now),
@@ -64,9 +137,7 @@ impl State {
         }
     }
 
-    /// Takes back `permits` that were granted at `granted_at`, as if they had never been; permits that have returned
-    /// by themselves are left alone.
-    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
+    fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         match self {
             Self::TokenBucket(state) => state.give_back(quota, permits, granted_at, now),
             Self::Gcra(state) => state.give_back(quota, permits, granted_at, now),
@@ -76,14 +147,82 @@ impl State {
         }
     }
 
-    /// The moment from which the bucket is as good as unused and can be forgotten.
-    pub fn full_at(&self, quota: &Quota) -> Timestamp {
+    fn full_at(&self, quota: &Quota) -> Timestamp {
         match self {
             Self::TokenBucket(state) => state.full_at(quota),
             Self::Gcra(state) => state.full_at(quota),
             Self::LeakyBucket(state) => state.full_at(quota),
             Self::SlidingWindow(state) => state.full_at(quota),
             Self::FixedWindow(state) => state.full_at(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::limit::MAX_RATE;
+    use crate::limit::calendar::{Calendar, Unit};
+    use crate::limit::leaky_bucket::Queue;
+
+    #[test]
+    fn a_bucket_that_was_used_once_is_24_bytes_and_no_more() {
+        assert_eq!(size_of::<State>(), 24);
+        for algorithm in algorithms() {
+            let quota = Quota::new(10, 86_400_000, algorithm).expect("a quota");
+            let mut state = State::EMPTY;
+            state.charge(&quota, 1, Timestamp::from_millis(1_700_000_000_000));
+            assert!(matches!(state.0, Kept::Packed(Packed::Once { .. })), "{state:?}");
+        }
+    }
+
+    fn algorithms() -> [Algorithm; 5] {
+        [
+            Algorithm::TokenBucket,
+            Algorithm::Gcra { burst: 10 },
+            Algorithm::LeakyBucket(Queue { length: 10, max_wait: 600_000 }),
+            Algorithm::SlidingWindow { segments: 4 },
+            Algorithm::FixedWindow(Calendar::new(Unit::Minute, "UTC").expect("a calendar")),
+        ]
+    }
+
+    /// What comes to a bucket: when, for how many permits, by which of two rules, and whether it is undone.
+    fn lives() -> impl Strategy<Value = Vec<(i64, u32, bool, bool)>> {
+        let passes = prop_oneof![4 => 0..100_i64, 4 => 0..90_000_i64, 1 => -90_000..=0_i64];
+        let permits = prop_oneof![6 => 1..4_u32, 1 => Just(0), 1 => Just(MAX_RATE)];
+        prop::collection::vec((passes, permits, any::<bool>(), prop::bool::weighted(0.2)), 1..30)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_packed_bucket_says_what_the_whole_would(life in lives(), index in 0..5_usize, rates in (1..8_u64, 1..8_u64)) {
+            let quota = |rate, interval| Quota::new(rate, interval, algorithms()[index]).expect("a quota");
+            // The other rule's interval does not fit into 32 bits.
+            let quotas = [quota(rates.0, 60_000), quota(rates.1, 1 << 33)];
+            let (mut state, mut now) = (State::EMPTY, 1_700_000_000_000_u64);
+            let mut whole = Whole::unpack(Packed::Unused, &quotas[0]);
+            for (passes, permits, other, undone) in life {
+                now = now.checked_add_signed(passes).expect("a moment");
+                let (quota, at) = (&quotas[usize::from(other)], Timestamp::from_millis(now));
+                let said = whole.check(quota, permits, at);
+                prop_assert_eq!(state.check(quota, permits, at), said);
+                if said.granted {
+                    prop_assert_eq!(state.charge(quota, permits, at), whole.charge(quota, permits, at));
+                } else {
+                    state.settle(quota, at);
+                    whole.settle(quota, at);
+                }
+                if said.granted && undone {
+                    let slot = at.plus_millis(said.delay);
+                    state.give_back(quota, permits, slot, at);
+                    whole.give_back(quota, permits, slot, at);
+                }
+                prop_assert_eq!(state.full_at(quota), whole.full_at(quota));
+            }
         }
     }
 }

@@ -13,8 +13,8 @@
 //!
 //! `lua/token_bucket.lua` is the translation of this file.
 
-use std::collections::VecDeque;
-
+use super::entries::Entries;
+use super::packed::Packed;
 use super::{Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
@@ -27,7 +27,7 @@ const MOST_RETAINED: u64 = 64;
 /// The permits in use: one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    log: VecDeque<Grant>,
+    log: Entries<Grant>,
     /// The permits of all entries, of those that have returned too.
     stored: u64,
     /// By which interval it was charged last.
@@ -90,8 +90,11 @@ impl State {
         };
         let Some((position, _)) = holds(true).or_else(|| holds(false)) else { return };
         self.stored -= permits;
-        self.log[position].permits -= permits;
-        if self.log[position].permits == 0 {
+        let emptied = self.log.get_mut(position).is_some_and(|grant| {
+            grant.permits -= permits;
+            grant.permits == 0
+        });
+        if emptied {
             self.log.remove(position);
         }
     }
@@ -117,6 +120,28 @@ impl State {
         self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.horizon(quota, newest.at)))
     }
 
+    /// One grant and nothing else to remember.
+    pub(super) fn pack(&self) -> Option<Packed> {
+        match (&self.log, self.last, self.retained) {
+            (Entries::Few(None), None, None) => Some(Packed::Unused),
+            (Entries::Few(Some(grant)), Some(interval), None) => {
+                let permits = u32::try_from(grant.permits).ok()?;
+                Some(Packed::Once { at: grant.at, amount: interval, number: permits })
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn unpack(packed: Packed) -> Self {
+        match packed {
+            Packed::Unused => Self::default(),
+            Packed::Once { at, amount: interval, number } => {
+                let grant = Grant { at, permits: number.into() };
+                Self { log: Entries::Few(Some(grant)), stored: grant.permits, last: Some(interval), retained: None }
+            }
+        }
+    }
+
     /// How it stands: what a request for nothing is told.
     #[inline]
     fn at_present(&self, quota: &Quota, now: Timestamp) -> Decision {
@@ -128,6 +153,7 @@ impl State {
             wait: Wait::Now,
             reset: self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
             delay: 0,
+            overflow: false,
         }
     }
 
@@ -152,7 +178,7 @@ impl State {
 
     #[cold]
     fn permits_before(&self, live: usize) -> u64 {
-        self.log.range(..live).map(|grant| grant.permits).sum()
+        self.log.iter().take(live).map(|grant| grant.permits).sum()
     }
 
     /// How long entries are kept: by the longest interval that anyone has judged by of late. While gateways with an old
@@ -217,7 +243,7 @@ impl State {
     #[cold]
     fn redate_those_ahead(&mut self, now: Timestamp) {
         let ahead = self.log.partition_point(|grant| grant.at <= now);
-        let permits = self.log.drain(ahead..).map(|grant| grant.permits).sum();
+        let permits = self.log.split_off(ahead).map(|grant| grant.permits).sum();
         if permits > 0 {
             self.log.push_back(Grant { at: now, permits });
         }
@@ -232,7 +258,7 @@ impl State {
         // A lowered rate can leave more in use than it allows, so what must return is counted from what is in use.
         let missing = self.used_from(live) + u64::from(permits) - u64::from(quota.rate());
         let mut returned = 0;
-        let last = self.log.range(live..).find(|grant| {
+        let last = self.log.iter().skip(live).find(|grant| {
             returned += grant.permits;
             returned >= missing
         });

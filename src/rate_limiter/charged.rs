@@ -55,7 +55,7 @@ impl Drop for Unclaimed {
         if let (1.., Ok(runtime)) = (self.taken, Handle::try_current()) {
             let (store, charge, at) = (self.store.clone(), self.of.charge(self.taken), self.at);
             runtime.spawn(async move {
-                if let Err(error) = store.give_back(&[Granted { charge, at }]).await {
+                if let Err(error) = store.give_back(&[Granted { charge, at, overflow: false }]).await {
                     tracing::debug!(%error, "permits were not given back, and return by themselves");
                 }
             });

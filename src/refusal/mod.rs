@@ -15,18 +15,19 @@ use crate::client::NoClient;
 use crate::cost::BadCost;
 use crate::facts::BadRequest;
 use crate::rule::{Unclear, Unjudged};
+use crate::sift::BadField;
 
 /// Why a request is answered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 400 or 414: no host, no valid path, too long, ...
+    /// 400, 414 or 508: no host, no valid path, too long, in a circle, ...
     BadRequest(BadRequest),
     /// 400: a limit cannot tell who is asking.
     NoClient {
         /// The limit's name.
         limit: String,
-        /// Whether the value was there more than once.
-        ambiguous: bool,
+        /// What is wrong with the value.
+        cause: NoClient,
     },
     /// 400: a limit cannot tell what the request costs.
     BadCost {
@@ -37,13 +38,17 @@ pub enum Refusal {
     },
     /// 400: no request, or one that could be read in two ways.
     Malformed,
+    /// 204: `OPTIONS *` asks what the server as a whole has on offer, which is nothing special.
+    Options,
     /// 404: no route matches.
     NoRoute,
     /// 400: the client's body broke off, or was none.
     BodyBroken,
+    /// 413: the request's body is longer than its route takes.
+    BodyTooLong,
     /// 408: the client stopped sending its body.
     BodyTimedOut,
-    /// 414: a target of more than 8 KiB.
+    /// 414: a target of more than `max_target`.
     UriTooLong,
     /// 429: limits refused.
     Limited {
@@ -52,9 +57,9 @@ pub enum Refusal {
         /// Whole seconds until a retry can pass; none if it never can.
         retry_after: Option<u64>,
     },
-    /// 431: more than 100 header fields, or more than 16 KiB of them.
+    /// 431: more than `max_fields` header fields, or more than `max_field_bytes` of them.
     HeadersTooLarge,
-    /// 501: a method that is for the gateway itself, which has none of them: CONNECT, TRACE.
+    /// 501: a method that is for the gateway itself, which has none of them (CONNECT, TRACE), or one of more than 32 letters.
     MethodNotImplemented,
     /// 501: a transfer coding other than `chunked`.
     CodingNotImplemented,
@@ -64,12 +69,16 @@ pub enum Refusal {
     StoreFailed,
     /// 502: no connection to the upstream; the request was not sent.
     UpstreamUnreachable,
+    /// 503: the upstream has as many requests as it may have; this one was not sent.
+    UpstreamBusy,
     /// 502: the upstream's answer was none, or broke off before it began.
     UpstreamBroken,
     /// 504: the upstream did not begin to answer in time.
     UpstreamTimedOut,
     /// 500: the service was put together wrongly.
     Internal,
+    /// 500: a mistake in the program ended the request, and nothing else.
+    Panicked,
 }
 
 /// RFC 9457 section 3.1.
@@ -96,51 +105,63 @@ impl Refusal {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         *headers = room;
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status != StatusCode::NO_CONTENT {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        }
         if let Some(seconds) = self.retry_after() {
             headers.insert(RETRY_AFTER, seconds.into());
         }
         response
     }
 
+    /// The status of the answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.problem().0
+    }
+
     /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and the problem details as JSON.
     fn problem(&self) -> (StatusCode, Vec<u8>) {
         let (status, detail): (_, Cow<'_, str>) = match self {
             Self::BadRequest(cause @ BadRequest::TargetTooLong) => (StatusCode::URI_TOO_LONG, cause.to_string().into()),
-            Self::BadRequest(cause) => (StatusCode::BAD_REQUEST, cause.to_string().into()),
-            Self::NoClient { limit, ambiguous: false } => {
-                (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` is missing").into())
+            Self::BadRequest(cause @ BadRequest::BadField(BadField::Circle)) => {
+                (StatusCode::LOOP_DETECTED, cause.to_string().into())
             }
-            Self::NoClient { limit, ambiguous: true } => (
-                StatusCode::BAD_REQUEST,
-                format!("the value that identifies clients of `{limit}` was sent twice").into(),
-            ),
+            Self::BadRequest(cause @ BadRequest::Tunnel) => (StatusCode::NOT_IMPLEMENTED, cause.to_string().into()),
+            Self::BadRequest(cause) => (StatusCode::BAD_REQUEST, cause.to_string().into()),
+            Self::NoClient { limit, cause } => {
+                (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` {cause}").into())
+            }
             Self::BadCost { limit, cause } => {
                 (StatusCode::BAD_REQUEST, format!("the value that tells the cost for `{limit}` {cause}").into())
             }
+            Self::Options => return (StatusCode::NO_CONTENT, Vec::new()),
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
             Self::VersionNotSupported => {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0, HTTP/1.1 and HTTP/2 are understood".into())
             }
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyBroken => (StatusCode::BAD_REQUEST, "the request's body broke off".into()),
+            Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request's body is too long".into()),
             Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming".into()),
-            Self::HeadersTooLarge => {
-                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "more than 100 header fields or 16 KiB of them".into())
-            }
+            Self::HeadersTooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "there are too many header fields, or too many bytes of them".into(),
+            ),
             Self::MethodNotImplemented => (StatusCode::NOT_IMPLEMENTED, "this method is not available here".into()),
             Self::CodingNotImplemented => {
                 (StatusCode::NOT_IMPLEMENTED, "`chunked` is the only transfer coding that is understood".into())
             }
-            Self::UriTooLong => (StatusCode::URI_TOO_LONG, "the target is longer than 8 KiB".into()),
+            Self::UriTooLong => (StatusCode::URI_TOO_LONG, "the target is too long".into()),
             Self::Limited { violated, retry_after } => {
                 return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
             }
             Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
+            Self::UpstreamBusy => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy".into()),
             Self::UpstreamBroken => (StatusCode::BAD_GATEWAY, "the upstream gave no valid answer".into()),
             Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream gave no answer in time".into()),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway is put together wrongly".into()),
+            Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed at this request".into()),
         };
         let title = status.canonical_reason().unwrap_or_default();
         let problem = Problem { kind: "about:blank", title, status: status.as_u16(), detail: &detail };
@@ -153,7 +174,7 @@ impl Refusal {
     fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Limited { retry_after, .. } => *retry_after,
-            Self::StoreFailed => Some(1),
+            Self::StoreFailed | Self::UpstreamBusy => Some(1),
             _ => None,
         }
     }
@@ -169,7 +190,7 @@ impl From<Unjudged<'_>> for Refusal {
     fn from(Unjudged { limit, cause }: Unjudged<'_>) -> Self {
         let limit = limit.to_owned();
         match cause {
-            Unclear::Client(cause) => Self::NoClient { limit, ambiguous: cause == NoClient::Ambiguous },
+            Unclear::Client(cause) => Self::NoClient { limit, cause },
             Unclear::Cost(cause) => Self::BadCost { limit, cause },
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::path::{self, EncodedSlash};
+
 /// `api.example.com`, or `*.example.com` for every host below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
@@ -42,6 +44,9 @@ pub enum PatternError {
     /// `**` anywhere but at the end.
     #[error("`**` can only be the last segment of `{0}`")]
     Rest(String),
+    /// Parameters take no part in matching.
+    #[error("`{0}` has the parameters of a segment")]
+    Parameters(String),
     /// A segment that has braces and is not `{name}`.
     #[error("`{0}` is neither a literal segment nor `{{name}}`")]
     Segment(String),
@@ -120,7 +125,13 @@ impl PathPattern {
         Ok(Self { segments, rest })
     }
 
-    /// Does `path`, in its normal form, match?
+    /// Does it have an encoded slash or backslash, which only paths have in which those are kept?
+    pub(crate) fn has_encoded_slash(&self) -> bool {
+        let has = |text: &str| text.contains("%2F") || text.contains("%5C");
+        self.segments.iter().any(|segment| matches!(segment, Segment::Literal(text) if has(text)))
+    }
+
+    /// Does `path`, in the form that is matched, match?
     pub fn matches(&self, path: &str) -> bool {
         let path = bare(path);
         let mut parts = path.split('/').filter(|_| !path.is_empty());
@@ -167,11 +178,12 @@ impl Segment {
         if text.contains(['{', '}', '*']) {
             return Err(PatternError::Segment(text.to_owned()));
         }
+        if text.contains(';') {
+            return Err(PatternError::Parameters(pattern.to_owned()));
+        }
         let path = format!("/{text}");
-        match crate::path::normalize(&path) {
-            Ok(normal) if normal == path && !text.is_empty() && !text.contains(['?', '#']) => {
-                Ok(Self::Literal(text.to_owned()))
-            }
+        match path::normalize(&path, EncodedSlash::Keep) {
+            Ok(normal) if normal.matched() == path && !text.is_empty() => Ok(Self::Literal(text.to_owned())),
             _ => Err(PatternError::Path(pattern.to_owned())),
         }
     }
@@ -215,7 +227,10 @@ mod tests {
 
     #[test]
     fn a_pattern_that_no_path_can_match_is_refused() {
-        for text in ["login", "", "/a//b", "/a/../b", "/%61", "/a/**/b", "/{}", "/a{b}", "/a*", "/a?x=1", "/a b"] {
+        for text in [
+            "/a;x", "/a%40b", "/a%2fb", "login", "", "/a//b", "/a/../b", "/%61", "/a/**/b", "/{}", "/a{b}", "/a*",
+            "/a?x=1", "/a b",
+        ] {
             assert!(PathPattern::parse(text).is_err(), "{text}");
         }
         for text in ["", "a b", "http://a", "a:80", "*", "*a.example", "a..b", "a.*.b"] {

@@ -2,24 +2,45 @@
 
 mod charges;
 
+use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Method, Uri, Version};
 
 pub(crate) use self::charges::Positions;
 pub use self::charges::{Charges, LimitCharge};
 use crate::client::{AddressRules, ClientSource, NoClient};
 use crate::cost::{BadCost, Cost};
-use crate::facts::Facts;
+pub use crate::facts::Requests;
+use crate::facts::{BadRequest, Facts};
 use crate::limit::{Charge, ClientId, Limiter, Mode};
+pub use crate::path::EncodedSlash;
 use crate::route::{Route, Routes};
+use crate::sift::Sieve;
+pub use crate::sift::{BadPattern, Pattern, Strip, Underscores};
 
 /// Everything a rule file says about requests; no IO hangs on it.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
+    /// How requests are read.
+    pub requests: Requests,
     /// How client addresses are read.
     pub addresses: AddressRules,
+    /// Which fields are removed before anything is read of a request.
+    pub fields: FieldRules,
     /// The routes, in the order in which they are tried.
     pub routes: Routes,
+}
+
+/// Which fields of requests nobody believes: of `requests:` in the rule file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldRules {
+    /// Those that are removed unless a trusted proxy sends them; [`Strip::DEFAULT`] unless the rule file says otherwise.
+    pub strip: Strip,
+    /// Those that some origins take for others; removed unless the rule file says otherwise.
+    pub underscores: Underscores,
 }
 
 /// One entry of a route's `limits:`.
@@ -104,11 +125,48 @@ pub enum Due {
 }
 
 impl Rules {
+    /// What the fields of requests are held against.
+    pub(crate) fn sieve(&self) -> Sieve {
+        Sieve::new(self.used(), self.fields.strip.clone(), self.fields.underscores)
+    }
+
+    /// The fields that routes and limits read.
+    fn used(&self) -> HashSet<HeaderName> {
+        let mut fields = HashSet::new();
+        for route in self.routes.iter() {
+            fields.extend(route.matcher.headers.iter().map(|(name, _)| name.clone()));
+            for limit in &route.limits {
+                limit.client.fields(&mut |name| _ = fields.insert(name.clone()));
+                if let Cost::Header(cost) = &limit.permits {
+                    fields.insert(cost.name.clone());
+                }
+            }
+        }
+        fields
+    }
+
+    /// The facts of a request.
+    ///
+    /// # Errors
+    /// A request that means different things to different servers, or could pass for one of another route.
+    pub fn read<'a>(
+        &self,
+        method: &'a Method,
+        uri: &'a Uri,
+        version: Version,
+        headers: &'a HeaderMap,
+        peer: IpAddr,
+    ) -> Result<Facts<'a>, BadRequest> {
+        let facts = Facts::read(method, uri, version, headers, peer, &self.requests)?;
+        self.routes.check(&facts)?;
+        Ok(facts)
+    }
+
     /// What a request with these facts, on this route of ours, costs: one charge for each limit that counts it.
     ///
     /// # Errors
-    /// A limit that denies requests without a client cannot find one, any limit finds more than one, or the request
-    /// does not tell its cost.
+    /// A limit that denies requests without a client cannot find one, any limit finds more than one or cannot read it, or
+    /// the request does not tell its cost.
     pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, Unjudged<'r>> {
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {

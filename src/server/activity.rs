@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Limits;
+use super::pace::{Pace, TooSlow, millis};
 use super::protocol::Protocol;
 
 /// An HTTP/2 client is through with its greeting after this many bytes: the preface and an empty SETTINGS frame.
@@ -18,9 +19,6 @@ const GREETING: u64 = 24 + 9;
 
 /// Clients that ask again do so within this time, mostly.
 pub(crate) const REST: Duration = Duration::from_secs(1);
-
-/// `blocked` while nothing is.
-const NOT_BLOCKED: u64 = u64::MAX;
 
 /// The notes on one connection. Moments are milliseconds after `begin`.
 #[derive(Debug)]
@@ -36,8 +34,12 @@ pub(crate) struct Activity {
     since: AtomicU64,
     /// Bytes read so far.
     read: AtomicU64,
-    /// Since when bytes of ours have waited for the client to take them.
-    blocked: AtomicU64,
+    /// Requests so far.
+    requests: AtomicU32,
+    /// How the client takes what it is sent.
+    taking: Pace,
+    /// How the client sends the body of the last request, in HTTP/1.
+    sending: Pace,
     /// An answer broke off in the middle.
     broken: AtomicBool,
     /// The last request has a body, which has not been read to its end.
@@ -55,9 +57,16 @@ pub(crate) enum Verdict {
     Wait(Instant),
     /// Close once what is being answered is finished: nothing was asked for a long time.
     Retire,
-    /// Close: the client keeps us waiting.
-    Close,
+    /// End the body that is being read, and tell the client: it sends too slowly.
+    EndUpload,
+    /// Close: the client keeps us waiting, in this way.
+    Close(&'static str),
 }
+
+/// What clients keep us waiting with, as it is counted.
+pub(crate) const SLOW_HEAD: &str = "slow_head";
+pub(crate) const SLOW_UPLOAD: &str = "slow_upload";
+pub(crate) const SLOW_READER: &str = "slow_reader";
 
 impl Activity {
     /// A connection that was opened at `begin`.
@@ -69,21 +78,26 @@ impl Activity {
             partial: AtomicBool::new(false),
             since: AtomicU64::new(0),
             read: AtomicU64::new(0),
-            blocked: AtomicU64::new(NOT_BLOCKED),
+            requests: AtomicU32::new(0),
+            taking: Pace::new(),
+            sending: Pace::new(),
             broken: AtomicBool::new(false),
             uploading: AtomicBool::new(false),
         }
     }
 
-    /// The first byte has come, and tells this protocol.
+    /// The first bytes have come, and tell this protocol. In HTTP/1 they are those of a head.
     pub(crate) fn speaks(&self, protocol: Protocol) {
-        self.http2.store(protocol == Protocol::Http2, Relaxed);
-        self.mark();
+        if protocol == Protocol::Http2 {
+            self.http2.store(true, Relaxed);
+            self.partial.store(false, Relaxed);
+        }
     }
 
     /// Bytes came in.
     pub(crate) fn read(&self, count: usize) {
         self.read.fetch_add(count as u64, Relaxed);
+        self.sending.moves(count, || self.now());
         let begins = self.in_flight.load(Relaxed) == 0 && !self.partial.load(Relaxed);
         if begins && !self.is_http2() {
             self.partial.store(true, Relaxed);
@@ -91,25 +105,53 @@ impl Activity {
         }
     }
 
-    /// Bytes of ours wait for the client, or no longer do.
-    pub(crate) fn blocked(&self, blocked: bool) {
-        let was = self.blocked.load(Relaxed) != NOT_BLOCKED;
-        if blocked != was {
-            self.blocked.store(if blocked { self.now() } else { NOT_BLOCKED }, Relaxed);
+    /// Somebody wants more of the last request's body, and there is none yet.
+    pub(crate) fn awaits_upload(&self) {
+        self.sending.wait(|| self.now());
+    }
+
+    /// So many bytes of ours were taken; or none, and the client is waited for.
+    pub(crate) fn wrote(&self, count: Option<usize>) {
+        match count {
+            Some(count) => self.taking.moves(count, || self.now()),
+            None => self.taking.wait(|| self.now()),
         }
     }
 
     /// A request's head is complete, and a body may follow.
     pub(crate) fn begin_request(self: &Arc<Self>, has_body: bool) -> InFlight {
         self.in_flight.fetch_add(1, Relaxed);
+        self.requests.store(self.requests.load(Relaxed).saturating_add(1), Relaxed);
         self.partial.store(false, Relaxed);
         self.uploading.store(has_body, Relaxed);
+        self.sending.rest();
         InFlight(Arc::clone(self))
+    }
+
+    /// Requests so far, with the last one.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests.load(Relaxed)
     }
 
     /// The body of the last request has been read to its end, which may be after its answer.
     pub(crate) fn end_upload(&self) {
         self.uploading.store(false, Relaxed);
+        self.sending.rest();
+    }
+
+    /// Nobody wants more of the last request's body.
+    pub(crate) fn leave_upload(&self) {
+        self.sending.rest();
+    }
+
+    /// Requests that are being answered.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// Whether a request is being answered.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.load(Relaxed) > 0
     }
 
     /// Whether the client may be in the middle of sending something that is not going to be read.
@@ -135,36 +177,35 @@ impl Activity {
 
     /// What the timer is to do now.
     pub(crate) fn judge(&self, limits: &Limits) -> Verdict {
-        let now = Instant::now();
-        let (deadline, at_deadline) = self.deadline(limits);
-        match deadline {
-            Some(deadline) if deadline <= now => at_deadline,
-            // A shorter wait may begin at any moment: no look is further away than the shortest of them.
-            Some(deadline) => Verdict::Wait(deadline.min(now + limits.shortest())),
-            None => Verdict::Wait(now + limits.shortest()),
+        let now = self.now();
+        // A shorter wait may begin at any moment: no look is further away than the shortest of them.
+        let mut look = now + millis(limits.shortest());
+        match self.taking.judge(now, limits.body) {
+            Ok(at) => look = look.min(at.unwrap_or(look)),
+            Err(TooSlow) => return Verdict::Close(SLOW_READER),
         }
+        match self.sending.judge(now, limits.body) {
+            Ok(at) => look = look.min(at.unwrap_or(look)),
+            Err(TooSlow) => return Verdict::EndUpload,
+        }
+        if !self.is_busy() && !self.taking.is_waiting() {
+            let (limit, at_deadline) = match self.is_in_a_head() {
+                true => (limits.header_timeout, Verdict::Close(SLOW_HEAD)),
+                false => (limits.idle_timeout, Verdict::Retire),
+            };
+            let deadline = self.since.load(Relaxed).saturating_add(millis(limit));
+            if deadline <= now {
+                return at_deadline;
+            }
+            look = look.min(deadline);
+        }
+        Verdict::Wait(self.begin + Duration::from_millis(look))
     }
 
     /// Whether nothing has been asked for a while, and nothing is left of what was: what serves requests may go.
     pub(crate) fn rests(&self) -> bool {
-        let idle = self.in_flight.load(Relaxed) == 0 && !self.is_in_a_head() && !self.uploading.load(Relaxed);
-        let blocked = self.blocked.load(Relaxed) != NOT_BLOCKED;
-        idle && !blocked && self.now() >= self.since.load(Relaxed).saturating_add(millis(REST))
-    }
-
-    fn deadline(&self, limits: &Limits) -> (Option<Instant>, Verdict) {
-        let after = |since: u64, limit| Some(self.begin + Duration::from_millis(since) + limit);
-        let since = self.since.load(Relaxed);
-        let blocked = self.blocked.load(Relaxed);
-        if blocked != NOT_BLOCKED {
-            (after(blocked, limits.stall_timeout), Verdict::Close)
-        } else if self.in_flight.load(Relaxed) > 0 {
-            (None, Verdict::Retire)
-        } else if self.is_in_a_head() {
-            (after(since, limits.header_timeout), Verdict::Close)
-        } else {
-            (after(since, limits.idle_timeout), Verdict::Retire)
-        }
+        let idle = !self.is_busy() && !self.is_in_a_head() && !self.uploading.load(Relaxed);
+        idle && !self.taking.is_waiting() && self.now() >= self.since.load(Relaxed).saturating_add(millis(REST))
     }
 
     fn is_in_a_head(&self) -> bool {
@@ -185,6 +226,11 @@ impl Activity {
 }
 
 impl InFlight {
+    /// The notes on its connection.
+    pub(crate) fn activity(&self) -> &Arc<Activity> {
+        &self.0
+    }
+
     /// The answer broke off in the middle.
     pub(crate) fn break_off(&self) {
         self.0.break_off();
@@ -199,22 +245,23 @@ impl Drop for InFlight {
 
 impl Limits {
     pub(crate) fn shortest(&self) -> Duration {
-        self.header_timeout.min(self.idle_timeout).min(self.stall_timeout)
+        self.header_timeout.min(self.idle_timeout).min(self.body.timeout)
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(NOT_BLOCKED - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::head::Bounds;
+    use crate::server::pace::Demand;
 
     const LIMITS: Limits = Limits {
         header_timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(75),
-        stall_timeout: Duration::from_secs(30),
+        body: Demand { timeout: Duration::from_secs(30), rate: 240 },
+        max_requests: 10_000,
+        max_streams: 100,
+        head: Bounds { fields: 100, field_bytes: 16 * 1024, target: 8 * 1024 },
     };
 
     fn speaking(protocol: Protocol) -> Arc<Activity> {
@@ -239,7 +286,7 @@ mod tests {
         activity.read(1);
         assert!(waits(&activity));
         pass(4).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Close);
+        assert_eq!(activity.judge(&LIMITS), Verdict::Close(SLOW_HEAD));
     }
 
     #[tokio::test(start_paused = true)]
@@ -288,13 +335,47 @@ mod tests {
     async fn a_client_that_does_not_read_is_not_waited_for() {
         let activity = speaking(Protocol::Http1);
         let _request = activity.begin_request(false);
-        activity.blocked(true);
+        activity.wrote(None);
         pass(20).await;
-        activity.blocked(true);
+        activity.wrote(None);
         assert!(waits(&activity));
         pass(10).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Close);
-        activity.blocked(false);
+        assert_eq!(activity.judge(&LIMITS), Verdict::Close(SLOW_READER));
+        activity.wrote(Some(1 << 20));
+        assert!(waits(&activity));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_a_byte_now_and_then_is_not_waited_for_either() {
+        let activity = speaking(Protocol::Http1);
+        let _request = activity.begin_request(false);
+        activity.wrote(None);
+        pass(29).await;
+        assert!(waits(&activity));
+        activity.wrote(Some(1));
+        activity.wrote(None);
+        pass(1).await;
+        assert_eq!(activity.judge(&LIMITS), Verdict::Close(SLOW_READER));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_is_timed_while_somebody_wants_more_of_it_and_the_next_one_begins_anew() {
+        let activity = speaking(Protocol::Http1);
+        let request = activity.begin_request(true);
+        pass(1000).await;
+        assert!(waits(&activity), "nobody has asked for it");
+        activity.awaits_upload();
+        pass(29).await;
+        activity.read(1);
+        activity.awaits_upload();
+        pass(1).await;
+        assert_eq!(activity.judge(&LIMITS), Verdict::EndUpload);
+        activity.leave_upload();
+        assert!(waits(&activity));
+        drop(request);
+        let _next = activity.begin_request(true);
+        activity.awaits_upload();
+        pass(29).await;
         assert!(waits(&activity));
     }
 
@@ -303,7 +384,7 @@ mod tests {
         let activity = speaking(Protocol::Http2);
         activity.read(24);
         pass(10).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Close);
+        assert_eq!(activity.judge(&LIMITS), Verdict::Close(SLOW_HEAD));
         activity.read(9);
         assert!(waits(&activity));
         pass(65).await;

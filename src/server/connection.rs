@@ -7,26 +7,18 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::activity::Activity;
+use super::activity::{Activity, SLOW_HEAD};
 use super::drain::Drain;
 use super::http1::Http1;
+use super::http2::Http2;
 use super::protocol::{self, Protocol};
-use super::service::{MAX_FIELD_BYTES, Service};
 use super::slots::Slot;
 use super::stream::Watched;
 use super::watch::{End, Watch};
 use super::{Handler, Terms};
-
-/// HTTP/2: the most bytes of a stream that wait to be sent, streams at a time, and how far ahead of us a client may send.
-const BUFFER: usize = 64 * 1024;
-const STREAMS: u32 = 100;
-const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
 /// While draining, a client that has connected and said nothing is given this long to say it.
 const LAST_WORD: Duration = Duration::from_millis(250);
@@ -49,8 +41,6 @@ pub(crate) fn serve<H: Handler>(
     terms: Arc<Terms>,
     slot: Slot,
 ) -> impl Future<Output = ()> + Send {
-    // Without it, the end of an answer may wait for the client to acknowledge its beginning.
-    _ = stream.set_nodelay(true);
     let activity = Arc::new(Activity::new(Instant::now()));
     let io = Some(Watched::new(stream, activity.clone()));
     let mut client = Client { io, handler, peer, watch: Watch { activity, terms }, _slot: slot };
@@ -66,30 +56,46 @@ pub(crate) fn serve<H: Handler>(
 
 async fn last_word(drain: &Drain) {
     drain.started().await;
-    tokio::time::sleep(LAST_WORD).await;
+    sleep(LAST_WORD).await;
 }
 
 // === impl Client ===
 
 impl<H: Handler> Client<H> {
-    /// What the client speaks; nothing if it says nothing in time.
+    /// What the client speaks; nothing if it does not say so in time. What it has said is kept for whoever serves it.
     async fn first_bytes(&mut self) -> Option<Protocol> {
-        let (io, watch) = (self.io.as_mut()?, &self.watch);
-        let first_byte = timeout(watch.terms.limits.header_timeout, protocol::detect(io.socket()));
-        let protocol = tokio::select! {
-            biased;
-            detected = first_byte => detected.ok()?.ok()?,
-            () = last_word(&watch.terms.drain) => None,
-        };
-        watch.activity.speaks(protocol?);
-        protocol
+        let (io, Watch { activity, terms }) = (self.io.as_mut()?, &self.watch);
+        let patience = terms.limits.header_timeout;
+        let mut end = pin!(sleep(patience));
+        let mut drained = pin!(last_word(&terms.drain));
+        loop {
+            let is_first = io.ahead().is_empty();
+            tokio::select! {
+                biased;
+                read = poll_fn(|cx| io.poll_ahead(cx)) => read.ok().filter(|count| *count > 0)?,
+                () = &mut end => {
+                    if !is_first {
+                        terms.metrics.rejected(SLOW_HEAD);
+                    }
+                    return None;
+                }
+                () = &mut drained => return None,
+            };
+            if let Some(protocol) = protocol::of(io.ahead()) {
+                activity.speaks(protocol);
+                return Some(protocol);
+            }
+            if is_first {
+                end.as_mut().reset(Instant::now() + patience);
+            }
+        }
     }
 
     /// Serves requests until none come for a while. Whether there may be more: what serves them, buffers above all, is
     /// there while they come, and gone while none do.
     async fn serve_http1(&mut self) -> bool {
         let Some(io) = self.io.take() else { return false };
-        let mut connection = Http1::new(io, self.handler.clone(), self.peer);
+        let mut connection = Http1::new(io, self.handler.clone(), self.peer, Arc::clone(&self.watch.terms));
         match self.watch.drive(Pin::new(&mut connection), true).await {
             End::Over => false,
             End::Resting => {
@@ -99,14 +105,10 @@ impl<H: Handler> Client<H> {
         }
     }
 
-    fn service(&self) -> Service<H> {
-        Service::new(self.handler.clone(), self.peer, self.watch.activity.clone())
-    }
-
     async fn serve_http2(&mut self) {
         let Some(io) = self.io.take() else { return };
-        let mut connection = pin!(http2().serve_connection(TokioIo::new(io), self.service()));
-        self.watch.drive(connection.as_mut(), false).await;
+        let mut connection = Http2::new(io, self.handler.clone(), self.peer, Arc::clone(&self.watch.terms));
+        self.watch.drive(Pin::new(&mut connection), false).await;
     }
 
     /// Waits for a client that rests; whether it asks again before its time is over and before the drain.
@@ -132,15 +134,4 @@ impl<H: Handler> Client<H> {
         })
         .await
     }
-}
-
-fn http2() -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(MAX_FIELD_BYTES)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_send_buf_size(BUFFER);
-    builder
 }

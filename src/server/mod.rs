@@ -13,17 +13,22 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 mod accept;
 mod activity;
 mod bind;
 mod connection;
+mod crowd;
 mod drain;
+mod head;
 mod http1;
+mod http2;
+mod pace;
 mod protocol;
-mod service;
+mod refused;
 mod slots;
+mod socket;
 mod stream;
 mod watch;
 
@@ -32,11 +37,17 @@ mod tests;
 
 pub use bind::bind;
 pub use drain::{Drain, DrainTrigger};
+pub use refused::Refused;
+pub use slots::Capacity;
 
+#[cfg(test)]
+use crate::client::AddressRules;
 use crate::config::Listen;
 use crate::metrics::Metrics;
 use crate::upstream::RequestBody;
 use accept::Accept;
+use head::Bounds;
+use pace::Demand;
 use slots::Slots;
 
 /// What answers requests: a function of the request and its peer.
@@ -50,7 +61,14 @@ pub trait Handler: Clone + Send + 'static {
 
     /// Answers one request.
     fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> Self::Future;
+
+    /// Is told of what was answered without it.
+    fn refused(&self, _refused: &Refused<'_>) {}
 }
+
+/// A handler of two functions: one answers, the other is told of what was answered without it.
+#[derive(Clone, Copy, Debug)]
+pub struct Informed<H, R>(pub H, pub R);
 
 /// One entry of `listen:`, ready to serve.
 #[derive(Clone, Debug)]
@@ -64,6 +82,7 @@ pub struct Server {
 pub(crate) struct Terms {
     pub(crate) limits: Limits,
     pub(crate) drain: Drain,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// How long a connection may take for what.
@@ -71,24 +90,29 @@ pub(crate) struct Terms {
 pub(crate) struct Limits {
     pub(crate) header_timeout: Duration,
     pub(crate) idle_timeout: Duration,
-    /// The longest that bytes of ours may wait for a client to read.
-    pub(crate) stall_timeout: Duration,
+    /// How fast bodies must move, as far as it depends on the client.
+    pub(crate) body: Demand,
+    /// Requests that one connection may bring.
+    pub(crate) max_requests: u32,
+    /// Requests that one connection of HTTP/2 may have open at a time.
+    pub(crate) max_streams: u32,
+    /// How large a head may be.
+    pub(crate) head: Bounds,
 }
-
-/// Longer than the pauses of a bad network, and too short to hold what an answer occupies.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 // === impl Server ===
 
 impl Server {
+    /// Serves as `listen` says, until `drain` is triggered; with a capacity of its own.
+    #[cfg(test)]
+    pub(crate) fn new(listen: &Listen, metrics: Arc<Metrics>, drain: Drain) -> Self {
+        Self::within(&Capacity::new(usize::MAX, AddressRules::default(), metrics), listen, drain)
+    }
+
     /// Serves as `listen` says, until `drain` is triggered.
-    pub fn new(listen: &Listen, metrics: Arc<Metrics>, drain: Drain) -> Self {
-        let limits = Limits {
-            header_timeout: listen.header_timeout,
-            idle_timeout: listen.idle_timeout,
-            stall_timeout: STALL_TIMEOUT,
-        };
-        Self { terms: Arc::new(Terms { limits, drain }), slots: Slots::new(listen.max_connections, metrics) }
+    pub fn within(capacity: &Capacity, listen: &Listen, drain: Drain) -> Self {
+        let terms = Terms { limits: Limits::of(listen), drain, metrics: Arc::clone(capacity.metrics()) };
+        Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
 
     /// Serves on `listener`; returns when everything has drained, or the drain's deadline has passed.
@@ -97,14 +121,16 @@ impl Server {
     /// A listener that cannot be used. Failures to accept are waited out.
     pub async fn serve<H: Handler>(self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
         listener.set_nonblocking(true)?;
-        let mut accept = Accept::new(TcpListener::from_std(listener)?);
+        let listener = TcpListener::from_std(listener)?;
+        socket::prepare(&listener, self.terms.limits.body.timeout)?;
+        let mut accept = Accept::new(listener);
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 biased;
                 _ = self.terms.drain.started() => break,
                 (stream, peer) = accept.next() => self.admit(stream, peer, &handler, &mut connections),
-                Some(_) = connections.join_next() => {}
+                Some(ended) = connections.join_next() => note(&ended),
             }
         }
         // Who has connected before the end has a place in the kernel's queue, and is served.
@@ -116,12 +142,43 @@ impl Server {
         Ok(())
     }
 
-    fn admit<H: Handler>(&self, stream: TcpStream, peer: SocketAddr, handler: &H, connections: &mut JoinSet<()>) {
-        match self.slots.take() {
-            Some(slot) => {
+    /// Serves on `listener`, and goes on when a mistake in the program ends the task that accepts: nobody else would take
+    /// the connections that the kernel gives to this listener.
+    ///
+    /// # Errors
+    /// A listener that cannot be used.
+    pub async fn serve_on<H: Handler>(self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
+        let mut spare = Some(listener);
+        while let Some(listener) = &spare {
+            let mut serving = JoinSet::new();
+            serving.spawn(self.clone().serve(listener.try_clone()?, handler.clone()));
+            let ended = tokio::select! {
+                biased;
+                ended = serving.join_next() => ended,
+                _ = self.terms.drain.started() => {
+                    spare = None; // or clients would connect to the end
+                    serving.join_next().await
+                }
+            };
+            match ended {
+                Some(Err(ended)) if ended.is_panic() => Metrics::panicked(),
+                Some(ended) => return ended.unwrap_or_else(|ended| Err(io::Error::other(ended))),
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn admit<H: Handler>(&self, stream: TcpStream, mut peer: SocketAddr, handler: &H, connections: &mut JoinSet<()>) {
+        peer.set_ip(peer.ip().to_canonical()); // one form of an address, wherever it is told
+        match self.slots.take(peer.ip()) {
+            Ok(slot) => {
                 connections.spawn(connection::serve(stream, peer, handler.clone(), self.terms.clone(), slot));
             }
-            None => self.slots.refuse(stream),
+            Err(full) => {
+                handler.refused(&Refused::connection(full.cause(), peer));
+                self.slots.refuse(stream, full);
+            }
         }
     }
 
@@ -129,13 +186,35 @@ impl Server {
     async fn finish(&self, mut connections: JoinSet<()>) {
         while !connections.is_empty() {
             tokio::select! {
-                _ = connections.join_next() => {}
+                Some(ended) = connections.join_next() => note(&ended),
                 () = self.terms.drain.over() => {
                     tracing::warn!(connections = connections.len(), "closing connections at the end of the drain");
                     connections.shutdown().await;
                 }
             }
         }
+    }
+}
+
+// === impl Limits ===
+
+impl Limits {
+    fn of(listen: &Listen) -> Self {
+        Self {
+            header_timeout: listen.header_timeout,
+            idle_timeout: listen.idle_timeout,
+            body: Demand { timeout: listen.body_timeout, rate: listen.min_rate },
+            max_requests: listen.max_requests,
+            max_streams: listen.max_streams,
+            head: Bounds { fields: listen.max_fields, field_bytes: listen.max_field_bytes, target: listen.max_target },
+        }
+    }
+}
+
+/// A connection that ended by a panic took nobody with it.
+fn note(ended: &Result<(), JoinError>) {
+    if ended.as_ref().is_err_and(JoinError::is_panic) {
+        Metrics::panicked();
     }
 }
 
@@ -153,5 +232,22 @@ where
 
     fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> F {
         self(request, peer)
+    }
+}
+
+impl<H, R> Handler for Informed<H, R>
+where
+    H: Handler,
+    R: Fn(&Refused<'_>) + Clone + Send + 'static,
+{
+    type Body = H::Body;
+    type Future = H::Future;
+
+    fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> H::Future {
+        self.0.handle(request, peer)
+    }
+
+    fn refused(&self, refused: &Refused<'_>) {
+        (self.1)(refused);
     }
 }

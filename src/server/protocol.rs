@@ -1,11 +1,5 @@
 //! HTTP/1 or HTTP/2, told by the first three bytes.
 
-use std::io;
-use std::time::Duration;
-
-use tokio::net::TcpStream;
-use tokio::time::sleep;
-
 /// What a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -17,19 +11,23 @@ pub(crate) enum Protocol {
 /// The method that no client of HTTP/1 will ever use (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI";
 
-/// A socket with a byte to peek at stays readable, so the wait for the next one is a wait.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// What the first bytes tell; nothing if there are too few of them.
+pub(crate) fn of(start: &[u8]) -> Option<Protocol> {
+    match start.get(..PREFACE.len()).unwrap_or(start) {
+        PREFACE => Some(Protocol::Http2),
+        part if PREFACE.starts_with(part) => None,
+        _ => Some(Protocol::Http1),
+    }
+}
 
-/// Looks at the first bytes and leaves them where they are; nothing if the client closed without a word.
-pub(crate) async fn detect(stream: &TcpStream) -> io::Result<Option<Protocol>> {
-    let mut start = [0; PREFACE.len()];
-    loop {
-        let count = stream.peek(&mut start).await?;
-        match start.get(..count).unwrap_or_default() {
-            [] => return Ok(None),
-            PREFACE => return Ok(Some(Protocol::Http2)),
-            part if PREFACE.starts_with(part) => sleep(PATIENCE).await,
-            _ => return Ok(Some(Protocol::Http1)),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_bytes_are_enough() {
+        assert!(["", "P", "PR"].iter().all(|start| of(start.as_bytes()).is_none()));
+        assert!(["PRI", "PRI * HTTP/2.0"].iter().all(|start| of(start.as_bytes()) == Some(Protocol::Http2)));
+        assert!(["G", "PO", "PRX", "\r"].iter().all(|start| of(start.as_bytes()) == Some(Protocol::Http1)));
     }
 }

@@ -1,72 +1,125 @@
-//! The connection cap, and what is said to those beyond it.
+//! The caps on connections, and what is said to those beyond them.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::crowd::{Crowd, TooMany};
+use crate::client::AddressRules;
+use crate::config::Listen;
 use crate::metrics::Metrics;
-
-const FULL: &str = concat!(
-    r#"{"detail":"too many connections","status":503,"title":"Service Unavailable","type":"about:blank"}"#,
-    "\n"
-);
 
 /// How long, and for how many at a time, a refused connection is kept until its client has taken the answer. Closed
 /// at once, it would be reset by the request that is on its way, and the answer lost.
 const LINGER: Duration = Duration::from_secs(1);
-const LINGERING: usize = 64;
+pub(crate) const LINGERING: usize = 64;
 
-/// The places for connections, shared by all workers.
+/// The places of all listeners together.
+#[derive(Clone, Debug)]
+pub struct Capacity(Arc<Whole>);
+
+#[derive(Debug)]
+struct Whole {
+    max: usize,
+    taken: AtomicUsize,
+    lingering: AtomicUsize,
+    addresses: AddressRules,
+    metrics: Arc<Metrics>,
+}
+
+/// The places of one listener, shared by all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    whole: Capacity,
     max: usize,
     taken: AtomicUsize,
-    lingering: AtomicUsize,
-    metrics: Arc<Metrics>,
+    crowd: Crowd,
 }
 
 /// A connection's place, free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot(Arc<Shared>);
+pub(crate) struct Slot {
+    shared: Arc<Shared>,
+    client: Option<IpNet>,
+}
+
+/// Which places are all taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    Gateway,
+    Listener,
+    Client,
+}
+
+// === impl Capacity ===
+
+impl Capacity {
+    /// So many places, for clients that `addresses` tell apart.
+    pub fn new(max: usize, addresses: AddressRules, metrics: Arc<Metrics>) -> Self {
+        let (taken, lingering) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self(Arc::new(Whole { max, taken, lingering, addresses, metrics }))
+    }
+
+    /// What they are counted in.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
+    }
+}
 
 // === impl Slots ===
 
 impl Slots {
-    pub(crate) fn new(max: usize, metrics: Arc<Metrics>) -> Self {
-        let (taken, lingering) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self(Arc::new(Shared { max, taken, lingering, metrics }))
+    pub(crate) fn new(listen: &Listen, whole: &Capacity) -> Self {
+        let crowd = Crowd::new(listen.max_connections_per_client, whole.0.addresses.clone());
+        let (whole, max, taken) = (whole.clone(), listen.max_connections, AtomicUsize::new(0));
+        Self(Arc::new(Shared { whole, max, taken, crowd }))
     }
 
-    /// A place, if there is one.
-    pub(crate) fn take(&self) -> Option<Slot> {
-        count_up(&self.0.taken, self.0.max)?;
-        self.0.metrics.connection_opened();
-        Some(Slot(self.0.clone()))
+    /// A place for a connection from `peer`, if there is one.
+    pub(crate) fn take(&self, peer: IpAddr) -> Result<Slot, Full> {
+        let Shared { whole: Capacity(whole), max, taken, crowd } = &*self.0;
+        count_up(&whole.taken, whole.max).ok_or(Full::Gateway)?;
+        let entered = match count_up(taken, *max) {
+            None => Err(Full::Listener),
+            Some(_) => crowd.enter(peer).map_err(|TooMany| {
+                taken.fetch_sub(1, Ordering::Relaxed);
+                Full::Client
+            }),
+        };
+        match entered {
+            Ok(client) => {
+                whole.metrics.connection_opened();
+                Ok(Slot { shared: self.0.clone(), client })
+            }
+            Err(full) => {
+                whole.taken.fetch_sub(1, Ordering::Relaxed);
+                Err(full)
+            }
+        }
     }
 
     /// Turns a client away, with an answer if it takes it.
-    pub(crate) fn refuse(&self, stream: TcpStream) {
-        self.0.metrics.connection_refused();
-        let answer = format!(
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
-             connection: close\r\ncontent-length: {}\r\n\r\n{FULL}",
-            FULL.len()
-        );
+    pub(crate) fn refuse(&self, stream: TcpStream, full: Full) {
+        let whole = &self.0.whole.0;
+        whole.metrics.connection_refused();
+        whole.metrics.rejected(full.cause());
         // A fresh socket has room for it; if it has not, the client goes without.
-        _ = stream.try_write(answer.as_bytes());
-        if count_up(&self.0.lingering, LINGERING).is_some() {
-            let shared = self.0.clone();
+        _ = stream.try_write(full.answer().as_bytes());
+        if count_up(&whole.lingering, LINGERING).is_some() {
+            let whole = whole.clone();
             tokio::spawn(async move {
                 _ = timeout(LINGER, wait_for_end(stream)).await;
-                shared.lingering.fetch_sub(1, Ordering::Relaxed);
+                whole.lingering.fetch_sub(1, Ordering::Relaxed);
             });
         }
     }
@@ -93,11 +146,43 @@ async fn wait_for_end(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
+// === impl Full ===
+
+impl Full {
+    /// The word by which those beyond it are counted.
+    pub(super) fn cause(self) -> &'static str {
+        match self {
+            Self::Gateway => "connections",
+            Self::Listener => "listener_connections",
+            Self::Client => "client_connections",
+        }
+    }
+
+    /// It is for others to know which of the caps was reached, unless it is the client's own.
+    fn answer(self) -> String {
+        let detail = if self == Self::Client { "too many connections from you" } else { "too many connections" };
+        let body = format!(
+            r#"{{"detail":"{detail}","status":503,"title":"Service Unavailable","type":"about:blank"}}{}"#,
+            "\n"
+        );
+        format!(
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
+             connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+}
+
 // === impl Slot ===
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
-        self.0.metrics.connection_closed();
+        let Shared { whole: Capacity(whole), taken, crowd, .. } = &*self.shared;
+        whole.taken.fetch_sub(1, Ordering::Relaxed);
+        taken.fetch_sub(1, Ordering::Relaxed);
+        if let Some(client) = &self.client {
+            crowd.leave(client);
+        }
+        whole.metrics.connection_closed();
     }
 }

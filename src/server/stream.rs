@@ -2,32 +2,36 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
+use crate::http1::poll_head_bytes;
 
 /// How long a client that is still sending is listened to after its answer. Closed at once, the connection would be
 /// reset by what is on its way, and the reset can overtake the answer.
-const LINGER: Duration = Duration::from_secs(2);
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
 /// The socket and the notes.
 #[derive(Debug)]
 pub(crate) struct Watched {
     stream: TcpStream,
     activity: Arc<Activity>,
+    /// Read before it was known who reads.
+    ahead: Bytes,
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
     pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, lingering: None }
+        Self { stream, activity, ahead: Bytes::new(), lingering: None }
     }
 
     /// The notes.
@@ -40,8 +44,38 @@ impl Watched {
         &self.stream
     }
 
-    fn note<T>(&self, polled: Poll<T>) -> Poll<T> {
-        self.activity.blocked(polled.is_pending());
+    /// Reads some of what the next reader will get; returns how much.
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let polled = poll_head_bytes(&mut self.stream, &mut self.ahead, cx);
+        if let Poll::Ready(Ok(count @ 1..)) = polled {
+            self.activity.read(count);
+        }
+        polled
+    }
+
+    /// What was read ahead.
+    pub(crate) fn ahead(&self) -> &[u8] {
+        &self.ahead
+    }
+
+    /// Takes what was read ahead.
+    pub(crate) fn take_ahead(&mut self) -> Bytes {
+        std::mem::take(&mut self.ahead)
+    }
+
+    /// Whether the client has closed, as far as the kernel has told: also where bytes that nobody wants yet hide the end.
+    pub(crate) fn is_closed(&self) -> bool {
+        let ready = pin!(self.stream.ready(Interest::READABLE));
+        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+
+    fn note(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &polled {
+            Poll::Ready(Ok(count)) => self.activity.wrote(Some(*count)),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.activity.wrote(None),
+        }
         polled
     }
 
@@ -63,6 +97,11 @@ impl Watched {
 
 impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let count = self.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&self.ahead.split_to(count));
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let count = buffer.filled().len() - before;

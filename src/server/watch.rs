@@ -4,21 +4,24 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
-use std::time::Duration;
 
-use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::{Instant, sleep_until};
 
-use super::activity::{Activity, REST, Verdict};
-use super::service::Service;
-use super::stream::Watched;
-use super::{Handler, Terms};
+use super::Terms;
+use super::activity::{Activity, REST, SLOW_UPLOAD, Verdict};
 
 /// A protocol's connection.
 pub(crate) trait Connection: Future {
     /// Answers what has begun, and nothing more.
     fn retire(self: Pin<&mut Self>);
+
+    /// Ends the body that is being read: its client sends it too slowly.
+    fn end_upload(self: Pin<&mut Self>) {}
+
+    /// Whether the client has left without being seen, behind bytes that nobody reads yet.
+    fn is_left(&self) -> bool {
+        false
+    }
 }
 
 /// What a connection is watched by.
@@ -43,15 +46,16 @@ impl Watch {
     pub(crate) fn until(&self) -> Option<Instant> {
         match self.activity.judge(&self.terms.limits) {
             Verdict::Wait(until) => Some(until),
-            Verdict::Retire | Verdict::Close => None,
+            Verdict::Retire | Verdict::EndUpload | Verdict::Close(_) => None,
         }
     }
 
     /// Drives a connection beside its timer and the drain.
     pub(crate) async fn drive(&self, mut connection: Pin<&mut impl Connection>, may_rest: bool) -> End {
-        let Terms { limits, drain } = &*self.terms;
-        let first_look = limits.shortest().min(if may_rest { REST } else { Duration::MAX });
-        let mut timer = pin!(sleep_until(Instant::now() + first_look));
+        let Terms { limits, drain, metrics } = &*self.terms;
+        let now = Instant::now();
+        let first_look = self.until().unwrap_or(now);
+        let mut timer = pin!(sleep_until(if may_rest { first_look.min(now + REST) } else { first_look }));
         let mut drained = pin!(drain.started());
         let mut retired = false;
         // Whom the timer and the drain wake. They are asked when they did, and not at every request.
@@ -75,6 +79,9 @@ impl Watch {
                 ready!(timer.as_mut().poll(cx));
                 watcher = None;
                 match self.activity.judge(limits) {
+                    Verdict::Wait(_) if self.activity.is_busy() && connection.is_left() => {
+                        return Poll::Ready(End::Over);
+                    }
                     Verdict::Wait(_) if may_rest && !retired && self.activity.rests() => {
                         return Poll::Ready(End::Resting);
                     }
@@ -85,18 +92,23 @@ impl Watch {
                         retired = true;
                         timer.as_mut().reset(Instant::now() + limits.header_timeout);
                     }
-                    Verdict::Retire | Verdict::Close => return Poll::Ready(End::Over),
+                    Verdict::Retire => return Poll::Ready(End::Over),
+                    Verdict::EndUpload => {
+                        metrics.rejected(SLOW_UPLOAD);
+                        self.activity.leave_upload();
+                        connection.as_mut().end_upload();
+                    }
+                    Verdict::Close(cause) => {
+                        metrics.rejected(cause);
+                        if self.activity.is_busy() {
+                            // Half an answer may be in the client's hands, and the rest of it in the kernel's.
+                            self.activity.break_off();
+                        }
+                        return Poll::Ready(End::Over);
+                    }
                 }
             }
         })
         .await
-    }
-}
-
-// === impl Connection ===
-
-impl<H: Handler> Connection for http2::Connection<TokioIo<Watched>, Service<H>, TokioExecutor> {
-    fn retire(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
     }
 }

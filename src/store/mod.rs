@@ -12,12 +12,12 @@ pub mod settings;
 use std::sync::Arc;
 
 pub(crate) use self::limiters::{Named, SetRate};
-pub use self::memory::Memory;
+pub use self::memory::{Memory, Usage};
 pub use self::redis::Redis;
 pub(crate) use self::redis::redis_keys;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{SystemClock, Timestamp};
-use crate::limit::{Charge, Decision, Granted, Outcome};
+use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome};
 use crate::metrics::Metrics;
 
 /// A place for buckets. Cheap to clone; clones share the buckets.
@@ -54,8 +54,8 @@ pub enum StoreError {
     /// A limiter that others configure is OVERALL where the rule says PER_CLIENT, or the other way round.
     #[error("limiter is of another mode than the rule says")]
     ModeDiffers,
-    /// The embedded store is at its cap and no bucket is full again.
-    #[error("no room for another bucket")]
+    /// The embedded store has no room for another limiter of the library.
+    #[error("no room for another limiter")]
     Full,
 }
 
@@ -98,12 +98,47 @@ impl Store {
         }
     }
 
+    /// From now on these limits are in force, for which an embedded store keeps room, and no longer those that were.
+    pub(crate) fn keep_room_for<'l>(
+        &self,
+        limiters: impl Iterator<Item = &'l Limiter>,
+        were: impl Iterator<Item = &'l Limiter>,
+    ) {
+        if let Self::Memory(memory) = self {
+            memory.keep_room_for(limiters, were);
+        }
+    }
+
+    /// How many buckets an embedded store has of this limit.
+    pub(crate) fn usage(&self, limiter: &Arc<Limiter>) -> Option<Usage> {
+        match self {
+            Self::Memory(memory) => Some(memory.usage(limiter)),
+            Self::Redis(_) => None,
+        }
+    }
+
+    /// Looks after what no request may come to look after; to be called now and then.
+    pub(crate) fn tend(&self) {
+        if let Self::Memory(memory) = self {
+            memory.tend();
+        }
+    }
+
     /// Is it known without asking that these charges will not all be granted? Of an embedded store, nothing is known that
     /// asking would not tell as fast.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
         match self {
             Self::Memory(_) => None,
             Self::Redis(redis) => redis.known_refusal(charges),
+        }
+    }
+
+    /// What stands for a client in its keys; nothing for those that are written as they are.
+    pub(crate) fn key_of(&self, client: &ClientId) -> Option<u128> {
+        let ClientId::Value(value) = client else { return None };
+        match self {
+            Self::Memory(memory) => Some(memory.key_of(value)),
+            Self::Redis(redis) => redis.key_of(value),
         }
     }
 

@@ -5,11 +5,33 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use http::uri::Authority;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::settings::UpstreamSettings;
+
 /// The port of `http://` where none is written.
 const DEFAULT_PORT: u16 = 80;
+
+/// A host of which nothing is heard for so long, while an answer is waited for, is asked whether it is still there: as long
+/// as an upstream may take unless the rule file says otherwise. Where it says more, a host that is gone is found out.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// How long between questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long what was sent, or a question, may go unacknowledged, or the window stay shut, before the connection is over; the
+/// system's own patience is a quarter of an hour. It is longer where an upstream may take longer to answer: whether one that
+/// does not read an upload for a while is given up is the gateway's decision, not the kernel's.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+
+/// For how long what is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    connect: Duration,
+    unacknowledged: Duration,
+}
 
 /// Where to connect: an address, or a name that is looked up for each new connection, so that a change in DNS needs no
 /// restart.
@@ -17,6 +39,13 @@ const DEFAULT_PORT: u16 = 80;
 pub(crate) enum Address {
     Ip(SocketAddr),
     Name(String, u16),
+}
+
+impl Patience {
+    pub(crate) fn of(settings: &UpstreamSettings) -> Self {
+        let unacknowledged = UNACKNOWLEDGED.max(settings.response_timeout.saturating_add(KEEPALIVE_INTERVAL));
+        Self { connect: settings.connect_timeout, unacknowledged }
+    }
 }
 
 impl Address {
@@ -29,8 +58,8 @@ impl Address {
         }
     }
 
-    /// Opens a connection; looking up the name and trying all its addresses happen within `limit`.
-    pub(crate) async fn connect(&self, limit: Duration) -> io::Result<TcpStream> {
+    /// Opens a connection; looking up the name and trying all its addresses happen within the time to connect.
+    pub(crate) async fn connect(&self, Patience { connect: limit, unacknowledged }: Patience) -> io::Result<TcpStream> {
         let stream = match self {
             Self::Ip(address) => timeout(limit, TcpStream::connect(address)).await??,
             Self::Name(host, port) => {
@@ -39,10 +68,22 @@ impl Address {
                 connect_to_one(&addresses.collect::<Vec<_>>(), deadline).await?
             }
         };
-        // A request's head is one write that nobody should hold back to fill a segment.
-        stream.set_nodelay(true)?;
+        prepare(&stream, unacknowledged)?;
         Ok(stream)
     }
+}
+
+/// What the kernel is told of a connection.
+fn prepare(stream: &TcpStream, unacknowledged: Duration) -> io::Result<()> {
+    // A request's head is one write that nobody should hold back to fill a segment.
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(unacknowledged))?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = unacknowledged; // the system's own patience counts
+    Ok(())
 }
 
 /// Tries the addresses one after the other, each with its share of the time that is left, so that one that swallows
@@ -86,5 +127,23 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(5);
         let stream = connect_to_one(&[closed, open], deadline).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), open);
+    }
+
+    #[tokio::test]
+    async fn a_connection_finds_out_when_the_other_host_is_gone() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = Address::Ip(listener.local_addr().unwrap());
+        let mut settings = UpstreamSettings::new("api".into(), Vec::new());
+        for (response_timeout, unacknowledged) in [(30, 60), (600, 610)] {
+            settings.response_timeout = Duration::from_secs(response_timeout);
+            let stream = address.connect(Patience::of(&settings)).await.unwrap();
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+            #[cfg(target_os = "linux")]
+            {
+                assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
+                assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(unacknowledged)));
+            }
+        }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 
 use super::download::Download;
 use super::transfer::Transfer;
+use crate::sift::{self, Sieve, trailers};
 
 /// Why a body ends before its end.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -20,7 +20,16 @@ pub struct RequestBody {
     /// Nothing, where there is none.
     stream: Option<Stream>,
     transfer: Option<Arc<Transfer>>,
+    /// How much more of it may come.
+    most: u64,
+    /// What its trailers are held against.
+    sieve: Option<Arc<Sieve>>,
 }
+
+/// A body is longer than it may be (RFC 9110 section 15.5.14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the body is too long")]
+pub struct TooLong;
 
 type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
@@ -44,12 +53,26 @@ impl RequestBody {
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self { stream: Some(Box::pin(body.map_err(Into::into))), transfer: None }
+        Self { stream: Some(Box::pin(body.map_err(Into::into))), transfer: None, most: u64::MAX, sieve: None }
     }
 
     /// No body.
     pub fn none() -> Self {
-        Self { stream: None, transfer: None }
+        Self { stream: None, transfer: None, most: u64::MAX, sieve: None }
+    }
+
+    /// Lets no more than so many bytes of data come.
+    ///
+    /// # Errors
+    /// It is known to be longer.
+    pub fn limit(&mut self, most: u64) -> Result<(), TooLong> {
+        self.most = most;
+        if self.size_hint().lower() > most { Err(TooLong) } else { Ok(()) }
+    }
+
+    /// Lets only such trailers come as the sieve lets pass.
+    pub(crate) fn sift(&mut self, sieve: Option<Arc<Sieve>>) {
+        self.sieve = sieve;
     }
 
     /// Tells `transfer` how it gets on.
@@ -77,7 +100,18 @@ impl Body for RequestBody {
         let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
         let polled = stream.as_mut().poll_frame(cx);
         self.note(&polled);
-        polled.map(|frame| frame.map(|frame| frame.map(clean)))
+        let Some(mut frame) = ready!(polled).transpose()? else { return Poll::Ready(None) };
+        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        match self.most.checked_sub(length) {
+            Some(rest) => self.most = rest,
+            None => return Poll::Ready(Some(Err(TooLong.into()))),
+        }
+        match (frame.trailers_mut(), &self.sieve) {
+            (Some(trailers), Some(sieve)) => sieve.sift_trailers(trailers)?,
+            (Some(trailers), None) => sift::remove(trailers, trailers::is_forbidden),
+            (None, _) => {}
+        }
+        Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -151,40 +185,10 @@ impl Body for ResponseBody {
     }
 }
 
-/// Removes trailer fields that nobody may decide on after the fact: framing, routing, authority (RFC 9110 section
-/// 6.5.1).
+/// Removes from an answer's trailers what has no place there.
 fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     if let Some(trailers) = frame.trailers_mut() {
-        remove_forbidden(trailers);
+        sift::remove(trailers, trailers::is_forbidden);
     }
     frame
-}
-
-fn remove_forbidden(trailers: &mut HeaderMap) {
-    for name in [
-        header::AUTHORIZATION,
-        header::CACHE_CONTROL,
-        header::CONNECTION,
-        header::CONTENT_ENCODING,
-        header::CONTENT_LENGTH,
-        header::CONTENT_RANGE,
-        header::CONTENT_TYPE,
-        header::COOKIE,
-        header::EXPECT,
-        header::FORWARDED,
-        header::HOST,
-        header::MAX_FORWARDS,
-        header::PROXY_AUTHORIZATION,
-        header::SET_COOKIE,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        header::VIA,
-    ] {
-        trailers.remove(name);
-    }
-    for name in ["keep-alive", "proxy-connection", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"] {
-        trailers.remove(name);
-    }
 }

@@ -3,17 +3,19 @@
 //! There is no task behind it: whoever has it reads and writes.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::address::Address;
+use super::address::{Address, Patience};
 use super::pool::IDLE_TIMEOUT;
 use crate::http1::{Answer, Left, Malformed, Outgoing, Piece, poll_head_bytes, read_answer};
+use crate::metrics::{Present, UpstreamMetrics};
 use crate::timer::Timer;
 
 /// The longest head of an answer.
@@ -32,14 +34,22 @@ pub(crate) struct Connection {
     pub(super) timer: Timer,
     /// When it was last given back to its pool.
     pub(super) idle_since: Instant,
+    /// Whether it was: whoever closes it may not have seen the next request.
+    pub(super) is_reused: bool,
+    _open: Present,
 }
 
 impl Connection {
     /// Opens a connection.
-    pub(super) async fn open(address: &Address, limit: Duration) -> io::Result<Box<Self>> {
-        let (stream, outgoing) = (address.connect(limit).await?, Outgoing::default());
+    pub(super) async fn open(
+        address: &Address,
+        patience: Patience,
+        metrics: &UpstreamMetrics,
+    ) -> io::Result<Box<Self>> {
+        let (stream, outgoing) = (address.connect(patience).await?, Outgoing::default());
         let (timer, idle_since) = (Timer::new(), Instant::now());
-        Ok(Box::new(Self { stream, unread: Bytes::new(), outgoing, has_written: false, timer, idle_since }))
+        let (unread, has_written, is_reused, open) = (Bytes::new(), false, false, metrics.connection());
+        Ok(Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, _open: open }))
     }
 
     /// Whether it may serve a request: open, idle for less time than the other side may close it after, and nothing came
@@ -48,10 +58,18 @@ impl Connection {
         now < self.idle_since + IDLE_TIMEOUT && self.is_quiet()
     }
 
-    /// Nothing has come, not even the end. Asks the system only if it has told of something.
-    pub(super) fn is_quiet(&self) -> bool {
-        let nothing = |result: io::Result<_>| result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-        self.unread.is_empty() && nothing(self.stream.try_read(&mut [0]))
+    /// Nothing has come, not even the end.
+    ///
+    /// The system is asked: the runtime knows only what it was told when it last waited for events, and a connection that
+    /// was closed, or has brought more than was asked for, would be taken for a sound one until then.
+    fn is_quiet(&self) -> bool {
+        let came = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
+        came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Whether an answer brought more than itself. Nobody may take that for the next.
+    pub(super) fn has_surplus(&self) -> bool {
+        !self.unread.is_empty()
     }
 
     /// Writes what is to be written.
@@ -60,6 +78,16 @@ impl Connection {
         let polled = self.outgoing.poll_write(&mut self.stream, cx);
         self.has_written |= self.outgoing.len() < before;
         polled
+    }
+
+    /// Waits for the first byte of an answer.
+    pub(super) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.unread.is_empty() {
+            if ready!(poll_head_bytes(&mut self.stream, &mut self.unread, cx))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Reads the head of an answer. Its fields take the place of `fields`, which are empty.

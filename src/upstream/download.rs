@@ -5,11 +5,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use tokio::time::Instant;
 
 use super::body::RequestBody;
 use super::pool::Lease;
 use super::upload::Upload;
 use crate::http1::{Framing, Left, Piece};
+use crate::metrics::BrokenOff;
 
 /// An answer of which the head has been read, and the connection that it comes on.
 #[derive(Debug)]
@@ -21,12 +23,14 @@ pub(crate) struct Download {
     keeps_open: bool,
     /// What is still being sent: an answer may begin before its request has ended.
     upload: Option<(Upload, RequestBody)>,
+    /// Since when the upstream has been waited for: it brings none of the answer, nor takes any of the request.
+    silent_since: Option<Instant>,
 }
 
 impl Download {
     pub(super) fn new(lease: Lease, framing: Framing, keeps_open: bool, upload: Option<(Upload, RequestBody)>) -> Self {
         let left = Left::all_of(framing);
-        let mut download = Self { lease: Some(lease), left, keeps_open, upload };
+        let mut download = Self { lease: Some(lease), left, keeps_open, upload, silent_since: None };
         download.end_if_read();
         download
     }
@@ -47,9 +51,13 @@ impl Download {
 
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.poll_upload(cx);
-        let polled = ready!(self.poll_piece(cx));
-        if polled.is_err() {
-            self.lease = None;
+        let polled = match self.poll_piece(cx) {
+            Poll::Ready(polled) => polled,
+            Poll::Pending => Err(ready!(self.poll_silent(cx))),
+        };
+        self.silent_since = None;
+        if let Err(error) = &polled {
+            self.break_off(error);
         }
         Poll::Ready(polled.transpose())
     }
@@ -65,10 +73,34 @@ impl Download {
     /// Sends on what is left of the request. If the upstream takes no more of it, its answer is all that counts.
     fn poll_upload(&mut self, cx: &mut Context<'_>) {
         let (Some(lease), Some((upload, body))) = (&mut self.lease, &mut self.upload) else { return };
-        if let Poll::Ready(sent) = upload.poll(lease.connection(), body, cx) {
+        let connection = lease.connection();
+        connection.has_written = false;
+        let polled = upload.poll(connection, body, cx);
+        if connection.has_written {
+            self.silent_since = None;
+        }
+        if let Poll::Ready(sent) = polled {
             self.keeps_open &= sent.is_ok();
             self.upload = None;
         }
+    }
+
+    /// Ready if the upstream has been silent for too long, all of that time while whoever reads the answer waited for it.
+    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let Some(lease) = &mut self.lease else { return Poll::Ready(io::ErrorKind::NotConnected.into()) };
+        let since = *self.silent_since.get_or_insert_with(Instant::now);
+        lease.poll_silent(since, cx).map(|()| io::ErrorKind::TimedOut.into())
+    }
+
+    /// Closes the connection: what is still to come of the answer never will.
+    fn break_off(&mut self, error: &io::Error) {
+        let Some(lease) = self.lease.take() else { return };
+        tracing::debug!(%error, "an upstream's answer broke off");
+        lease.metrics().broken_off(match error.kind() {
+            io::ErrorKind::TimedOut => BrokenOff::Silent,
+            io::ErrorKind::InvalidData => BrokenOff::Malformed,
+            _ => BrokenOff::Closed,
+        });
     }
 
     /// The next frame, or nothing at the end.
@@ -88,9 +120,11 @@ impl Download {
                 Piece::Hungry => {}
             }
             if !ready!(connection.poll_more(&self.left, cx))? {
+                if !matches!(self.left, Left::UntilClose) {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
                 self.lease = None;
-                let is_end = matches!(self.left, Left::UntilClose);
-                return Poll::Ready(if is_end { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) });
+                return Poll::Ready(Ok(None));
             }
         }
     }

@@ -6,12 +6,15 @@ use http::Response;
 use http::uri::Authority;
 use tokio::time::Instant;
 
-use super::address::Address;
+use super::address::{Address, Patience};
 use super::body::ResponseBody;
 use super::connection::Connection;
 use super::exchange::exchange;
 use super::pool::Pool;
+use super::room::Seat;
+use super::settings::UpstreamSettings;
 use super::{Attempt, Parcel};
+use crate::metrics::UpstreamMetrics;
 
 /// How many kept connections may turn out to be closed before a new one is opened.
 const STALE_TRIES: usize = 3;
@@ -20,33 +23,84 @@ const STALE_TRIES: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     address: Address,
-    connect_timeout: Duration,
+    patience: Patience,
     pool: Pool,
 }
 
 impl Endpoint {
-    pub(crate) fn new(authority: &Authority, connect_timeout: Duration) -> Self {
-        Self { address: Address::new(authority), connect_timeout, pool: Pool::default() }
+    pub(crate) fn new(authority: &Authority, settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
+        let (address, patience) = (Address::new(authority), Patience::of(settings));
+        Self { address, patience, pool: Pool::new(settings, metrics) }
     }
 
-    /// Sends on a kept connection, else on a new one. `now` is as good as the present moment; the clock is not asked again
-    /// where nothing is waited for.
+    /// Sends on a kept connection, else on a new one; what `was_sent` before, on a new one alone. `now` is as good as the
+    /// present moment; the clock is not asked again where nothing is waited for.
     pub(crate) async fn send(
         &self,
         parcel: &mut Parcel,
         now: Instant,
         limit: Duration,
+        was_sent: bool,
+    ) -> Result<Response<ResponseBody>, Attempt> {
+        let Some(seat) = self.pool.room().try_enter() else { return Err(Attempt::NoRoom) };
+        self.send_from(seat, parcel, now, limit, was_sent).await
+    }
+
+    /// Sends as soon as there is room for one more connection.
+    pub(crate) async fn send_later(
+        &self,
+        parcel: &mut Parcel,
+        limit: Duration,
+        was_sent: bool,
+    ) -> Result<Response<ResponseBody>, Attempt> {
+        let waiting = self.pool.metrics().waiting();
+        let seat = self.pool.room().enter().await.map_err(Attempt::Failed)?;
+        drop(waiting);
+        self.send_from(seat, parcel, Instant::now(), limit, was_sent).await
+    }
+
+    async fn send_from(
+        &self,
+        mut seat: Seat,
+        parcel: &mut Parcel,
+        now: Instant,
+        limit: Duration,
+        mut was_sent: bool,
     ) -> Result<Response<ResponseBody>, Attempt> {
         for _ in 0..STALE_TRIES {
-            let Some(lease) = self.pool.take(now) else { break };
-            match exchange(lease, parcel, now, limit).await {
+            let kept = if was_sent { None } else { self.pool.take(now) };
+            let Some(connection) = kept else { break };
+            let mut lease = self.pool.lease(connection, seat);
+            match exchange(lease.connection(), parcel, now, limit).await {
+                Ok(begun) => return Ok(begun.on(lease)),
                 Err(Attempt::NotSent) => {}
-                over => return over,
+                Err(Attempt::Unanswered) => {
+                    was_sent = true;
+                    self.pool.metrics().repeated();
+                }
+                Err(over) => return Err(over),
             }
+            seat = lease.close();
         }
-        // Boxed, as they are rare and large: what is in line makes the future of every request larger.
-        match Box::pin(Connection::open(&self.address, self.connect_timeout)).await {
-            Ok(connection) => Box::pin(exchange(self.pool.lease(connection), parcel, Instant::now(), limit)).await,
+        // Boxed, as it is rare and large: what is in line makes the future of every request larger.
+        match Box::pin(self.send_on_new(seat, parcel, limit)).await {
+            Err(Attempt::NotSent) if was_sent => Err(Attempt::Unanswered),
+            over => over,
+        }
+    }
+
+    async fn send_on_new(
+        &self,
+        seat: Seat,
+        parcel: &mut Parcel,
+        limit: Duration,
+    ) -> Result<Response<ResponseBody>, Attempt> {
+        self.pool.make_room();
+        match Connection::open(&self.address, self.patience, self.pool.metrics()).await {
+            Ok(connection) => {
+                let mut lease = self.pool.lease(connection, seat);
+                exchange(lease.connection(), parcel, Instant::now(), limit).await.map(|begun| begun.on(lease))
+            }
             Err(error) => {
                 tracing::debug!(address = ?self.address, %error, "cannot connect to an upstream");
                 Err(Attempt::NotSent)

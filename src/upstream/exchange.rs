@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{HeaderMap, Response, StatusCode};
 use tokio::time::Instant;
 
-use super::body::ResponseBody;
+use super::body::{RequestBody, ResponseBody};
 use super::connection::Connection;
 use super::download::Download;
 use super::pool::Lease;
@@ -19,19 +19,18 @@ use super::{Attempt, Failure, Parcel};
 use crate::http1::{Answer, Framing};
 
 /// Sends a request and waits for the head of its answer, which has to begin by `limit` after `now`, or after the request
-/// last moved. The request is still in its parcel if nothing was sent.
+/// last moved. The request is still in its parcel if it may be sent on another connection.
 pub(super) async fn exchange(
-    mut lease: Lease,
+    connection: &mut Connection,
     parcel: &mut Parcel,
     now: Instant,
     limit: Duration,
-) -> Result<Response<ResponseBody>, Attempt> {
+) -> Result<Begun, Attempt> {
     let Some(request) = parcel else { return Err(Attempt::NotSent) };
     let transfer = Transfer::attach(request);
-    let connection = lease.connection();
     let begun = Upload::begin(connection, request).map_err(|_| Attempt::Failed(Failure::ClientBroken));
     let mut sending = Some(begun?);
-    let mut asking = Asking { parcel, sending: &mut sending, transfer: transfer.as_deref(), fields: None };
+    let mut asking = Asking { parcel, sending: &mut sending, transfer: transfer.as_deref(), fields: None, informed: 0 };
     let answer = match &transfer {
         Some(transfer) => {
             let answer = poll_fn(|cx| asking.poll(connection, cx));
@@ -52,12 +51,34 @@ pub(super) async fn exchange(
         return Err(Attempt::Failed(Failure::Broken));
     }
     let framing = Framing::of_answer(request.method(), response.status(), told);
-    let held = transfer.is_some_and(|transfer| transfer.is_held());
-    let keeps_open = keeps_open && !held;
-    // A body that is held back has been answered without anybody asking for it.
-    let upload = sending.filter(|_| !held).map(|upload| (upload, request.into_body()));
-    Ok(response.map(|()| ResponseBody::new(Download::new(lease, framing, keeps_open, upload))))
+    // What the client has not been asked for, nobody wants: it was answered without. And an upstream that refuses a request
+    // and says that it closes reads no more of it; what was sent all the same would have it reset the connection, and the
+    // reset can overtake the answer (RFC 9112 section 9.6).
+    let is_refusal = response.status().is_client_error() || response.status().is_server_error();
+    let is_unwanted = !transfer.is_none_or(|transfer| transfer.is_asked_for()) || is_refusal && !keeps_open;
+    let keeps_open = keeps_open && !(is_unwanted && sending.is_some());
+    let upload = sending.filter(|_| !is_unwanted).map(|upload| (upload, request.into_body()));
+    Ok(Begun { response, framing, keeps_open, upload })
 }
+
+/// An answer whose head is here, and what is to be done with its connection.
+pub(super) struct Begun {
+    response: Response<()>,
+    framing: Framing,
+    keeps_open: bool,
+    upload: Option<(Upload, RequestBody)>,
+}
+
+impl Begun {
+    /// The answer, which comes on this connection.
+    pub(super) fn on(self, lease: Lease) -> Response<ResponseBody> {
+        let Self { response, framing, keeps_open, upload } = self;
+        response.map(|()| ResponseBody::new(Download::new(lease, framing, keeps_open, upload)))
+    }
+}
+
+/// Answers that only inform (1xx) before the one that counts.
+const MAX_INFORMATIONAL: u8 = 16;
 
 const TIMED_OUT: Attempt = Attempt::Failed(Failure::TimedOut);
 
@@ -67,30 +88,26 @@ struct Asking<'a> {
     /// None once all of it is sent.
     sending: &'a mut Option<Upload>,
     transfer: Option<&'a Transfer>,
-    /// Those of the request, once they are written: the answer's take their room.
+    /// The room of the request's, once an answer has begun: its own take it.
     fields: Option<HeaderMap>,
+    /// How many answers have come that only inform.
+    informed: u8,
 }
 
 impl Asking<'_> {
     /// Sends on, and looks for the answer.
     fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Result<Answer, Attempt>> {
         let trouble = self.poll_send(connection, cx);
-        if trouble == Some(Trouble::Client) {
-            return Poll::Ready(Err(Attempt::Failed(Failure::ClientBroken)));
-        }
         match trouble {
-            Some(_) if !connection.has_written && !self.has_taken() => return Poll::Ready(Err(Attempt::NotSent)),
+            Some(Trouble::Client) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientBroken))),
+            Some(Trouble::Stalled) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientStalled))),
+            Some(Trouble::TooLong) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientTooLong))),
+            Some(_) if !connection.has_written && self.is_whole() => return Poll::Ready(Err(Attempt::NotSent)),
             None if !connection.has_written => return Poll::Pending,
             _ => {}
         }
         // An upstream that takes no more may have said why.
-        match ready!(self.poll_answer(connection, cx)) {
-            Ok(answer) => Poll::Ready(Ok(answer)),
-            Err(error) => {
-                tracing::debug!(%error, "no valid answer from an upstream");
-                Poll::Ready(Err(Attempt::Failed(Failure::Broken)))
-            }
-        }
+        self.poll_answer(connection, cx)
     }
 
     fn poll_send(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Option<Trouble> {
@@ -106,24 +123,34 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether any of the body is no longer in its parcel.
-    fn has_taken(&self) -> bool {
-        self.sending.as_ref().is_some_and(Upload::has_taken)
+    /// Whether all of the body is still in its parcel, or there is none.
+    fn is_whole(&self) -> bool {
+        self.transfer.is_none() || self.sending.as_ref().is_some_and(|upload| !upload.has_taken())
     }
 
     /// The head of the answer; before it there may be others that only inform.
-    fn poll_answer(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<io::Result<Answer>> {
+    fn poll_answer(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Result<Answer, Attempt>> {
+        if self.fields.is_none() {
+            ready!(connection.poll_begun(cx)).map_err(|error| self.unanswered(connection, &error))?;
+        }
         let parcel = &mut self.parcel;
+        // Now that there is an answer, nobody sends the request again.
         let fields = self.fields.get_or_insert_with(|| {
             let mut fields = parcel.as_mut().map(|request| take(request.headers_mut())).unwrap_or_default();
             fields.clear();
             fields
         });
         loop {
-            let answer = ready!(connection.poll_head(fields, cx))?;
+            let answer = ready!(connection.poll_head(fields, cx)).map_err(|error| broken(&error))?;
             let status = answer.response.status();
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Poll::Ready(Ok(answer));
+            }
+            // Such an answer has no body (RFC 9110 section 15.2): one that tells of a body may bring it, too, and whatever
+            // follows would be taken for what it is not.
+            self.informed += 1;
+            if self.informed > MAX_INFORMATIONAL || answer.told.promises_body() {
+                return Poll::Ready(Err(broken(&io::ErrorKind::InvalidData.into())));
             }
             if status == StatusCode::CONTINUE
                 && let Some(transfer) = self.transfer
@@ -132,4 +159,19 @@ impl Asking<'_> {
             }
         }
     }
+
+    /// The connection ended before any of an answer came. One that had served others was most likely closed before this
+    /// request arrived; whatever may arrive twice is then sent again (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
+    fn unanswered(&self, connection: &Connection, error: &io::Error) -> Attempt {
+        let is_idempotent = self.parcel.as_ref().is_some_and(|request| request.method().is_idempotent());
+        if connection.is_reused && is_idempotent && self.is_whole() {
+            return Attempt::Unanswered;
+        }
+        broken(error)
+    }
+}
+
+fn broken(error: &io::Error) -> Attempt {
+    tracing::debug!(%error, "no valid answer from an upstream");
+    Attempt::Failed(Failure::Broken)
 }

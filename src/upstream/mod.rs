@@ -1,14 +1,15 @@
 //! Where requests go: the targets of each upstream, and the connections to them.
 //!
-//! A request is sent once. It is tried elsewhere only while it is certain that nothing of it was sent: no connection
-//! could be opened, or a kept connection turned out to be closed before the request was taken up. Everything after
-//! that moment belongs to whoever asked: the upstream may have acted on it.
+//! A request is tried elsewhere while it is certain that nothing of it was sent: no connection could be opened, or a kept
+//! connection turned out to be closed before the request was taken up. After that the upstream may have acted on it, and
+//! it is sent once more at most: if its connection had served others and ended before any of the answer came, if doing it
+//! twice does no harm (RFC 9110 section 9.2.2), and if its body is still whole. Everything else belongs to whoever asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use tokio::time::Instant;
 
 mod address;
@@ -19,12 +20,13 @@ mod echo;
 mod endpoint;
 mod exchange;
 mod pool;
+mod room;
 mod select;
 pub mod settings;
 mod transfer;
 mod upload;
 
-pub use body::{BoxError, RequestBody, ResponseBody};
+pub use body::{BoxError, RequestBody, ResponseBody, TooLong};
 
 use crate::metrics::{Metrics, UpstreamMetrics};
 use endpoint::Endpoint;
@@ -39,6 +41,8 @@ pub struct Upstreams(BTreeMap<Arc<str>, Upstream>);
 #[derive(Debug)]
 pub struct Upstream {
     targets: Vec<Place>,
+    /// The name of its first target, for requests that name none.
+    host: HeaderValue,
     turn: RoundRobin,
     response_timeout: Duration,
     metrics: UpstreamMetrics,
@@ -50,6 +54,12 @@ pub enum Failure {
     /// No target took a connection. The request was not sent.
     #[error("no connection")]
     Unreachable,
+    /// All connections are in use, and as many requests wait as may. The request was not sent.
+    #[error("too many requests wait for a connection")]
+    QueueFull,
+    /// All connections were in use for as long as a request waits. It was not sent.
+    #[error("no connection became free in time")]
+    QueueTimedOut,
     /// It took the request, and did not begin to answer in time.
     #[error("no answer in time")]
     TimedOut,
@@ -62,6 +72,9 @@ pub enum Failure {
     /// What the client sent for a body was none.
     #[error("the client's body broke off")]
     ClientBroken,
+    /// The client's body is longer than its route takes.
+    #[error("the client's body is too long")]
+    ClientTooLong,
 }
 
 #[derive(Debug)]
@@ -76,8 +89,13 @@ pub type Parcel = Option<Request<RequestBody>>;
 /// Why an attempt at one target failed, and whether there may be another.
 #[derive(Debug)]
 enum Attempt {
-    /// Nothing was sent; the request is in its parcel again.
+    /// Nothing was sent; the request is in its parcel.
     NotSent,
+    /// It was sent on a kept connection, which ended before any of the answer came. The request is in its parcel, and may
+    /// be sent once more.
+    Unanswered,
+    /// All connections are in use. Nothing was sent.
+    NoRoom,
     /// It is over.
     Failed(Failure),
 }
@@ -85,9 +103,15 @@ enum Attempt {
 // === impl Upstreams ===
 
 impl Upstreams {
-    /// Upstreams without a connection yet; they are opened when requests come.
-    pub fn new<'a>(settings: impl IntoIterator<Item = &'a UpstreamSettings>, metrics: &Metrics) -> Self {
-        let named = |settings: &UpstreamSettings| (settings.name.clone(), Upstream::new(settings, metrics));
+    /// Those of one of so many workers, without a connection yet; they are opened when requests come.
+    pub fn new<'a>(
+        settings: impl IntoIterator<Item = &'a UpstreamSettings>,
+        workers: usize,
+        metrics: &Metrics,
+    ) -> Self {
+        let named = |settings: &UpstreamSettings| {
+            (settings.name.clone(), Upstream::new(&settings.share(workers.max(1)), metrics))
+        };
         Self(settings.into_iter().map(named).collect())
     }
 
@@ -101,16 +125,27 @@ impl Upstreams {
 
 impl Upstream {
     fn new(settings: &UpstreamSettings, metrics: &Metrics) -> Self {
+        let metrics = metrics.upstream(&settings.name);
         let place = |target: &Target| match target {
-            Target::Http(authority) => Place::Http(Endpoint::new(authority, settings.connect_timeout)),
+            Target::Http(authority) => Place::Http(Endpoint::new(authority, settings, metrics.clone())),
             Target::Echo => Place::Echo,
         };
+        let authority = settings.targets.iter().find_map(|target| match target {
+            Target::Http(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+            Target::Echo => None,
+        });
         Self {
+            host: authority.unwrap_or(HeaderValue::from_static("")),
             targets: settings.targets.iter().map(place).collect(),
             turn: RoundRobin::default(),
             response_timeout: settings.response_timeout,
-            metrics: metrics.upstream(&settings.name),
+            metrics,
         }
+    }
+
+    /// Its `Host`, for requests that come without one. Empty if it has none (RFC 9112 section 3.2).
+    pub fn host(&self) -> &HeaderValue {
+        &self.host
     }
 
     /// Sends a request whose head is ready for HTTP/1.1, and returns the answer as soon as its head is here.
@@ -123,26 +158,49 @@ impl Upstream {
         match &result {
             Ok(_) => self.metrics.answered(begin.elapsed()),
             Err(Failure::Unreachable) => self.metrics.unreachable(),
+            Err(Failure::QueueFull) => self.metrics.queue_full(),
+            Err(Failure::QueueTimedOut) => self.metrics.queue_timed_out(),
             Err(Failure::TimedOut) => self.metrics.timed_out(),
             Err(Failure::Broken) => self.metrics.broken(),
-            Err(Failure::ClientStalled | Failure::ClientBroken) => {}
+            Err(Failure::ClientStalled | Failure::ClientBroken | Failure::ClientTooLong) => {}
         }
         result
     }
 
-    /// Tries the targets in turn, each once, until one has taken the request.
+    /// Tries the targets in turn, each once, until one has taken the request. If none does, it waits for the first that has
+    /// no room.
     async fn send_to_one(&self, parcel: &mut Parcel, mut now: Instant) -> Result<Response<ResponseBody>, Failure> {
+        let (mut was_sent, mut full) = (false, None);
         for index in self.turn.next(self.targets.len()) {
             let attempt = match &self.targets[index] {
                 Place::Echo => parcel.take().map(echo::answer).ok_or(Attempt::NotSent),
-                Place::Http(endpoint) => endpoint.send(parcel, now, self.response_timeout).await,
+                Place::Http(endpoint) => {
+                    let attempt = endpoint.send(parcel, now, self.response_timeout, was_sent).await;
+                    if let Err(Attempt::NoRoom) = &attempt {
+                        full.get_or_insert(endpoint);
+                    }
+                    attempt
+                }
             };
             match attempt {
                 Ok(response) => return Ok(response),
-                Err(Attempt::NotSent) => now = Instant::now(), // a connection may have been waited for
+                Err(Attempt::NotSent | Attempt::NoRoom) => {}
+                Err(Attempt::Unanswered) => was_sent = true,
                 Err(Attempt::Failed(failure)) => return Err(failure),
             }
+            now = Instant::now(); // a connection may have been waited for
         }
-        Err(Failure::Unreachable)
+        let attempt = match full {
+            Some(endpoint) => Box::pin(endpoint.send_later(parcel, self.response_timeout, was_sent)).await,
+            None => Err(Attempt::NotSent),
+        };
+        attempt.map_err(|attempt| match attempt {
+            Attempt::Failed(Failure::QueueFull | Failure::QueueTimedOut) | Attempt::NotSent if was_sent => {
+                Failure::Broken
+            }
+            Attempt::Failed(failure) => failure,
+            Attempt::Unanswered => Failure::Broken,
+            Attempt::NotSent | Attempt::NoRoom => Failure::Unreachable,
+        })
     }
 }

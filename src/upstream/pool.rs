@@ -1,33 +1,51 @@
 //! The open connections to one endpoint that nobody is using.
 //!
-//! The one used last is taken first, so that a pool that has become too large shrinks from its old end. What comes
-//! back is used again only if it is still open and nothing came that nobody asked for; a connection whose request was not
-//! sent to its end, or whose answer was not read to its end, never comes back.
+//! The one used last is taken first, so that a pool that has become too large shrinks from its old end. It is taken
+//! only if it is still open and nothing came that nobody asked for; a connection whose request was not sent to its end, or
+//! whose answer was not read to its end, never comes back.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::Connection;
+use super::room::{Room, Seat};
+use super::settings::UpstreamSettings;
+use crate::metrics::UpstreamMetrics;
 
 /// Less than the shortest keep-alive of common servers (Node.js: 5 s), so that it is we who close, and no request meets
 /// a connection that the other side is just closing.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// How often idle connections are looked at, to close those that the other side has closed.
+const SWEEP: Duration = Duration::from_secs(1);
+
 /// The most connections kept open without use, for each endpoint and worker.
 const CAPACITY: usize = 512;
 
 /// The idle connections to one endpoint.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pool(Arc<Mutex<Idle>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Pool(Arc<Shared>);
+
+/// What a pool and its connections in use share.
+#[derive(Debug)]
+struct Shared {
+    idle: Mutex<Idle>,
+    room: Room,
+    body_timeout: Duration,
+    metrics: UpstreamMetrics,
+}
 
 /// A connection in use. It goes back when it is released, and is closed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     connection: Box<Connection>,
+    /// After the connection, so that nobody has its seat while it is open.
+    seat: Seat,
     pool: Pool,
 }
 
@@ -35,35 +53,57 @@ pub(crate) struct Lease {
 struct Idle {
     /// Oldest first.
     connections: VecDeque<Box<Connection>>,
-    /// Whether a task is waiting for the oldest to expire.
+    /// Whether a task looks after them.
     swept: bool,
 }
 
 // === impl Pool ===
 
 impl Pool {
+    pub(crate) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
+        let (idle, room, body_timeout) = (Mutex::default(), Room::new(settings), settings.body_timeout);
+        Self(Arc::new(Shared { idle, room, body_timeout, metrics }))
+    }
+
+    /// How many connections there may be.
+    pub(crate) fn room(&self) -> &Room {
+        &self.0.room
+    }
+
+    /// Counts what becomes of requests.
+    pub(crate) fn metrics(&self) -> &UpstreamMetrics {
+        &self.0.metrics
+    }
+
     /// The idle connection that was used last, if there is one fit for use.
-    pub(crate) fn take(&self, now: Instant) -> Option<Lease> {
-        let mut idle = self.0.lock();
+    pub(crate) fn take(&self, now: Instant) -> Option<Box<Connection>> {
+        let mut idle = self.0.idle.lock();
         loop {
             let connection = idle.connections.pop_back()?;
             if connection.is_usable(now) {
-                return Some(self.lease(connection));
+                return Some(connection);
             }
         }
     }
 
-    /// A new connection as this pool's own.
-    pub(crate) fn lease(&self, connection: Box<Connection>) -> Lease {
-        Lease { connection, pool: self.clone() }
+    /// Closes the oldest of the idle, where another connection would be one too many.
+    pub(crate) fn make_room(&self) {
+        let mut idle = self.0.idle.lock();
+        let excess = self.0.room.excess(idle.connections.len()).min(idle.connections.len());
+        idle.connections.drain(..excess);
+    }
+
+    /// A connection that whoever has the seat uses.
+    pub(crate) fn lease(&self, connection: Box<Connection>, seat: Seat) -> Lease {
+        Lease { connection, seat, pool: self.clone() }
     }
 
     fn put(&self, mut connection: Box<Connection>) {
-        let mut idle = self.0.lock();
-        if !connection.is_quiet() || idle.connections.len() >= CAPACITY {
+        let mut idle = self.0.idle.lock();
+        if connection.has_surplus() || idle.connections.len() >= CAPACITY {
             return;
         }
-        connection.idle_since = Instant::now();
+        (connection.idle_since, connection.is_reused) = (Instant::now(), true);
         idle.connections.push_back(connection);
         if !idle.swept {
             idle.swept = true;
@@ -72,17 +112,17 @@ impl Pool {
     }
 }
 
-/// Closes connections as they expire, until none is left.
-async fn sweep(pool: Weak<Mutex<Idle>>) {
-    while let Some(oldest) = close_expired(&pool) {
-        sleep_until(oldest + IDLE_TIMEOUT).await;
+/// Closes connections as they expire or bring what nobody asked for, until none is left.
+async fn sweep(pool: Weak<Shared>) {
+    while let Some(oldest) = close_unusable(&pool) {
+        sleep_until((oldest + IDLE_TIMEOUT).min(Instant::now() + SWEEP)).await;
     }
 }
 
 /// When the oldest of those that are left became idle.
-fn close_expired(pool: &Weak<Mutex<Idle>>) -> Option<Instant> {
+fn close_unusable(pool: &Weak<Shared>) -> Option<Instant> {
     let pool = pool.upgrade()?;
-    let mut idle = pool.lock();
+    let mut idle = pool.idle.lock();
     let now = Instant::now();
     idle.connections.retain(|connection| connection.is_usable(now));
     let oldest = idle.connections.front().map(|connection| connection.idle_since);
@@ -98,8 +138,88 @@ impl Lease {
         &mut self.connection
     }
 
-    /// Gives the connection back, once its answer has been read to the end.
+    /// Ready if nothing has come of a body for longer than an upstream may be silent, which it has been since then.
+    pub(crate) fn poll_silent(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        self.connection.timer.poll(since + self.pool.0.body_timeout, cx)
+    }
+
+    /// Counts what becomes of answers.
+    pub(crate) fn metrics(&self) -> &UpstreamMetrics {
+        self.pool.metrics()
+    }
+
+    /// Closes the connection, and keeps its seat for another.
+    pub(crate) fn close(self) -> Seat {
+        self.seat
+    }
+
+    /// Gives the connection back, once its answer has been read to the end, and then the seat: whoever has waited for it
+    /// finds the connection there.
     pub(crate) fn release(self) {
         self.pool.put(self.connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::upstream::address::{Address, Patience};
+
+    /// A pool with one idle connection, and the other end of it.
+    async fn one_idle() -> (Pool, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Ip(listener.local_addr().unwrap());
+        let settings = UpstreamSettings { max_connections: 2, ..UpstreamSettings::new("api".into(), Vec::new()) };
+        let pool = Pool::new(&settings, Metrics::new().upstream("api"));
+        let connection = Connection::open(&address, Patience::of(&settings), pool.metrics()).await.unwrap();
+        pool.lease(connection, pool.room().try_enter().unwrap()).release();
+        (pool, listener.accept().unwrap().0)
+    }
+
+    // The other end acts while the runtime does not run: it has been told of nothing.
+
+    #[tokio::test]
+    async fn a_connection_is_taken_while_nothing_has_come() {
+        let (pool, _other) = one_idle().await;
+        assert!(pool.take(Instant::now()).is_some_and(|connection| connection.is_reused));
+        assert!(pool.take(Instant::now()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_end_only_the_kernel_knows_is_not_taken() {
+        let (pool, other) = one_idle().await;
+        drop(other);
+        assert!(pool.take(Instant::now()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_reset_is_not_taken() {
+        let (pool, other) = one_idle().await;
+        socket2::SockRef::from(&other).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(other);
+        assert!(pool.take(Instant::now()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_bytes_that_only_the_kernel_knows_is_not_taken() {
+        let (pool, mut other) = one_idle().await;
+        other.write_all(b"HTTP/1.1 200 OK").unwrap();
+        assert!(pool.take(Instant::now()).is_none());
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_leaves_its_room_to_a_new_one_only_where_there_is_no_other() {
+        let (pool, _other) = one_idle().await;
+        let _first = pool.room().try_enter().unwrap();
+        pool.make_room();
+        assert_eq!(pool.0.idle.lock().connections.len(), 1);
+        let _second = pool.room().try_enter().unwrap();
+        pool.make_room();
+        assert_eq!(pool.0.idle.lock().connections.len(), 0);
+        assert!(pool.room().try_enter().is_none());
     }
 }

@@ -16,6 +16,14 @@ pub struct UpstreamSettings {
     pub connect_timeout: Duration,
     /// The longest an answer may take to begin, once the request is on its way.
     pub response_timeout: Duration,
+    /// The longest an upstream may send nothing of an answer that has begun.
+    pub body_timeout: Duration,
+    /// The most connections to each target, in use or idle. Each worker has its share, and at least one.
+    pub max_connections: usize,
+    /// The most requests that wait for a connection to each target. Each worker has its share.
+    pub queue: usize,
+    /// The longest a request waits for one.
+    pub queue_timeout: Duration,
 }
 
 /// One of the places that serve an upstream.
@@ -28,8 +36,36 @@ pub enum Target {
 }
 
 impl UpstreamSettings {
+    /// What holds for these targets where the rule file says nothing else.
+    pub fn new(name: Arc<str>, targets: Vec<Target>) -> Self {
+        Self {
+            name,
+            targets,
+            connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
+            response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
+            body_timeout: Self::DEFAULT_BODY_TIMEOUT,
+            max_connections: Self::DEFAULT_MAX_CONNECTIONS,
+            queue: Self::DEFAULT_QUEUE,
+            queue_timeout: Self::DEFAULT_QUEUE_TIMEOUT,
+        }
+    }
+
     /// How long to connect unless the rule file says otherwise.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
     /// How long to wait for an answer unless the rule file says otherwise.
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+    /// How long an upstream may be silent in the middle of an answer unless the rule file says otherwise.
+    pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+    /// The most connections to each target unless the rule file says otherwise.
+    pub const DEFAULT_MAX_CONNECTIONS: usize = 1024;
+    /// The most requests that wait for one unless the rule file says otherwise.
+    pub const DEFAULT_QUEUE: usize = 1024;
+    /// How long they wait unless the rule file says otherwise.
+    pub const DEFAULT_QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
+
+    /// What one of so many workers may have: together they have no more connections than all may have.
+    pub(super) fn share(&self, workers: usize) -> Self {
+        let (max_connections, queue) = ((self.max_connections / workers).max(1), self.queue.div_ceil(workers));
+        Self { max_connections, queue, ..self.clone() }
+    }
 }

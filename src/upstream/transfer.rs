@@ -28,6 +28,8 @@ pub(crate) struct Transfer {
     moved: AtomicU64,
     /// Whether it is the client that we are waiting for.
     starved: AtomicBool,
+    /// Whether the client has been asked for any of it.
+    asked_for: AtomicBool,
     /// Whether the body is held back.
     closed: AtomicBool,
     held: Mutex<Option<Waker>>,
@@ -47,6 +49,7 @@ impl Transfer {
             begin: Instant::now(),
             moved: AtomicU64::new(0),
             starved: AtomicBool::new(false),
+            asked_for: AtomicBool::new(false),
             closed: AtomicBool::new(held),
             held: Mutex::new(None),
         });
@@ -81,17 +84,24 @@ impl Transfer {
 
     /// The body moved, or ended.
     pub(crate) fn moved(&self) {
+        self.asked_for.store(true, Relaxed);
         self.starved.store(false, Relaxed);
         self.moved.store(u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// The upstream would take more, and the client has sent none yet.
     pub(crate) fn starved(&self) {
+        self.asked_for.store(true, Relaxed);
         self.starved.store(true, Relaxed);
     }
 
+    /// Whether the client has been asked for any of it.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.asked_for.load(Relaxed)
+    }
+
     /// Whether the body is still held back.
-    pub(crate) fn is_held(&self) -> bool {
+    fn is_held(&self) -> bool {
         self.closed.load(Relaxed)
     }
 

@@ -1,12 +1,13 @@
 //! A request on its way to an upstream: its head, then its body, as far as the upstream and the client let it.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::{HeaderMap, Request, header};
 use http_body::Body;
 
-use super::body::RequestBody;
+use super::body::{BoxError, RequestBody, TooLong};
 use super::connection::Connection;
 use crate::http1::{self, Framing};
 
@@ -28,6 +29,10 @@ pub(crate) enum Trouble {
     Upstream,
     /// The client's body is none.
     Client,
+    /// It is longer than it may be.
+    TooLong,
+    /// The client sends it too slowly.
+    Stalled,
 }
 
 impl Upload {
@@ -73,7 +78,7 @@ impl Upload {
         let outgoing = &mut connection.outgoing;
         while !self.complete && outgoing.has_room() {
             let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-                Some(frame) => frame.map_err(|_| Trouble::Client)?.into_data(),
+                Some(frame) => frame.map_err(|error| Trouble::of(&error))?.into_data(),
                 None => Err(http_body::Frame::trailers(HeaderMap::new())),
             };
             self.taken = true;
@@ -98,6 +103,17 @@ impl Upload {
             }
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Trouble {
+    fn of(error: &BoxError) -> Self {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        match kind {
+            Some(io::ErrorKind::TimedOut) => Self::Stalled,
+            _ if error.is::<TooLong>() => Self::TooLong,
+            _ => Self::Client,
+        }
     }
 }
 

@@ -29,8 +29,26 @@ fn a_request_behind_proxies_is_explained_from_its_route_to_its_limits() {
 }
 
 #[test]
+fn parameters_are_told_to_be_forwarded_and_not_matched() {
+    snapshot("parameters", FILE, &["GET", "http://a/x/..//free;v=1"]);
+}
+
+#[test]
+fn a_request_of_http_1_0_needs_no_host() {
+    snapshot("http_1_0", FILE, &["GET", "/free", "--http1.0"]);
+}
+
+#[test]
 fn a_value_that_tells_clients_apart_is_not_repeated() {
     snapshot("value", FILE, &["GET", "http://a.example/keys/1", "-H", "X-Api-Key: hunter2"]);
+}
+
+#[test]
+fn a_field_that_nobody_believes_is_told_to_be_removed() {
+    let arguments = ["GET", "http://a/free", "-H", "X-Real-IP: 6.6.6.6", "-H", "X_Odd: 1", "-H", "X-Own: 1"];
+    snapshot("removed", FILE, &arguments);
+    let arguments = ["GET", "http://a/free", "-H", "Connection: x-api-key", "-H", "X-Api-Key: 1"];
+    snapshot("connection", FILE, &arguments);
 }
 
 #[test]
@@ -53,7 +71,12 @@ fn a_request_that_is_turned_away_says_by_whom_and_with_what() {
     snapshot("no_cost", FILE, &["GET", "http://a/dear", "-H", "x-cost: cheap"]);
     snapshot("no_route", FILE, &["DELETE", "http://a.example/admin/x"]);
     snapshot("no_host", FILE, &["GET", "/free"]);
-    snapshot("no_path", FILE, &["GET", "http://a/x/..%2flogin"]);
+    snapshot("no_path", FILE, &["GET", "http://a/x/..;/login"]);
+    snapshot("other_case", FILE, &["post", "http://a/free"]);
+    snapshot("tunnel", FILE, &["CONNECT", "http://a/free"]);
+    snapshot("server", FILE, &["OPTIONS", "*", "-H", "Host: a"]);
+    snapshot("malformed_client", FILE, &["GET", "http://a/keys/1?key=a", "-H", "X-Api-Key: eyJ.!"]);
+    snapshot("encoded_slash", FILE, &["GET", "http://a/x%2flogin"]);
     let long = format!("/{}", "x".repeat(9_000));
     assert!(
         said(FILE, &["GET", &long]).ends_with("answered with 414: target is longer than 8192 bytes\nexit code 1\n")

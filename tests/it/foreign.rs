@@ -181,7 +181,7 @@ async fn what_nobody_received_is_given_back() {
     let at = Timestamp::from_millis;
     for _ in 0..2 {
         store
-            .give_back_at(&[Granted { charge: charge.clone(), at: at(NOW + 1) }], at(NOW + 2))
+            .give_back_at(&[Granted { charge: charge.clone(), at: at(NOW + 1), overflow: false }], at(NOW + 2))
             .await
             .expect("given back");
         assert_eq!((peer.counter(), peer.log().len()), (Some(3), 1));

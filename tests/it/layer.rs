@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use axum::Router;
 use axum::body::Body;
@@ -14,8 +15,8 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sfv::{BareItem, Item, ListEntry, Parser};
-use tidegate::RateLimitLayer;
 use tidegate::layer::{LayerError, Peer};
+use tidegate::{Config, Metrics, RateLimitLayer};
 use tower::ServiceExt;
 
 const RULES: &str = "
@@ -30,6 +31,22 @@ routes:
   - name: upload
     match: { path: /upload, methods: [POST] }
 ";
+
+#[tokio::test]
+async fn a_service_of_ones_own_says_itself_what_an_encoded_slash_is() {
+    let handlers = || Router::new().fallback(async |uri: Uri| uri.to_string());
+    for (word, answer) in [("reject", None), ("keep", Some("/files%2Fa;v=1")), ("decode", Some("/files/a;v=1"))] {
+        let rules =
+            format!("requests: {{ encoded_slash: {word} }}\n{RULES}  - {{ name: rest, match: {{ path: /** }} }}\n");
+        let layer = RateLimitLayer::from_yaml(&rules).expect("the rules are right");
+        let app = Router::new().fallback_service(handlers()).layer(layer);
+        let response = ask(&app, request("/files%2fa;v=1")).await;
+        assert_eq!(response.status() == StatusCode::BAD_REQUEST, answer.is_none(), "{word}");
+        if let Some(answer) = answer {
+            assert_eq!(text(response).await, answer);
+        }
+    }
+}
 
 fn layer() -> RateLimitLayer {
     RateLimitLayer::from_yaml(RULES).expect("the rules are right")
@@ -151,8 +168,8 @@ async fn a_request_from_nowhere_is_the_services_own_mistake() {
 #[tokio::test]
 async fn the_handler_is_found_by_the_path_that_was_judged_and_sees_no_other() {
     let app = app();
-    let response = ask(&app, request("/files/./a//%62/../c%2fd?q=%41")).await;
-    assert_eq!(text(response).await, "/files/a/c%2Fd?q=%41");
+    let response = ask(&app, request("/files/./a//%62/../c%3bd;e?q=%41")).await;
+    assert_eq!(text(response).await, "/files/a/c%3Bd;e?q=%41");
     // Three spellings of one path take from one bucket, and all of them reach its handler.
     let mut statuses = Vec::new();
     for path in ["/files/../hello", "//hello", "/%68ello"] {
@@ -205,4 +222,78 @@ fn a_layer_that_cannot_be_made_says_why() {
     let error = RateLimitLayer::from_file("tests/fixtures/config/none.yaml").expect_err("no file");
     assert!(matches!(error, LayerError::File(_)) && error.to_string().contains("none.yaml"), "{error}");
     assert!(RateLimitLayer::from_file("config/tidegate.yaml").is_ok());
+}
+
+#[tokio::test]
+async fn a_handler_sees_its_connection_and_a_field_of_the_rules_is_no_option_of_it() {
+    let rules = "
+routes:
+  - name: all
+    match: { path: /** }
+    limits:
+      - { name: own, mode: PER_CLIENT, client: 'header:X-Api-Key', rate: 1, interval: 1h }
+";
+    let layer = RateLimitLayer::from_yaml(rules).expect("the rules are right");
+    let seen = async |headers: HeaderMap| format!("{:?} {:?}", headers.get("connection"), headers.get("upgrade"));
+    let app = Router::new().route("/", get(seen)).layer(layer);
+    let asked = |connection: &'static str| {
+        let mut request = request("/");
+        for (name, value) in [("x-api-key", "a"), ("connection", connection), ("upgrade", "websocket")] {
+            request.headers_mut().insert(name, value.parse().expect("a value"));
+        }
+        request
+    };
+    assert_eq!(ask(&app, asked("Upgrade, X-Api-Key")).await.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(text(ask(&app, asked("Upgrade")).await).await, r#"Some("Upgrade") Some("websocket")"#);
+}
+
+#[tokio::test]
+async fn a_request_whose_client_leaves_is_counted_in_somebodys_own_service_too() {
+    let metrics = Arc::new(Metrics::new());
+    let config = Config::parse(RULES).expect("the rules are right");
+    let layer = RateLimitLayer::new(&config, Arc::clone(&metrics)).expect("a layer");
+    let handlers = Router::new().route("/hello", get(async || std::future::pending::<&str>().await));
+    let app = Router::new().fallback_service(handlers).layer(layer);
+    let mut asking = Box::pin(ask(&app, request("/hello")));
+    assert!(asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(asking);
+    let text = metrics.render();
+    for line in [
+        r#"tidegate_request_duration_seconds_count{route="hello",status="499"} 1"#,
+        r#"tidegate_decisions_total{route="hello",limit="per-ip",outcome="allowed"} 1"#,
+        r#"tidegate_rejected_total{cause="client_gone"} 1"#,
+    ] {
+        assert!(text.lines().any(|other| other == line), "no `{line}` in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_believes_no_more_than_the_rules() {
+    let rules = "
+clients: { trusted_proxies: [192.0.2.0/24] }
+routes:
+  - name: all
+    match: { path: /** }
+    limits:
+      - { name: own, mode: PER_CLIENT, client: 'header:X-Real-IP', on_missing_client: skip, rate: 1, interval: 1h }
+";
+    let layer = RateLimitLayer::from_yaml(rules).expect("the rules are right");
+    let seen =
+        async |headers: HeaderMap| format!("{:?} {}", headers.get("x-real-ip"), headers.contains_key("x_real_ip"));
+    let app = Router::new().route("/", get(seen)).layer(layer);
+    let asked = |peer| {
+        let mut request = from(peer, "/");
+        for name in ["x-real-ip", "x_real_ip"] {
+            request.headers_mut().insert(name, "6.6.6.6".parse().expect("a value"));
+        }
+        request
+    };
+    for _ in 0..2 {
+        let stranger = ask(&app, asked(Ipv4Addr::new(198, 51, 100, 1))).await;
+        assert_eq!(stranger.status(), StatusCode::OK, "it was counted by a field of its own");
+        assert_eq!(text(stranger).await, "None false");
+    }
+    let proxied = || ask(&app, asked(Ipv4Addr::new(192, 0, 2, 1)));
+    assert_eq!(text(proxied().await).await, r#"Some("6.6.6.6") false"#);
+    assert_eq!(proxied().await.status(), StatusCode::TOO_MANY_REQUESTS);
 }

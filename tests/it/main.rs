@@ -2,20 +2,32 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod access_log;
+mod attacks;
 mod batches;
 mod check;
 mod checker;
+mod compose;
+mod corpora;
+mod descriptors;
+mod differential;
 mod explain;
+mod fields;
 mod foreign;
 mod foreign_laws;
 mod functions;
 mod gateway;
+mod http2;
+mod http2_slow;
 mod laws;
 mod laws_shadow;
 mod laws_windows;
 mod layer;
+mod logs;
 mod many_clients;
+mod max_body;
 mod one_decision;
+mod overflow;
 mod pictures;
 mod program;
 mod rate_limiter;
@@ -24,8 +36,10 @@ mod redis_format;
 mod redisson_weaknesses;
 mod rows;
 mod slots;
+mod spellings;
 mod stress;
 mod support;
+mod targets;
 mod tidy;
 mod waiting;
 mod windows_redis;

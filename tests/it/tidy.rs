@@ -12,7 +12,7 @@ const FLOORS: [(&str, &[&str], &str); 7] = [
     ("0 ground", &["clock", "limit", "metrics", "timer"], "arithmetic and time: no request, no socket, no file"),
     (
         "1 vocabulary",
-        &["client", "condition", "cost", "facts", "path", "policy", "route", "rule"],
+        &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "sift"],
         "what a request says and costs: no IO",
     ),
     ("2 machinery", &["http1", "store", "upstream"], "IO that knows charges and addresses, but no routes and no YAML"),
@@ -37,10 +37,14 @@ const UPWARD: [(&str, &str, &str); 1] =
 const TEST_ROOMS: [&str; 1] = ["wire"];
 
 /// Tests that may sleep: where, why. All others wait on a condition or in virtual time.
-const SLEEPERS: [(&str, &str); 8] = [
+const SLEEPERS: [(&str, &str); 12] = [
     ("src/forward/tests/failures.rs", "the pauses of a slow client are what is tested"),
-    ("src/server/tests.rs", "the pauses of a slow client are what is tested"),
+    ("src/forward/tests/silence.rs", "sleeps in virtual time"),
+    ("src/forward/tests/slow.rs", "the pauses of a slow client are what is tested"),
+    ("src/server/tests", "the pauses of a slow client are what is tested"),
     ("src/store/redis/mod.rs", "asks again until Redis answers"),
+    ("tests/it/http2_slow.rs", "the pauses of a slow client are what is tested"),
+    ("tests/it/descriptors.rs", "what an idle program costs in a second is what is measured"),
     ("tests/it/rate_limiter.rs", "sleeps in virtual time; and asks Redis again, and leaves it in the middle of calls"),
     ("tests/it/redis_format.rs", "asks again until Redis has let its keys expire, on a clock that is not ours"),
     ("tests/it/support/", "asks again until a condition holds; here, so that no test has to"),

@@ -84,7 +84,7 @@ impl Decisions {
                 self.grants.entry(path).or_default().push(Grant { at, permits: 1, rule: version });
             }
             ("limited", Some(at)) => self.refusals.entry(path).or_default().push(at),
-            ("store_failed", None) => {} // neither granted nor counted
+            ("store_failed" | "undecided", None) => {} // neither granted nor counted
             _ => return Err(format!("a decision without its time, or a time without a decision: {line:?}").into()),
         }
         self.end = self.end.max(line.at.unwrap_or(0));

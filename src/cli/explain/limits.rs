@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::client::NoClient;
 use crate::config::{Millis, quote};
 use crate::cost::Cost;
 use crate::facts::Facts;
@@ -51,10 +50,7 @@ fn told(route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// What it is about the request that a limit cannot tell.
 pub(super) fn unclear(limit: &Limit, cause: &Unclear) -> String {
     match (cause, &limit.permits) {
-        (Unclear::Client(NoClient::Missing), _) => format!("client {} is missing", quote(&limit.client.to_string())),
-        (Unclear::Client(NoClient::Ambiguous), _) => {
-            format!("client {} was sent twice", quote(&limit.client.to_string()))
-        }
+        (Unclear::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
         (Unclear::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
         (Unclear::Cost(cause), Cost::Fixed(_)) => format!("cost {cause}"),
     }

@@ -11,15 +11,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Uri};
+use http::{Method, Uri, Version};
 
 use super::run::DEFAULT_FILE;
 use crate::client::Trace;
 use crate::condition::Search;
 use crate::config::Config;
-use crate::facts::Facts;
+use crate::facts::{BadRequest, Facts};
 use crate::route::Route;
 use crate::rule::{Due, Limit, Rules};
+use crate::sift::{Arrival, Next};
 
 /// The request to explain, and the rules to explain it by.
 #[derive(Debug, Args)]
@@ -39,6 +40,15 @@ pub(super) struct ExplainArgs {
     /// The other end of the connection
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     peer: IpAddr,
+    /// It comes with HTTP/1.0, which needs no host
+    #[arg(long = "http1.0")]
+    http1_0: bool,
+}
+
+impl ExplainArgs {
+    fn version(&self) -> Version {
+        if self.http1_0 { Version::HTTP_10 } else { Version::HTTP_11 }
+    }
 }
 
 /// What the rules make of a request that a route takes.
@@ -46,6 +56,8 @@ pub(super) struct ExplainArgs {
 struct Explanation<'r> {
     facts: &'r Facts<'r>,
     sent: &'r Uri,
+    /// The fields of which nothing was read.
+    removed: Vec<&'r HeaderName>,
     trace: Trace<'r>,
     search: Search<'r>,
     /// What each limit of the route asks; nothing without a route.
@@ -65,15 +77,25 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut
             return Ok(2);
         }
     };
-    let headers: HeaderMap = args.headers.iter().cloned().collect();
-    let facts = match Facts::read(&args.method, &args.url, &headers, args.peer) {
+    let mut headers: HeaderMap = args.headers.iter().cloned().collect();
+    let sent: Vec<HeaderName> = headers.keys().cloned().collect();
+    let trusted = config.rules.addresses.trusts(args.peer.to_canonical());
+    let arrival = Arrival { version: args.version(), trusted, next: Next::Origin };
+    let sifted = config.rules.sieve().sift(&mut headers, arrival);
+    let read = || config.rules.read(&args.method, &args.url, args.version(), &headers, args.peer);
+    let facts = match sifted.map_err(BadRequest::from).and_then(|_| read()) {
         Ok(facts) => facts,
         Err(error) => {
             writeln!(out, "{} {}\n\nanswered with {}: {error}", args.method, args.url, request::status(&error))?;
             return Ok(1);
         }
     };
-    let explanation = Explanation::new(&config.rules, &facts, &args.url);
+    if facts.is_for_the_server() {
+        writeln!(out, "{} {}\n\nanswered with 204: it is about the gateway itself", args.method, args.url)?;
+        return Ok(1);
+    }
+    let removed = sent.iter().filter(|name| !headers.contains_key(*name)).collect();
+    let explanation = Explanation { removed, ..Explanation::new(&config.rules, &facts, &args.url) };
     write!(out, "{explanation}")?;
     Ok(u8::from(!explanation.is_judged()))
 }
@@ -85,7 +107,7 @@ impl<'r> Explanation<'r> {
         let search = rules.routes.search(facts);
         let limits = search.found.map(|route| route.limits.as_slice()).unwrap_or_default();
         let dues = limits.iter().map(|limit| (limit, rules.due(limit, facts))).collect();
-        Self { facts, sent, trace: rules.addresses.trace(facts), search, dues }
+        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, dues }
     }
 
     fn route(&self) -> Option<&'r Route> {

@@ -4,6 +4,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Method, Uri};
 
 use crate::facts::BadRequest;
+use crate::sift::BadField;
 
 pub(super) fn method(text: &str) -> Result<Method, String> {
     Method::from_bytes(text.as_bytes()).map_err(|_| "a method is a word such as GET or POST".to_owned())
@@ -11,7 +12,7 @@ pub(super) fn method(text: &str) -> Result<Method, String> {
 
 pub(super) fn target(text: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|error| format!("{error}; write http://host/path, or /path"))?;
-    match uri.scheme().is_some() || text.starts_with('/') {
+    match uri.scheme().is_some() || text.starts_with('/') || text == "*" {
         true => Ok(uri),
         false => Err("write http://host/path, or /path".to_owned()),
     }
@@ -28,6 +29,8 @@ pub(super) fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 pub(super) fn status(error: &BadRequest) -> u16 {
     match error {
         BadRequest::TargetTooLong => 414,
-        BadRequest::NoHost | BadRequest::BadHost | BadRequest::BadPath(_) => 400,
+        BadRequest::BadField(BadField::Circle) => 508,
+        BadRequest::Tunnel => 501,
+        _ => 400,
     }
 }

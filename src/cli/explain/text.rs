@@ -28,12 +28,20 @@ impl Explanation<'_> {
         let facts = self.facts;
         writeln!(f, "{} {}\n", facts.method, self.sent)?;
         writeln!(f, "request")?;
-        writeln!(f, "  host  {}", facts.host)?;
-        write!(f, "  path  {}", facts.path)?;
-        if facts.path != self.sent.path() {
+        writeln!(f, "  host  {}", if facts.host.is_empty() { "none" } else { &facts.host })?;
+        let (matched, whole) = (facts.path.matched(), facts.path.whole());
+        write!(f, "  path  {matched}")?;
+        if matched != whole {
+            write!(f, ", forwarded as {whole}")?;
+        }
+        if self.sent.path() != whole {
             write!(f, ", sent as {}", self.sent.path())?;
         }
-        writeln!(f, "\n  peer  {}\n", facts.peer)
+        writeln!(f, "\n  peer  {}", facts.peer)?;
+        for name in &self.removed {
+            writeln!(f, "  {name} is removed: nothing is read of it")?;
+        }
+        writeln!(f)
     }
 
     fn route_found(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,7 +101,11 @@ impl Explanation<'_> {
             Some((limit, _)) => writeln!(f, "answered with 429, always: {} never holds so much", quote(&limit.name)),
             None if live().next().is_some() => writeln!(f, "goes on if every live limit grants it, else 429"),
             None => writeln!(f, "goes on: no live limit counts it"),
+        }?;
+        if *self.facts.method == http::Method::TRACE {
+            writeln!(f, "a gateway forwards no TRACE: what goes on is answered with 501")?;
         }
+        Ok(())
     }
 }
 

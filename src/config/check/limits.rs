@@ -174,6 +174,8 @@ fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSou
         None if text == "ip" => return Ok(ClientSource::Ip),
         None if text == "host" => return Ok(ClientSource::Host),
         None if text == "path" => return Ok(ClientSource::Path),
+        // A host has spellings of its own.
+        Some(("header", name)) if name.eq_ignore_ascii_case("host") => return Ok(ClientSource::Host),
         Some(("header", name)) => return header_name(name, node.place, problems).map(ClientSource::Header),
         Some(("cookie", name)) if names(name, &['=', ';', ',', '"']) => {
             return Ok(ClientSource::Cookie(name.to_owned()));

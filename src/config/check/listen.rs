@@ -8,6 +8,7 @@ use crate::config::file::{self, File};
 use crate::config::node::Node;
 use crate::config::problem::{Place, Problems, quote};
 use crate::config::suggest::nearest;
+use crate::config::units::Bytes;
 use crate::config::{AccessLog, Config, Listen, Purpose};
 
 const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces";
@@ -23,15 +24,35 @@ pub(super) fn listen(file: &File, root: &Node, purpose: Purpose, problems: &mut 
 }
 
 fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Listen> {
-    let connections = node.at("max_connections");
-    let max_connections = number(entry.max_connections, Listen::DEFAULT_MAX_CONNECTIONS, connections, problems);
     let address = address(needed(&entry.address, node, problems)?, node.at("address"), problems);
+    let default = Listen::new(address?);
+    let mut count = |value, default, key| number(value, default, node.at(key), problems);
+    let max_connections = count(entry.max_connections, default.max_connections, "max_connections");
+    let (key, of_one) = ("max_connections_per_client", entry.max_connections_per_client);
+    let max_connections_per_client = count(of_one, default.max_connections_per_client, key);
+    let max_fields = count(entry.max_fields, default.max_fields, "max_fields");
+    let mut size = |value: Option<Bytes>, default, key| count(value.map(|Bytes(bytes)| bytes), default, key);
+    let max_field_bytes = size(entry.max_field_bytes, default.max_field_bytes, "max_field_bytes");
+    let max_target = size(entry.max_target, default.max_target, "max_target");
     Ok(Listen {
-        address: address?,
         max_connections: max_connections?,
-        header_timeout: duration(entry.header_timeout, Listen::DEFAULT_HEADER_TIMEOUT),
-        idle_timeout: duration(entry.idle_timeout, Listen::DEFAULT_IDLE_TIMEOUT),
+        max_connections_per_client: max_connections_per_client?,
+        max_requests: number(entry.max_requests, default.max_requests, node.at("max_requests"), problems)?,
+        max_streams: number(entry.max_streams, default.max_streams, node.at("max_streams"), problems)?,
+        header_timeout: duration(entry.header_timeout, default.header_timeout),
+        idle_timeout: duration(entry.idle_timeout, default.idle_timeout),
+        body_timeout: duration(entry.body_timeout, default.body_timeout),
+        min_rate: entry.min_rate.map_or(default.min_rate, |Bytes(bytes)| bytes),
+        max_fields: max_fields?,
+        max_field_bytes: max_field_bytes?,
+        max_target: max_target?,
+        ..default
     })
+}
+
+pub(super) fn max_connections(file: &File, root: &Node, problems: &mut Problems) -> Checked<usize> {
+    let written = part(&file.max_connections, root, "max_connections", problems)?.copied();
+    number(written, Config::DEFAULT_MAX_CONNECTIONS, root.at("max_connections"), problems)
 }
 
 pub(super) fn admin(file: &File, root: &Node, problems: &mut Problems) -> Checked<Option<SocketAddr>> {

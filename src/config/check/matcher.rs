@@ -5,16 +5,33 @@ use http::{HeaderName, HeaderValue, Method};
 use super::{Checked, needed, parsed, part};
 use crate::config::file;
 use crate::config::node::{Entry, Node};
-use crate::config::problem::{Place, Problems, quote};
+use crate::config::problem::{Broken, Place, Problems, quote};
 use crate::route::{HostPattern, Matcher, PathPattern, PatternError};
+use crate::rule::{EncodedSlash, Requests};
 
-pub(super) fn matcher(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<Matcher> {
+pub(super) fn matcher(
+    written: &file::Route,
+    node: &Node,
+    requests: Option<Requests>,
+    problems: &mut Problems,
+) -> Checked<Matcher> {
     let (written, node) = (needed(&written.r#match, node, problems)?, node.at("match"));
     let host = pattern(&written.host, node, "host", HostPattern::parse, problems);
-    let path = pattern(&written.path, node, "path", PathPattern::parse, problems);
+    let path = pattern(&written.path, node, "path", PathPattern::parse, problems).and_then(|path| {
+        let kept = requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
+        match &path {
+            Some(path) if !kept && path.has_encoded_slash() => Err(never_kept(path, node.at("path"), problems)),
+            _ => Ok(path),
+        }
+    });
     let methods = methods(written, node.at("methods"), problems);
     let headers = headers(written, node.at("headers"), problems);
     Ok(Matcher { host: host?, path: path?, methods: methods?, headers: headers? })
+}
+
+fn never_kept(path: &PathPattern, node: &Node, problems: &mut Problems) -> Broken {
+    let message = format!("{} has an encoded slash, which no path keeps", quote(&path.to_string()));
+    problems.add(node.place, message, "set `encoded_slash: keep` in `requests`, or write it without")
 }
 
 fn pattern<P>(
@@ -34,6 +51,10 @@ fn pattern<P>(
             PatternError::Path(_) => (
                 format!("{} is not a path in its normal form", quote(text)),
                 "a path starts with `/` and has no `//`, `.`, `..`, `?` or `#`; only what must be is percent-encoded",
+            ),
+            PatternError::Parameters(_) => (
+                format!("{} has the parameters of a segment", quote(text)),
+                "what is behind a `;` takes no part in matching: leave it out, and paths with any parameters match",
             ),
             PatternError::Rest(_) => (
                 format!("`**` is not the last segment of {}", quote(text)),

@@ -3,11 +3,13 @@
 
 mod candidate;
 mod cost;
+mod fields;
 mod foreign;
 mod limits;
 mod listen;
 mod matcher;
 mod reach;
+mod requests;
 mod routes;
 mod store;
 mod upstreams;
@@ -47,16 +49,32 @@ fn stages(text: &str, purpose: Purpose, problems: &mut Problems) -> Checked<Conf
 
 fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -> Checked<Config> {
     let listen = listen::listen(file, root, purpose, problems);
+    let max_connections = listen::max_connections(file, root, problems);
     let admin = listen::admin(file, root, problems);
     listen::overlaps(&listen, &admin, root, problems);
     let access_log = listen::access_log(file, root, problems);
     let store = store::store(file, root, problems);
     let addresses = addresses(file, root, problems);
+    let requests = requests::requests(file, root, problems);
     let upstreams = upstreams::upstreams(file, root, problems);
-    let routes = routes::routes(file, root, routes::Around { purpose, prefix: store::prefix(&store) }, problems);
+    let around = routes::Around { purpose, prefix: store::prefix(&store), requests: requests.ok() };
+    let routes = routes::routes(file, root, around, problems);
     foreign::check(file, root, &store, problems);
-    let rules = Rules { addresses: addresses?, routes: routes? };
-    Ok(Config { listen: listen?, admin: admin?, access_log: access_log?, store: store?, upstreams: upstreams?, rules })
+    let fields = fields::fields(file, root, problems);
+    if let (Ok(fields), Ok(addresses)) = (&fields, &addresses) {
+        let has_trusted_proxies = !addresses.trusted_proxies.is_empty();
+        fields::Readers { fields, has_trusted_proxies, purpose }.check(file, root, problems);
+    }
+    let rules = Rules { requests: requests?, addresses: addresses?, fields: fields?, routes: routes? };
+    Ok(Config {
+        listen: listen?,
+        max_connections: max_connections?,
+        admin: admin?,
+        access_log: access_log?,
+        store: store?,
+        upstreams: upstreams?,
+        rules,
+    })
 }
 
 fn addresses(file: &File, root: &Node, problems: &mut Problems) -> Checked<AddressRules> {

@@ -12,6 +12,7 @@ use crate::config::problem::{Place, Problems, quote, quote_all};
 use crate::config::suggest::nearest;
 use crate::policy::Told;
 use crate::route::{Matcher, Route, Routes};
+use crate::rule::Requests;
 
 /// What a route is checked against.
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub(super) struct Around<'f> {
     pub(super) purpose: Purpose,
     /// Put before the names of limiters.
     pub(super) prefix: &'f str,
+    /// How requests are read, if that is known.
+    pub(super) requests: Option<Requests>,
 }
 
 pub(super) fn routes(file: &File, root: &Node, around: Around<'_>, problems: &mut Problems) -> Checked<Routes> {
@@ -32,7 +35,7 @@ pub(super) fn routes(file: &File, root: &Node, around: Around<'_>, problems: &mu
             routes.push(Err(problems.reported(node.place)));
             continue;
         };
-        let matcher = matcher(written, node, problems);
+        let matcher = matcher(written, node, around.requests, problems);
         if let (Ok(matcher), Some(name)) = (&matcher, &written.name) {
             matchers.push((matcher.clone(), name.as_str(), node.place));
         }
@@ -54,7 +57,8 @@ fn route(
 ) -> Checked<Route> {
     let told = told(written, node, problems);
     let name = Arc::from(needed(&written.name, node, problems)?.as_str());
-    Ok(Route { name, matcher: matcher?, limits: limits?, told: told?, upstream: upstream? })
+    let max_body = part(&written.max_body, node, "max_body", problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
+    Ok(Route { name, matcher: matcher?, limits: limits?, max_body, told: told?, upstream: upstream? })
 }
 
 /// An empty list tells nothing; none at all is the default.

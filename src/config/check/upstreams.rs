@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::uri::Authority;
 
-use super::{Checked, duration, needed, part};
+use super::{Checked, duration, needed, number, part};
 use crate::config::file::{self, File};
 use crate::config::node::{Entry, Node};
 use crate::config::problem::{Problems, quote};
@@ -38,11 +38,20 @@ fn upstream(name: &str, written: &file::Upstream, node: &Node, problems: &mut Pr
             target(url, node.at("url"), problems)
         })
         .collect();
+    let default = UpstreamSettings::new(Arc::from(name), targets.into_iter().collect::<Checked<_>>()?);
     Ok(UpstreamSettings {
-        name: Arc::from(name),
-        targets: targets.into_iter().collect::<Checked<_>>()?,
-        connect_timeout: duration(written.connect_timeout, UpstreamSettings::DEFAULT_CONNECT_TIMEOUT),
-        response_timeout: duration(written.response_timeout, UpstreamSettings::DEFAULT_RESPONSE_TIMEOUT),
+        connect_timeout: duration(written.connect_timeout, default.connect_timeout),
+        response_timeout: duration(written.response_timeout, default.response_timeout),
+        body_timeout: duration(written.body_timeout, default.body_timeout),
+        max_connections: number(
+            written.max_connections,
+            default.max_connections,
+            node.at("max_connections"),
+            problems,
+        )?,
+        queue: number(written.queue, default.queue, node.at("queue"), problems)?,
+        queue_timeout: duration(written.queue_timeout, default.queue_timeout),
+        ..default
     })
 }
 

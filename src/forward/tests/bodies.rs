@@ -5,9 +5,11 @@ use super::*;
 #[tokio::test]
 async fn trailers_pass_in_both_directions_without_those_that_frame() {
     let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n").await;
-        visit.raw.send("2\r\nok\r\n0\r\nX-Sum: 7\r\nTransfer-Encoding: x\r\n\r\n").await;
+        while visit.request().await.is_some() {
+            let fields = "Transfer-Encoding: chunked\r\nTrailer: X-Sum, Transfer-Encoding\r\n";
+            visit.raw.send(format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).await;
+            visit.raw.send("2\r\nok\r\n0\r\nX-Sum: 7\r\nTransfer-Encoding: x\r\n\r\n").await;
+        }
     })
     .await;
     let gateway = Settings::to(origin.address).start();
@@ -17,8 +19,30 @@ async fn trailers_pass_in_both_directions_without_those_that_frame() {
          2\r\nhi\r\n0\r\nX-Sent: 1\r\nHost: evil\r\n\r\n",
         )
         .await;
+    assert_eq!(answer.field("trailer").as_deref(), Some("x-sum"));
     assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    assert_eq!(origin.last().field("trailer").as_deref(), Some("x-sent"));
     assert_eq!(origin.last().trailers, [("x-sent".to_owned(), "1".to_owned())]);
+    let plain = gateway.ask(get("/")).await;
+    assert_eq!((plain.field("trailer"), plain.trailers.len()), (None, 0), "a client that takes none is promised none");
+}
+
+#[tokio::test]
+async fn what_was_removed_from_the_head_does_not_come_again_as_a_trailer() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings { trusted_peer: true, ..Settings::to(origin.address) }.start();
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n";
+    for name in
+        ["X-Forwarded-For", "X-Real-IP", "Proxy", "X_Real_IP", "x.sum", "Authorization", "X-HTTP-Method-Override"]
+    {
+        let announced = format!("{head}Trailer: {name}, X-Sum\r\n\r\n0\r\n{name}: 1\r\nX-Sum: 7\r\n\r\n");
+        assert_eq!(gateway.ask(announced).await.status(), 200);
+        assert_eq!(origin.last().trailers, [("x-sum".to_owned(), "7".to_owned())], "{name}");
+        assert_eq!(origin.last().field("trailer").as_deref(), Some("x-sum"), "{name}");
+    }
+    let with_length = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nTrailer: X-Sum\r\n\r\nhi";
+    assert_eq!(gateway.ask(with_length).await.status(), 200);
+    assert_eq!(origin.last().field("trailer"), None, "there is no place for trailers");
 }
 
 #[tokio::test]

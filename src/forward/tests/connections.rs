@@ -34,22 +34,6 @@ async fn a_request_that_meets_a_closed_connection_goes_out_once_on_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_sent_is_never_sent_again() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send(OK).await;
-        visit.request().await;
-    })
-    .await;
-    let gateway = Settings::to(origin.address).start();
-    let mut client = gateway.client().await;
-    assert_eq!(client.ask(get("/")).await.status(), 200);
-    let answer = client.ask(get("/")).await;
-    assert_eq!((answer.status(), answer.field("x-not-sent")), (502, None));
-    assert_eq!((origin.connections(), origin.requests().len()), (1, 2));
-}
-
-#[tokio::test]
 async fn an_answer_that_was_not_read_to_its_end_does_not_leave_its_connection_to_another() {
     let origin = Origin::start(|mut visit: Visit| async move {
         visit.request().await;

@@ -36,7 +36,7 @@ async fn a_request_of_http2_reaches_an_origin_of_http1_with_its_trailers() {
     let request = Request::post("http://api.example/a").header("cookie", "a=1").header("cookie", "b=2");
     let request = request.header("trailer", "x-sent, host").header("te", "trailers").body(body).unwrap();
     let answer = soon(http2(gateway.address).await.send_request(request)).await.unwrap();
-    assert_eq!(answer.version(), http::Version::HTTP_2);
+    assert_eq!(answer.version(), Version::HTTP_2);
     let body = soon(answer.into_body().collect()).await.unwrap();
     let trailers = body.trailers().unwrap();
     assert_eq!((trailers.len(), &trailers["x-sum"]), (1, &HeaderValue::from_static("7")));
@@ -49,6 +49,43 @@ async fn a_request_of_http2_reaches_an_origin_of_http1_with_its_trailers() {
     );
     assert_eq!((sent.text().as_str(), sent.field("via").as_deref()), ("body", Some("2 tidegate")));
     assert_eq!(sent.trailers, [("x-sent".to_owned(), "1".to_owned())]);
+}
+
+#[tokio::test]
+async fn trailers_behind_a_body_of_known_length_arrive_and_its_length_is_written_anew() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings::to(origin.address).start();
+    let mut sender = http2(gateway.address).await;
+    let body = |trailers: &[(&'static str, &'static str)]| {
+        let trailers = trailers.iter().map(|(n, v)| (HeaderName::from_static(n), HeaderValue::from_static(v)));
+        H2Body::new(Frames([Frame::data(Bytes::from("abc")), Frame::trailers(trailers.collect())].into()))
+    };
+    let post = || Request::post("http://a/").header("content-length", "03");
+    let request = post().header("trailer", "x-sum").body(body(&[("x-sum", "7")])).unwrap();
+    assert_eq!(soon(sender.send_request(request)).await.unwrap().status(), 200);
+    assert_eq!(origin.last().trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    assert_eq!((origin.last().field("content-length"), origin.last().text().as_str()), (None, "abc"));
+
+    let request = post().body(H2Body::new(Full::from("abc"))).unwrap();
+    assert_eq!(soon(sender.send_request(request)).await.unwrap().status(), 200);
+    assert_eq!((origin.last().field("content-length").as_deref(), origin.last().text().as_str()), (Some("3"), "abc"));
+
+    let request = Request::post("http://a/").body(body(&[("x-sum", " 7")])).unwrap();
+    assert_eq!(soon(sender.send_request(request)).await.unwrap().status(), 400, "a trailer with a blank before it");
+}
+
+#[tokio::test]
+async fn a_value_of_http2_with_a_blank_around_it_is_malformed_and_never_trimmed() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings::to(origin.address).start();
+    let mut sender = http2(gateway.address).await;
+    for (value, passes) in [(" a", false), ("a ", false), ("\ta", false), (" ", false), ("a b", true), ("", true)] {
+        let request = Request::get("http://a/").header("x-api-key", value).body(H2Body::new(Full::default())).unwrap();
+        // Its stream is reset, and the others go on.
+        let status = soon(sender.send_request(request)).await.map(|answer| answer.status()).ok();
+        assert_eq!(status, passes.then_some(StatusCode::OK), "{value:?}");
+    }
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[tokio::test]

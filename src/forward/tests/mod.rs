@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::uri::Authority;
-use http::{HeaderName, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,17 +15,27 @@ use tokio::sync::Notify;
 
 mod bodies;
 mod connections;
+mod early;
 mod echo;
 mod expect;
 mod failures;
 mod heads;
 mod http2;
+mod informational;
 mod permit;
+mod queue;
+mod rewriting;
+mod silence;
+mod slow;
+mod smuggling;
+mod stale;
 
 use super::*;
 use crate::config::Listen;
+use crate::facts::BadRequest;
 use crate::metrics::Metrics;
 use crate::server::{Drain, DrainTrigger, Server, bind};
+use crate::sift::{Arrival, Next, Sieve};
 use crate::upstream::settings::{Target, UpstreamSettings};
 use crate::wire::raw::{Message, Raw};
 use crate::wire::upstream::{Origin, Visit};
@@ -43,6 +54,7 @@ struct Gateway {
 struct Settings {
     targets: Vec<Target>,
     response_timeout: Duration,
+    adjust: fn(&mut UpstreamSettings),
     trusted_peer: bool,
 }
 
@@ -52,42 +64,57 @@ impl Settings {
     }
 
     fn targets(targets: Vec<Target>) -> Self {
-        Self { targets, response_timeout: LONG, trusted_peer: false }
+        Self { targets, response_timeout: LONG, adjust: |_| {}, trusted_peer: false }
     }
 
     fn start(self) -> Gateway {
-        let upstream = UpstreamSettings {
-            name: "api".into(),
-            targets: self.targets,
+        self.start_at(&listen())
+    }
+
+    fn start_at(self, listen: &Listen) -> Gateway {
+        let mut upstream = UpstreamSettings {
             connect_timeout: Duration::from_secs(5),
             response_timeout: self.response_timeout,
+            ..UpstreamSettings::new("api".into(), self.targets)
         };
+        (self.adjust)(&mut upstream);
         let metrics = Arc::new(Metrics::new());
-        let forward = Forward::new(Arc::new(Upstreams::new([&upstream], &metrics)));
+        let forward = Forward::new(Arc::new(Upstreams::new([&upstream], 1, &metrics)));
         let trusted_peer = self.trusted_peer;
         let handler = move |request, peer| with_permit(forward.clone(), request, peer, trusted_peer);
-        let listen = Listen {
-            address: "127.0.0.1:0".parse().unwrap(),
-            max_connections: 100,
-            header_timeout: LONG,
-            idle_timeout: LONG,
-        };
         let listener = bind(listen.address, 1).unwrap().remove(0);
         let address = listener.local_addr().unwrap();
         let (trigger, drain) = Drain::new();
-        tokio::spawn(Server::new(&listen, metrics.clone(), drain).serve(listener, handler));
+        tokio::spawn(Server::new(listen, metrics.clone(), drain).serve(listener, handler));
         Gateway { address, metrics, _trigger: trigger }
     }
+}
+
+fn listen() -> Listen {
+    Listen { header_timeout: LONG, idle_timeout: LONG, ..Listen::new("127.0.0.1:0".parse().unwrap()) }
 }
 
 /// What the layer does, with every request allowed. What the layer would learn is shown in a field.
 async fn with_permit(
     forward: Forward,
-    request: Request<RequestBody>,
+    mut request: Request<RequestBody>,
     peer: SocketAddr,
     trusted_peer: bool,
 ) -> Response<ResponseBody> {
-    let permit = Permit { upstream: Some("api".into()), peer: peer.ip(), trusted_peer };
+    let sieve = Arc::new(Sieve::default());
+    let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: Next::Origin };
+    let seen = match sieve.sift(request.headers_mut(), arrival) {
+        Ok(seen) => seen,
+        Err(bad) => return refused(BadRequest::from(bad).into()),
+    };
+    let permit = Permit {
+        upstream: Some("api".into()),
+        peer: peer.ip(),
+        trusted_peer,
+        max_body: u64::MAX,
+        seen,
+        sieve: Some(sieve),
+    };
     let mut parcel = Some(request);
     let mut response = forward.forward(&mut parcel, permit).await.unwrap_or_else(|never| match never {});
     if response.extensions().get::<NotSent>().is_some() {

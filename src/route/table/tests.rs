@@ -13,7 +13,7 @@ const FIELD: HeaderName = HeaderName::from_static("x");
 fn routes(matchers: Vec<Matcher>) -> Routes {
     let route = |matcher| {
         let (limits, told, upstream) = (Vec::new(), Told::default(), None);
-        Route { name: "route".into(), matcher, limits, told, upstream }
+        Route { name: "route".into(), matcher, limits, max_body: 0, told, upstream }
     };
     Routes::new(matchers.into_iter().map(route).collect())
 }

@@ -68,7 +68,10 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
         loop {
             let starved = self.poll_fill(with_trailers, outgoing, cx)?.is_pending();
             // What has come is written whether or not there will be more.
-            ready!(outgoing.poll_write(&mut wire.lock().stream, cx))?;
+            let mut wire = wire.lock();
+            ready!(wire.poll_answer_begins(cx))?;
+            ready!(outgoing.poll_write(&mut wire.stream, cx))?;
+            drop(wire);
             match (self.complete, starved) {
                 (true, _) => return Poll::Ready(Ok(())),
                 (false, true) => return Poll::Pending,

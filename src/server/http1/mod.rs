@@ -15,27 +15,25 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{HeaderMap, Method, Version};
+use http::{HeaderMap, Method, StatusCode, Version};
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
+use tokio::time::Instant;
 
 use self::answering::{Answering, Reply};
-use self::wire::{ClientBody, Wire};
-use super::Handler;
+use self::wire::{ClientBody, DRAINED, Wire};
 use super::activity::{Activity, InFlight};
-use super::service::excess;
-use super::stream::Watched;
+use super::head::cause;
+use super::stream::{LINGER, Watched};
 use super::watch::Connection;
+use super::{Handler, Refused, Terms};
 use crate::http1::{Asked, BadHead, Framing, Left, Outgoing, poll_head_bytes, read_request};
 use crate::refusal::Refusal;
+use crate::timer::Timer;
 use crate::upstream::RequestBody;
 
-/// The most bytes of a head that are read before it is too large: the limits on targets and fields, with some room to
-/// refuse with the right status.
-const MAX_HEAD: usize = 32 * 1024;
-
-/// A target beyond this has no end in sight.
-const MAX_LINE: usize = 24 * 1024;
+/// The most that is read of the next requests while one is being answered, in search of the end of the connection.
+const AHEAD: usize = 32 * 1024;
 
 /// Serves a client.
 pub(crate) struct Http1<H: Handler> {
@@ -43,6 +41,7 @@ pub(crate) struct Http1<H: Handler> {
     activity: Arc<Activity>,
     handler: H,
     peer: SocketAddr,
+    terms: Arc<Terms>,
     stage: Stage<H::Body>,
     /// The answer to be, in room that is used again.
     handling: Pin<Box<Option<H::Future>>>,
@@ -61,6 +60,8 @@ enum Stage<B> {
     /// Waits for the handler.
     Handling(Exchange),
     Answering(Exchange, Answering<B>),
+    /// Throws away what is left of a body, for as long as this.
+    Draining(Rest),
     Closing,
 }
 
@@ -73,6 +74,14 @@ pub(super) struct Exchange {
     in_flight: InFlight,
 }
 
+/// What is left of a body that nobody wants.
+struct Rest {
+    /// How much of it may come.
+    budget: u64,
+    until: Instant,
+    timer: Timer,
+}
+
 /// What comes next.
 enum Next {
     /// The stage is another.
@@ -82,12 +91,13 @@ enum Next {
 }
 
 impl<H: Handler> Http1<H> {
-    pub(super) fn new(stream: Watched, handler: H, peer: SocketAddr) -> Self {
+    pub(super) fn new(stream: Watched, handler: H, peer: SocketAddr, terms: Arc<Terms>) -> Self {
         Self {
             activity: Arc::clone(stream.activity()),
             wire: Arc::new(Mutex::new(Wire::new(stream))),
             handler,
             peer,
+            terms,
             stage: Stage::Head,
             handling: Box::pin(None),
             outgoing: Outgoing::default(),
@@ -108,7 +118,7 @@ impl<H: Handler> Http1<H> {
         loop {
             let mut wire = self.wire.lock();
             if may_have_end(&wire.unread, self.looked_at) {
-                match read_request(&wire.unread, &mut self.fields) {
+                match read_request(&wire.unread, &mut self.fields, self.terms.limits.head.fields) {
                     Ok(Some(asked)) => {
                         _ = wire.unread.split_to(asked.length);
                         drop(wire);
@@ -123,10 +133,9 @@ impl<H: Handler> Http1<H> {
                 }
             }
             self.looked_at = wire.unread.len();
-            if self.looked_at >= MAX_HEAD {
-                let line = wire.unread.iter().position(|byte| *byte == b'\n').unwrap_or(MAX_HEAD);
+            if let Some(refusal) = self.terms.limits.head.endless(&wire.unread) {
                 drop(wire);
-                return self.refuse(if line > MAX_LINE { Refusal::UriTooLong } else { Refusal::HeadersTooLarge });
+                return self.refuse(refusal);
             }
             let Wire { stream, unread, .. } = &mut *wire;
             match poll_head_bytes(stream, unread, cx) {
@@ -143,11 +152,15 @@ impl<H: Handler> Http1<H> {
         let left = Left::all_of(Framing::of_request(told));
         let in_flight = self.activity.begin_request(!left.is_end());
         let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
-        let exchange = Exchange { version, head_only, accepts_trailers, keeps_open, in_flight };
+        let keeps_open = keeps_open && self.may_go_on();
+        let mut exchange = Exchange { version, head_only, accepts_trailers, keeps_open, in_flight };
         let has_body = !left.is_end();
         self.looked_at = 0;
         self.wire.lock().begin(left, expects_continue);
-        if let Some(refusal) = excess(&request) {
+        if let Some(refusal) = self.terms.limits.head.excess(&request) {
+            self.terms.metrics.rejected(cause(&refusal));
+            self.handler.refused(&Refused::request(&refusal, &request, self.peer));
+            exchange.keeps_open = false;
             self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
             return;
         }
@@ -156,8 +169,20 @@ impl<H: Handler> Http1<H> {
         self.stage = Stage::Handling(exchange);
     }
 
+    /// Whether another request may follow this one.
+    fn may_go_on(&self) -> bool {
+        let max = self.terms.limits.max_requests;
+        let requests = self.activity.requests();
+        if requests == max {
+            self.terms.metrics.rejected("max_requests");
+        }
+        requests < max
+    }
+
     /// Answers what is no request. Whatever follows it has no beginning.
     fn refuse(&mut self, refusal: Refusal) -> Poll<Next> {
+        self.terms.metrics.rejected(cause(&refusal));
+        self.handler.refused(&Refused::bytes(&refusal, self.peer));
         let in_flight = self.activity.begin_request(true);
         let (version, head_only, accepts_trailers) = (Version::HTTP_11, false, false);
         let exchange = Exchange { version, head_only, accepts_trailers, keeps_open: false, in_flight };
@@ -181,18 +206,21 @@ impl<H: Handler> Http1<H> {
     /// Whether the client has left while its answer was waited for; what it has sent meanwhile is kept for later.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Next> {
         let Wire { stream, unread, left, .. } = &mut *self.wire.lock();
-        if !left.is_end() || !unread.is_empty() {
-            return Poll::Pending;
+        while left.is_end() && unread.len() < AHEAD {
+            match ready!(poll_head_bytes(stream, unread, cx)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(Next::Over),
+            }
         }
-        match ready!(poll_head_bytes(stream, unread, cx)) {
-            Ok(1..) => Poll::Pending,
-            Ok(0) | Err(_) => Poll::Ready(Next::Over),
-        }
+        Poll::Pending
     }
 
     /// Writes the head of an answer.
     fn answer(&mut self, mut exchange: Exchange, response: http::Response<Reply<H::Body>>) -> Stage<H::Body> {
-        exchange.keeps_open &= !self.retired;
+        // Nobody holds the other end of the wire any more: nobody will read the body.
+        let is_wanted = Arc::strong_count(&self.wire) > 1;
+        let gave_up = response.status() == StatusCode::REQUEST_TIMEOUT;
+        exchange.keeps_open &= !self.retired && !gave_up && self.wire.lock().leads_on(is_wanted);
         let (answering, fields) = Answering::begin(&exchange, response, &mut self.outgoing);
         self.fields = fields;
         Stage::Answering(exchange, answering)
@@ -218,14 +246,36 @@ impl<H: Handler> Http1<H> {
 
     /// An answer is written: goes on to the next request, if there may be one.
     fn end(&mut self, keeps_open: bool) {
-        let mut wire = self.wire.lock();
-        let next = keeps_open && !self.retired && wire.invitation.is_empty() && wire.is_read();
-        let has_begun = !wire.unread.is_empty();
-        drop(wire);
-        self.stage = if next { Stage::Head } else { Stage::Closing };
-        if next && has_begun {
+        if !keeps_open || self.retired {
+            self.stage = Stage::Closing;
+        } else if self.wire.lock().is_read() {
+            self.next();
+        } else {
+            self.wire.lock().request += 1; // who still has the body reads no more of it
+            self.stage = Stage::Draining(Rest { budget: DRAINED, until: Instant::now() + LINGER, timer: Timer::new() });
+        }
+    }
+
+    /// All of a request has been read: the next one may have begun.
+    fn next(&mut self) {
+        self.stage = Stage::Head;
+        if !self.wire.lock().unread.is_empty() {
             self.activity.read(0);
         }
+    }
+
+    fn poll_draining(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        let Stage::Draining(rest) = &mut self.stage else { return Poll::Ready(Next::Over) };
+        let drained = self.wire.lock().poll_drain(&mut rest.budget, cx);
+        match drained {
+            Poll::Ready(true) if !self.retired => self.next(),
+            Poll::Ready(_) => self.stage = Stage::Closing,
+            Poll::Pending => {
+                ready!(rest.timer.poll(rest.until, cx));
+                self.stage = Stage::Closing;
+            }
+        }
+        Poll::Ready(Next::Stage)
     }
 }
 
@@ -238,6 +288,7 @@ impl<H: Handler> Future for Http1<H> {
                 Stage::Head => self.poll_head(cx),
                 Stage::Handling(_) => self.poll_handling(cx),
                 Stage::Answering(..) => self.poll_answering(cx),
+                Stage::Draining(_) => self.poll_draining(cx),
                 Stage::Closing => {
                     // How it closes is nobody's concern any more.
                     _ = ready!(Pin::new(&mut self.wire.lock().stream).poll_shutdown(cx));
@@ -255,6 +306,14 @@ impl<H: Handler> Future for Http1<H> {
 impl<H: Handler> Connection for Http1<H> {
     fn retire(mut self: Pin<&mut Self>) {
         self.retired = true;
+    }
+
+    fn end_upload(self: Pin<&mut Self>) {
+        self.wire.lock().end_upload();
+    }
+
+    fn is_left(&self) -> bool {
+        matches!(self.stage, Stage::Handling(_) | Stage::Answering(..)) && self.wire.lock().stream.is_closed()
     }
 }
 
@@ -277,6 +336,7 @@ impl From<BadHead> for Refusal {
             BadHead::Malformed => Self::Malformed,
             BadHead::Version => Self::VersionNotSupported,
             BadHead::TooManyFields => Self::HeadersTooLarge,
+            BadHead::Target => Self::UriTooLong,
             BadHead::Coding => Self::CodingNotImplemented,
         }
     }

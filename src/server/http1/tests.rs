@@ -27,6 +27,8 @@ use crate::server::{Drain, DrainTrigger, Handler, Server, bind};
 use crate::upstream::RequestBody;
 use crate::wire::raw::Raw;
 
+mod unread;
+
 struct Running {
     address: SocketAddr,
     _trigger: DrainTrigger,
@@ -35,7 +37,7 @@ struct Running {
 fn start<H: Handler>(handler: H) -> Running {
     let long = Duration::from_secs(60);
     let address = "127.0.0.1:0".parse().unwrap();
-    let listen = Listen { address, max_connections: 100, header_timeout: long, idle_timeout: long };
+    let listen = Listen { header_timeout: long, idle_timeout: long, ..Listen::new(address) };
     let listener = bind(listen.address, 1).unwrap().remove(0);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();

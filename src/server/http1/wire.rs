@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -16,6 +16,10 @@ use crate::server::stream::Watched;
 /// What a client that waits before it sends its body is told.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// The most of a body that nobody wants which is thrown away for the sake of the next request. A longer one costs more
+/// than a new connection.
+pub(super) const DRAINED: u64 = 256 * 1024;
+
 /// A connection, and what was read from it.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -25,7 +29,13 @@ pub(super) struct Wire {
     /// What is left of the present request's body.
     pub(super) left: Left,
     /// What is left to be said to a client that waits before it sends the body.
-    pub(super) invitation: &'static [u8],
+    invitation: &'static [u8],
+    /// The body broke off, or was none: nobody knows where the next request begins.
+    broken: bool,
+    /// The client sends its body too slowly, and is not waited for any more.
+    overdue: bool,
+    /// Who waits for more of the body.
+    reader: Option<Waker>,
     /// The number of the present request.
     pub(super) request: u64,
 }
@@ -38,8 +48,9 @@ pub(super) struct ClientBody {
 }
 
 impl Wire {
-    pub(super) fn new(stream: Watched) -> Self {
-        Self { stream, unread: Bytes::new(), left: Left::Length(0), invitation: b"", request: 0 }
+    pub(super) fn new(mut stream: Watched) -> Self {
+        let (unread, left, invitation) = (stream.take_ahead(), Left::Length(0), &b""[..]);
+        Self { stream, unread, left, invitation, broken: false, overdue: false, reader: None, request: 0 }
     }
 
     /// Begins a request.
@@ -49,17 +60,84 @@ impl Wire {
         self.request += 1;
     }
 
+    /// Whether the next request can be reached, as far as is known when an answer begins. What is left of the body is
+    /// read by somebody, or else thrown away if it is short.
+    pub(super) fn leads_on(&mut self, is_wanted: bool) -> bool {
+        let is_known = !self.broken && self.invitation.is_empty();
+        is_known && (is_wanted || self.is_read() || matches!(self.left, Left::Length(..=DRAINED)))
+    }
+
     /// Whether all of the body has been read; of what is here, it is read now.
     pub(super) fn is_read(&mut self) -> bool {
         while let (false, Ok(Piece::Data(_))) = (self.left.is_end(), self.left.take(&mut self.unread)) {}
-        self.left.is_end()
+        self.note_end();
+        self.left.is_end() && !self.broken
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+    /// Throws away what is left of the body, of which so much may be here; ready with whether its end was reached.
+    pub(super) fn poll_drain(&mut self, budget: &mut u64, cx: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            match self.left.take(&mut self.unread) {
+                Ok(Piece::Data(data)) => match budget.checked_sub(data.len() as u64) {
+                    Some(rest) => *budget = rest,
+                    None => return Poll::Ready(false),
+                },
+                Ok(Piece::End(_)) => {
+                    self.note_end();
+                    return Poll::Ready(true);
+                }
+                Ok(Piece::Hungry) => match ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx)) {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => return Poll::Ready(false),
+                },
+                Err(_) => return Poll::Ready(false),
+            }
+        }
+    }
+
+    /// An answer is about to be written: a client that was not asked for its body until now is not asked any more, as
+    /// that would stand in the middle of the answer.
+    pub(super) fn poll_answer_begins(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.invitation.len() == CONTINUE.len() {
+            self.invitation = b"";
+        }
+        self.poll_invite(cx)
+    }
+
+    fn poll_invite(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.invitation.is_empty() {
             let count = ready!(Pin::new(&mut self.stream).poll_write(cx, self.invitation))?;
             self.invitation = &self.invitation[count..];
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the body of the present request. Whoever waits for it is told.
+    pub(super) fn end_upload(&mut self) {
+        self.overdue = true;
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+        if self.overdue {
+            self.broken = true;
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let polled = self.poll_piece(cx);
+        if polled.is_pending() && self.invitation.is_empty() {
+            self.stream.activity().awaits_upload();
+            if !self.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
+                self.reader = Some(cx.waker().clone());
+            }
+        }
+        self.broken |= matches!(polled, Poll::Ready(Err(_)));
+        polled
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+        ready!(self.poll_invite(cx))?;
         loop {
             let piece = self.left.take(&mut self.unread);
             match piece.map_err(|malformed| io::Error::new(io::ErrorKind::InvalidData, malformed))? {
@@ -90,6 +168,17 @@ impl ClientBody {
     /// The body of the present request.
     pub(super) fn new(wire: &Arc<Mutex<Wire>>) -> Self {
         Self { wire: Arc::clone(wire), request: wire.lock().request }
+    }
+}
+
+/// Nobody wants more of it.
+impl Drop for ClientBody {
+    fn drop(&mut self) {
+        let mut wire = self.wire.lock();
+        if wire.request == self.request {
+            wire.reader = None;
+            wire.stream.activity().leave_upload();
+        }
     }
 }
 

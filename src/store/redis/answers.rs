@@ -127,7 +127,7 @@ fn decision(bytes: &mut &[u8]) -> Option<Decision> {
         1 => (true, Wait::Now, 0),
         _ => (true, Wait::Now, u64::try_from(millis()?).ok()?),
     };
-    Some(Decision { granted, remaining, wait, reset, delay })
+    Some(Decision { granted, remaining, wait, reset, delay, overflow: false })
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::driver::Driver;
 use super::link::{Link, SharedSecret};
 use super::load::{Load, Waiting, give_up_overdue};
+use super::outage::Outage;
 use super::present::Present;
 use super::refusals::Refusals;
 use super::trouble::Troubles;
@@ -32,6 +33,7 @@ use crate::store::settings::RedisSettings;
 pub(super) struct Shared {
     pub(super) settings: RedisSettings,
     pub(super) secret: Arc<SharedSecret>,
+    pub(super) outage: Arc<Outage>,
     pub(super) random: AtomicU64,
     pub(super) present: Present,
     pub(super) refusals: Refusals,
@@ -68,7 +70,7 @@ struct Queue {
 impl Lane {
     /// A lane that connects at once. Must be called on a Tokio runtime, which it lives on.
     pub(super) fn start(pool: Pool, shared: Arc<Shared>) -> Self {
-        let link = Link::start(pool, &shared.settings, Arc::clone(&shared.secret));
+        let link = Link::start(pool, &shared.settings, Arc::clone(&shared.secret), Arc::clone(&shared.outage));
         let core = Arc::new(Core { shared, link, queue: Mutex::default() });
         tokio::spawn(Driver::new(Arc::clone(&core)).run());
         Self(core)

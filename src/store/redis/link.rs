@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::library;
+use super::outage::{Down, Outage};
 use super::pipeline::Pipeline;
 use super::wire::Wire;
 use crate::store::StoreError;
@@ -74,6 +75,7 @@ struct Keeper {
     pool: Pool,
     url: RedisUrl,
     secret: Arc<SharedSecret>,
+    outage: Arc<Outage>,
     state: watch::Sender<State>,
     broken: Arc<Broken>,
 }
@@ -82,11 +84,11 @@ struct Keeper {
 
 impl Link {
     /// Starts a link; it connects at once. Must be called on a Tokio runtime, which it lives on.
-    pub(super) fn start(pool: Pool, settings: &RedisSettings, secret: Arc<SharedSecret>) -> Self {
+    pub(super) fn start(pool: Pool, settings: &RedisSettings, secret: Arc<SharedSecret>, outage: Arc<Outage>) -> Self {
         let (sender, state) = watch::channel(State::Connecting);
         let broken = Arc::new(Broken::default());
         let url = settings.url.clone();
-        let keeper = Keeper { pool, url, secret, state: sender, broken: Arc::clone(&broken) };
+        let keeper = Keeper { pool, url, secret, outage, state: sender, broken: Arc::clone(&broken) };
         tokio::spawn(keeper.run());
         Self { state, broken }
     }
@@ -181,13 +183,11 @@ impl Keeper {
     async fn keep(&self) {
         let mut generation = 0;
         let mut pause = FIRST_PAUSE;
-        let mut failed = 0_u64;
+        let (mut failed, mut down) = (0_u64, None::<Down<'_>>);
         loop {
             match self.connect().await {
                 Ok((object, live)) => {
-                    if failed > 0 {
-                        tracing::info!(url = %self.url, attempts = failed, "store is back");
-                    }
+                    down.take().into_iter().for_each(Down::over);
                     (failed, pause) = (0, FIRST_PAUSE);
                     generation += 1;
                     self.state.send_replace(State::Up(Live { generation, ..live }));
@@ -197,9 +197,7 @@ impl Keeper {
                     self.state.send_replace(State::Connecting);
                 }
                 Err(error) => {
-                    if failed == 0 {
-                        tracing::warn!(url = %self.url, %error, "store is unreachable, trying on");
-                    }
+                    down.get_or_insert_with(|| self.outage.begin(&self.url, &error)).failed();
                     failed += 1;
                     self.state.send_replace(State::Down);
                     sleep(jittered(pause, failed)).await;
@@ -246,6 +244,11 @@ impl SharedSecret {
     pub(super) fn new(settings: &RedisSettings) -> Self {
         let key = format!("{}tidegate:key_secret", settings.prefix);
         Self { configured: settings.key_secret, key, kept: ArcSwapOption::empty() }
+    }
+
+    /// The secret, as far as it is known.
+    pub(super) fn known(&self) -> Option<KeySecret> {
+        self.configured.or_else(|| Some(KeySecret::derive(self.kept.load().as_ref()?.as_bytes())))
     }
 
     /// The secret that all gateways on this Redis use. The first of them puts it there; a Redis that has lost it is

@@ -14,6 +14,7 @@ mod library;
 mod limiters;
 mod link;
 mod load;
+mod outage;
 mod pipeline;
 mod present;
 mod refusals;
@@ -71,7 +72,8 @@ impl Redis {
         let secret = Arc::new(SharedSecret::new(&settings));
         let random = AtomicU64::new(random_start());
         let (present, refusals, troubles) = (Present::default(), Refusals::new(), Troubles::default());
-        let shared = Arc::new(Shared { settings, secret, random, present, refusals, troubles, metrics });
+        let shared =
+            Arc::new(Shared { settings, secret, outage: Arc::default(), random, present, refusals, troubles, metrics });
         Ok(Self { shared, pool, lanes: OnceLock::new(), turn: AtomicUsize::new(0) })
     }
 
@@ -96,6 +98,11 @@ impl Redis {
     /// See [`StoreError`].
     pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
         self.decide(charges, Some(now)).await
+    }
+
+    /// What stands for a client's value; nothing before Redis was there for the first time.
+    pub(crate) fn key_of(&self, value: &[u8]) -> Option<u128> {
+        Some(self.shared.secret.known()?.hash(value))
     }
 
     /// What is known to refuse these charges without asking.

@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn refused(wait: Wait) -> Decision {
-        Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0 }
+        Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0, overflow: false }
     }
 
     fn refuse(refusals: &Refusals, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {

@@ -57,7 +57,7 @@ async fn a_log_whose_only_entry_is_replaced_still_expires() {
 
     assert!(store.take_at(&charge("part", 5), now).await.expect("a decision").granted());
     let [part] = charge("part", 2);
-    store.give_back_at(&[Granted { charge: part, at: now }], now).await.expect("given back");
+    store.give_back_at(&[Granted { charge: part, at: now, overflow: false }], now).await.expect("given back");
     assert!(lives("part"), "what was given back in part stays for ever");
 
     let back = Timestamp::from_millis(START - 3_600_000);

@@ -19,7 +19,12 @@ pub struct TestGateway {
 impl TestGateway {
     /// Starts a gateway with these `routes`, `upstreams`, `store` and whatever else; it listens on loopback.
     pub fn start(rules: &str) -> Self {
-        let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{rules}");
+        Self::start_at("127.0.0.1:0", rules)
+    }
+
+    /// Starts one with this entry of `listen`.
+    pub fn start_at(listen: &str, rules: &str) -> Self {
+        let text = format!("listen: {listen}\nadmin: 127.0.0.1:0\n{rules}");
         let config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
         let gateway = Gateway::start(config, 2).expect("a gateway");
         let address = gateway.addresses()[0];
@@ -42,11 +47,11 @@ impl TestGateway {
         get(&mut Raw::connect(self.admin).await, path, "").await
     }
 
-    /// The value of a counter.
+    /// The value of a counter; one that has counted nothing is not there.
     pub async fn counter(&self, series: &str) -> u64 {
         let text = self.admin_get("/metrics").await.text();
         let line = text.lines().find_map(|line| line.strip_prefix(series));
-        line.unwrap_or_else(|| panic!("no {series} in\n{text}")).trim().parse().expect("a number")
+        line.map_or(0, |value| value.trim().parse().expect("a number"))
     }
 }
 

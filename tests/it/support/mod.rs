@@ -4,6 +4,7 @@ pub mod gateway;
 pub mod process;
 pub mod redis;
 pub mod redisson;
+pub mod strict;
 pub mod wire;
 
 use std::sync::Arc;

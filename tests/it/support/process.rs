@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// A running `tidegate`, ended with its owner.
 pub struct Program {
@@ -65,6 +68,37 @@ impl Program {
         let address = address(&mut program.stderr, "listening on http://");
         let admin = self::address(&mut program.stderr, "admin on http://");
         (program, address, admin)
+    }
+
+    /// Runs a gateway with two workers and this many file descriptors at most; returns what it said before it listened.
+    pub fn run_with_descriptors(limit: u64, file: &RuleFile) -> (Self, String, SocketAddr, SocketAddr) {
+        let mut shell = Command::new("sh");
+        let limited = format!("ulimit -n {limit} && exec \"$0\" run --workers 2 -c \"$1\"");
+        let mut program = Self::start(shell.args(["-c", &limited, env!("CARGO_BIN_EXE_tidegate"), file.path()]));
+        let mut said = String::new();
+        program.stderr.read_line(&mut said).expect("text");
+        let address = address(&mut program.stderr, "listening on http://");
+        let admin = self::address(&mut program.stderr, "admin on http://");
+        (program, said, address, admin)
+    }
+
+    /// Allows it so many file descriptors, or none beyond those that it has; returns how many it had been allowed.
+    pub fn allow_descriptors(&self, limit: Option<u64>) -> u64 {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors");
+        let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<u64>().ok();
+        let highest = open.filter_map(number).max().expect("at least one");
+        let pid = Pid::from_raw(self.child.id().try_into().expect("a pid"));
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let new = Rlimit { current: Some(limit.unwrap_or(highest + 1)), maximum };
+        prlimit(pid, Resource::Nofile, new).expect("a limit").current.expect("a number")
+    }
+
+    /// The processor time that it has taken.
+    pub fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("a status");
+        let fields: Vec<_> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
+        let ticks = [11, 12].map(|field: usize| fields[field].parse::<u64>().expect("ticks"));
+        Duration::from_millis(10) * u32::try_from(ticks.iter().sum::<u64>()).expect("a short life")
     }
 
     /// Sends it a signal, such as `TERM`.

@@ -41,8 +41,8 @@ impl RedisServer {
         Self::start_with(None, &["--appendonly", "yes", "--dir", folder.to_str().expect("a path in UTF-8")])
     }
 
-    /// A port that was free may be somebody else's a moment later: then another is tried.
-    fn start_with(port: Option<u16>, more: &[&str]) -> Option<Self> {
+    /// Starts a Redis with more arguments. A port that was free may be somebody else's a moment later: then another is tried.
+    pub fn start_with(port: Option<u16>, more: &[&str]) -> Option<Self> {
         for _ in 0..5 {
             let mut server = Self::spawn(port.unwrap_or_else(free_port), more)?;
             if server.answers() {

@@ -168,6 +168,18 @@ impl Raw {
         Ok(std::mem::take(&mut self.buffer))
     }
 
+    /// Takes everything until the other side closes, however long that is.
+    pub async fn take_all(&mut self) -> io::Result<usize> {
+        let mut count = 0;
+        loop {
+            self.buffer.clear();
+            match self.stream.read_buf(&mut self.buffer).await? {
+                0 => return Ok(count),
+                more => count += more,
+            }
+        }
+    }
+
     async fn more(&mut self) -> io::Result<()> {
         match self.fill().await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -73,6 +73,11 @@ impl Origin {
         self.requests.lock().clone()
     }
 
+    /// Forgets the requests so far.
+    pub fn forget(&self) {
+        self.requests.lock().clear();
+    }
+
     /// The last of them.
     pub fn last(&self) -> Message {
         self.requests().pop().expect("should have been sent a request")

@@ -1,0 +1,127 @@
+//! The gateway and the origin, as processes of their own.
+
+use std::error::Error;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+
+use clap::ValueEnum;
+use tidegate::{Config, Gateway};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// Which process.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Role {
+    Gateway,
+    Origin,
+}
+
+/// What slow readers ask for: more than the kernel takes.
+const LARGE: usize = 32 << 20;
+
+/// A process, ended when it is dropped.
+#[derive(Debug)]
+pub struct Child {
+    child: std::process::Child,
+    pub address: SocketAddr,
+}
+
+impl Child {
+    /// Starts it, and waits until it says where it listens.
+    pub fn start(role: Role, origin: Option<SocketAddr>) -> Result<Self, Box<dyn Error>> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--role", if matches!(role, Role::Gateway) { "gateway" } else { "origin" }]);
+        command.args(origin.map(|origin| format!("--origin={origin}")));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+        Ok(Self { child, address: line.trim().parse()? })
+    }
+
+    /// What it occupies, in KiB.
+    pub fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|size| size.parse().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// Is that process until its input ends.
+pub fn run(role: Role, origin: Option<SocketAddr>) -> Result<(), Box<dyn Error>> {
+    let wait = || std::io::stdin().read_to_end(&mut Vec::new());
+    if let (Role::Gateway, Some(origin)) = (role, origin) {
+        let gateway = Gateway::start(Config::parse_for_gateway(&rules(origin))?, 2)?;
+        println!("{}", gateway.addresses()[0]);
+        wait()?;
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || runtime.block_on(serve()));
+    wait()?;
+    Ok(())
+}
+
+/// The defaults, but that the slow connections alone do not fill the listener. The honest client's upstream is one of its own
+/// at the same place: those who are slow hold connections of the one that they ask, up to its `max_connections`.
+fn rules(origin: SocketAddr) -> String {
+    format!(
+        "listen: {{ address: 127.0.0.1:0, max_connections: 15000 }}
+admin: 127.0.0.1:0
+access_log: off
+upstreams:
+  origin: {{ targets: [\"http://{origin}\"] }}
+  honest: {{ targets: [\"http://{origin}\"] }}
+routes:
+  - {{ name: honest, match: {{ path: /honest }}, upstream: honest }}
+  - {{ name: all, match: {{ path: /** }}, upstream: origin }}"
+    )
+}
+
+/// Answers everything, `/large` with more than anybody takes.
+async fn serve() -> std::io::Result<()> {
+    let socket = TcpSocket::new_v4()?;
+    // Inherited by its connections: what nobody reads is not to fill the memory of this machine's kernel.
+    socket.set_send_buffer_size(64 << 10)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    let listener = socket.listen(4096)?;
+    println!("{}", listener.local_addr()?);
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        tokio::spawn(async move { _ = answer(stream).await });
+    }
+}
+
+async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    loop {
+        while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+            if stream.read_buf(&mut bytes).await? == 0 {
+                return Ok(());
+            }
+        }
+        let is_large = bytes.starts_with(b"GET /large");
+        if bytes.starts_with(b"POST") {
+            // A body that does not come.
+            while stream.read_buf(&mut bytes).await? > 0 {
+                bytes.clear();
+            }
+            return Ok(());
+        }
+        bytes.clear();
+        let length = if is_large { LARGE } else { 2 };
+        stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").as_bytes()).await?;
+        let part = vec![b'x'; length.min(64 << 10)];
+        for _ in 0..length.div_ceil(part.len()) {
+            stream.write_all(&part).await?;
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! See `targets::address`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tidegate_fuzz::targets::address(data));

@@ -1,0 +1,5 @@
+//! See `targets::client`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tidegate_fuzz::targets::client(data));

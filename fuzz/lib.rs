@@ -1,0 +1,10 @@
+//! What is fuzzed, and what it is held to.
+
+#[path = "../tests/it/support"]
+pub mod support {
+    //! The strict reader of the tests.
+
+    pub mod strict;
+}
+
+pub mod targets;

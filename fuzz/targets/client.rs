@@ -1,0 +1,76 @@
+//! Clients: two that differ have two buckets, and one has one bucket, however it is written.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
+use tidegate::client::{AddressRules, ClientSource};
+use tidegate::internals::{Facts, Requests, each_redis_key};
+use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
+use tidegate::store::settings::KeySecret;
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+
+/// What tells a client: a field, a cookie, a parameter.
+type Values = [String; 3];
+
+/// Client keys: the bytes are the values of two clients, and how they are written.
+pub fn client(data: &[u8]) {
+    let mut parts = data.split(|byte| *byte == b'\n');
+    let mut next = || parts.next().unwrap_or_default();
+    let (one, other) = (values([next(), next(), next()]), values([next(), next(), next()]));
+    let style = next();
+    let (Some(first), Some(second)) = (identify(&one, &[]), identify(&other, &[])) else { return };
+    assert_eq!(first == second, one == other, "{one:?} and {other:?}");
+    assert_eq!(identify(&one, style).as_ref(), Some(&first), "another client when it is written as {style:?}");
+    let keys = [keys(first), keys(second)];
+    assert_eq!(keys[0] == keys[1], one == other, "{keys:?}");
+    for key in keys.iter().flatten().filter(|key| key.contains('}')) {
+        let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+        assert_eq!(tag, Some("tidegate:route"), "another slot: {key:?}");
+        assert!(key.len() < 100 && key.bytes().all(|byte| byte.is_ascii_graphic()), "{key:?}");
+    }
+}
+
+/// Letters and digits, as everybody reads them alike.
+fn values(parts: [&[u8]; 3]) -> Values {
+    let letter = |byte: &u8| char::from(b"abcdefgABCDEFG0123456789"[usize::from(*byte) % 24]);
+    parts.map(|part| part.iter().map(letter).collect())
+}
+
+/// Who sends these values; `style` says which letters are encoded and where blanks stand.
+fn identify([field, cookie, parameter]: &Values, style: &[u8]) -> Option<ClientId> {
+    let bit = |index: usize| style.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1);
+    let blank = |index: usize| if bit(index) { " \t" } else { "" };
+    let mut encoded = String::new();
+    for (index, letter) in parameter.bytes().enumerate() {
+        match bit(index + 8) {
+            true => encoded.push_str(&format!("%{letter:02x}")),
+            false => encoded.push(char::from(letter)),
+        }
+    }
+    let name = if bit(4) { "%6bey" } else { "key" };
+    let uri: Uri = format!("/?a=b&{name}={encoded}&c").parse().ok()?;
+    let mut headers = HeaderMap::new();
+    let mut add =
+        |name: &'static str, value: String| HeaderValue::from_str(&value).ok().map(|value| headers.append(name, value));
+    add("host", "a.example".to_owned())?;
+    add("x-key", format!("{}{field}{}", blank(0), blank(1)))?;
+    add("cookie", format!("a=b;{}sid={cookie}{};c=d", blank(2), blank(3)))?;
+    let (method, rules) = (Method::GET, AddressRules::default());
+    let facts = Facts::read(&method, &uri, Version::HTTP_11, &headers, PEER, &Requests::default()).ok()?;
+    let source = ClientSource::All(vec![
+        ClientSource::Header(HeaderName::from_static("x-key")),
+        ClientSource::Cookie("sid".to_owned()),
+        ClientSource::Query("key".to_owned()),
+    ]);
+    source.identify(&facts, &rules).ok()
+}
+
+fn keys(client: ClientId) -> Vec<String> {
+    let quota = Quota::new(10, 1_000, Algorithm::TokenBucket).expect("a quota");
+    let limiter = Limiter { name: "{tidegate:route}:limit".into(), mode: Mode::PerClient, quota };
+    let charge = Charge { limiter: limiter.into(), client: Some(client), permits: 1, shadow: false };
+    let mut keys = Vec::new();
+    each_redis_key(&charge, &KeySecret::derive(b"secret"), |key| keys.push(key.to_owned()));
+    keys
+}

@@ -1,0 +1,135 @@
+//! Messages: what is written is read by a second, strict reader as exactly one message, and means what was judged.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::Method;
+use tidegate::internals::{Passage, Passed, Unchunked, unchunk};
+
+use crate::support::strict::{self, Front, Message};
+
+const RULES: &str = "
+store: memory
+upstreams: { origin: { targets: [builtin:echo] } }
+routes:
+  - name: login
+    match: { path: /login, methods: [POST] }
+    upstream: origin
+    limits:
+      - { name: total, mode: OVERALL, rate: 1000000000, interval: 1s, algorithm: gcra, burst: 1000000000 }
+  - name: all
+    match: { path: /** }
+    upstream: origin
+";
+
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+
+/// What a stranger says of himself, and what is for one connection.
+const REMOVED: [&str; 5] = ["forwarded", "x-real-ip", "keep-alive", "proxy-connection", "upgrade"];
+
+fn with_passage<T>(work: impl FnOnce(&Passage) -> T) -> T {
+    thread_local! {
+        static PASSAGE: Passage = Passage::new(RULES).unwrap_or_else(|error| panic!("{error}"));
+    }
+    PASSAGE.with(work)
+}
+
+/// Request bytes -> parse -> judge -> rewrite -> write -> parse again.
+pub fn request(data: &[u8]) {
+    with_passage(|passage| {
+        let Passed::On { bytes, length, path } = passage.request(data, PEER) else { return };
+        let sent = one(strict::request(&bytes), &bytes);
+        let target = sent.asked().split_once(' ').map(|(_, target)| target).unwrap_or_default();
+        assert_eq!(target.split('?').next(), Some(&path[..]), "judged by another path than was forwarded");
+        assert_eq!(sent.values("x-forwarded-for"), [PEER.to_string()], "somebody else's address");
+        let connection = sent.values("connection");
+        assert!(connection.is_empty() || connection == ["te"], "{connection:?}");
+        for name in REMOVED {
+            assert!(sent.values(name).is_empty(), "{name} went on");
+        }
+        // What ends a request is in it: without its last byte it is not whole, and what follows it changes nothing.
+        assert!(matches!(passage.request(&data[..length - 1], PEER), Passed::Part), "whole before its end");
+        let followed = [&data[..length], b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+        let again = passage.request(&followed, PEER);
+        assert_eq!(again, Passed::On { bytes: bytes.clone(), length, path: path.clone() }, "what follows changes it");
+        // What is written is a request for us, too, and the same one.
+        match passage.request(&bytes, PEER) {
+            Passed::On { bytes: twice, length, path: same } => {
+                let twice = one(strict::request(&twice), &twice);
+                assert_eq!((length, &same, twice.asked()), (bytes.len(), &path, sent.asked()));
+                assert_eq!((twice.body, twice.trailers), (sent.body, sent.trailers));
+            }
+            Passed::Answered(_) => {}
+            other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
+        }
+    });
+}
+
+/// Response bytes -> parse -> rewrite -> write -> parse again.
+pub fn answer(data: &[u8]) {
+    for method in [Method::GET, Method::HEAD] {
+        with_passage(|passage| {
+            let Passed::On { bytes, length, .. } = passage.answer(data, &method) else { return };
+            let head_only = method == Method::HEAD;
+            let sent = one(strict::answer(&bytes, head_only, false), &bytes);
+            assert!(length <= data.len());
+            assert!(sent.values("connection").is_empty() && sent.values("upgrade").is_empty());
+            match passage.answer(&bytes, &method) {
+                Passed::On { bytes: twice, length, .. } => {
+                    let twice = one(strict::answer(&twice, head_only, false), &twice);
+                    assert_eq!((length, twice.status(), twice.body), (bytes.len(), sent.status(), sent.body));
+                }
+                other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
+            }
+        });
+    }
+}
+
+/// The one message that these bytes must be.
+fn one(front: Front, bytes: &[u8]) -> Message {
+    match front {
+        Front::Whole(message, length) if length == bytes.len() => message,
+        other => panic!("{other:?}: {:?}", String::from_utf8_lossy(bytes)),
+    }
+}
+
+/// Bodies in chunks: however they are cut, and as a second decoder reads them.
+pub fn chunks(data: &[u8]) {
+    let [cut, body @ ..] = data else { return };
+    let whole = unchunk([body]);
+    let cut = usize::from(*cut) % (body.len() + 1);
+    assert_eq!(unchunk([&body[..cut], &body[cut..]]), whole, "depends on where it is cut");
+    assert_eq!(unchunk(body.chunks(1)), whole, "depends on where it is cut");
+    let Ok(Some(Unchunked { data, rest, .. })) = whole else { return };
+    let (theirs, length) = decode(body).unwrap_or_else(|| panic!("no body: {:?}", String::from_utf8_lossy(body)));
+    assert_eq!((data, body.len() - rest), (theirs, length), "read otherwise");
+}
+
+/// A decoder that looks for lines, and knows extensions by their semicolon alone.
+fn decode(body: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (mut data, mut at) = (Vec::new(), 0);
+    loop {
+        let line = line(body, &mut at)?;
+        let size = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
+        let size = std::str::from_utf8(size).ok().filter(|size| size.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            break;
+        }
+        data.extend_from_slice(body.get(at..at.checked_add(size)?)?);
+        at += size;
+        if !self::line(body, &mut at)?.is_empty() {
+            return None;
+        }
+    }
+    while !line(body, &mut at)?.is_empty() {}
+    Some((data, at))
+}
+
+/// A line without its CR LF, in which there is neither.
+fn line<'b>(bytes: &'b [u8], at: &mut usize) -> Option<&'b [u8]> {
+    let rest = bytes.get(*at..)?;
+    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    *at += end + 2;
+    let line = &rest[..end];
+    (!line.contains(&b'\n') && !line.contains(&b'\r')).then_some(line)
+}

@@ -1,0 +1,137 @@
+//! The line of a request in the access log, written when all is over: the answer's last byte is handed to the client's
+//! connection, or nobody wants it any more. `docs/operations.md` lists the fields.
+//!
+//! `at` is when the store decided, in milliseconds of the store's clock: over the lines of all gateways, anybody can count
+//! that no window held more than its rate. A line never tells the query or a header field: secrets travel there.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use tracing::field::display;
+
+use super::TARGET;
+use crate::clock::{Stopwatch, Timestamp};
+use crate::layer::Report;
+use crate::server::Refused;
+use crate::upstream::{RequestBody, ResponseBody};
+
+/// The status of a request that got no answer, since its client did not wait for it; nginx's number.
+const CLIENT_GONE: u16 = 499;
+
+/// What is known of a request. Dropped, it is written.
+#[derive(Debug)]
+pub(super) struct Line {
+    method: Method,
+    path: String,
+    peer: IpAddr,
+    stopwatch: Stopwatch,
+    report: Report,
+    /// The answer's status, and when its head was made.
+    head: Option<(StatusCode, Duration)>,
+    bytes: u64,
+    end: End,
+}
+
+/// How the answer ends.
+#[derive(Debug)]
+enum End {
+    /// Not yet; if it stays so, its client has left.
+    Pending,
+    Complete,
+    Early(&'static str),
+}
+
+impl Line {
+    /// Begins the line of a request, if anybody reads the log.
+    pub(super) fn begin(request: Option<&Request<RequestBody>>, peer: IpAddr) -> Option<Box<Self>> {
+        let request = request.filter(|_| tracing::enabled!(target: TARGET, tracing::Level::INFO))?;
+        Some(Box::new(Self {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            peer,
+            stopwatch: Stopwatch::start(),
+            report: Report::default(),
+            head: None,
+            bytes: 0,
+            end: End::Pending,
+        }))
+    }
+
+    /// Where the layer leaves what it decided.
+    pub(super) fn report(&mut self) -> &mut Report {
+        &mut self.report
+    }
+
+    /// The answer has a head.
+    pub(super) fn head(&mut self, response: &Response<ResponseBody>) {
+        self.head = Some((response.status(), self.stopwatch.elapsed()));
+        if self.method == Method::HEAD {
+            self.complete();
+        }
+    }
+
+    /// So much more of the body was handed to the client's connection.
+    pub(super) fn sent(&mut self, count: usize) {
+        self.bytes += count as u64;
+    }
+
+    /// All of the answer was.
+    pub(super) fn complete(&mut self) {
+        if let End::Pending = self.end {
+            self.end = End::Complete;
+        }
+    }
+
+    /// There will be no more of it, for this reason.
+    pub(super) fn ends_early(&mut self, reason: &'static str) {
+        self.end = End::Early(reason);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
+        let reason = match self.end {
+            End::Pending => Some("client_gone"),
+            End::Complete => None,
+            End::Early(reason) => Some(reason),
+        };
+        let route = self.report.route.as_deref().unwrap_or("-");
+        let limits = self.report.outcome.as_str();
+        let at = self.report.at.map(Timestamp::as_millis); // absent unless the store decided
+        let client = self.report.client.map(display);
+        let client_key = self.report.client_key.map(Hex).map(display);
+        let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, took)| millis(took)));
+        let (method, path, peer, bytes) = (self.method.as_str(), self.path.as_str(), self.peer, self.bytes);
+        tracing::info!(
+            target: TARGET, status, reason, route, limits, at, client, client_key, %peer, bytes, head_ms, ms, "{method} {path}"
+        );
+    }
+}
+
+/// The line of what was answered without the gateway's service.
+pub fn refused(refused: &Refused<'_>) {
+    let Refused { peer, status, cause, asked } = *refused;
+    let (method, path) = asked.map_or(("-", "-"), |(method, path)| (method.as_str(), path));
+    let (status, peer) = (status.as_u16(), peer.ip());
+    tracing::info!(
+        target: TARGET, status, reason = cause, route = "-", limits = "unlimited", %peer, "{method} {path}"
+    );
+}
+
+/// As it is written in keys.
+struct Hex(u128);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// To the microsecond.
+fn millis(took: Duration) -> f64 {
+    let micros = u32::try_from(took.as_micros()).map_or_else(|_| took.as_secs_f64() * 1_000_000.0, f64::from);
+    micros.round() / 1_000.0
+}

@@ -1,0 +1,123 @@
+//! Requests that panic, on real sockets.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Empty};
+use tower::Layer;
+
+use super::*;
+use crate::config::{Config, Listen};
+use crate::layer::RateLimitLayer;
+use crate::server::{Drain, DrainTrigger, Server, bind};
+use crate::upstream::BoxError;
+use crate::wire::raw::Raw;
+use crate::wire::soon;
+
+const RULES: &str = "
+routes: [{ name: all, match: { path: /** }, limits: [{ name: l, mode: OVERALL, rate: 100, interval: 1h }] }]
+";
+
+/// Answers what it is asked for, or panics.
+struct Panicking;
+
+/// A body that begins well.
+struct PanickingBody(usize);
+
+struct Running {
+    address: SocketAddr,
+    metrics: Arc<Metrics>,
+    _trigger: DrainTrigger,
+}
+
+impl Origin for Panicking {
+    async fn forward<'a>(&'a self, parcel: &'a mut Parcel, _: Permit) -> Result<Response<ResponseBody>, Infallible> {
+        let path = parcel.as_ref().expect("a request").uri().path();
+        assert_ne!(path, "/panic", "a mistake");
+        let body = if path == "/late" { RequestBody::new(PanickingBody(1)) } else { RequestBody::none() };
+        tokio::task::yield_now().await;
+        Ok(Response::new(ResponseBody::echo(body)))
+    }
+}
+
+impl Body for PanickingBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0 = self.0.checked_sub(1).expect("a mistake in the middle of a body");
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"begun")))))
+    }
+}
+
+fn start() -> Running {
+    let metrics = Arc::new(Metrics::new());
+    let layer = RateLimitLayer::new(&Config::parse(RULES).unwrap(), Arc::clone(&metrics)).unwrap();
+    let service = Arc::new(layer.layer(Panicking));
+    let listen = Listen::new("127.0.0.1:0".parse().unwrap());
+    let listener = bind(listen.address, 1).unwrap().remove(0);
+    let address = listener.local_addr().unwrap();
+    let (trigger, drain) = Drain::new();
+    let handler = move |request, peer| answer(Arc::clone(&service), request, peer);
+    tokio::spawn(Server::new(&listen, Arc::clone(&metrics), drain).serve(listener, handler));
+    Running { address, metrics, _trigger: trigger }
+}
+
+/// Whether so many panics were counted, or more: other tests of the process panic as well.
+fn counts(metrics: &Metrics, least: u64) -> bool {
+    let text = metrics.render();
+    let count = text.lines().find_map(|line| line.strip_prefix("tidegate_panics_total "));
+    count.is_some_and(|count| count.parse::<u64>().unwrap() >= least)
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+#[tokio::test]
+async fn a_panic_took_the_connection_with_it_and_is_an_answer_of_its_request_alone() {
+    let server = start();
+    let mut client = Raw::connect(server.address).await;
+    let answer = client.ask(get("/panic")).await;
+    assert_eq!(answer.status(), 500, "{answer:?}");
+    assert!(!answer.text().contains("mistake"), "{answer:?}");
+    assert_eq!(client.ask(get("/a")).await.status(), 200);
+    assert!(counts(&server.metrics, 1));
+    let failed = r#"tidegate_request_duration_seconds_count{route="all",status="5xx"} 1"#;
+    assert!(server.metrics.render().contains(failed));
+}
+
+#[tokio::test]
+async fn a_panic_in_the_middle_of_a_body_breaks_off_that_answer_alone() {
+    let server = start();
+    let mut beside = Raw::connect(server.address).await;
+    let mut client = Raw::connect(server.address).await;
+    client.send(get("/late")).await;
+    client.rest().await.expect_err("half an answer, and no reset");
+    assert_eq!(beside.ask(get("/a")).await.status(), 200);
+    assert!(counts(&server.metrics, 1));
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_stream_of_http2_and_no_other() {
+    let server = start();
+    let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+    tokio::spawn(connection);
+    let mut ask = |path: &str| {
+        let uri = format!("http://a{path}");
+        sender.send_request(Request::get(uri).body(Empty::<Bytes>::new()).unwrap())
+    };
+    assert_eq!(soon(ask("/panic")).await.unwrap().status(), 500);
+    // The reset may overtake the head.
+    if let Ok(late) = soon(ask("/late")).await {
+        assert!(soon(late.into_body().collect()).await.is_err());
+    }
+    assert_eq!(soon(ask("/a")).await.unwrap().status(), 200);
+    assert!(counts(&server.metrics, 2));
+}

@@ -1,0 +1,27 @@
+//! The limits as operators see them: which there are, and how many buckets each has.
+
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::rule::Limit;
+use crate::store::{Store, Usage};
+
+/// One entry for each limit of each route, in their order.
+pub(super) fn show(config: &Config, store: &Store) -> Value {
+    let limits = config.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)));
+    limits.map(|(route, limit)| show_limit(&route.name, limit, store.usage(&limit.limiter))).collect()
+}
+
+/// Buckets in Redis are not counted here.
+fn show_limit(route: &str, limit: &Limit, usage: Option<Usage>) -> Value {
+    let buckets = usage
+        .map(|Usage { held, share, overflowing }| json!({ "held": held, "share": share, "overflowing": overflowing }));
+    json!({
+        "route": route,
+        "limit": limit.name,
+        "mode": limit.mode().to_string(),
+        "algorithm": limit.limiter.quota.algorithm().name(),
+        "shadow": limit.shadow,
+        "buckets": buckets,
+    })
+}

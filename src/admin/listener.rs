@@ -1,0 +1,138 @@
+//! The operators' listener, which answers also when file descriptors have run out: that is when they ask.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use socket2::{SockRef, Socket};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// Operators that are served at a time although nothing is left for others.
+const SPARES: usize = 8;
+
+/// How long to wait when nothing helps.
+const BACK_OFF: Duration = Duration::from_millis(75);
+
+/// A listener with a reserve.
+#[derive(Debug)]
+pub(super) struct Listener {
+    listener: TcpListener,
+    reserve: Arc<Reserve>,
+}
+
+/// Descriptors that are kept to be given up.
+#[derive(Debug)]
+struct Reserve {
+    /// What they are copies of.
+    origin: Socket,
+    spares: Mutex<Vec<Socket>>,
+}
+
+/// A connection, whose descriptor goes back to the reserve.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// There until it is dropped.
+    stream: Option<TcpStream>,
+    reserve: Arc<Reserve>,
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Puts the reserve aside.
+    ///
+    /// # Errors
+    /// There are no descriptors even now.
+    pub(super) fn new(listener: TcpListener) -> io::Result<Self> {
+        let origin = SockRef::from(&listener).try_clone()?;
+        let reserve = Arc::new(Reserve { origin, spares: Mutex::new(Vec::with_capacity(SPARES)) });
+        reserve.fill();
+        Ok(Self { listener, reserve })
+    }
+}
+
+impl axum::serve::Listener for Listener {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    return (Connection { stream: Some(stream), reserve: Arc::clone(&self.reserve) }, peer);
+                }
+                // Whatever is wrong, the next attempt has a descriptor that this one had not.
+                Err(_) if self.reserve.give_up_one() => {}
+                Err(_) => {
+                    sleep(BACK_OFF).await;
+                    self.reserve.fill();
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+// === impl Reserve ===
+
+impl Reserve {
+    fn fill(&self) {
+        let mut spares = self.spares.lock();
+        while spares.len() < SPARES {
+            let Ok(spare) = self.origin.try_clone() else { return };
+            spares.push(spare);
+        }
+    }
+
+    fn give_up_one(&self) -> bool {
+        self.spares.lock().pop().is_some()
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    fn poll<T>(&mut self, poll: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &mut self.stream {
+            Some(stream) => poll(Pin::new(stream)),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // It is closed first, so that there is one to be had.
+        self.stream = None;
+        self.reserve.fill();
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.poll(|stream| stream.poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll(|stream| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(|stream| stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(|stream| stream.poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,66 @@
+//! A line as it may be shown: nothing in it moves a cursor, hides, turns its neighbours around, or looks like the end of
+//! the line.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// `line`, which ends in a line feed, with odd characters escaped: in JSON as JSON does, else as Rust does.
+pub(super) fn clean(line: &str, is_json: bool) -> Cow<'_, str> {
+    let text = line.strip_suffix('\n').unwrap_or(line);
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.contains(is_odd) {
+        return Cow::Borrowed(line);
+    }
+    let mut clean = String::with_capacity(line.len() + 64);
+    for c in text.chars() {
+        match is_odd(c) {
+            false => clean.push(c),
+            true => escape(c, is_json, &mut clean),
+        }
+    }
+    clean.push('\n');
+    Cow::Owned(clean)
+}
+
+fn escape(c: char, is_json: bool, out: &mut String) {
+    // Writing to a string cannot fail.
+    match is_json {
+        true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}")),
+        false => _ = write!(out, "{}", c.escape_unicode()),
+    }
+}
+
+/// Controls, formats (bidirectional marks, joiners, tags), separators of lines and paragraphs, blanks other than the space,
+/// and what is no character.
+fn is_odd(c: char) -> bool {
+    c.is_control()
+        || (c.is_whitespace() && c != ' ')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
+            | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fdd0}'..='\u{fdef}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{fffe}'..='\u{ffff}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_deceive_a_reader_is_escaped_and_other_text_is_left_alone() {
+        for plain in ["GET /a status=200\n", "GET /straße/道\n", "no end"] {
+            assert!(matches!(clean(plain, false), Cow::Borrowed(text) if text == plain), "{plain}");
+        }
+        let odd =
+            ["\u{202e}", "\u{2066}", "\u{2028}", "\u{2029}", "\u{200b}", "\u{feff}", "\u{85}", "\u{a0}", "\u{7f}"];
+        for odd in odd.into_iter().chain(["\r", "\n", "\t", "\u{1b}", "\u{e0041}"]) {
+            let line = format!("a{odd}b\n");
+            let human = clean(&line, false);
+            assert!(human.starts_with("a\\u{") && human.ends_with("}b\n") && human.is_ascii(), "{human}");
+            let json = format!("\"{}\"", clean(&line, true).trim_end());
+            assert!(json.is_ascii(), "{json}");
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), format!("a{odd}b"), "{json}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where lines end up: a stream or a file, which may fail and come back.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long to wait for a stream that somebody else has made one that does not wait.
+const NOT_YET: Duration = Duration::from_millis(10);
+
+/// The end of a log.
+pub(super) struct Sink {
+    name: &'static str,
+    writer: Box<dyn Write + Send>,
+    /// Where a file is, to open it anew.
+    path: Option<PathBuf>,
+    /// The last lines could not be written. That is told once.
+    is_failing: bool,
+    /// The last line that was written lacks its end.
+    is_torn: bool,
+}
+
+impl Sink {
+    pub(super) fn stream(name: &'static str, writer: impl Write + Send + 'static) -> Self {
+        Self { name, writer: Box::new(writer), path: None, is_failing: false, is_torn: false }
+    }
+
+    /// # Errors
+    /// The file cannot be opened.
+    pub(super) fn file(name: &'static str, path: PathBuf) -> io::Result<Self> {
+        let file = open(&path)?;
+        Ok(Self { path: Some(path), ..Self::stream(name, file) })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn reopen(&mut self) {
+        let Some(path) = &self.path else { return };
+        match open(path) {
+            Ok(file) => (self.writer, self.is_torn) = (Box::new(file), false),
+            Err(error) => {
+                tracing::error!(log = self.name, %error, "cannot open the file anew, and go on in the old one");
+            }
+        }
+    }
+
+    /// Writes lines; returns how many could not be written.
+    pub(super) fn write(&mut self, lines: &[u8]) -> u64 {
+        let torn = if self.is_torn { self.write_all(b"\n") } else { Ok(()) };
+        let written = torn.map_err(|(_, error)| (0, error)).and_then(|()| self.write_all(lines));
+        match written {
+            Ok(()) => {
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!(log = self.name, "can be written again");
+                }
+                self.is_torn = false;
+                0
+            }
+            Err((count, error)) => {
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::error!(log = self.name, %error, "cannot be written, lines are dropped");
+                }
+                if let Some(last) = count.checked_sub(1) {
+                    self.is_torn = lines[last] != b'\n';
+                }
+                lines[count..].iter().filter(|byte| **byte == b'\n').count() as u64
+            }
+        }
+    }
+
+    /// All of it, or the error with how much it was.
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+        let mut count = 0;
+        while count < bytes.len() {
+            match self.writer.write(&bytes[count..]) {
+                Ok(0) => return Err((count, io::ErrorKind::WriteZero.into())),
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::park_timeout(NOT_YET),
+                Err(error) => return Err((count, error)),
+            }
+        }
+        self.writer.flush().map_err(|error| (count, error))
+    }
+}
+
+fn open(path: &PathBuf) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Takes so many bytes, then fails until there is room again.
+    #[derive(Clone, Default)]
+    struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (room, written) = &mut *self.0.lock();
+            let count = bytes.len().min(*room);
+            if count == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            *room -= count;
+            written.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_torn_by_a_full_disk_is_not_the_beginning_of_another() {
+        let disk = Disk::default();
+        let mut sink = Sink::stream("log", disk.clone());
+        disk.0.lock().0 = 6;
+        assert_eq!(sink.write(b"one\ntwo\nthree\n"), 2);
+        assert_eq!(sink.write(b"four\n"), 1);
+        disk.0.lock().0 = 100;
+        assert_eq!(sink.write(b"five\n"), 0);
+        assert_eq!(sink.write(b"six\n"), 0);
+        assert_eq!(String::from_utf8_lossy(&disk.0.lock().1), "one\ntw\nfive\nsix\n");
+    }
+}

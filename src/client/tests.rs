@@ -1,0 +1,295 @@
+//! Spellings of a client, held against models of origins that read them generously.
+
+use http::{HeaderMap, HeaderValue, Method};
+use proptest::prelude::*;
+
+use super::*;
+
+fn facts<'a>(headers: &'a HeaderMap, query: &'a str) -> Facts<'a> {
+    let peer = std::net::Ipv4Addr::LOCALHOST.into();
+    Facts { method: &Method::GET, host: "a".into(), path: "/".into(), query: Some(query), headers, peer }
+}
+
+fn headers(fields: &[(&'static str, &[u8])]) -> HeaderMap {
+    let value = |value: &[u8]| HeaderValue::from_bytes(value).expect("a header value");
+    fields.iter().map(|(name, bytes)| (HeaderName::from_static(name), value(bytes))).collect()
+}
+
+fn identify(source: &ClientSource, fields: &[(&'static str, &[u8])], query: &str) -> Result<ClientId, NoClient> {
+    source.identify(&facts(&headers(fields), query), &AddressRules::default())
+}
+
+fn cookie(field: &[u8]) -> Result<ClientId, NoClient> {
+    identify(&ClientSource::Cookie("sid".into()), &[("cookie", field)], "")
+}
+
+fn query(query: &str) -> Result<ClientId, NoClient> {
+    identify(&ClientSource::Query("key".into()), &[], query)
+}
+
+fn authorization(field: &[u8]) -> Result<ClientId, NoClient> {
+    identify(&ClientSource::Header(header::AUTHORIZATION), &[("authorization", field)], "")
+}
+
+fn api_key(field: &[u8]) -> Result<ClientId, NoClient> {
+    identify(&ClientSource::Header(HeaderName::from_static("x-api-key")), &[("x-api-key", field)], "")
+}
+
+#[test]
+fn a_value_that_is_missing_empty_or_repeated_identifies_nobody() {
+    let fields: [(_, &[u8]); 4] =
+        [("cookie", b"a=1; sid=7; x=1; x=2"), ("x-key", b"k"), ("x-two", b"1"), ("x-two", b"2")];
+    let identify = |source: ClientSource| identify(&source, &fields, "key=1&b=2&b=3&empty=").map(|_| ());
+    let header = |name| ClientSource::Header(HeaderName::from_static(name));
+    assert_eq!(identify(header("x-key")), Ok(()));
+    assert_eq!(identify(header("x-none")), Err(NoClient::Missing));
+    assert_eq!(identify(header("x-two")), Err(NoClient::Ambiguous));
+    assert_eq!(identify(ClientSource::Cookie("sid".into())), Ok(()));
+    assert_eq!(identify(ClientSource::Cookie("x".into())), Err(NoClient::Ambiguous));
+    assert_eq!(identify(ClientSource::Cookie("si".into())), Err(NoClient::Missing));
+    assert_eq!(identify(ClientSource::Query("key".into())), Ok(()));
+    assert_eq!(identify(ClientSource::Query("b".into())), Err(NoClient::Ambiguous));
+    assert_eq!(identify(ClientSource::Query("empty".into())), Err(NoClient::Missing));
+}
+
+#[test]
+fn no_two_lists_of_values_make_the_same_client() {
+    let identify = |one: &'static [u8], two: &'static [u8]| {
+        let source = |name| ClientSource::Header(HeaderName::from_static(name));
+        let sources = ClientSource::All(vec![source("x-one"), source("x-two")]);
+        identify(&sources, &[("x-one", one), ("x-two", two)], "")
+    };
+    assert_ne!(identify(b"a", b"bc"), identify(b"ab", b"c"));
+    assert_ne!(identify(b"a", b"b"), identify(b"b", b"a"));
+}
+
+#[test]
+fn a_cookie_in_other_words_is_the_same_client() {
+    let client = cookie(b"sid=abc").expect("a client");
+    for spelling in [
+        &b"sid=abc; other=1"[..],
+        b"a=b;sid = abc ;c",
+        b"sid=%61b%63",
+        b"sid=\"abc\"",
+        b"s%69d=abc",
+        b"SID=abc",
+        b"\xa0sid\x85=abc\xa0",
+        b"sid=%20abc",
+        b"x=50%; sid=abc",
+    ] {
+        assert_eq!(cookie(spelling), Ok(client.clone()), "{}", spelling.escape_ascii());
+    }
+    assert_ne!(cookie(b"sid=abd"), Ok(client));
+    assert_ne!(cookie(b"sid=ABC"), cookie(b"sid=abc"));
+    for (spelling, why) in [
+        (&b"sid =REAL; sid=RANDOM"[..], NoClient::Ambiguous),
+        (b"sid=RANDOM; s%69d=REAL", NoClient::Ambiguous),
+        (b"sid=RANDOM; Sid=REAL", NoClient::Ambiguous),
+        (b"sid=RANDOM, sid=REAL", NoClient::Ambiguous),
+        (b"x=y, sid=REAL", NoClient::Ambiguous),
+        (b"sid=RANDOM; sid[]=REAL", NoClient::Ambiguous),
+        (b"x=\"; sid=RANDOM; y=\"; sid=REAL", NoClient::Ambiguous),
+        (b"sid; sid=REAL", NoClient::Ambiguous),
+        (b"sid=REAL,RANDOM", NoClient::Malformed),
+        (b"sid=\"REALx", NoClient::Malformed),
+        (b"sid=\"RE\\101L\"", NoClient::Malformed),
+        (b"sid=REAL RANDOM", NoClient::Malformed),
+        (b"sid=%4", NoClient::Malformed),
+        (b"sid=REAL%00RANDOM", NoClient::Malformed),
+        (b"sid=\"\"", NoClient::Missing),
+    ] {
+        assert_eq!(cookie(spelling), Err(why), "{}", spelling.escape_ascii());
+    }
+}
+
+#[test]
+fn a_query_in_other_words_is_the_same_client() {
+    let client = query("key=abc").expect("a client");
+    for spelling in ["a=1&key=abc", "k%65y=%61bc", "KEY=abc", "+key=abc+", "key%00x=abc", "a=%&key=abc", "a;b&key=abc"]
+    {
+        assert_eq!(query(spelling), Ok(client.clone()), "{spelling}");
+    }
+    assert_eq!(query("key=a+b"), query("key=a%20b"));
+    for (spelling, why) in [
+        ("key=RANDOM&%6bey=REAL", NoClient::Ambiguous),
+        ("key=RANDOM&key[]=REAL", NoClient::Ambiguous),
+        ("key%5B0%5D=REAL", NoClient::Ambiguous),
+        ("key=RANDOM&a;key=REAL", NoClient::Ambiguous),
+        ("a;key=REAL", NoClient::Ambiguous),
+        ("key=REAL;RANDOM", NoClient::Ambiguous),
+        ("key&key=REAL", NoClient::Ambiguous),
+        ("key=RANDOM&%u006bey=REAL", NoClient::Malformed),
+        ("key=REAL%", NoClient::Malformed),
+        ("key=REAL%00RANDOM", NoClient::Malformed),
+        ("keys=REAL", NoClient::Missing),
+    ] {
+        assert_eq!(query(spelling), Err(why), "{spelling}");
+    }
+    let php = |sent: &str| identify(&ClientSource::Query("api_key".into()), &[], sent);
+    assert_eq!(php("api.key=a"), php("api_key=a"));
+    assert_eq!(php("api_key=RANDOM&api+key=REAL"), Err(NoClient::Ambiguous));
+}
+
+#[test]
+fn credentials_in_other_words_are_the_same_client() {
+    let client = authorization(b"Bearer tok").expect("a client");
+    for spelling in [&b"bEaReR   tok"[..], b"bearer tok", b"Bearer\ttok ", b"BEARER \t tok"] {
+        assert_eq!(authorization(spelling), Ok(client.clone()), "{}", spelling.escape_ascii());
+    }
+    assert_ne!(authorization(b"Bearer TOK"), Ok(client));
+    assert_ne!(authorization(b"KEY"), authorization(b"key"), "a key without a scheme");
+    assert_eq!(authorization(b"Basic dXNlcjpwYXNzMQ=="), authorization(b"basic  dXNlcjpwYXNzMQ"));
+    assert!(authorization(b"Digest username=\"a b\", realm=x").is_ok());
+    for spelling in [
+        &b"Bearer REAL RANDOM"[..],
+        b"Bearer REAL x=RANDOM",
+        b"ApiKey REAL x=RANDOM",
+        b"ApiKey REAL== x=RANDOM",
+        b"Basic dXNlcjp!wYXNzMQ==",
+        b"Basic dXNlcjpwYXNzMR==",
+        b"Bearer eyJhbGciOiJub25lIn0.e30.AB",
+        b"Bearer eyJhbGciOiJub25lIn0.e30.AA~~",
+    ] {
+        assert_eq!(authorization(spelling), Err(NoClient::Malformed), "{}", spelling.escape_ascii());
+    }
+    assert_eq!(
+        authorization(b"Bearer eyJhbGciOiJub25lIn0.e30.-_8="),
+        authorization(b"Bearer eyJhbGciOiJub25lIn0.e30.+/8")
+    );
+    assert_eq!(api_key(b"abc\xa0"), api_key(b"abc"));
+    assert_ne!(api_key(b"a, b"), api_key(b"a"), "a comma is part of the value");
+}
+
+/// Percent-encoding undone where it is one, as in PHP and Rack.
+fn percent(text: &str, plus: bool) -> String {
+    let text = if plus { text.replace('+', " ") } else { text.to_owned() };
+    let mut pieces = text.split('%');
+    let mut decoded = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => decoded.extend([char::from(byte)].into_iter().chain(piece[2..].chars())),
+            None => decoded.extend(['%'].into_iter().chain(piece.chars())),
+        }
+    }
+    decoded
+}
+
+/// `name=value` pairs between these separators.
+fn pairs<'t>(text: &'t str, separators: &'t [char]) -> impl DoubleEndedIterator<Item = (&'t str, &'t str)> {
+    text.split(separators).map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+/// What some origins take `sid` for.
+fn cookie_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
+    let quoted = |value: &str| match value.strip_prefix('"') {
+        Some(rest) => rest.get(..rest.len().saturating_sub(1)).unwrap_or_default().to_owned(),
+        None => value.to_owned(),
+    };
+    let php = pairs(field, &[';']).map(|(name, value)| (percent(name.trim_start(), false), percent(value, false)));
+    let php = php.map(|(name, value)| (name.replace(['.', ' '], "_"), value)).find(|(name, _)| name == "sid");
+    let mut node = pairs(field, &[';']).map(|(name, value)| (name.trim(), quoted(value.trim())));
+    let node = node.find(|(name, _)| *name == "sid").map(|(_, value)| percent(&value, false));
+    let mut django = pairs(field, &[';']).rev().map(|(name, value)| (name.trim(), value.trim().trim_matches('"')));
+    let mut rack = pairs(field, &[';', ',']).map(|(name, value)| (percent(name.trim(), true), percent(value, true)));
+    let mut asp = pairs(field, &[';']).rev().map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim()));
+    vec![
+        ("php", php.map(|(_, value)| value)),
+        ("node", node),
+        ("django", django.find(|(name, _)| *name == "sid").map(|(_, value)| value.to_owned())),
+        ("rack", rack.find(|(name, _)| name == "sid").map(|(_, value)| value)),
+        ("asp.net", asp.find(|(name, _)| name == "sid").map(|(_, value)| value.to_owned())),
+    ]
+}
+
+/// What some origins take `key` for.
+fn query_origins(text: &str) -> Vec<(&'static str, Option<String>)> {
+    let decoded = |(name, value): (&str, &str)| (percent(name, true), percent(value, true));
+    let first = pairs(text, &['&']).map(decoded).find(|(name, _)| name == "key");
+    let php = |(name, value): (String, String)| (name.trim_start().split('[').next().unwrap_or("").to_owned(), value);
+    let php = pairs(text, &['&']).rev().map(decoded).map(php).find(|(name, _)| name == "key");
+    let python = pairs(text, &['&', ';']).map(decoded).find(|(name, _)| name == "key");
+    let perl = pairs(text, &['&', ';']).rev().map(decoded).find(|(name, _)| name.trim() == "key");
+    let asp = pairs(text, &['&']).rev().map(decoded).find(|(name, _)| name.eq_ignore_ascii_case("key"));
+    let named = [("java", first), ("php", php), ("python", python), ("perl", perl), ("asp.net", asp)];
+    named.map(|(name, found)| (name, found.map(|(_, value)| value))).to_vec()
+}
+
+/// What some origins take for the token of `Authorization`.
+fn token_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
+    let (scheme, rest) = field.split_once([' ', '\t']).unwrap_or((field, ""));
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    let second = field.split_whitespace().nth(1);
+    vec![
+        ("express", second.filter(|_| is_bearer).map(str::to_owned)),
+        ("spring", Some(rest.trim().to_owned()).filter(|_| is_bearer)),
+    ]
+}
+
+/// An origin reads a plain value: then it is this client, or nobody at all.
+fn agree(
+    read: Vec<(&'static str, Option<String>)>,
+    ours: &Result<ClientId, NoClient>,
+    plain: impl Fn(&str) -> Result<ClientId, NoClient>,
+) -> Result<(), TestCaseError> {
+    for (origin, value) in read {
+        let value = value.unwrap_or_default();
+        let value = value.trim();
+        if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            continue;
+        }
+        let refused = matches!(ours, Err(NoClient::Ambiguous | NoClient::Malformed));
+        prop_assert!(refused || *ours == plain(value), "{} reads {}, and we {:?}", origin, value, ours);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn a_cookie_that_any_origin_reads_is_that_client_or_nobody(
+        field in "(sid|s%69d|SID|sid\\[\\]|s\\.d| sid|[=;, \"]|=|; |ab|a%62|%61|[ab+%\\\\]|%20|sid=ab; |sid=b){0,9}",
+    ) {
+        agree(cookie_origins(&field), &cookie(field.as_bytes()), |value| cookie(format!("sid={value}").as_bytes()))?;
+    }
+
+    #[test]
+    fn a_query_that_any_origin_reads_is_that_client_or_nobody(
+        text in "(key|k%65y|Key|key\\[\\]|[=;&+]|=|&|ab|a%62|%61|[ab%]|%20|%5B|%5D|key=ab&|key=b){0,9}",
+    ) {
+        agree(query_origins(&text), &query(&text), |value| query(&format!("key={value}")))?;
+    }
+
+    #[test]
+    fn a_token_that_any_origin_reads_is_that_client_or_nobody(field in "(Bearer|bEaReR|ab|a|b|=|,|[ \t]){1,8}") {
+        let ours = authorization(field.as_bytes());
+        agree(token_origins(&field), &ours, |value| authorization(format!("Bearer {value}").as_bytes()))?;
+    }
+
+    #[test]
+    fn base64_that_a_generous_decoder_reads_alike_is_one_client_or_nobody(token in "[AQgw8+/_!=-]{0,8}") {
+        // Skips what does not belong there, and takes both alphabets, as PHP, Python and Node do.
+        let generous = |text: &str| {
+            let bits = text.bytes().filter_map(|byte| Some(match byte {
+                b'A'..=b'Z' => byte - b'A',
+                b'a'..=b'z' => byte - b'a' + 26,
+                b'0'..=b'9' => byte - b'0' + 52,
+                b'+' | b'-' => 62,
+                b'/' | b'_' => 63,
+                _ => return None,
+            }));
+            let bits: String = bits.map(|value| format!("{value:06b}")).collect();
+            bits[..bits.len() / 8 * 8].to_owned()
+        };
+        let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let canonical: String = generous(&token).as_bytes().chunks(6).map(|bits| {
+            let value = bits.iter().fold(0, |value, bit| value << 1 | usize::from(bit - b'0')) << (6 - bits.len());
+            char::from(letters[value])
+        }).collect();
+        let basic = |token: &str| authorization(format!("Basic {token}").as_bytes());
+        let ours = basic(&token);
+        if !canonical.is_empty() {
+            prop_assert!(ours == Err(NoClient::Malformed) || ours == basic(&canonical), "{} {:?}", canonical, ours);
+        }
+    }
+}

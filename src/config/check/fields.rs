@@ -1,0 +1,128 @@
+//! Which fields of requests are removed, and that no rule reads one of them.
+
+use http::HeaderName;
+
+use super::matcher::header_name;
+use super::{Checked, needed, part};
+use crate::config::Purpose;
+use crate::config::file::{self, File, Permits};
+use crate::config::node::Node;
+use crate::config::problem::{Place, Problems, quote};
+use crate::rule::{FieldRules, Pattern, Strip, Underscores};
+use crate::sift::{hops, name};
+
+/// What stands for all of [`Strip::DEFAULT`] in a list.
+const DEFAULT: &str = "default";
+
+pub(super) fn fields(file: &File, root: &Node, problems: &mut Problems) -> Checked<FieldRules> {
+    let node = root.at("requests");
+    let Some(written) = part(&file.requests, root, "requests", problems)? else { return Ok(FieldRules::default()) };
+    let underscores = part(&written.underscores, node, "underscores", problems);
+    let strip = strip(written, node, problems);
+    Ok(FieldRules {
+        strip: strip?,
+        underscores: match underscores? {
+            None => Underscores::default(),
+            Some(file::Underscores::Drop) => Underscores::Drop,
+            Some(file::Underscores::Reject) => Underscores::Reject,
+            Some(file::Underscores::Keep) => Underscores::Keep,
+        },
+    })
+}
+
+fn strip(written: &file::Requests, node: &Node, problems: &mut Problems) -> Checked<Strip> {
+    let (strip, keep) = (part(&written.strip, node, "strip", problems), part(&written.keep, node, "keep", problems));
+    let patterns = match strip? {
+        None => defaults().collect(),
+        Some(list) => patterns(list, node.at("strip"), problems)?,
+    };
+    let keep = keep?.into_iter().flatten().zip(node.at("keep").items());
+    let kept: Vec<_> =
+        keep.map(|(text, node)| kept(needed(text, node, problems)?, &patterns, node, problems)).collect();
+    Ok(Strip::new(patterns, kept.into_iter().collect::<Checked<Vec<_>>>()?))
+}
+
+fn patterns(list: &[Option<String>], node: &Node, problems: &mut Problems) -> Checked<Vec<Pattern>> {
+    let mut patterns = Vec::new();
+    for (text, node) in list.iter().zip(node.items()) {
+        match needed(text, node, problems).map(String::as_str) {
+            Ok(DEFAULT) => patterns.extend(defaults().map(Ok)),
+            Ok(text) => patterns.push(pattern(text, node.place, problems)),
+            Err(broken) => patterns.push(Err(broken)),
+        }
+    }
+    patterns.into_iter().collect()
+}
+
+fn kept(text: &str, patterns: &[Pattern], node: &Node, problems: &mut Problems) -> Checked<HeaderName> {
+    let name = header_name(text, node.place, problems)?;
+    if !patterns.iter().any(|pattern| pattern.matches(name.as_str())) {
+        let message = format!("{} is not among the fields that are removed", quote(text));
+        return Err(problems.add(node.place, message, "leave it out of `keep`"));
+    }
+    Ok(name)
+}
+
+fn defaults() -> impl Iterator<Item = Pattern> {
+    Strip::DEFAULT.into_iter().filter_map(|text| Pattern::parse(text).ok())
+}
+
+fn pattern(text: &str, place: Place, problems: &mut Problems) -> Checked<Pattern> {
+    Pattern::parse(text).map_err(|error| {
+        let help = "write `X-Name`, `X-Prefix-*`, or `default` for all that are removed without this list";
+        problems.add(place, format!("{} {error}", quote(text)), help)
+    })
+}
+
+/// What is known of a file when it is asked whether its rules can read their fields.
+pub(super) struct Readers<'f> {
+    pub(super) fields: &'f FieldRules,
+    pub(super) has_trusted_proxies: bool,
+    pub(super) purpose: Purpose,
+}
+
+impl Readers<'_> {
+    /// Reports every field that a rule reads and that no request has any more by then.
+    pub(super) fn check(&self, file: &File, root: &Node, problems: &mut Problems) {
+        let routes = file.routes.iter().flatten().zip(root.at("routes").items());
+        for (route, node) in routes.filter_map(|(route, node)| Some((route.as_ref()?, node))) {
+            for entry in node.at("match").at("headers").entries() {
+                self.check_name(&entry.key, entry.place, problems);
+            }
+            let limits = route.limits.iter().flatten().zip(node.at("limits").items());
+            for (limit, node) in limits.filter_map(|(limit, node)| Some((limit.as_ref()?, node))) {
+                self.check_limit(limit, node, problems);
+            }
+        }
+    }
+
+    fn check_limit(&self, limit: &file::Limit, node: &Node, problems: &mut Problems) {
+        let clients = limit.client.iter().flatten().zip(node.at("client").items());
+        for (client, node) in clients {
+            if let Some(name) = client.as_deref().and_then(|client| client.strip_prefix("header:")) {
+                self.check_name(name, node.place, problems);
+            }
+        }
+        if let Some(Permits::Header(permits)) = &limit.permits
+            && let Some(name) = &permits.header
+        {
+            self.check_name(name, node.at("permits").at("header").place, problems);
+        }
+    }
+
+    fn check_name(&self, text: &str, place: Place, problems: &mut Problems) {
+        let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else { return };
+        let (what, help) = if hops::is_hop(&name) && self.purpose == Purpose::Gateway {
+            ("is for one connection only", "no rule of a gateway can read it; leave it out")
+        } else if name::is_odd(name.as_str()) && self.fields.underscores != Underscores::Keep {
+            ("has a character that is no letter, digit or `-`", "rename it, or add `requests: { underscores: keep }`")
+        } else if !self.has_trusted_proxies && self.fields.strip.has(name.as_str()) {
+            let help = "say in `clients: { trusted_proxies: [...] }` who sets it, or name it in `requests: { keep: [...] }` to \
+                        believe anybody";
+            ("is believed of trusted proxies only, and there are none", help)
+        } else {
+            return;
+        };
+        problems.add(place, format!("{} {what}: no rule ever sees it", quote(text)), help);
+    }
+}

@@ -1,0 +1,80 @@
+//! What holds for the clients of one address.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// One entry of `listen:`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address to accept on; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// Connections beyond this many are turned away.
+    pub max_connections: usize,
+    /// Connections of one client beyond this many are turned away. A client is an address, or a network of
+    /// `clients.ipv6_prefix`; trusted proxies are not counted, since all their clients come through them.
+    pub max_connections_per_client: usize,
+    /// Requests that one connection may bring.
+    pub max_requests: u32,
+    /// Requests that one connection of HTTP/2 may have open at a time.
+    pub max_streams: u32,
+    /// The longest a connection may take to send its first byte, and a request's head from its first byte on.
+    pub header_timeout: Duration,
+    /// The longest a connection may stay open between requests.
+    pub idle_timeout: Duration,
+    /// The longest that a body may wait for its client, in either direction, without any progress.
+    pub body_timeout: Duration,
+    /// The bytes that a client must send, or take, in a second of such waiting; in the mean over a `body_timeout`.
+    pub min_rate: u64,
+    /// Header fields of a request.
+    pub max_fields: usize,
+    /// Bytes of header fields, as they are written in HTTP/1.
+    pub max_field_bytes: usize,
+    /// Bytes of a target.
+    pub max_target: usize,
+}
+
+impl Listen {
+    /// Connections unless the rule file says otherwise.
+    pub const DEFAULT_MAX_CONNECTIONS: usize = 10_000;
+    /// Connections of one client unless the rule file says otherwise: enough for the thousands behind one address of an
+    /// office or a mobile network, and not enough for one address to take all places.
+    pub const DEFAULT_MAX_CONNECTIONS_PER_CLIENT: usize = 1_000;
+    /// Requests on a connection unless the rule file says otherwise: a client that stays for days meets other gateways,
+    /// and one that goes on for ever does not keep one.
+    pub const DEFAULT_MAX_REQUESTS: u32 = 10_000;
+    /// Streams at a time unless the rule file says otherwise: the fewest that RFC 9113 section 6.5.2 recommends.
+    pub const DEFAULT_MAX_STREAMS: u32 = 100;
+    /// Time for a head unless the rule file says otherwise.
+    pub const DEFAULT_HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+    /// Time between requests unless the rule file says otherwise; longer than the 60 s of common load balancers, so
+    /// that it is they who close.
+    pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+    /// Time without progress of a body unless the rule file says otherwise: longer than the pauses of a bad network.
+    pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+    /// Bytes a second unless the rule file says otherwise: slower than any modem, as Kestrel has it.
+    pub const DEFAULT_MIN_RATE: u64 = 240;
+    /// Header fields unless the rule file says otherwise.
+    pub const DEFAULT_MAX_FIELDS: usize = 100;
+    /// Bytes of header fields unless the rule file says otherwise.
+    pub const DEFAULT_MAX_FIELD_BYTES: usize = 16 * 1024;
+    /// Bytes of a target unless the rule file says otherwise; RFC 9110 section 4.1 asks for 8,000 at least.
+    pub const DEFAULT_MAX_TARGET: usize = 8 * 1024;
+
+    /// What holds at `address` where the rule file says nothing else.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            max_connections: Self::DEFAULT_MAX_CONNECTIONS,
+            max_connections_per_client: Self::DEFAULT_MAX_CONNECTIONS_PER_CLIENT,
+            max_requests: Self::DEFAULT_MAX_REQUESTS,
+            max_streams: Self::DEFAULT_MAX_STREAMS,
+            header_timeout: Self::DEFAULT_HEADER_TIMEOUT,
+            idle_timeout: Self::DEFAULT_IDLE_TIMEOUT,
+            body_timeout: Self::DEFAULT_BODY_TIMEOUT,
+            min_rate: Self::DEFAULT_MIN_RATE,
+            max_fields: Self::DEFAULT_MAX_FIELDS,
+            max_field_bytes: Self::DEFAULT_MAX_FIELD_BYTES,
+            max_target: Self::DEFAULT_MAX_TARGET,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The host that a request asks for.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, Uri, Version, header};
+
+use super::BadRequest;
+
+/// The host that is asked for, in lower case, without port and trailing dot.
+///
+/// # Errors
+/// There is none, unless it is a request of HTTP/1.0; or more than one; or it is no host.
+pub(super) fn read<'a>(uri: &'a Uri, version: Version, headers: &'a HeaderMap) -> Result<Cow<'a, str>, BadRequest> {
+    let mut fields = headers.get_all(header::HOST).iter();
+    let field = fields.next();
+    if fields.next().is_some() {
+        return Err(BadRequest::BadHost);
+    }
+    let authority = match (uri.authority(), field) {
+        (Some(authority), _) => authority.as_str(),
+        (None, Some(field)) => field.to_str().map_err(|_| BadRequest::BadHost)?,
+        // It came with HTTP/1.1 (RFC 9112 section 3.2); health checks of load balancers have none.
+        (None, None) if version == Version::HTTP_10 => return Ok(Cow::Borrowed("")),
+        (None, None) => return Err(BadRequest::NoHost),
+    };
+    let host = without_port(authority).ok_or(BadRequest::BadHost)?;
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let valid = !host.is_empty() && host.len() <= 255 && host.bytes().all(is_host_byte);
+    if !valid {
+        return Err(BadRequest::BadHost);
+    }
+    Ok(if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    })
+}
+
+/// The host of `host`, `host:port`, `[v6]` or `[v6]:port`; nothing if what follows the host is not a port.
+fn without_port(authority: &str) -> Option<&str> {
+    let end = match authority.strip_prefix('[') {
+        Some(rest) => rest.find(']')? + 2,
+        None => authority.find(':').unwrap_or(authority.len()),
+    };
+    let (host, port) = authority.split_at(end);
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    let is_port = port.is_empty() || (port.starts_with(':') && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    is_port.then_some(host)
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host_of(uri: &str, hosts: &[&str]) -> Result<String, BadRequest> {
+        of_version(Version::HTTP_11, uri, hosts)
+    }
+
+    fn of_version(version: Version, uri: &str, hosts: &[&str]) -> Result<String, BadRequest> {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(header::HOST, host.parse().expect("a header value"));
+        }
+        let uri: Uri = uri.parse().expect("a URI");
+        read(&uri, version, &headers).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn the_host_comes_from_the_target_or_else_from_the_one_host_field() {
+        assert_eq!(host_of("/", &["API.example.com:8080"]).as_deref(), Ok("api.example.com"));
+        assert_eq!(host_of("http://a.example/", &["b.example"]).as_deref(), Ok("a.example"));
+        assert_eq!(host_of("/", &["example.com."]).as_deref(), Ok("example.com"));
+        assert_eq!(host_of("/", &["[::1]:80"]).as_deref(), Ok("[::1]"));
+    }
+
+    #[test]
+    fn a_request_without_one_valid_host_is_bad() {
+        assert_eq!(host_of("/", &[]), Err(BadRequest::NoHost));
+        for hosts in [&["a", "b"][..], &[""], &["."], &["a b"], &["a/b"], &["a:b"], &["[::1"], &["user@a"]] {
+            assert_eq!(host_of("/", hosts), Err(BadRequest::BadHost), "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_of_http_1_0_need_not_have_a_host_and_must_not_have_two() {
+        let host_of = |hosts: &[&str]| of_version(Version::HTTP_10, "/", hosts);
+        assert_eq!(host_of(&[]).as_deref(), Ok(""));
+        assert_eq!(host_of(&["A."]).as_deref(), Ok("a"));
+        assert_eq!((host_of(&["a", "a"]), host_of(&[""])), (Err(BadRequest::BadHost), Err(BadRequest::BadHost)));
+    }
+}

@@ -1,0 +1,114 @@
+//! What a request says about itself: the facts on which routes and clients are decided.
+//!
+//! There is one normal form of the path, of which matching and keys see no less than the upstream does, so that no spelling
+//! of a path walks around a limit.
+
+mod host;
+mod method;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::{HeaderMap, Method, Uri, Version};
+
+pub(crate) use self::method::is_common;
+use crate::path::{self, EncodedSlash, Path};
+use crate::sift::BadField;
+
+/// The longest path and query together, in bytes.
+const MAX_TARGET: usize = 8 * 1024;
+
+/// The facts of one request, from a live one, a log line or the command line.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The authority's host in lower case, without port and trailing dot; from the target if it has one, else `Host`.
+    /// Empty where there is none, which only a request of HTTP/1.0 may do without.
+    pub host: Cow<'a, str>,
+    /// The path in its normal form (see `path::normalize`).
+    pub path: Path<'a>,
+    /// The query as it was sent, without the question mark.
+    pub query: Option<&'a str>,
+    /// The header fields.
+    pub headers: &'a HeaderMap,
+    /// The address at the other end of the connection, IPv4-mapped addresses unwrapped.
+    pub peer: IpAddr,
+}
+
+/// How requests are read: `requests:` of the rule file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// What an encoded slash in a path is; a reason to answer with 400 unless the rule file says otherwise.
+    pub encoded_slash: EncodedSlash,
+}
+
+/// Why a request cannot be judged and is answered with 400, unless something else is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRequest {
+    /// RFC 9110 section 9.1: methods are case-sensitive, but not every server knows that.
+    #[error("method is written in another case than the one it has")]
+    MethodCase,
+    /// RFC 9110 section 9.3.6: there is nothing here to connect to; answered with 501.
+    #[error("no tunnels are opened here")]
+    Tunnel,
+    /// RFC 9112 section 3.2.
+    #[error("request has no host")]
+    NoHost,
+    /// RFC 9112 section 3.2: more than one Host, or one that is not a host.
+    #[error("request has no valid host")]
+    BadHost,
+    /// RFC 9110 section 15.5.15; answered with 414.
+    #[error("target is longer than {MAX_TARGET} bytes")]
+    TargetTooLong,
+    /// The path has no normal form that every origin would agree on.
+    #[error("path is not valid: {0}")]
+    BadPath(#[from] path::PathError),
+    /// RFC 3986 section 2: a target is visible ASCII.
+    #[error("query has a byte that is not visible ASCII")]
+    BadQuery,
+    /// Which of them an upstream would believe is anybody's guess.
+    #[error("a field by which routes are told apart was sent with two values")]
+    TwoValues,
+    /// A field means different things to different servers.
+    #[error(transparent)]
+    BadField(#[from] BadField),
+}
+
+impl<'a> Facts<'a> {
+    /// Reads the facts from the parts of a request.
+    ///
+    /// # Errors
+    /// A request without one valid host, or whose path means different things to different servers.
+    pub fn read(
+        method: &'a Method,
+        uri: &'a Uri,
+        version: Version,
+        headers: &'a HeaderMap,
+        peer: IpAddr,
+        requests: &Requests,
+    ) -> Result<Self, BadRequest> {
+        if uri.path().len() + uri.query().map_or(0, str::len) > MAX_TARGET {
+            return Err(BadRequest::TargetTooLong);
+        }
+        method::check(method)?;
+        let query = uri.query();
+        if query.is_some_and(|query| !query.bytes().all(|byte| byte.is_ascii_graphic())) {
+            return Err(BadRequest::BadQuery);
+        }
+        let host = host::read(uri, version, headers)?;
+        let path = match uri.path() {
+            SERVER if *method == Method::OPTIONS => Path::from(SERVER),
+            path => path::normalize(path, requests.encoded_slash)?,
+        };
+        Ok(Self { method, host, path, query, headers, peer: peer.to_canonical() })
+    }
+
+    /// Is it `OPTIONS *`, which is about the server as a whole (RFC 9110 section 9.3.7)?
+    pub fn is_for_the_server(&self) -> bool {
+        self.path.whole() == SERVER
+    }
+}
+
+/// The target of a request that is about no resource.
+const SERVER: &str = "*";

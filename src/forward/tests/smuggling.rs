@@ -1,0 +1,64 @@
+//! Once a body is none, nothing that follows it is a request.
+
+use super::*;
+
+const HEAD: &str = "POST /first HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+const BODY: &[u8] = b"5\r\nhello\r\n0\r\n\r\n";
+const HIDDEN: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+/// Every answer up to the end of the connection.
+async fn answers(gateway: &Gateway, bytes: &[u8]) -> Vec<Message> {
+    let mut client = gateway.client().await;
+    client.send(bytes).await;
+    let mut answers = Vec::new();
+    while let Ok(answer) = client.try_message(false, true).await {
+        answers.push(answer);
+    }
+    answers
+}
+
+/// The decoder went on behind an error: 88 of these 112 bodies let the request through that stood behind them.
+#[tokio::test]
+async fn a_byte_in_the_wrong_place_of_a_chunked_body_hides_no_request() {
+    let origin = Origin::saying(OK).await;
+    let gateway = Settings::to(origin.address).start();
+    let mut refused = 0;
+    for at in 0..=BODY.len() {
+        for byte in *b"\nX\0 -\r\x80" {
+            let body = [&BODY[..at], &[byte], &BODY[at..]].concat();
+            let answers = answers(&gateway, &[HEAD.as_bytes(), &body, HIDDEN].concat()).await;
+            let shown = String::from_utf8_lossy(&body).into_owned();
+            let smuggled = origin.requests().iter().filter(|request| request.start.contains("/smuggled")).count();
+            let statuses: Vec<_> = answers.iter().map(Message::status).collect();
+            match statuses[..] {
+                [400] => {
+                    refused += 1;
+                    assert_eq!((answers[0].field("connection").as_deref(), smuggled), (Some("close"), 0), "{shown:?}");
+                }
+                // Blanks may follow a size, and what follows the body is the next request's.
+                [200, 200] => assert_eq!(smuggled, 1, "{shown:?}"),
+                [200, 400] => assert!(smuggled == 0 && at + 1 >= BODY.len(), "{shown:?}"),
+                _ => panic!("{shown:?}: {statuses:?}"),
+            }
+            origin.forget();
+        }
+    }
+    assert!(refused > 100, "only {refused} were refused");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_behind_an_early_answer_ends_the_connection() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.head().await;
+        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        _ = visit.raw.rest().await;
+    })
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    let mut client = gateway.client().await;
+    client.send([HEAD, "5\r\nhello\r\n"].concat()).await;
+    assert_eq!(client.answer(false).await.status(), 200);
+    client.send([b"-5\r\nhello\r\n0\r\n\r\n", HIDDEN].concat()).await;
+    assert!(client.rest().await.unwrap_or_default().is_empty());
+    assert_eq!(origin.requests().len(), 1);
+}

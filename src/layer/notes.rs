@@ -1,0 +1,195 @@
+//! What is noted of a request on its way, and what is made of it: a count, fields of the answer, a report.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::admission::{Admitted, Denial};
+use crate::clock::{Stopwatch, Timestamp};
+use crate::facts::Facts;
+use crate::headers;
+use crate::metrics::Metrics;
+use crate::route::Route;
+use crate::rule::Charges;
+use crate::ruleset::{Prepared, RuleSet};
+use crate::store::Store;
+
+/// What was decided about a request, in its answer's extensions, for whoever writes the access log.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The route that it took.
+    pub route: Option<Arc<str>>,
+    /// What its limits said.
+    pub outcome: Outcome,
+    /// When, by the store's clock; only if the store decided.
+    pub at: Option<Timestamp>,
+    /// The client's address, past trusted proxies; nothing if the request is none that can be judged.
+    pub client: Option<IpAddr>,
+    /// What stands for the client in the store's keys, of the first limit that knows clients otherwise than by address: a
+    /// keyed hash.
+    pub client_key: Option<u128>,
+}
+
+/// What the limits of a route said to a request, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// No limit was asked.
+    #[default]
+    Unlimited,
+    /// All limits granted it.
+    Allowed,
+    /// All live limits granted it; one that only watches would have refused.
+    ShadowLimited,
+    /// A limit refused it.
+    Limited,
+    /// The store did not answer, and `on_store_failure` decided.
+    StoreFailed,
+    /// The client left before they had spoken: while the store was asked, or a permit was waited for.
+    Undecided,
+}
+
+/// What is noted of a request on its way, whatever becomes of it.
+#[derive(Default)]
+pub(super) struct Notes<'r> {
+    pub(super) route: Option<(&'r Route, &'r Prepared)>,
+    outcome: Outcome,
+    at: Option<Timestamp>,
+    rate_limit: Option<HeaderValue>,
+    legacy: Option<headers::Legacy>,
+    /// Whether anybody asks who the client is.
+    names_client: bool,
+    client: Option<IpAddr>,
+    client_key: Option<u128>,
+}
+
+/// A request on its way. It is counted and reported once, also if its future is dropped because its client has left: who
+/// always hangs up shows as well.
+pub(super) struct Life<'r> {
+    metrics: &'r Metrics,
+    rules: &'r RuleSet,
+    stopwatch: Stopwatch,
+    pub(super) notes: Notes<'r>,
+    /// Where the report goes, if anybody wants it.
+    report: Option<&'r mut Report>,
+    is_over: bool,
+}
+
+// === impl Life ===
+
+impl<'r> Life<'r> {
+    pub(super) fn begin(
+        metrics: &'r Metrics,
+        rules: &'r RuleSet,
+        stopwatch: Stopwatch,
+        report: Option<&'r mut Report>,
+    ) -> Self {
+        let notes = Notes { names_client: report.is_some(), ..Notes::default() };
+        Self { metrics, rules, stopwatch, notes, report, is_over: false }
+    }
+
+    /// Ends with an answer, which tells the client where it stands.
+    pub(super) fn answered<B>(mut self, response: &mut Response<B>) {
+        self.end(Some(response.status()));
+        self.notes.stamp(response);
+    }
+
+    /// Ends without an answer: the service below failed.
+    pub(super) fn failed(mut self) {
+        self.end(Some(StatusCode::INTERNAL_SERVER_ERROR));
+    }
+
+    fn end(&mut self, status: Option<StatusCode>) {
+        self.is_over = true;
+        let (counters, took) = (self.rules.metrics(self.notes.route), self.stopwatch.elapsed());
+        match status {
+            Some(status) => counters.answered(status, took),
+            None => {
+                counters.abandoned(took);
+                self.metrics.rejected("client_gone");
+            }
+        }
+        if let Some(report) = self.report.as_deref_mut() {
+            let Notes { route, outcome, at, client, client_key, .. } = &self.notes;
+            let route = route.map(|(route, _)| Arc::clone(&route.name));
+            *report = Report { route, outcome: *outcome, at: *at, client: *client, client_key: *client_key };
+        }
+    }
+}
+
+impl Drop for Life<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let panics = std::thread::panicking().then_some(StatusCode::INTERNAL_SERVER_ERROR);
+            self.end(panics);
+        }
+    }
+}
+
+// === impl Notes ===
+
+impl Notes<'_> {
+    /// The request can be judged.
+    pub(super) fn judged(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
+        self.client = self.names_client.then(|| rules.client_address(facts));
+    }
+
+    /// Limits are about to be asked.
+    pub(super) fn begin_to_decide(&mut self, charges: &Charges<'_>, store: &Store) {
+        if !charges.is_empty() {
+            self.outcome = Outcome::Undecided;
+            self.name_client(charges, store);
+        }
+    }
+
+    /// Notes what stands for the client. The store may know that only once it has been asked.
+    pub(super) fn name_client(&mut self, charges: &Charges<'_>, store: &Store) {
+        if self.names_client && self.client_key.is_none() {
+            self.client_key = charges.asked().iter().find_map(|charge| store.key_of(charge.client.as_ref()?));
+        }
+    }
+
+    pub(super) fn note(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
+        let (outcome, standing) = match admitted {
+            Ok(Admitted { unchecked: Some(_), standing, .. }) => {
+                // The limits that did speak are told of.
+                (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.is_empty()))
+            }
+            Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
+            Ok(Admitted { standing, .. }) if standing.shadow_limited => (Outcome::ShadowLimited, Some(standing)),
+            Ok(Admitted { standing, .. }) => (Outcome::Allowed, Some(standing)),
+            Err(Denial::Limited { standing, .. }) => (Outcome::Limited, Some(standing)),
+            Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
+        };
+        self.outcome = outcome;
+        self.at = standing.map(|standing| standing.now);
+        let (Some((route, prepared)), Some(standing)) = (self.route, standing) else { return };
+        self.rate_limit = prepared.members.rate_limit(standing);
+        self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, standing)).flatten();
+    }
+
+    /// Tells the client where it stands.
+    fn stamp<B>(&mut self, response: &mut Response<B>) {
+        let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
+        headers::stamp(response.headers_mut(), policy, self.rate_limit.take());
+        if let Some(legacy) = self.legacy.take() {
+            legacy.stamp(response.headers_mut());
+        }
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// The word for it in the access log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unlimited => "unlimited",
+            Self::Allowed => "allowed",
+            Self::ShadowLimited => "shadow_limited",
+            Self::Limited => "limited",
+            Self::StoreFailed => "store_failed",
+            Self::Undecided => "undecided",
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What is counted of upstreams.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::Histogram;
+use super::family::{Family, Quiet};
+
+/// Those of all upstreams.
+#[derive(Debug, Default)]
+pub(super) struct Upstreams {
+    requests: Family<RequestLabels, Counter>,
+    repeats: Family<Name, Counter>,
+    broken_off: Family<BrokenOffLabels, Counter>,
+    connections: Family<Name, Gauge>,
+    waiting: Family<Name, Gauge>,
+    responses: Family<Name, Histogram>,
+}
+
+/// Counts what became of the requests to one upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamMetrics {
+    answered: Counter,
+    unreachable: Counter,
+    timed_out: Counter,
+    broken: Counter,
+    repeated: Counter,
+    broken_off: [Counter; 3],
+    queue_full: Counter,
+    queue_timed_out: Counter,
+    connections: Gauge,
+    waiting: Gauge,
+    response: Histogram,
+}
+
+/// Why an answer ends before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokenOff {
+    /// Nothing came of it for too long.
+    Silent,
+    /// Its connection ended.
+    Closed,
+    /// What came is no body.
+    Malformed,
+}
+
+/// Something that is counted as long as this is kept.
+#[derive(Debug)]
+pub struct Present(Gauge);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    upstream: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BrokenOffLabels {
+    upstream: String,
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Name {
+    upstream: String,
+}
+
+impl Upstreams {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("upstream_requests", "What became of requests to upstreams", self.requests.clone());
+        let help = "Requests sent once more, since a kept connection ended before it answered";
+        registry.register("upstream_repeats", help, self.repeats.clone());
+        let help = "Answers of upstreams that ended before their end";
+        registry.register("upstream_broken_off", help, self.broken_off.clone());
+        registry.register("upstream_connections", "Open connections to upstreams", self.connections.clone());
+        registry.register("upstream_waiting", "Requests that wait for a connection", self.waiting.clone());
+        let help = "Seconds until an upstream's answer began";
+        registry.register("upstream_response_seconds", help, self.responses.clone());
+    }
+
+    /// The counters of one of them.
+    pub(super) fn of(&self, upstream: &str) -> UpstreamMetrics {
+        let outcome = |outcome| {
+            let labels = RequestLabels { upstream: upstream.to_owned(), outcome };
+            self.requests.get_or_create(&labels)
+        };
+        let cause = |cause| {
+            let labels = BrokenOffLabels { upstream: upstream.to_owned(), cause };
+            self.broken_off.get_or_create(&labels)
+        };
+        let name = Name { upstream: upstream.to_owned() };
+        UpstreamMetrics {
+            answered: outcome("answered"),
+            unreachable: outcome("unreachable"),
+            timed_out: outcome("timed_out"),
+            broken: outcome("broken"),
+            repeated: self.repeats.get_or_create(&name),
+            broken_off: ["silent", "closed", "malformed"].map(cause),
+            queue_full: outcome("queue_full"),
+            queue_timed_out: outcome("queue_timeout"),
+            connections: self.connections.get_or_create(&name),
+            waiting: self.waiting.get_or_create(&name),
+            response: self.responses.get_or_create(&name),
+        }
+    }
+}
+
+impl UpstreamMetrics {
+    /// It answered.
+    pub fn answered(&self, took: Duration) {
+        self.answered.inc();
+        self.response.observe(took);
+    }
+
+    /// No connection: the request was never sent.
+    pub fn unreachable(&self) {
+        self.unreachable.inc();
+    }
+
+    /// No answer in time.
+    pub fn timed_out(&self) {
+        self.timed_out.inc();
+    }
+
+    /// The connection broke, or the answer was none.
+    pub fn broken(&self) {
+        self.broken.inc();
+    }
+
+    /// A kept connection ended before it answered, and the request is sent once more.
+    pub fn repeated(&self) {
+        self.repeated.inc();
+    }
+
+    /// An answer that had begun ended before its end.
+    pub fn broken_off(&self, why: BrokenOff) {
+        self.broken_off[why as usize].inc();
+    }
+
+    /// A connection was opened.
+    pub fn connection(&self) -> Present {
+        Present::of(&self.connections)
+    }
+
+    /// A request waits for a connection.
+    pub fn waiting(&self) -> Present {
+        Present::of(&self.waiting)
+    }
+
+    /// Too many requests waited for a connection: it was not sent.
+    pub fn queue_full(&self) {
+        self.queue_full.inc();
+    }
+
+    /// It waited for a connection for too long, and was not sent.
+    pub fn queue_timed_out(&self) {
+        self.queue_timed_out.inc();
+    }
+}
+
+impl Present {
+    fn of(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// That there are none of what there were some is news.
+impl Quiet for Gauge {
+    fn is_quiet(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,70 @@
+//! How large a request's head may be.
+
+use http::{Method, Request};
+
+use crate::refusal::Refusal;
+
+/// The longest method. No registered one has half of it, and what a client makes up costs a metric, a log and an upstream
+/// as much as it is long.
+const MAX_METHOD: usize = 32;
+
+/// What a request line holds beside method and target: two spaces, a version, the end of the line.
+const AROUND_TARGET: usize = 12;
+
+/// Room in which a head that is too large is still told by which of its parts.
+const ROOM: usize = 8 * 1024;
+
+/// The bounds of a listener.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Header fields.
+    pub(crate) fields: usize,
+    /// Bytes of header fields, as they are written in HTTP/1.
+    pub(crate) field_bytes: usize,
+    /// Bytes of a target.
+    pub(crate) target: usize,
+}
+
+impl Bounds {
+    /// Why a head is too large, if it is. The protocols have bounds of their own, which are not much above these.
+    pub(crate) fn excess<B>(&self, request: &Request<B>) -> Option<Refusal> {
+        if is_long(request.method()) {
+            return Some(Refusal::MethodNotImplemented);
+        }
+        let uri = request.uri();
+        let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+        if authority + uri.path_and_query().map_or(0, |path| path.as_str().len()) > self.target {
+            return Some(Refusal::UriTooLong);
+        }
+        let fields = request.headers();
+        // A colon, a space and the end of the line.
+        let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        (fields.len() > self.fields || bytes > self.field_bytes).then_some(Refusal::HeadersTooLarge)
+    }
+
+    /// Why a head of HTTP/1 that has no end yet is too large, if it is.
+    pub(crate) fn endless(&self, start: &[u8]) -> Option<Refusal> {
+        if start.len() < self.target + self.field_bytes + ROOM {
+            return None;
+        }
+        let line = start.iter().position(|byte| *byte == b'\n').unwrap_or(start.len());
+        let is_target = line > MAX_METHOD + AROUND_TARGET + self.target;
+        Some(if is_target { Refusal::UriTooLong } else { Refusal::HeadersTooLarge })
+    }
+}
+
+fn is_long(method: &Method) -> bool {
+    method.as_str().len() > MAX_METHOD
+}
+
+/// The word by which a refusal of a head is counted.
+pub(crate) fn cause(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::UriTooLong => "max_target",
+        Refusal::HeadersTooLarge => "max_fields",
+        Refusal::MethodNotImplemented => "method",
+        Refusal::CodingNotImplemented => "coding",
+        Refusal::VersionNotSupported => "version",
+        _ => "malformed",
+    }
+}

@@ -1,0 +1,246 @@
+//! The frames that come in, counted by their heads: `h2` answers what asks for nothing, without end.
+//!
+//! A connection has credit for so many frames that ask for nothing. Time, requests and what we send give it back, since
+//! whoever is sent much has to say WINDOW_UPDATE often. Nothing is read here but lengths, types and one flag.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::ledger::Ledger;
+use crate::server::stream::Watched;
+
+/// The most frames that ask for nothing in one go.
+const CREDIT: u64 = 1_000;
+/// What comes back in a second,
+const A_SECOND: u64 = 100;
+/// for a request,
+const A_REQUEST: u64 = 4;
+/// and for bytes that were sent or are sent to us: one for so many.
+const BYTES: u64 = 512;
+
+/// How long and how many bytes of a client that was told to go away are thrown away, so that it hears it.
+const LINGER: Duration = Duration::from_millis(500);
+const MOST_LINGERED: usize = 256 * 1024;
+
+const PREFACE: usize = 24;
+const HEAD: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const END_STREAM: u8 = 1;
+
+/// A client's socket whose frames are counted.
+#[derive(Debug)]
+pub(super) struct Counted {
+    stream: Watched,
+    ledger: Arc<Ledger>,
+    heads: Heads,
+    credit: Credit,
+    lingering: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+/// Finds the heads of frames in bytes that come in pieces.
+#[derive(Debug)]
+struct Heads {
+    head: [u8; HEAD],
+    filled: usize,
+    /// Bytes until the next head.
+    skip: usize,
+}
+
+/// What may still come that asks for nothing.
+#[derive(Debug)]
+struct Credit {
+    left: u64,
+    /// Since when time has given nothing back.
+    since: Instant,
+    /// Bytes that have not given anything back yet.
+    bytes: u64,
+}
+
+impl Counted {
+    pub(super) fn new(stream: Watched, ledger: Arc<Ledger>) -> Self {
+        let heads = Heads { head: [0; HEAD], filled: 0, skip: PREFACE };
+        let credit = Credit { left: CREDIT, since: Instant::now(), bytes: 0 };
+        Self { stream, ledger, heads, credit, lingering: None }
+    }
+
+    fn look(&mut self, bytes: &[u8]) {
+        self.ledger.read(bytes.len());
+        let (credit, ledger) = (&mut self.credit, &self.ledger);
+        let mut pays = true;
+        self.heads.find(bytes, |length, kind, flags| match (kind, length) {
+            (HEADERS, _) => credit.earn(A_REQUEST),
+            (DATA, 1..) => credit.earn_bytes(length),
+            (DATA, 0) if flags & END_STREAM != 0 => {}
+            (RST_STREAM, _) => {
+                ledger.told_to_reset();
+                pays &= credit.spend();
+            }
+            _ => pays &= credit.spend(),
+        });
+        if !pays {
+            self.ledger.flood();
+        }
+    }
+
+    fn sent(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = polled {
+            self.credit.earn_bytes(count);
+        }
+        polled
+    }
+
+    /// Throws away what comes, so that the end of the connection does not overtake what was said.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (end, thrown) = self.lingering.get_or_insert_with(|| (Box::pin(sleep(LINGER)), 0));
+        let mut scratch = [0; 8 * 1024];
+        while *thrown < MOST_LINGERED {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => *thrown += buffer.filled().len(),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return end.as_mut().poll(cx),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Heads {
+    fn find(&mut self, mut bytes: &[u8], mut found: impl FnMut(usize, u8, u8)) {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            bytes = &bytes[skipped..];
+            self.skip -= skipped;
+            let taken = (HEAD - self.filled).min(bytes.len());
+            self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
+            bytes = &bytes[taken..];
+            self.filled += taken;
+            if self.filled == HEAD {
+                let [a, b, c, kind, flags, ..] = self.head;
+                self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+                self.filled = 0;
+                found(self.skip, kind, flags);
+            }
+        }
+    }
+}
+
+impl Credit {
+    fn earn(&mut self, count: u64) {
+        self.left = (self.left + count).min(CREDIT);
+    }
+
+    fn earn_bytes(&mut self, count: usize) {
+        self.bytes += count as u64;
+        self.earn(self.bytes / BYTES);
+        self.bytes %= BYTES;
+    }
+
+    /// Pays for a frame; whether there was something left to pay with.
+    fn spend(&mut self) -> bool {
+        if self.left == 0 {
+            let now = Instant::now();
+            let time = u64::try_from((now - self.since).as_millis()).unwrap_or(u64::MAX);
+            self.since = now;
+            self.earn(time.saturating_mul(A_SECOND) / 1000);
+        }
+        let pays = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        pays
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Whoever drives the connection looks at the ledger when there is nothing to read.
+        if self.ledger.excess().is_some() {
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.look(&buffer.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.sent(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.sent(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        }
+        if self.ledger.is_dismissed() { self.poll_linger(cx).map(Ok) } else { Poll::Ready(Ok(())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(pieces: &[&[u8]]) -> Vec<(usize, u8, u8)> {
+        let mut heads = Heads { head: [0; HEAD], filled: 0, skip: PREFACE };
+        let mut found = Vec::new();
+        for piece in pieces {
+            heads.find(piece, |length, kind, flags| found.push((length, kind, flags)));
+        }
+        found
+    }
+
+    #[test]
+    fn heads_are_found_wherever_the_bytes_are_cut() {
+        let mut bytes = vec![7; PREFACE];
+        bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        bytes.extend([0, 1, 2, 0, 1, 0, 0, 0, 1]);
+        bytes.extend([9; 258]);
+        bytes.extend([0, 0, 5, 2, 0, 0, 0, 0, 3, 1, 2, 3, 4, 5]);
+        let expected = vec![(0, 4, 0), (258, 0, 1), (5, 2, 0)];
+        for cut in 0..=bytes.len() {
+            let (one, two) = bytes.split_at(cut);
+            assert_eq!(found(&[one, two]), expected, "cut at {cut}");
+        }
+        assert_eq!(found(&bytes.chunks(1).collect::<Vec<_>>()), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credit_is_given_back_by_time_by_requests_and_by_what_is_sent() {
+        let mut credit = Credit { left: 0, since: Instant::now(), bytes: 0 };
+        assert!(!credit.spend());
+        credit.earn(A_REQUEST);
+        assert!((0..A_REQUEST).all(|_| credit.spend()) && !credit.spend());
+        (0..BYTES).for_each(|_| credit.earn_bytes(1));
+        assert!(credit.spend() && !credit.spend());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!((0..A_SECOND).all(|_| credit.spend()) && !credit.spend());
+        tokio::time::advance(Duration::from_secs(1000)).await;
+        assert!((0..CREDIT).all(|_| credit.spend()) && !credit.spend());
+    }
+}

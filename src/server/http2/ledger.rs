@@ -1,0 +1,95 @@
+//! What a client has done on its connection that asked for nothing, and how much of that is too much.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Waker};
+
+use parking_lot::Mutex;
+
+/// The most streams that may have been opened and reset, beyond those that were answered. Each answer makes up for a
+/// reset: a client that resets every other request goes on for ever, one that resets them all ends here.
+pub(super) const RESETS: u32 = 100;
+
+/// The accounts of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// Streams that were reset, less those that were answered.
+    resets: AtomicU32,
+    /// Frames that reset a stream, whatever had become of it.
+    told_to_reset: AtomicU32,
+    /// Frames that ask for nothing have come in excess.
+    flooded: AtomicBool,
+    /// The client was told to go away.
+    dismissed: AtomicBool,
+    /// Bytes that have come.
+    read: AtomicU64,
+    /// Who ends the connection.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Ledger {
+    /// A stream got its whole answer.
+    pub(super) fn answered(&self) {
+        // Another stream's task may count at the same moment, and is as right.
+        self.resets.store(self.resets.load(Relaxed).saturating_sub(1), Relaxed);
+    }
+
+    /// A stream was reset before it had its answer: by the client, or for what the client sent on it.
+    pub(super) fn reset(&self) {
+        if self.resets.fetch_add(1, Relaxed) == RESETS
+            && let Some(waker) = self.waker.lock().take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// A frame came that resets a stream.
+    pub(super) fn told_to_reset(&self) {
+        self.told_to_reset.fetch_add(1, Relaxed);
+    }
+
+    /// Whether the client resets streams in such numbers that they explain why `h2` ended the connection.
+    pub(super) fn is_resetting(&self) -> bool {
+        self.told_to_reset.load(Relaxed).max(self.resets.load(Relaxed)) >= RESETS
+    }
+
+    /// Wakes this task when there are too many resets.
+    pub(super) fn watch(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.lock();
+        if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+
+    /// Frames that ask for nothing have come in excess.
+    pub(super) fn flood(&self) {
+        self.flooded.store(true, Relaxed);
+    }
+
+    /// Of what there is too much.
+    pub(super) fn excess(&self) -> Option<&'static str> {
+        if self.flooded.load(Relaxed) {
+            Some("h2_flood")
+        } else {
+            (self.resets.load(Relaxed) > RESETS).then_some("rapid_reset")
+        }
+    }
+
+    /// The client is told to go away.
+    pub(super) fn dismiss(&self) {
+        self.dismissed.store(true, Relaxed);
+    }
+
+    pub(super) fn is_dismissed(&self) -> bool {
+        self.dismissed.load(Relaxed)
+    }
+
+    /// Bytes came.
+    pub(super) fn read(&self, count: usize) {
+        self.read.fetch_add(count as u64, Relaxed);
+    }
+
+    /// How many have come.
+    pub(super) fn total_read(&self) -> u64 {
+        self.read.load(Relaxed)
+    }
+}

@@ -1,0 +1,235 @@
+//! A connection of HTTP/2: what a client opens on it, and what ends it.
+//!
+//! Frames, HPACK and flow control are the crate `h2`'s. What is ours is who answers, in a task for each request
+//! ([`stream`]), and the bounds: on resets ([`ledger`]), on frames that ask for nothing ([`frames`]), on bodies that
+//! wait for their client ([`patience`]), on clients that are gone ([`ping`]).
+
+mod frames;
+mod ledger;
+mod patience;
+mod ping;
+mod stream;
+mod upload;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::server::{Builder, Handshake, SendResponse};
+use h2::{Reason, RecvStream};
+use http::{HeaderValue, Method, Request, Response};
+use http_body::Body;
+
+use self::frames::Counted;
+use self::ledger::{Ledger, RESETS};
+use self::ping::KeepAlive;
+use self::stream::Stream;
+use self::upload::{Unread, Upload};
+use super::activity::Activity;
+use super::head::cause;
+use super::stream::Watched;
+use super::watch::Connection;
+use super::{Handler, Limits, Refused, Terms};
+use crate::http1::length;
+use crate::upstream::RequestBody;
+
+/// The most bytes of a stream that wait to be sent, and how far ahead of us a client may send.
+const BUFFER: usize = 64 * 1024;
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// The streams that `h2` itself resets or refuses on a connection, for being malformed or too many, before it ends the
+/// connection. A client that opens what it likes before it has read our SETTINGS has some of them refused.
+const REFUSALS: usize = 200;
+
+/// Clients that no longer answer, as they are counted.
+const GONE: &str = "gone";
+
+/// Serves a client.
+pub(crate) struct Http2<H: Handler> {
+    stage: Stage,
+    handler: H,
+    peer: SocketAddr,
+    activity: Arc<Activity>,
+    terms: Arc<Terms>,
+    ledger: Arc<Ledger>,
+    /// There is no next request.
+    retired: bool,
+    /// The client was told to go away.
+    dismissed: bool,
+}
+
+enum Stage {
+    Greeting(Pin<Box<Handshake<Counted, Bytes>>>),
+    Serving(Box<Serving>),
+}
+
+struct Serving {
+    connection: h2::server::Connection<Counted, Bytes>,
+    keep_alive: KeepAlive,
+}
+
+impl<H: Handler> Http2<H> {
+    pub(super) fn new(stream: Watched, handler: H, peer: SocketAddr, terms: Arc<Terms>) -> Self {
+        let activity = Arc::clone(stream.activity());
+        let ledger = Arc::new(Ledger::default());
+        let greeting = builder(&terms.limits).handshake(Counted::new(stream, Arc::clone(&ledger)));
+        let stage = Stage::Greeting(Box::pin(greeting));
+        Self { stage, handler, peer, activity, terms, ledger, retired: false, dismissed: false }
+    }
+
+    /// Serves a request in a task of its own.
+    fn begin(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+        let in_flight = self.activity.begin_request(false);
+        let stream = Stream {
+            respond,
+            head_only: *request.method() == Method::HEAD,
+            in_flight,
+            ledger: Arc::clone(&self.ledger),
+            terms: Arc::clone(&self.terms),
+        };
+        if request.headers().values().any(has_outer_whitespace) {
+            return stream.refuse_malformed();
+        }
+        let excess = self.terms.limits.head.excess(&request).inspect(|refusal| {
+            self.terms.metrics.rejected(cause(refusal));
+            self.handler.refused(&Refused::request(refusal, &request, self.peer));
+        });
+        let length = length(request.headers()).ok().flatten();
+        let (head, body) = request.into_parts();
+        let unread = (!body.is_end_stream()).then(Unread::default);
+        let body = match &unread {
+            Some(unread) => {
+                let (activity, terms) = (Arc::clone(&self.activity), Arc::clone(&self.terms));
+                RequestBody::new(Upload::new(body, unread.clone(), length, activity, terms))
+            }
+            None => RequestBody::none(),
+        };
+        match excess {
+            Some(refusal) => spawn(stream, std::future::ready(refusal.into_response()), unread),
+            None => spawn(stream, self.handler.handle(Request::from_parts(head, body), self.peer), unread),
+        }
+    }
+
+    /// No more requests after the last one that a connection may bring.
+    fn retire_after_last(&mut self) {
+        if self.activity.requests() >= self.terms.limits.max_requests && !self.retired {
+            self.terms.metrics.rejected("max_requests");
+            Pin::new(self).retire();
+        }
+    }
+
+    /// Ends the connection for what its client does on it.
+    fn dismiss(&mut self, cause: &'static str) {
+        let Stage::Serving(serving) = &mut self.stage else { return };
+        self.dismissed = true;
+        self.terms.metrics.rejected(cause);
+        self.ledger.dismiss();
+        serving.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    }
+
+    fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.ledger.watch(cx);
+        loop {
+            if let Some(cause) = self.ledger.excess().filter(|_| !self.dismissed) {
+                self.dismiss(cause);
+            }
+            let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
+            let gone = serving.keep_alive.poll(&self.ledger, self.activity.is_busy(), cx);
+            if gone.is_ready() && !self.dismissed {
+                self.terms.metrics.rejected(GONE);
+                return Poll::Ready(());
+            }
+            match serving.connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    self.begin(request, respond);
+                    self.retire_after_last();
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.note(&error);
+                    return Poll::Ready(());
+                }
+                Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Pending if self.dismissed || self.ledger.excess().is_none() => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+    }
+
+    /// Counts what `h2` ended the connection for.
+    fn note(&self, error: &h2::Error) {
+        if self.dismissed || !(error.is_go_away() && error.is_library()) {
+            return;
+        }
+        let cause = match error.reason() {
+            // It does not tell which of its bounds it was.
+            Some(Reason::ENHANCE_YOUR_CALM) if self.ledger.is_resetting() => "rapid_reset",
+            Some(Reason::ENHANCE_YOUR_CALM) => "h2_flood",
+            _ => "malformed",
+        };
+        self.terms.metrics.rejected(cause);
+    }
+}
+
+impl<H: Handler> Future for Http2<H> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Stage::Greeting(greeting) = &mut self.stage {
+            let Ok(mut connection) = ready!(greeting.as_mut().poll(cx)) else { return Poll::Ready(()) };
+            if self.retired {
+                connection.graceful_shutdown();
+            }
+            let keep_alive = KeepAlive::new(connection.ping_pong(), self.terms.limits.body.timeout);
+            self.stage = Stage::Serving(Box::new(Serving { connection, keep_alive }));
+        }
+        self.poll_serve(cx)
+    }
+}
+
+impl<H: Handler> Connection for Http2<H> {
+    fn retire(mut self: Pin<&mut Self>) {
+        self.retired = true;
+        if let Stage::Serving(serving) = &mut self.stage {
+            serving.connection.graceful_shutdown();
+        }
+    }
+}
+
+/// All that has to stay in its place is boxed.
+impl<H: Handler> Unpin for Http2<H> {}
+
+/// Answers in a task of its own; what nobody has read of the body is looked after when that is done.
+fn spawn<F, B>(stream: Stream, handling: F, unread: Option<Unread>)
+where
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+{
+    tokio::spawn(async move {
+        stream.serve(handling).await;
+        if let Some(unread) = unread {
+            unread.linger().await;
+        }
+    });
+}
+
+fn builder(limits: &Limits) -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(limits.max_streams)
+        .max_header_list_size(u32::try_from(limits.head.field_bytes).unwrap_or(u32::MAX))
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buffer_size(BUFFER)
+        .max_pending_accept_reset_streams(RESETS as usize)
+        .max_local_error_reset_streams(Some(REFUSALS));
+    builder
+}
+
+/// RFC 9113 section 8.2.1.
+fn has_outer_whitespace(value: &HeaderValue) -> bool {
+    let is_white = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    is_white(value.as_bytes().first()) || is_white(value.as_bytes().last())
+}

@@ -1,0 +1,119 @@
+//! How long a stream waits for its client.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::server::activity::Activity;
+use crate::server::pace::{Demand, Pace, millis};
+
+/// The pace of a stream's body in one direction, and the timer that ends it. There is none before the first wait.
+#[derive(Debug)]
+pub(super) struct Patience {
+    pace: Pace,
+    demand: Demand,
+    activity: Arc<Activity>,
+    begin: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    pub(super) fn new(demand: Demand, activity: Arc<Activity>) -> Self {
+        Self { pace: Pace::new(), demand, activity, begin: None, timer: None }
+    }
+
+    /// What is asked of one stream: all of a connection share its rate, since a slow network has no more for many.
+    fn share(&self) -> Demand {
+        Demand { rate: self.demand.rate / u64::from(self.activity.in_flight().max(1)), ..self.demand }
+    }
+
+    /// Bytes moved.
+    pub(super) fn moved(&mut self, bytes: usize) {
+        if let Some(begin) = self.begin {
+            self.pace.moves(bytes, || millis(begin.elapsed()));
+        }
+    }
+
+    /// The client is waited for; ready when that has taken too long.
+    pub(super) fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let begin = *self.begin.get_or_insert_with(Instant::now);
+        self.pace.wait(|| millis(begin.elapsed()));
+        loop {
+            let Ok(look) = self.pace.judge(millis(begin.elapsed()), self.share()) else { return Poll::Ready(()) };
+            let at = look.map_or(begin + self.demand.timeout, |look| begin + Duration::from_millis(look));
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+            if timer.deadline() != at {
+                timer.as_mut().reset(at);
+            }
+            ready!(timer.as_mut().poll(cx));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn patience() -> Patience {
+        of_connection(&Arc::new(Activity::new(Instant::now())))
+    }
+
+    fn of_connection(activity: &Arc<Activity>) -> Patience {
+        Patience::new(Demand { timeout: 10 * SECOND, rate: 100 }, Arc::clone(activity))
+    }
+
+    /// Seconds until it is overdue, if so many bytes come every so often.
+    async fn lasts(bytes: usize, every: Duration) -> u64 {
+        lasts_with(patience(), bytes, every).await
+    }
+
+    async fn lasts_with(mut patience: Patience, bytes: usize, every: Duration) -> u64 {
+        let begin = Instant::now();
+        while begin.elapsed() < 1000 * SECOND {
+            let overdue = poll_fn(|cx| patience.poll_overdue(cx));
+            if tokio::time::timeout(every, overdue).await.is_ok() {
+                break;
+            }
+            patience.moved(bytes);
+        }
+        begin.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_may_be_slow_and_may_pause_and_may_not_trickle() {
+        assert_eq!(lasts(0, 2000 * SECOND).await, 10);
+        assert_eq!(lasts(1, SECOND).await, 10);
+        assert_eq!(lasts(99, SECOND).await, 10);
+        assert!(lasts(120, SECOND).await >= 1000);
+        assert!(lasts(2000, 9 * SECOND).await >= 1000);
+        assert_eq!(lasts(1_000_000, 11 * SECOND).await, 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_streams_of_a_connection_share_the_rate_that_is_asked_of_it() {
+        let activity = Arc::new(Activity::new(Instant::now()));
+        let _streams: Vec<_> = (0..10).map(|_| activity.begin_request(false)).collect();
+        assert!(lasts_with(of_connection(&activity), 12, SECOND).await >= 1000);
+        assert_eq!(lasts_with(of_connection(&activity), 9, SECOND).await, 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_waiting_for_the_client_counts() {
+        let mut patience = patience();
+        for _ in 0..100 {
+            tokio::time::advance(100 * SECOND).await;
+            patience.moved(1);
+        }
+        let begin = Instant::now();
+        poll_fn(|cx| patience.poll_overdue(cx)).await;
+        assert_eq!(begin.elapsed(), 10 * SECOND);
+    }
+}

@@ -1,0 +1,174 @@
+//! One request and its answer.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, SendStream};
+use http::{HeaderMap, Response, header};
+use http_body::{Body, Frame};
+
+use super::ledger::Ledger;
+use super::patience::Patience;
+use crate::http1::date_value;
+use crate::server::Terms;
+use crate::server::activity::{InFlight, SLOW_READER};
+
+/// The most of a body that waits for its client's window at a time: others want some of it as well.
+const PIECE: usize = 16 * 1024;
+
+/// Fields that HTTP/2 has no place for (RFC 9113 section 8.2.2).
+const OF_CONNECTIONS: [header::HeaderName; 6] = [
+    header::CONNECTION,
+    header::HeaderName::from_static("keep-alive"),
+    header::HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// A request that was opened, and what its answer needs.
+pub(super) struct Stream {
+    pub(super) respond: SendResponse<Bytes>,
+    pub(super) head_only: bool,
+    pub(super) in_flight: InFlight,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) terms: Arc<Terms>,
+}
+
+/// Why a client has no whole answer.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    /// The stream was reset, by the client or for what it sent; or the connection is over.
+    Reset,
+    /// The client does not take it.
+    Stalled,
+    /// It broke off.
+    Off,
+}
+
+impl Stream {
+    /// Answers what the handler answers.
+    pub(super) async fn serve<F, B>(mut self, handling: F)
+    where
+        F: Future<Output = Response<B>>,
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let mut handling = pin!(handling);
+        // The handler goes first: what was asked is judged and charged, though it was reset at once.
+        let handled = poll_fn(|cx| match handling.as_mut().poll(cx) {
+            Poll::Ready(response) => Poll::Ready(Ok(response)),
+            Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(Broken::Reset)),
+        });
+        let answered = match handled.await {
+            Ok(response) => self.answer(response).await,
+            Err(broken) => Err(broken),
+        };
+        match answered {
+            Ok(()) => self.ledger.answered(),
+            Err(Broken::Reset) => self.ledger.reset(),
+            Err(Broken::Stalled) => {
+                self.terms.metrics.rejected(SLOW_READER);
+                self.respond.send_reset(Reason::CANCEL);
+            }
+            Err(Broken::Off) => {
+                self.in_flight.break_off();
+                self.respond.send_reset(Reason::INTERNAL_ERROR);
+            }
+        }
+    }
+
+    /// Answers what is no request (RFC 9113 section 8.1.1).
+    pub(super) fn refuse_malformed(mut self) {
+        self.terms.metrics.rejected("malformed");
+        self.ledger.reset();
+        self.respond.send_reset(Reason::PROTOCOL_ERROR);
+    }
+
+    async fn answer<B: Body<Data = Bytes> + Unpin>(&mut self, response: Response<B>) -> Result<(), Broken> {
+        let (head, mut body) = response.into_parts();
+        let mut head = Response::from_parts(head, ());
+        complete(head.headers_mut(), &body);
+        let bodiless = self.head_only || body.is_end_stream();
+        let mut to = self.respond.send_response(head, bodiless).map_err(|_| Broken::Reset)?;
+        if bodiless {
+            return Ok(());
+        }
+        let mut patience = Patience::new(self.terms.limits.body, Arc::clone(self.in_flight.activity()));
+        loop {
+            let frame = next(&mut body, &mut to).await?;
+            match frame.map(Frame::into_data) {
+                Some(Ok(data)) => {
+                    let last = body.is_end_stream();
+                    send(data, last, &mut to, &mut patience).await?;
+                    if last {
+                        return Ok(());
+                    }
+                }
+                None => return to.send_data(Bytes::new(), true).map_err(|_| Broken::Reset),
+                Some(Err(frame)) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    return to.send_trailers(trailers).map_err(|_| Broken::Reset);
+                }
+            }
+        }
+    }
+}
+
+/// What the body brings next, unless nobody wants it any more.
+async fn next<B: Body<Data = Bytes> + Unpin>(
+    body: &mut B,
+    to: &mut SendStream<Bytes>,
+) -> Result<Option<Frame<Bytes>>, Broken> {
+    poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
+        Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| Broken::Off)),
+        Poll::Pending => to.poll_reset(cx).map(|_| Err(Broken::Reset)),
+    })
+    .await
+}
+
+/// Sends as much at a time as the client has a window for. What `h2` is handed, then, waits for nothing but the socket.
+async fn send(mut data: Bytes, last: bool, to: &mut SendStream<Bytes>, patience: &mut Patience) -> Result<(), Broken> {
+    loop {
+        let mut piece = Bytes::new();
+        if !data.is_empty() {
+            to.reserve_capacity(data.len().min(PIECE));
+            let room = poll_fn(|cx| poll_room(to, patience, cx)).await?;
+            piece = data.split_to(room.min(data.len()));
+            patience.moved(piece.len());
+        }
+        let ends = data.is_empty();
+        to.send_data(piece, ends && last).map_err(|_| Broken::Reset)?;
+        if ends {
+            return Ok(());
+        }
+    }
+}
+
+fn poll_room(to: &mut SendStream<Bytes>, patience: &mut Patience, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>> {
+    while to.capacity() == 0 {
+        match to.poll_capacity(cx) {
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(_) => return Poll::Ready(Err(Broken::Reset)),
+            Poll::Pending => {
+                ready!(patience.poll_overdue(cx));
+                return Poll::Ready(Err(Broken::Stalled));
+            }
+        }
+    }
+    Poll::Ready(Ok(to.capacity()))
+}
+
+/// Adds and removes what HTTP/2 asks for.
+fn complete<B: Body>(fields: &mut HeaderMap, body: &B) {
+    for name in OF_CONNECTIONS {
+        fields.remove(name);
+    }
+    fields.entry(header::DATE).or_insert_with(date_value);
+    if let Some(length) = body.size_hint().exact().filter(|_| !body.is_end_stream()) {
+        fields.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+}

@@ -1,0 +1,132 @@
+//! The body of a request.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::patience::Patience;
+use crate::server::Terms;
+use crate::server::activity::{Activity, SLOW_UPLOAD};
+
+/// How long, and how many bytes of a body that nobody reads are read after its answer, until the client ends the stream. What is
+/// beyond does not come: the window is shut.
+const LINGER: Duration = Duration::from_secs(1);
+const MOST_THROWN_AWAY: usize = 256 * 1024;
+
+/// A body that comes as its client sends it, and that ends in an error when the client takes too long.
+#[derive(Debug)]
+pub(super) struct Upload {
+    /// Always there, until it is left.
+    stream: Option<RecvStream>,
+    unread: Unread,
+    has_data: bool,
+    /// What is left, where its length was told.
+    left: Option<u64>,
+    patience: Patience,
+    terms: Arc<Terms>,
+}
+
+/// What nobody reads of a body: kept until the answer is through.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unread(Arc<Mutex<Option<RecvStream>>>);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Upload {
+    pub(super) fn new(
+        stream: RecvStream,
+        unread: Unread,
+        length: Option<u64>,
+        activity: Arc<Activity>,
+        terms: Arc<Terms>,
+    ) -> Self {
+        let patience = Patience::new(terms.limits.body, activity);
+        Self { stream: Some(stream), unread, has_data: true, left: length, patience, terms }
+    }
+
+    fn take(&mut self, data: Bytes) -> Frame<Bytes> {
+        self.patience.moved(data.len());
+        self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+        Frame::data(data)
+    }
+
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        ready!(self.patience.poll_overdue(cx));
+        self.terms.metrics.rejected(SLOW_UPLOAD);
+        Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        while self.has_data {
+            let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+            match stream.poll_data(cx) {
+                Poll::Ready(Some(Ok(data))) if data.is_empty() && !stream.is_end_stream() => {}
+                Poll::Ready(Some(Ok(data))) => {
+                    // It fails for a stream that is gone, which the next look at it tells.
+                    _ = stream.flow_control().release_capacity(data.len());
+                    return Poll::Ready(Some(Ok(self.take(data))));
+                }
+                // Whatever the client resets it with: half a body is none.
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
+                Poll::Ready(None) => self.has_data = false,
+                Poll::Pending => return self.wait(cx),
+            }
+        }
+        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        match stream.poll_trailers(cx) {
+            Poll::Ready(Ok(trailers)) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
+            Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error.into()))),
+            Poll::Pending => self.wait(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.stream.as_ref().is_none_or(RecvStream::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// Nobody wants more of it.
+impl Drop for Upload {
+    fn drop(&mut self) {
+        *self.unread.0.lock() = self.stream.take().filter(|stream| !stream.is_end_stream());
+    }
+}
+
+// === impl Unread ===
+
+impl Unread {
+    /// Gives a client that is still sending time to see its answer. Told at once that the rest is not wanted, clients of old
+    /// (curl before 8) throw the answer away.
+    pub(super) async fn linger(&self) {
+        let rest = self.0.lock().take();
+        let Some(mut rest) = rest else { return };
+        let reading = async {
+            let mut room = MOST_THROWN_AWAY;
+            while let Some(Ok(data)) = poll_fn(|cx| rest.poll_data(cx)).await {
+                if let Some(left) = room.checked_sub(data.len()) {
+                    room = left;
+                    _ = rest.flow_control().release_capacity(data.len());
+                }
+            }
+        };
+        _ = timeout(LINGER, reading).await;
+    }
+}

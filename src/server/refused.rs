@@ -1,0 +1,38 @@
+//! What was answered without the handler: bytes that are no request, a head that is too large, a connection too many.
+
+use std::net::SocketAddr;
+
+use http::{Method, Request, StatusCode};
+
+use super::head::cause;
+use crate::refusal::Refusal;
+
+/// What a handler is told of an answer that it was not asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'r> {
+    /// The client.
+    pub peer: SocketAddr,
+    /// The answer's status.
+    pub status: StatusCode,
+    /// Why, in a word of ours.
+    pub cause: &'static str,
+    /// The method and the path, if so much was understood.
+    pub asked: Option<(&'r Method, &'r str)>,
+}
+
+impl<'r> Refused<'r> {
+    /// Bytes that are no request.
+    pub(super) fn bytes(refusal: &Refusal, peer: SocketAddr) -> Self {
+        Self { peer, status: refusal.status(), cause: cause(refusal), asked: None }
+    }
+
+    /// A request that is not handed on.
+    pub(super) fn request<B>(refusal: &Refusal, request: &'r Request<B>, peer: SocketAddr) -> Self {
+        Self { asked: Some((request.method(), request.uri().path())), ..Self::bytes(refusal, peer) }
+    }
+
+    /// A connection beyond the cap.
+    pub(super) fn connection(cause: &'static str, peer: SocketAddr) -> Self {
+        Self { peer, status: StatusCode::SERVICE_UNAVAILABLE, cause, asked: None }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a client may have of everything.
+
+use super::*;
+
+fn rejected(running: &Running, cause: &str) -> bool {
+    running.metrics.render().contains(&format!("tidegate_rejected_total{{cause=\"{cause}\"}} "))
+}
+
+/// Whether a connection is served; what it is told if it is not.
+async fn is_served(server: &Running) -> Result<Raw, String> {
+    let mut client = Raw::connect(server.address).await;
+    let answer = client.ask(get("/")).await;
+    if answer.status() == 200 { Ok(client) } else { Err(answer.text()) }
+}
+
+#[tokio::test]
+async fn a_client_has_so_many_connections_and_others_have_theirs() {
+    let server = start(&Listen { max_connections_per_client: 2, ..listen() }, describe);
+    let first = is_served(&server).await.unwrap();
+    let _second = is_served(&server).await.unwrap();
+    assert!(is_served(&server).await.unwrap_err().contains("too many connections from you"));
+    assert!(rejected(&server, "client_connections"));
+    // Another address of this machine.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = Raw::new(socket.connect(server.address).await.unwrap());
+    assert_eq!(other.ask(get("/")).await.status(), 200);
+    drop(first);
+    until(|| server.metrics.render().contains("tidegate_connections 2")).await;
+    assert!(is_served(&server).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_is_not_one_client() {
+    let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    let capacity = capacity(100, AddressRules { trusted_proxies, ipv6_prefix: 64 });
+    let server = start_within(&capacity, &Listen { max_connections_per_client: 1, ..listen() }, describe);
+    let _first = is_served(&server).await.unwrap();
+    assert!(is_served(&server).await.is_ok());
+}
+
+#[tokio::test]
+async fn all_listeners_together_have_so_many_connections() {
+    let capacity = capacity(2, AddressRules::default());
+    let one = start_within(&capacity, &listen(), describe);
+    let other = start_within(&capacity, &listen(), describe);
+    let first = is_served(&one).await.unwrap();
+    let _second = is_served(&other).await.unwrap();
+    assert!(is_served(&one).await.unwrap_err().contains("too many connections\""));
+    assert!(is_served(&other).await.is_err());
+    assert!(rejected(&one, "connections"));
+    drop(first);
+    until(|| one.metrics.render().contains("tidegate_connections 1")).await;
+    assert!(is_served(&other).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_last_request_of_a_connection_is_told_that_it_is_the_last() {
+    let server = start(&Listen { max_requests: 3, ..listen() }, describe);
+    let mut client = Raw::connect(server.address).await;
+    client.send(get("/").repeat(5)).await;
+    for connection in [None, None, Some("close")] {
+        let answer = client.answer(false).await;
+        assert_eq!((answer.status(), answer.field("connection").as_deref()), (200, connection));
+    }
+    assert_eq!(client.rest().await.unwrap_or_default(), b"");
+    assert!(rejected(&server, "max_requests"));
+}
+
+#[tokio::test]
+async fn a_connection_that_rested_goes_on_counting_its_requests() {
+    let server = start(&Listen { max_requests: 2, ..listen() }, describe);
+    let mut client = Raw::connect(server.address).await;
+    assert_eq!(client.ask(get("/")).await.field("connection"), None);
+    rest().await;
+    assert_eq!(client.ask(get("/")).await.field("connection").as_deref(), Some("close"));
+    client.closed().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_head_is_as_large_as_the_settings_let_it_be() {
+    let settings = Listen { max_fields: 200, max_field_bytes: 64 * 1024, max_target: 1024, ..listen() };
+    let server = start(&settings, describe);
+    let path = |length: usize| get(&format!("/{}", "a".repeat(length - 1)));
+    let fields = |count: usize, value: &str| {
+        let fields: String = (0..count).map(|index| format!("x-{index:03}: {value}\r\n")).collect();
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+    };
+    let method = |length: usize| get("/").replace("GET", &"M".repeat(length));
+    for (request, status, cause) in [
+        (path(1024), 200, ""),
+        (path(1025), 414, "max_target"),
+        (path(80_000), 414, "max_target"),
+        (fields(199, "v"), 200, ""),
+        (fields(200, "v"), 431, "max_fields"),
+        (fields(60, &"v".repeat(1000)), 200, ""),
+        (fields(66, &"v".repeat(1000)), 431, "max_fields"),
+        (fields(1, &"v".repeat(100_000)), 431, "max_fields"),
+        (method(32), 200, ""),
+        (method(33), 501, "method"),
+        (get("/").replace("HTTP/1.1", "HTTP/1.7"), 505, "version"),
+        (get("/").replace("Host", "Transfer-Encoding: gzip, chunked\r\nHost"), 501, "coding"),
+        (get("/").replace("Host: a", "Host a"), 400, "malformed"),
+    ] {
+        let answer = Raw::connect(server.address).await.ask(&request).await;
+        assert_eq!(answer.status(), status, "{} bytes: {}", request.len(), answer.text());
+        let closes = answer.field("connection").as_deref() == Some("close");
+        assert_eq!(closes, status != 200, "{} bytes", request.len());
+        assert!(cause.is_empty() || rejected(&server, cause), "{cause}");
+    }
+}

@@ -1,0 +1,65 @@
+//! What is done before it is known what a client speaks.
+
+use std::future::poll_fn;
+
+use super::*;
+use crate::server::connection::serve;
+
+/// One byte that may begin both protocols made the gateway look 500 times a second, until its time for a head was over.
+#[tokio::test]
+async fn a_byte_that_tells_nothing_is_looked_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = Raw::connect(listener.local_addr().unwrap()).await;
+    let (stream, peer) = listener.accept().await.unwrap();
+    let header_timeout = Duration::from_millis(300);
+    let (_trigger, drain) = Drain::new();
+    let server = Server::new(&Listen { header_timeout, ..listen() }, Arc::new(Metrics::new()), drain);
+    let slot = server.slots.take(peer.ip()).unwrap();
+    let mut serving = Box::pin(serve(stream, peer, describe, server.terms.clone(), slot));
+    client.send("P").await;
+    let mut looks = 0;
+    soon(poll_fn(|cx| {
+        looks += 1;
+        serving.as_mut().poll(cx)
+    }))
+    .await;
+    assert!(looks <= 4, "{looks} looks");
+    drop(serving);
+    assert_eq!(client.rest().await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn the_first_bytes_come_one_by_one_in_either_protocol() {
+    let server = start(&listen(), describe);
+    let mut client = Raw::connect(server.address).await;
+    for byte in "PRINT / HTTP/1.1\r\nHost: a\r\n\r\n".replace("PRINT", "PRX").bytes() {
+        client.send([byte]).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.answer(false).await.text(), "PRX /");
+
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".iter().chain(&settings) {
+        tokio::io::AsyncWriteExt::write_all(&mut client, &[*byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut frame = [0; 4];
+    soon(tokio::io::AsyncReadExt::read_exact(&mut client, &mut frame)).await.unwrap();
+    assert_eq!(frame[3], 4, "SETTINGS");
+}
+
+#[tokio::test]
+async fn a_head_has_its_time_from_the_first_byte_on_whatever_that_is() {
+    let header_timeout = Duration::from_millis(400);
+    let server = start(&Listen { header_timeout, ..listen() }, describe);
+    let mut client = Raw::connect(server.address).await;
+    client.send("P").await;
+    let begin = tokio::time::Instant::now();
+    tokio::time::sleep(header_timeout / 2).await;
+    client.send("OST").await;
+    client.closed().await.unwrap();
+    let took = begin.elapsed();
+    assert!(took < header_timeout * 3 / 2, "{took:?}");
+    assert!(server.metrics.render().contains(r#"tidegate_rejected_total{cause="slow_head"} 1"#));
+}

@@ -1,0 +1,39 @@
+//! A mistake in the program, and who goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// A handler that panics when it is cloned for the next connection.
+struct Fragile(Arc<AtomicBool>);
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        assert!(!self.0.swap(false, Ordering::SeqCst), "a mistake");
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Handler for Fragile {
+    type Body = Full<Bytes>;
+    type Future = std::future::Ready<Response<Full<Bytes>>>;
+
+    fn handle(&self, _: Request<RequestBody>, _: SocketAddr) -> Self::Future {
+        std::future::ready(Response::new(Full::default()))
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_task_that_accepts_lost_its_listener() {
+    let breaks = Arc::new(AtomicBool::new(false));
+    let (_trigger, drain) = Drain::new();
+    let listener = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+    let address = listener.local_addr().unwrap();
+    let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
+    let serving = tokio::spawn(server.serve_on(listener, Fragile(Arc::clone(&breaks))));
+    assert_eq!(Raw::connect(address).await.ask(get("/")).await.status(), 200);
+    breaks.store(true, Ordering::SeqCst);
+    _ = soon(Raw::connect(address).await.rest()).await;
+    assert_eq!(Raw::connect(address).await.ask(get("/")).await.status(), 200);
+    assert!(!serving.is_finished());
+}

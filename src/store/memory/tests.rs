@@ -1,0 +1,144 @@
+//! What the embedded store holds beside the laws: its bounds, its locks, and what a bucket is.
+
+mod flood;
+mod size;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, Weak};
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
+
+fn charge(client: u32) -> Charge {
+    let quota = Quota::new(1, 10_000, Algorithm::TokenBucket).expect("a quota");
+    let limiter = Arc::new(Limiter { name: "l".into(), mode: Mode::PerClient, quota });
+    Charge { limiter, client: Some(ClientId::Value(client.to_le_bytes().into())), permits: 1, shadow: false }
+}
+
+#[test]
+fn at_its_cap_the_store_forgets_full_buckets_and_none_in_use() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
+    let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, 640);
+    let granted = |client| memory.take(&[charge(client)]).expect("a decision").granted();
+    assert_eq!((0..2_000).filter(|client| granted(*client)).count(), 641, "one of those without room has passed");
+    assert_eq!(memory.len(), 640);
+    assert!(!(0..2_000).any(granted), "a bucket in use was forgotten");
+
+    clock.advance_millis(10_000);
+    assert!((2_000..2_640).all(granted), "full buckets were kept");
+}
+
+/// Shows another moment whenever it is asked, and lets others go on before it tells.
+#[derive(Debug, Default)]
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Timestamp {
+        let now = self.0.fetch_add(1, Ordering::SeqCst);
+        std::thread::yield_now();
+        Timestamp::from_millis(now)
+    }
+}
+
+#[test]
+fn nobody_who_is_held_up_takes_back_what_others_have_taken_since() {
+    let memory = Memory::new(Arc::new(Ticking::default()), None);
+    let quota = Quota::new(1, 10, Algorithm::TokenBucket).expect("a quota");
+    let limiter = Arc::new(Limiter { name: "l".into(), mode: Mode::Overall, quota });
+    let charge = [Charge { limiter, client: None, permits: 1, shadow: false }];
+    let granted = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..5_000 {
+                    let outcome = memory.take(&charge).expect("room");
+                    if outcome.granted() {
+                        granted.lock().push(outcome.now);
+                    }
+                }
+            });
+        }
+    });
+    let mut granted = granted.into_inner();
+    granted.sort_unstable();
+    assert!(granted.windows(2).all(|two| two[1].millis_since(two[0]) >= 10), "{granted:?}");
+}
+
+/// Counts how often it is asked while nothing of its store is locked.
+#[derive(Debug, Default)]
+struct Watching(OnceLock<Weak<Memory>>, AtomicU64);
+
+impl Clock for Watching {
+    fn now(&self) -> Timestamp {
+        let memory = self.0.get().and_then(Weak::upgrade).expect("its store");
+        let locked = memory.shards.iter().any(Mutex::is_locked) || memory.limiters.is_locked();
+        let locked = locked || memory.overflow.is_locked();
+        self.1.fetch_add(u64::from(!locked), Ordering::SeqCst);
+        Timestamp::from_millis(1_700_000_000_000)
+    }
+}
+
+/// A giving back that was held up between clock and lock set a bucket back in time, and what had returned since
+/// returned once more.
+#[test]
+fn the_clock_is_read_only_under_the_lock_of_what_it_dates() {
+    let clock = Arc::new(Watching::default());
+    let memory = Arc::new(Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None));
+    clock.0.set(Arc::downgrade(&memory)).expect("set once");
+    let charge = charge(1);
+    let outcome = memory.take(std::slice::from_ref(&charge)).expect("room");
+    memory.give_back(&[Granted { charge, at: outcome.now, overflow: false }]);
+    drop(memory.limiters());
+    assert_eq!(clock.1.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_bucket_is_a_name_an_algorithm_and_a_client() {
+    let memory = Memory::new(Arc::new(ManualClock::default()), None);
+    let left = |name: &str, algorithm, client: Option<ClientId>| {
+        let quota = Quota::new(10, 10_000, algorithm).expect("a quota");
+        let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
+        let limiter = Arc::new(Limiter { name: name.into(), mode, quota });
+        let charge = Charge { limiter, client, permits: 1, shadow: false };
+        memory.take(&[charge]).expect("room").decisions[0].remaining
+    };
+    let address = |text: &str| Some(ClientId::Address(text.parse().expect("a network")));
+    let value = |value: &[u8]| Some(ClientId::Value(value.into()));
+    let clients = [
+        None,
+        address("192.0.2.1/32"),
+        address("192.0.2.2/32"),
+        address("2001:db8::/64"),
+        address("2001:db8::/63"),
+        value(b"a"),
+        value(b"b"),
+        value(&[192, 0, 2, 1]),
+        Some(ClientId::Instance("a".into())),
+    ];
+    // Each time with a limiter of its own, as after a reload.
+    for expected in [9, 8] {
+        for client in &clients {
+            for (name, algorithm) in [
+                ("l", Algorithm::TokenBucket),
+                ("m", Algorithm::TokenBucket),
+                ("l", Algorithm::SlidingWindow { segments: 2 }),
+            ] {
+                assert_eq!(left(name, algorithm, client.clone()), expected, "{name} {algorithm:?} {client:?}");
+            }
+        }
+    }
+    assert_eq!(memory.len(), clients.len() * 3);
+}
+
+#[test]
+fn unused_buckets_are_swept_out_while_others_come() {
+    let clock = Arc::new(ManualClock::default());
+    let memory = Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None);
+    for client in 0..200_000 {
+        clock.advance_millis(10);
+        assert!(memory.take(&[charge(client)]).expect("room").granted());
+    }
+    // A thousand are in use at a time; a shard is swept when it has grown to twice what it kept.
+    assert!(memory.len() <= 64 * shard::SMALL, "{} buckets", memory.len());
+}

@@ -1,0 +1,238 @@
+//! More clients than there is room for: who is judged by what, and who takes whose room.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, MAX_RATE, Mode, Quota};
+use crate::store::memory::Memory;
+
+const START: u64 = 1_700_000_000_000;
+const INTERVAL: u64 = 10_000;
+
+fn limiter(name: &str, rate: u64, mode: Mode) -> Arc<Limiter> {
+    let quota = Quota::new(rate, INTERVAL, Algorithm::TokenBucket).expect("a quota");
+    Arc::new(Limiter { name: name.into(), mode, quota })
+}
+
+fn of(limiter: &Arc<Limiter>, client: u32, shadow: bool) -> Charge {
+    let client = (limiter.mode == Mode::PerClient).then(|| ClientId::Value(client.to_le_bytes().into()));
+    Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow }
+}
+
+/// A store of 640 buckets, at a clock that stands still, and its limits: one that is flooded, one of a login.
+struct Flooded {
+    memory: Memory,
+    clock: Arc<ManualClock>,
+    flooded: Arc<Limiter>,
+    login: Arc<Limiter>,
+}
+
+impl Flooded {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
+        let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, 640);
+        let (flooded, login) = (limiter("a", 3, Mode::PerClient), limiter("login", 3, Mode::PerClient));
+        memory.keep_room_for([&*flooded, &*login], []);
+        Self { memory, clock, flooded, login }
+    }
+
+    fn ask(&self, charges: &[Charge]) -> Vec<Decision> {
+        self.memory.take(charges).expect("a decision").decisions
+    }
+
+    fn granted(&self, charge: Charge) -> bool {
+        self.ask(&[charge])[0].granted
+    }
+
+    /// So many clients, from this number on; how many were granted what they asked for?
+    fn flood(&self, limiter: &Arc<Limiter>, clients: std::ops::Range<u32>, shadow: bool) -> usize {
+        clients.filter(|client| self.granted(of(limiter, *client, shadow))).count()
+    }
+}
+
+/// Two million random keys switched off the login limit of everybody else, and every other.
+#[test]
+fn a_flood_of_clients_is_limited_and_changes_nothing_for_others() {
+    let store = Flooded::new();
+    let known: Vec<_> = (0..100).collect();
+    for client in &known {
+        assert!(store.granted(of(&store.login, *client, false)) && store.granted(of(&store.flooded, *client, false)));
+    }
+    let held = store.memory.usage(&store.flooded);
+    assert_eq!((held.held, held.share, held.overflowing), (100, 160, false));
+
+    let passed = store.flood(&store.flooded, 1_000..30_000, false);
+    // Its share and the common half, of which 100 were in use; those beyond them have three permits together.
+    assert_eq!(passed, 160 + 320 - 100 + 3);
+    let held = store.memory.usage(&store.flooded);
+    assert_eq!((held.held, held.share, held.overflowing), (480, 160, true));
+    for limiter in [&store.login, &store.flooded] {
+        let of_known = |client: &u32| (0..4).filter(|_| store.granted(of(limiter, *client, false))).count();
+        assert!(known.iter().all(|client| of_known(client) == 2), "who had a bucket has two permits left");
+    }
+    assert_eq!(store.flood(&store.login, 500..560, false), 60, "new clients of the login have its share");
+    assert!(!store.memory.usage(&store.login).overflowing);
+    assert_eq!(store.flood(&store.flooded, 1_000_000..1_010_000, false), 0);
+
+    store.clock.advance_millis(INTERVAL);
+    assert_eq!(store.flood(&store.flooded, 0..480, false), 480, "the room comes back with the interval");
+    store.memory.tend();
+    assert!(store.memory.usage(&store.flooded).overflowing, "there is no room to speak of");
+    store.clock.advance_millis(INTERVAL);
+    store.memory.tend();
+    let held = store.memory.usage(&store.flooded);
+    assert_eq!((held.held, held.overflowing), (0, false));
+}
+
+#[test]
+fn the_flood_of_a_shadow_takes_its_share_and_nothing_that_live_limits_may_need() {
+    let store = Flooded::new();
+    assert_eq!(store.flood(&store.flooded, 0..10_000, true), 160 + 3);
+    assert_eq!(store.flood(&store.login, 0..480, false), 480);
+    let both = store.ask(&[of(&store.flooded, 77_777, true), of(&store.login, 1, false)]);
+    assert_eq!(both.iter().map(|decision| decision.granted).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn a_limit_of_everybody_has_its_bucket_whatever_the_others_hold() {
+    let store = Flooded::new();
+    store.flood(&store.flooded, 0..2_000, false);
+    store.flood(&store.login, 0..2_000, false);
+    for number in 0..100 {
+        let total = limiter(&format!("total {number}"), 3, Mode::Overall);
+        let granted: Vec<_> = (0..4).map(|_| store.ask(&[of(&total, 0, false)])[0]).collect();
+        assert!(granted.iter().all(|decision| !decision.overflow));
+        assert_eq!(granted.iter().filter(|decision| decision.granted).count(), 3);
+    }
+}
+
+#[test]
+fn what_another_limit_refuses_is_taken_from_no_overflow_bucket() {
+    let store = Flooded::new();
+    store.flood(&store.flooded, 0..480, false);
+    let total = limiter("total", 1, Mode::Overall);
+    let asked = |client| [of(&store.flooded, client, false), of(&total, 0, false)];
+    assert!(store.ask(&asked(1_000))[1].granted);
+    for client in 1_001..1_100 {
+        let refused = store.ask(&asked(client));
+        assert!(refused[0].granted && refused[0].overflow && !refused[1].granted, "{refused:?}");
+        assert_eq!(refused[0].remaining, 2);
+    }
+    assert_eq!(store.flood(&store.flooded, 2_000..2_100, false), 2, "three less the one that passed");
+}
+
+#[test]
+fn what_nobody_received_returns_to_the_bucket_that_it_was_taken_from() {
+    let store = Flooded::new();
+    store.flood(&store.flooded, 0..480, false);
+    let charge = of(&store.flooded, 1_000, false);
+    let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
+    let made = outcome.made(vec![charge.clone()]);
+    assert!(made[0].overflow);
+    store.memory.give_back(&made);
+    assert_eq!(store.ask(&[Charge { permits: 0, ..charge.clone() }])[0].remaining, 3);
+
+    // The same again, and before it is given back the client has got a bucket of its own, at the same moment.
+    let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
+    let made = outcome.made(vec![charge.clone()]);
+    let other = Timestamp::from_millis(START + 2 * INTERVAL);
+    store.memory.take_at(&[of(&store.flooded, 5_000, false)], other).expect("a decision");
+    let own = store.memory.take(std::slice::from_ref(&charge)).expect("a decision").decisions[0];
+    assert!(own.granted && !own.overflow, "{own:?}");
+    store.memory.give_back(&made);
+    assert_eq!(store.ask(&[Charge { permits: 0, ..charge }])[0].remaining, 2, "its own was left alone");
+}
+
+#[test]
+fn shares_follow_the_rules_and_what_is_in_use_stays() {
+    let store = Flooded::new();
+    store.flood(&store.flooded, 0..480, false);
+    let limiters: Vec<_> = (0..8).map(|number| limiter(&format!("new {number}"), 3, Mode::PerClient)).collect();
+    store.memory.keep_room_for(limiters.iter().map(|limiter| &**limiter), [&*store.flooded, &*store.login]);
+    for limiter in &limiters {
+        assert_eq!(store.memory.usage(limiter).share, 40);
+        assert_eq!(store.flood(limiter, 0..40, false), 40, "a limit that is new has its share at once");
+        assert_eq!(store.flood(limiter, 40..80, false), 3, "and the common half is in use");
+    }
+    assert_eq!(store.memory.usage(&store.flooded).share, 0);
+    assert!((0..480).all(|client| store.granted(of(&store.flooded, client, false))));
+    assert_eq!(store.flood(&store.flooded, 0..480, false), 480, "the third of three");
+    assert_eq!(store.flood(&store.flooded, 0..480, false), 0);
+    store.clock.advance_millis(2 * INTERVAL);
+    assert_eq!(store.flood(&limiters[0], 0..360, false), 360, "and they give back what they had borrowed");
+}
+
+#[test]
+fn who_asks_for_nothing_has_no_bucket_and_is_told_of_the_one_that_would_judge() {
+    let store = Flooded::new();
+    let nothing = |client| Charge { permits: 0, ..of(&store.flooded, client, false) };
+    assert_eq!(store.ask(&[nothing(1)])[0].remaining, 3);
+    assert_eq!(store.memory.len(), 0);
+    store.flood(&store.flooded, 0..481, false);
+    assert_eq!(store.ask(&[nothing(1_000)])[0].remaining, 2);
+    assert_eq!(store.memory.usage(&store.flooded).held, 480);
+}
+
+#[test]
+fn two_charges_on_one_bucket_that_is_not_there_make_one() {
+    let store = Flooded::new();
+    let charge = of(&store.flooded, 1, false);
+    store.ask(&[charge.clone(), charge.clone()]);
+    assert_eq!((store.memory.len(), store.memory.usage(&store.flooded).held), (1, 1));
+    assert_eq!(store.ask(&[Charge { permits: 0, ..charge }])[0].remaining, 1);
+}
+
+/// Moments at which clients ask; more clients than there is room for.
+fn lives() -> impl Strategy<Value = Vec<(u64, u32)>> {
+    prop::collection::vec((0..INTERVAL / 3, 0..24_u32), 1..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn each_bucket_keeps_its_law_whoever_is_judged_by_which(life in lives(), rate in 1..5_u64) {
+        let memory = Memory::bounded(Arc::new(ManualClock::default()), None, 8);
+        let limiter = limiter("a", rate, Mode::PerClient);
+        let (mut now, mut granted) = (START, HashMap::<Option<u32>, Vec<u64>>::new());
+        for (passes, client) in life {
+            now += passes / 8;
+            let outcome = memory.take_at(&[of(&limiter, client, false)], Timestamp::from_millis(now)).expect("decided");
+            let bucket = (!outcome.decisions[0].overflow).then_some(client);
+            let before = granted.entry(bucket).or_default();
+            let in_use = before.iter().filter(|at| **at + INTERVAL > now).count() as u64;
+            prop_assert_eq!(outcome.granted(), in_use < rate, "{:?} at {}", bucket, now - START);
+            if outcome.granted() {
+                before.push(now);
+            }
+            prop_assert!(memory.len() <= 8);
+        }
+    }
+}
+
+#[test]
+fn threads_that_flood_one_limit_leave_the_others_their_room_and_the_counts_right() {
+    let memory = Memory::bounded(Arc::new(ManualClock::default()), None, 640);
+    let limiters: Vec<_> =
+        (0..2).map(|number| limiter(&format!("{number}"), MAX_RATE.into(), Mode::PerClient)).collect();
+    memory.keep_room_for(limiters.iter().map(|limiter| &**limiter), []);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let (memory, limiters) = (&memory, &limiters);
+            scope.spawn(move || {
+                for client in 0..5_000 {
+                    let both = limiters.iter().map(|limiter| of(limiter, thread % 2 * 5_000 + client, false));
+                    let mut both: Vec<_> = both.collect();
+                    both.rotate_left((thread % 2) as usize);
+                    memory.take(&both).expect("a decision");
+                }
+            });
+        }
+    });
+    let held: Vec<_> = limiters.iter().map(|limiter| memory.usage(limiter).held).collect();
+    assert!(held.iter().all(|held| *held >= 160), "{held:?}");
+    assert_eq!((held.iter().sum::<usize>(), memory.len()), (640, 640));
+}

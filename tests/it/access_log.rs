@@ -1,0 +1,273 @@
+//! What the access log and the counters tell of requests that end otherwise than their clients' patience allows for.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use deadpool_redis::redis::Commands;
+use http::Request;
+use http_body_util::Empty;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::support::gateway::get;
+use crate::support::process::{Program, RuleFile};
+use crate::support::redis::RedisServer;
+use crate::support::wire::raw::Raw;
+use crate::support::wire::soon;
+use crate::support::wire::upstream::{Origin, Visit};
+
+/// A gateway whose log is read when it has ended.
+struct Logged {
+    program: Program,
+    address: SocketAddr,
+    admin: SocketAddr,
+    _file: RuleFile,
+}
+
+impl Logged {
+    /// In front of this origin, with these limits.
+    fn start(name: &str, target: &str, limits: &str) -> Self {
+        Self::listening(name, "listen: 127.0.0.1:0", target, limits)
+    }
+
+    fn listening(name: &str, listen: &str, target: &str, limits: &str) -> Self {
+        let file = RuleFile::new(
+            name,
+            &format!(
+                "{listen}
+admin: 127.0.0.1:0
+access_log: stdout
+upstreams: {{ origin: {{ targets: ['{target}'] }} }}
+routes:
+  - {{ name: all, match: {{ path: /** }}, upstream: origin, limits: [{limits}] }}\n"
+            ),
+        );
+        let (program, address, admin) = Program::run(&file, &["--log-format", "json"]);
+        Self { program, address, admin, _file: file }
+    }
+
+    async fn client(&self) -> Raw {
+        Raw::connect(self.address).await
+    }
+
+    /// Waits until a series has this value.
+    async fn counts(&self, series: &str, value: u64) {
+        let line = format!("{series} {value}");
+        soon(async {
+            let mut admin = Raw::connect(self.admin).await;
+            while !get(&mut admin, "/metrics", "").await.text().lines().any(|other| other == line) {}
+        })
+        .await;
+    }
+
+    /// Ends it; returns the lines of its access log.
+    async fn lines(self) -> Vec<Value> {
+        self.program.signal("TERM");
+        let ended = tokio::task::spawn_blocking(|| self.program.end()); // clients go on, and close
+        let (status, log) = ended.await.expect("an end");
+        assert!(status.success(), "{log}");
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["target"] == "tidegate::access").collect()
+    }
+}
+
+/// The line that tells of this, wherever it stands: an answer's line may be written after its client has gone on.
+fn line<'l>(lines: &'l [Value], message: &str) -> &'l Value {
+    lines.iter().find(|line| line["message"] == message).unwrap_or_else(|| panic!("no {message} in {lines:?}"))
+}
+
+/// An origin that takes requests and answers none; it tells of each.
+async fn silent_origin() -> (Origin, UnboundedReceiver<()>) {
+    let (arrived, arrival) = unbounded_channel();
+    let origin = Origin::start(move |mut visit: Visit| {
+        let arrived = arrived.clone();
+        async move {
+            visit.request().await;
+            arrived.send(()).expect("told");
+            _ = visit.raw.closed().await;
+        }
+    })
+    .await;
+    (origin, arrival)
+}
+
+const LIMIT: &str = "{ name: l, mode: OVERALL, rate: 3, interval: 1h }";
+const ABANDONED: &str = r#"tidegate_request_duration_seconds_count{route="all",status="499"}"#;
+const CLIENT_GONE: &str = r#"tidegate_rejected_total{cause="client_gone"}"#;
+
+#[tokio::test]
+async fn a_request_that_its_client_abandons_left_no_line_and_no_count() {
+    let (origin, mut arrival) = silent_origin().await;
+    let gateway = Logged::start("abandoned", &format!("http://{}", origin.address), LIMIT);
+    let mut client = gateway.client().await;
+    client.send("GET /slow?token=CANARY HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    soon(arrival.recv()).await.expect("the request is there");
+    drop(client);
+    gateway.counts(ABANDONED, 1).await;
+    gateway.counts(CLIENT_GONE, 1).await;
+    gateway.counts(r#"tidegate_decisions_total{route="all",limit="l",outcome="allowed"}"#, 1).await;
+    let lines = gateway.lines().await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = &lines[0];
+    assert_eq!((&line["message"], &line["status"]), (&"GET /slow".into(), &499.into()), "{line}");
+    assert_eq!((&line["reason"], &line["limits"]), (&"client_gone".into(), &"allowed".into()), "{line}");
+    assert!(line["at"].is_u64() && line["ms"].is_f64() && line["head_ms"].is_null(), "{line}");
+}
+
+#[tokio::test]
+async fn a_stream_of_http2_that_its_client_resets_left_no_line_and_no_count() {
+    let (origin, mut arrival) = silent_origin().await;
+    let gateway = Logged::start("reset", &format!("http://{}", origin.address), LIMIT);
+    let stream = tokio::net::TcpStream::connect(gateway.address).await.expect("a connection");
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.expect("greetings");
+    tokio::spawn(connection);
+    let request = Request::get("http://a/reset").body(Empty::<Bytes>::new()).expect("a request");
+    let answer = sender.send_request(request);
+    tokio::select! {
+        _ = answer => panic!("nobody answers"),
+        arrived = soon(arrival.recv()) => arrived.expect("the request is there"),
+    }
+    gateway.counts(ABANDONED, 1).await;
+    gateway.counts(CLIENT_GONE, 1).await;
+    let lines = gateway.lines().await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!((&lines[0]["message"], &lines[0]["status"]), (&"GET /reset".into(), &499.into()));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_it_waits_for_a_permit_is_told_of() {
+    let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 1m, max_wait: 1m }";
+    let gateway = Logged::start("left-waiting", "builtin:echo", limit);
+    assert_eq!(get(&mut gateway.client().await, "/first", "").await.status(), 200);
+    let mut client = gateway.client().await;
+    client.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    drop(client);
+    gateway.counts(ABANDONED, 1).await;
+    let lines = gateway.lines().await;
+    let line = line(&lines, "GET /second");
+    assert_eq!((&line["status"], &line["limits"]), (&499.into(), &"undecided".into()), "{line}");
+    assert!(line["at"].is_null(), "{line}");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_shows_in_its_line() {
+    let seen = Arc::new(Notify::new());
+    let sees = Arc::clone(&seen);
+    let origin = Origin::start(move |mut visit: Visit| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let request = visit.request().await.expect("a request");
+            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nhello").await;
+            match request.start.starts_with("GET /origin") {
+                true => seen.notified().await,
+                false => _ = visit.raw.closed().await,
+            }
+        }
+    })
+    .await;
+    let gateway = Logged::start("cut", &format!("http://{}", origin.address), "");
+    for path in ["/origin", "/client"] {
+        let mut client = gateway.client().await;
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+        assert_eq!(client.head().await.expect("a head").status(), 200);
+        client.exactly(5).await.expect("the beginning");
+        if path == "/origin" {
+            sees.notify_one();
+            client.rest().await.expect_err("a reset");
+        }
+    }
+    gateway.counts(r#"tidegate_upstream_requests_total{upstream="origin",outcome="answered"}"#, 2).await;
+    let lines = gateway.lines().await;
+    for (message, reason) in [("GET /origin", "broken_off"), ("GET /client", "client_gone")] {
+        let line = line(&lines, message);
+        assert_eq!((&line["reason"], &line["bytes"]), (&reason.into(), &5.into()), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_tells_its_bytes_its_times_to_the_microsecond_and_the_peer_as_it_was_judged() {
+    let gateway = Logged::start("whole", "builtin:echo", "");
+    let mut client = gateway.client().await;
+    let echo = client.ask("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").await;
+    assert_eq!(echo.text(), "hello");
+    client.ask("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let lines = gateway.lines().await;
+    assert_eq!((&lines[0]["bytes"], &lines[0]["reason"]), (&5.into(), &Value::Null), "{lines:?}");
+    assert_eq!((&lines[1]["bytes"], &lines[1]["reason"]), (&0.into(), &Value::Null), "{lines:?}");
+    for field in ["ms", "head_ms"] {
+        let text = lines[0][field].to_string();
+        assert!(text.split_once('.').is_some_and(|(_, digits)| digits.len() <= 3), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_answered_before_there_was_a_request_left_no_line_and_no_count() {
+    let gateway = Logged::start("refused", "builtin:echo", "");
+    let long = "x".repeat(9 * 1024);
+    let cases = [
+        ("GET / HTTP/1.1\r\nHost: a\r\nbad field: 1\r\n\r\n".to_owned(), 400, "malformed", "- -"),
+        ("GET / HTTP/9.9\r\nHost: a\r\n\r\n".to_owned(), 505, "version", "- -"),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n".to_owned(), 501, "coding", "- -"),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a: b\r\n".repeat(200)), 431, "max_fields", "- -"),
+        (format!("GET /f HTTP/1.1\r\nHost: a\r\nx: {long}\r\ny: {long}\r\n\r\n"), 431, "max_fields", "GET /f"),
+    ];
+    for (request, status, cause, _) in &cases {
+        assert_eq!(gateway.client().await.ask(request).await.status(), *status, "{cause}");
+    }
+    let target = format!("/{long}");
+    assert_eq!(get(&mut gateway.client().await, &target, "").await.status(), 414);
+    gateway.counts(r#"tidegate_rejected_total{cause="max_fields"}"#, 2).await;
+    for cause in ["malformed", "version", "coding", "max_target"] {
+        gateway.counts(&format!("tidegate_rejected_total{{cause=\"{cause}\"}}"), 1).await;
+    }
+    let lines = gateway.lines().await;
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    for (line, (_, status, cause, message)) in lines.iter().zip(&cases) {
+        assert_eq!((&line["status"], &line["reason"]), (&(*status).into(), &(*cause).into()), "{line}");
+        assert_eq!((&line["message"], &line["peer"]), (&(*message).into(), &"127.0.0.1".into()), "{line}");
+    }
+    assert_eq!((&lines[5]["status"], &lines[5]["message"]), (&414.into(), &format!("GET {target}").into()));
+}
+
+#[tokio::test]
+async fn a_connection_beyond_the_cap_is_told_of() {
+    let limited = "listen: [{ address: '127.0.0.1:0', max_connections: 1 }]";
+    let gateway = Logged::listening("full", limited, "builtin:echo", "");
+    let mut first = gateway.client().await;
+    assert_eq!(get(&mut first, "/", "").await.status(), 200);
+    assert_eq!(gateway.client().await.answer(false).await.status(), 503);
+    gateway.counts(r#"tidegate_rejected_total{cause="listener_connections"}"#, 1).await;
+    let lines = gateway.lines().await;
+    let line = line(&lines, "- -");
+    assert_eq!((&line["status"], &line["reason"]), (&503.into(), &"listener_connections".into()), "{line}");
+}
+
+#[tokio::test]
+async fn a_peer_has_one_form_in_the_log_and_for_its_limits() {
+    let gateway = Logged::listening("mapped", "listen: '[::]:0'", "builtin:echo", "");
+    let address = SocketAddr::from(([127, 0, 0, 1], gateway.address.port()));
+    assert_eq!(get(&mut Raw::connect(address).await, "/", "").await.status(), 200);
+    let lines = gateway.lines().await;
+    assert_eq!(lines[0]["peer"], "127.0.0.1", "{lines:?}");
+}
+
+#[tokio::test]
+async fn the_client_is_told_by_its_address_or_as_it_stands_in_the_stores_keys() {
+    let Some(redis) = RedisServer::start() else { return };
+    let more = format!("listen: 127.0.0.1:0\nstore: {}\nclients: {{ trusted_proxies: [127.0.0.0/8] }}", redis.rule());
+    let limit = "{ name: l, mode: PER_CLIENT, client: 'header:x-api-key', rate: 3, interval: 1h }";
+    let gateway = Logged::listening("client", &more, "builtin:echo", limit);
+    let fields = "X-Forwarded-For: 192.0.2.7\r\nX-Api-Key: CANARY\r\n";
+    assert_eq!(get(&mut gateway.client().await, "/", fields).await.status(), 200);
+    let keys: Vec<String> = redis.connection().keys("*permits*").expect("keys");
+    let lines = gateway.lines().await;
+    let line = line(&lines, "GET /");
+    assert_eq!((&line["client"], &line["peer"]), (&"192.0.2.7".into(), &"127.0.0.1".into()), "{line}");
+    let key = line["client_key"].as_str().expect("a key");
+    assert!(keys.len() == 1 && keys[0].ends_with(&format!(":{key}")) && key.len() == 32, "{keys:?} {key}");
+    assert!(!line.to_string().contains("CANARY"), "{line}");
+}

@@ -1,0 +1,175 @@
+//! docker-compose.yml without Docker: the commands and configuration files that it names, in real processes on free ports.
+//! Nothing of the files is changed but addresses, and where nginx puts what it writes.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_yaml::Value;
+
+use crate::support::gateway::get;
+use crate::support::process::{Program, RuleFile, address, tidegate};
+use crate::support::redis::RedisServer;
+use crate::support::wire::raw::Raw;
+
+/// As its first comment promises. With `REQUIRE_NGINX=1` a missing nginx is a failure.
+#[tokio::test]
+#[expect(clippy::print_stdout, reason = "what was not tested must be said")]
+async fn compose_answers_ten_times_200_and_then_429() {
+    if let Err(error) = Command::new("nginx").arg("-v").stderr(Stdio::null()).status() {
+        assert!(std::env::var_os("REQUIRE_NGINX").is_none(), "nginx cannot be started: {error}");
+        println!("NOT TESTED: nginx cannot be started ({error}); `tests/run` installs it");
+        return;
+    }
+    let rehearsal = tokio::time::timeout(Duration::from_secs(60), rehearse());
+    let Some((statuses, passed)) = rehearsal.await.expect("all of it within a minute") else { return };
+    assert_eq!(statuses, [[200; 10].as_slice(), &[429; 2]].concat());
+    assert!(passed.iter().sum::<u64>() == 10 && passed.iter().all(|passed| *passed > 0), "each gateway: {passed:?}");
+}
+
+/// The statuses of twelve requests, and how many of them each gateway let pass; nothing where there is no Redis.
+async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
+    let compose = Compose::read();
+    assert_eq!(compose.services(), ["balancer", "gateway-1", "gateway-2", "echo", "redis"], "another service");
+    let command = compose.service("redis")["command"].as_sequence().expect("a command").iter();
+    let command: Vec<&str> = command.map(|word| word.as_str().expect("a word")).collect();
+    assert_eq!(command[0], "redis-server");
+    let redis = RedisServer::start_with(None, &command[1..])?;
+
+    let text = with(&compose.mounted("echo"), "listen: 0.0.0.0:8080", "listen: 127.0.0.1:0");
+    let file = RuleFile::new("compose-echo", &text);
+    let mut echo = Program::start(&mut tidegate(&["run", "-c", file.path()]));
+    let echo_at = address(&mut echo.stderr, "listening on http://");
+
+    let trusted = compose.service("balancer")["networks"]["inside"]["ipv4_address"].as_str().expect("an address");
+    let gateways = ["gateway-1", "gateway-2"].map(|name| {
+        let mut text = compose.mounted(name);
+        for (there, here) in [
+            ("listen: 0.0.0.0:8080", "listen: 127.0.0.1:0".to_owned()),
+            ("admin: 0.0.0.0:9901", "admin: 127.0.0.1:0".to_owned()),
+            ("redis://redis:6379", redis.url()),
+            (trusted, "127.0.0.1".to_owned()),
+            ("http://echo:8080", format!("http://{echo_at}")),
+        ] {
+            text = with(&text, there, &here);
+        }
+        let file = RuleFile::new(&format!("compose-{name}"), &text);
+        Program::run(&file, &[])
+    });
+    let addresses = [gateways[0].1, gateways[1].1];
+    let balancer = Nginx::start(&compose.mounted("balancer"), addresses).await;
+
+    let mut statuses = Vec::new();
+    for _ in 0..12 {
+        statuses.push(get(&mut Raw::connect(balancer.address).await, "/", "").await.status());
+    }
+    let mut passed = Vec::new();
+    for (_, _, admin) in &gateways {
+        let text = get(&mut Raw::connect(*admin).await, "/metrics", "").await.text();
+        let series = "tidegate_decisions_total{route=\"all\",limit=\"per-ip\",outcome=\"allowed\"} ";
+        let count = text.lines().find_map(|line| line.strip_prefix(series)).map_or(Ok(0), str::parse);
+        passed.push(count.expect("a number"));
+    }
+    Some((statuses, passed))
+}
+
+/// docker-compose.yml.
+struct Compose(Value);
+
+impl Compose {
+    fn read() -> Self {
+        let mut file: Value = serde_yaml::from_str(&read(&root().join("docker-compose.yml"))).expect("yaml");
+        file.apply_merge().expect("aliases");
+        Self(file)
+    }
+
+    fn services(&self) -> Vec<&str> {
+        let services = self.0["services"].as_mapping().expect("services").keys();
+        services.map(|name| name.as_str().expect("a name")).collect()
+    }
+
+    fn service(&self, name: &str) -> &Value {
+        &self.0["services"][name]
+    }
+
+    /// The file that a service has mounted.
+    fn mounted(&self, service: &str) -> String {
+        let volume = self.service(service)["volumes"][0].as_str().expect("a volume");
+        let (file, _) = volume.split_once(':').expect("a file, and where it is seen");
+        read(&root().join(file))
+    }
+}
+
+/// A running nginx, ended with its owner.
+struct Nginx {
+    child: Child,
+    folder: PathBuf,
+    address: SocketAddr,
+}
+
+impl Nginx {
+    /// It cannot be told to take a free port; so one is looked for, which may be somebody else's a moment later.
+    async fn start(text: &str, gateways: [SocketAddr; 2]) -> Self {
+        for attempt in 0..5 {
+            if let Some(nginx) = Self::try_start(text, gateways, attempt).await {
+                return nginx;
+            }
+        }
+        panic!("nginx does not listen");
+    }
+
+    async fn try_start(text: &str, gateways: [SocketAddr; 2], attempt: u32) -> Option<Self> {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{}-{attempt}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let mut text = with(text, "listen 8080;", &format!("listen {address};"));
+        for (name, address) in ["gateway-1:8080", "gateway-2:8080"].into_iter().zip(gateways) {
+            text = with(&text, name, &address.to_string());
+        }
+        let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let own = kinds.map(|kind| format!("    {kind}_temp_path {}/{kind};\n", folder.display())).concat();
+        let text = with(&text, "http {\n", &format!("http {{\n    access_log off;\n{own}"));
+        let file = folder.join("nginx.conf");
+        std::fs::write(&file, text).expect("written");
+        // One process, so that its end is the end of all.
+        let more = format!("daemon off; master_process off; pid {}/pid;", folder.display());
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(&folder).arg("-c").arg(&file).args(["-e", "stderr", "-g", &more]);
+        let child = command.stdin(Stdio::null()).spawn().expect("nginx runs");
+        let mut nginx = Self { child, folder, address };
+        nginx.listens().await.then_some(nginx)
+    }
+
+    async fn listens(&mut self) -> bool {
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if tokio::net::TcpStream::connect(self.address).await.is_ok() {
+                return true;
+            }
+            tokio::task::yield_now().await;
+        }
+        false
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+        _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A text with something else in one place; if there is none, or more of them, the file is not what it was.
+fn with(text: &str, there: &str, here: &str) -> String {
+    assert_eq!(text.matches(there).count(), 1, "`{there}` in\n{text}");
+    text.replace(there, here)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,0 +1,134 @@
+//! Fields of requests that the gateway removes, refuses or writes anew, through the whole of it.
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::raw::Message;
+use crate::support::wire::upstream::Origin;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A gateway before this origin, with more of a rule file, and a limit of one request for each of these clients.
+fn gateway(origin: &Origin, more: &str, client: &str) -> TestGateway {
+    TestGateway::start(&format!(
+        "{more}
+upstreams: {{ api: {{ targets: ['http://{}'] }} }}
+routes:
+  - name: all
+    match: {{ path: /** }}
+    upstream: api
+    limits:
+      - {{ name: own, mode: PER_CLIENT, client: '{client}', rate: 1, interval: 1h }}
+",
+        origin.address
+    ))
+}
+
+async fn ask(gateway: &TestGateway, fields: &str) -> Message {
+    gateway.get("/", fields).await
+}
+
+#[tokio::test]
+async fn a_client_is_not_told_by_a_field_that_it_has_removed() {
+    let origin = Origin::saying(OK).await;
+    let gateway = gateway(&origin, "", "header:X-Api-Key");
+    for option in ["X-Api-Key", "close, x-api-key", "keep-alive\r\nConnection: X-API-KEY"] {
+        for key in 0..3 {
+            let refused = ask(&gateway, &format!("X-Api-Key: {key}\r\nConnection: {option}\r\n")).await;
+            assert_eq!(refused.status(), 400, "{option}: a bucket of its own for each invented key");
+        }
+    }
+    assert!(origin.requests().is_empty());
+    assert_eq!(gateway.counter(r#"tidegate_rejected_total{cause="connection_option"}"#).await, 9);
+    assert_eq!(ask(&gateway, "X-Api-Key: 0\r\nConnection: X-Other\r\nX-Other: 1\r\n").await.status(), 200);
+    assert_eq!(origin.last().field("x-other"), None);
+}
+
+#[tokio::test]
+async fn a_connection_names_no_field_that_routes_frames_or_authorises() {
+    let origin = Origin::saying(OK).await;
+    let gateway = gateway(&origin, "", "ip");
+    for name in ["Host", "Content-Length", "Transfer-Encoding", "Authorization", "Cookie", "X-Forwarded-For", "Via"] {
+        assert_eq!(ask(&gateway, &format!("Connection: {name}\r\n")).await.status(), 400, "{name}");
+    }
+    assert!(origin.requests().is_empty());
+}
+
+const TRUSTING: &str = "clients: { trusted_proxies: [127.0.0.0/8] }\n";
+
+#[tokio::test]
+async fn a_client_that_names_itself_is_none_and_a_trusted_proxy_names_it() {
+    let origin = Origin::saying(OK).await;
+    // Loopback is no network of 10.0.0.0/8, so here nobody is trusted who could be.
+    let elsewhere = "clients: { trusted_proxies: [10.0.0.0/8] }\n";
+    let untrusting = gateway(&origin, elsewhere, "header:X-Real-IP");
+    for name in ["X-Real-IP", "x_real_ip", "X.Real.IP"] {
+        assert_eq!(ask(&untrusting, &format!("{name}: 192.0.2.1\r\n")).await.status(), 400, "{name} told a client");
+    }
+    assert!(origin.requests().is_empty());
+    let trusting = gateway(&origin, TRUSTING, "header:X-Real-IP");
+    let mut statuses = Vec::new();
+    for address in [1, 2, 1] {
+        statuses.push(ask(&trusting, &format!("X-Real-IP: 192.0.2.{address}\r\n")).await.status());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    assert_eq!(origin.last().field("x-real-ip").as_deref(), Some("192.0.2.2"));
+}
+
+/// What of these fields arrives at the origin.
+async fn arriving(more: &str, names: &[&str]) -> Vec<String> {
+    let origin = Origin::saying(OK).await;
+    let gateway = gateway(&origin, more, "ip");
+    let fields: String = names.iter().map(|name| format!("{name}: spoofed\r\n")).collect();
+    assert_eq!(ask(&gateway, &fields).await.status(), 200);
+    let spoofed = origin.last().fields.into_iter().filter(|(_, value)| value.contains("spoofed"));
+    let mut names: Vec<_> = spoofed.map(|(name, _)| name).collect();
+    names.sort();
+    names
+}
+
+const BELIEVED: [&str; 16] = [
+    "Forwarded",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Port",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Client-Cert",
+    "X-Real-IP",
+    "True-Client-IP",
+    "CF-Connecting-IP",
+    "Fastly-Client-IP",
+    "X-Original-URL",
+    "X-Rewrite-URL",
+    "X-HTTP-Method-Override",
+    "Client-Cert",
+    "Proxy",
+];
+
+#[tokio::test]
+async fn what_origins_believe_arrives_from_trusted_proxies_only() {
+    assert_eq!(arriving("", &BELIEVED).await, [""; 0]);
+    assert_eq!(arriving(TRUSTING, &BELIEVED).await.len(), BELIEVED.len());
+}
+
+#[tokio::test]
+async fn the_list_of_what_is_removed_is_a_setting() {
+    let names = ["X-Real-IP", "X-HTTP-Method-Override", "X-Internal-User", "X-Forwarded-For"];
+    let list = "requests: { strip: [default, X-Internal-*], keep: [X-HTTP-Method-Override] }";
+    assert_eq!(arriving(list, &names).await, ["x-http-method-override"]);
+    // The gateway's own word is the last one in any case.
+    let none = "requests: { strip: [] }";
+    assert_eq!(arriving(none, &names).await, ["x-http-method-override", "x-internal-user", "x-real-ip"]);
+}
+
+#[tokio::test]
+async fn names_that_some_origins_take_for_others_are_dropped_refused_or_kept() {
+    let names = ["X_Own", "X_Forwarded_For", "Content_Length", "x.own"];
+    assert_eq!(arriving("", &names).await, [""; 0]);
+    assert_eq!(arriving(TRUSTING, &names).await, [""; 0], "proxies pass on what they do not know");
+    assert_eq!(arriving("requests: { underscores: keep }", &names).await, ["x.own", "x_own"]);
+    let origin = Origin::saying(OK).await;
+    let rejecting = gateway(&origin, "requests: { underscores: reject }", "ip");
+    assert_eq!(ask(&rejecting, "X_Own: 1\r\n").await.status(), 400);
+    assert_eq!(rejecting.counter(r#"tidegate_rejected_total{cause="field_name"}"#).await, 1);
+    assert!(origin.requests().is_empty());
+}

@@ -1,0 +1,296 @@
+//! What a client of HTTP/2 can do with frames, and what it cannot.
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::frames::*;
+use crate::support::wire::raw::Raw;
+use crate::support::wire::until;
+use crate::support::wire::upstream::{Origin, Visit};
+
+/// One route to this origin, with a limit of so many requests.
+fn rules(origin: &Origin, rate: u32) -> String {
+    format!(
+        "store: memory
+upstreams: {{ origin: {{ targets: ['http://{}'] }} }}
+routes:
+  - name: all
+    match: {{ path: /** }}
+    upstream: origin
+    limits:
+      - {{ name: total, mode: OVERALL, rate: {rate}, interval: 1h }}
+",
+        origin.address
+    )
+}
+
+async fn healthy() -> Origin {
+    Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
+}
+
+/// Takes requests and answers none.
+async fn silent() -> Origin {
+    Origin::start(|mut visit: Visit| async move { while visit.request().await.is_some() {} }).await
+}
+
+/// Waits until all that was sent before has been read.
+async fn settle(client: &mut Frames) {
+    client.frame(PING, 0, 0, b"12345678").await;
+    client.find(|frame| frame.kind == PING).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_opened_and_reset_costs_its_permit() {
+    let origin = silent().await;
+    let gateway = TestGateway::start(&rules(&origin, 60));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    for stream in (1..100).step_by(2) {
+        client.get(stream, "/").await;
+        client.reset(stream).await;
+    }
+    settle(&mut client).await;
+    for stream in (101..121).step_by(2) {
+        client.get(stream, "/").await;
+    }
+    // The streams before have taken all the permits.
+    client.get(121, "/").await;
+    assert_eq!(client.status(121).await, 429);
+}
+
+#[tokio::test]
+async fn a_client_that_opens_and_resets_without_end_is_told_to_go_away() {
+    let origin = silent().await;
+    let gateway = TestGateway::start(&rules(&origin, 100_000));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    for stream in (1..20_000).step_by(2) {
+        let block = fields(asks("GET", "/"));
+        let mut pair = Frame::bytes(HEADERS, END_STREAM | END_HEADERS, stream, &block);
+        pair.extend(Frame::bytes(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));
+        if !client.try_send(pair).await {
+            break;
+        }
+    }
+    // How much of it the kernel took before the end came is the kernel's affair.
+    while client.next().await.is_ok() {}
+    assert!(origin.requests().len() <= 400, "{} requests were forwarded", origin.requests().len());
+    assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"rapid_reset\"}").await, 1);
+}
+
+#[tokio::test]
+async fn resets_are_made_up_for_by_requests_that_are_answered() {
+    let origin = healthy().await;
+    let gateway = TestGateway::start(&rules(&origin, 100_000));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    for stream in (1..1200).step_by(4) {
+        client.get(stream, "/").await;
+        client.reset(stream).await;
+        client.get(stream + 2, "/").await;
+        assert_eq!(client.status(stream + 2).await, 200);
+        client.rest_of(stream + 2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_makes_us_reset_its_streams_is_told_to_go_away() {
+    let origin = silent().await;
+    let gateway = TestGateway::start(&rules(&origin, 100_000));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let too_much = 0x7fff_ffff_u32.to_be_bytes();
+    for stream in (1..).step_by(2).take(100) {
+        client.get(stream, "/").await;
+        client.frame(WINDOW_UPDATE, 0, stream, &too_much).await;
+        assert_eq!(client.reset_of(stream).await, FLOW_CONTROL_ERROR);
+    }
+    client.get(201, "/").await;
+    client.frame(WINDOW_UPDATE, 0, 201, &too_much).await;
+    assert_eq!(client.end().await, ENHANCE_YOUR_CALM);
+    assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"rapid_reset\"}").await, 1);
+}
+
+#[tokio::test]
+async fn frames_that_ask_for_nothing_end_the_connection_when_they_do_not_end() {
+    let origin = silent().await;
+    let gateway = TestGateway::start(&rules(&origin, 100_000));
+    let one = 1_u32.to_be_bytes();
+    let floods: [(&str, Vec<u8>); 8] = [
+        ("PRIORITY", Frame::bytes(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
+        ("PING", Frame::bytes(PING, 0, 0, b"12345678")),
+        ("an answer to no PING", Frame::bytes(PING, ACK, 0, b"12345678")),
+        ("SETTINGS", Frame::bytes(SETTINGS, 0, 0, &[])),
+        ("WINDOW_UPDATE", Frame::bytes(WINDOW_UPDATE, 0, 0, &one)),
+        ("WINDOW_UPDATE of a stream", Frame::bytes(WINDOW_UPDATE, 0, 1, &one)),
+        ("a frame of no known type", Frame::bytes(0xbb, 0, 1, b"?")),
+        ("empty DATA", Frame::bytes(DATA, 0, 1, &[])),
+    ];
+    for (name, frame) in &floods {
+        let mut client = Frames::connect(gateway.address, &[]).await;
+        client.open(1, "POST", "/", &[], false).await;
+        let many = frame.repeat(1_000);
+        let mut sent = 0;
+        while sent < 3_000_000 && client.try_send(&many).await {
+            sent += 1_000;
+        }
+        assert!(sent < 3_000_000, "{name}");
+    }
+    assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"h2_flood\"}").await, floods.len() as u64);
+    // A few more than are allowed are answered by the reason.
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.send(Frame::bytes(PRIORITY, 0, 1, &[0, 0, 0, 0, 16]).repeat(1_100)).await;
+    assert_eq!(client.end().await, ENHANCE_YOUR_CALM);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_much_may_say_so_often() {
+    let size = 2 << 20;
+    let origin = Origin::start(move |mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n")).await;
+        visit.raw.send(vec![7; size]).await;
+        visit.request().await;
+    })
+    .await;
+    let gateway = TestGateway::start(&rules(&origin, 10));
+    // A window so small that every frame needs two updates.
+    let mut client = Frames::connect(gateway.address, &[0, 4, 0, 0, 8, 0]).await;
+    client.get(1, "/").await;
+    let mut taken = 0;
+    loop {
+        let frame = client.find(|frame| frame.stream == 1 && frame.kind == DATA).await;
+        taken += frame.payload.len();
+        if frame.ends_stream() {
+            break;
+        }
+        let room = u32::try_from(frame.payload.len()).unwrap().to_be_bytes();
+        client.frame(WINDOW_UPDATE, 0, 0, &room).await;
+        client.frame(WINDOW_UPDATE, 0, 1, &room).await;
+    }
+    assert_eq!(taken, size);
+}
+
+#[tokio::test]
+async fn fields_without_end_and_fields_that_grow_when_they_are_read_end_the_connection() {
+    let origin = healthy().await;
+    let gateway = TestGateway::start(&rules(&origin, 10));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.frame(HEADERS, END_STREAM, 1, &fields(asks("GET", "/"))).await;
+    let more = Frame::bytes(CONTINUATION, 0, 1, &fields([("x", "y")]));
+    let mut sent = 0;
+    while sent < 10_000 && client.try_send(&more).await {
+        sent += 1;
+    }
+    assert!(sent < 10_000);
+    // One field of 4,000 bytes in the table, and then a byte for each time that it is meant.
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let mut block = fields(asks("GET", "/"));
+    let mut large = fields([("x-bomb", "b".repeat(3_900).as_str())]);
+    large[0] = 0x40;
+    block.extend(large);
+    block.extend([0xbe; 8_000]);
+    client.frame(HEADERS, END_STREAM | END_HEADERS, 1, &block).await;
+    assert_eq!(client.end().await, ENHANCE_YOUR_CALM);
+    assert!(origin.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_list_of_fields_that_is_too_large_is_431_for_its_stream() {
+    let origin = healthy().await;
+    let gateway = TestGateway::start(&rules(&origin, 10));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let (half, whole) = ("v".repeat(12 * 1024), "v".repeat(4 * 1024 + 100));
+    client.open(1, "GET", "/", &[("x-half", &half)], true).await;
+    assert_eq!(client.status(1).await, 200);
+    let block = fields(asks("GET", "/").into_iter().chain([("x-half", half.as_str()), ("x-whole", whole.as_str())]));
+    let (one, two) = block.split_at(16 * 1024);
+    client.frame(HEADERS, END_STREAM, 3, one).await;
+    client.frame(CONTINUATION, END_HEADERS, 3, two).await;
+    assert_eq!(client.status(3).await, 431);
+    client.get(5, "/").await;
+    assert_eq!(client.status(5).await, 200);
+}
+
+#[tokio::test]
+async fn one_bad_field_ends_its_stream_and_not_the_connection() {
+    let origin = healthy().await;
+    let gateway = TestGateway::start(&rules(&origin, 100));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let whole = asks("GET", "/");
+    let with = |more: &[(&'static str, &'static str)]| fields(whole.into_iter().chain(more.iter().copied()));
+    let bad: Vec<(&str, Vec<u8>)> = vec![
+        ("connection", with(&[("connection", "close")])),
+        ("transfer-encoding", with(&[("transfer-encoding", "chunked")])),
+        ("te", with(&[("te", "gzip")])),
+        ("a space before a value", with(&[("x", " y")])),
+        ("a tab behind a value", with(&[("x", "y\t")])),
+        ("a length that is none", with(&[("content-length", "1x")])),
+        ("two lengths", with(&[("content-length", "1"), ("content-length", "2")])),
+        ("a length and no body", with(&[("content-length", "1")])),
+        ("no path", fields([whole[0], whole[1], whole[2]])),
+        ("no method", fields([whole[1], whole[2], whole[3]])),
+        ("an empty path", fields([whole[0], whole[1], whole[2], (":path", "")])),
+        ("two paths", with(&[(":path", "/")])),
+        ("a path behind a field", fields([whole[0], whole[1], whole[2], ("x", "y"), whole[3]])),
+        ("a status", with(&[(":status", "200")])),
+    ];
+    for ((name, block), stream) in bad.into_iter().zip((1..).step_by(4)) {
+        client.frame(HEADERS, END_STREAM | END_HEADERS, stream, &block).await;
+        assert_eq!(client.reset_of(stream).await, PROTOCOL_ERROR, "{name}");
+        client.get(stream + 2, "/").await;
+        assert_eq!(client.status(stream + 2).await, 200, "after {name}");
+    }
+    // A body that is not as long as was told.
+    for (length, stream) in [("3", 101), ("5", 105)] {
+        client.open(stream, "POST", "/", &[("content-length", length)], false).await;
+        client.frame(DATA, END_STREAM, stream, b"four").await;
+        assert_eq!(client.reset_of(stream).await, PROTOCOL_ERROR);
+        client.get(stream + 2, "/").await;
+        assert_eq!(client.status(stream + 2).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn streams_beyond_those_allowed_at_a_time_are_refused_and_others_go_on() {
+    let origin = silent().await;
+    let gateway = TestGateway::start(&rules(&origin, 1000));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    for stream in (1..203).step_by(2) {
+        client.get(stream, "/").await;
+    }
+    assert_eq!(client.reset_of(201).await, REFUSED_STREAM);
+    client.reset(1).await;
+    client.get(203, "/").await;
+    settle(&mut client).await;
+    until(|| origin.connections() == 101).await;
+}
+
+#[tokio::test]
+async fn an_early_answer_reaches_a_client_that_is_still_sending() {
+    let answer = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig";
+    let origin = Origin::start(move |mut visit: Visit| async move {
+        visit.head().await;
+        visit.raw.send(answer).await;
+    })
+    .await;
+    let gateway = TestGateway::start(&rules(&origin, 1));
+    for status in [413, 429, 429] {
+        let mut client = Frames::connect(gateway.address, &[]).await;
+        client.open(1, "POST", "/", &[("content-length", "1000000")], false).await;
+        for _ in 0..3 {
+            client.frame(DATA, 0, 1, &[7; 16 * 1024]).await;
+        }
+        let frames = client.rest_of(1).await;
+        assert_eq!(frames[0].status(), status);
+        assert!(frames.last().unwrap().ends_stream(), "the answer is whole: {frames:?}");
+        // Only then is it said that the rest is not wanted (RFC 9113 section 8.1).
+        assert_eq!(client.reset_of(1).await, NO_ERROR);
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_http2_and_one_of_http1_share_a_port() {
+    let origin = healthy().await;
+    let gateway = TestGateway::start(&rules(&origin, 10));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.open(1, "HEAD", "/", &[], true).await;
+    let frames = client.rest_of(1).await;
+    assert_eq!((frames[0].status(), frames.len()), (200, 1));
+    let answer = Raw::connect(gateway.address).await.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(answer.status(), 200);
+}

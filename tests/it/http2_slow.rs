@@ -1,0 +1,159 @@
+//! Clients of HTTP/2 that keep the gateway waiting, or are not there any more.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::frames::*;
+use crate::support::wire::until;
+use crate::support::wire::upstream::{Origin, Visit};
+
+const SLOW_READER: &str = "tidegate_rejected_total{cause=\"slow_reader\"}";
+
+/// Between two bytes of a client that trickles.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// No window for the body of any answer.
+const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
+
+/// One route to this origin, at a listener with these settings.
+fn gateway(origin: &Origin, settings: &str) -> TestGateway {
+    let listen = format!("{{ address: '127.0.0.1:0', {settings} }}");
+    let rules = format!(
+        "store: memory
+upstreams: {{ origin: {{ targets: ['http://{}'] }} }}
+routes:
+  - {{ name: all, match: {{ path: /** }}, upstream: origin }}
+",
+        origin.address
+    );
+    TestGateway::start_at(&listen, &rules)
+}
+
+async fn healthy() -> Origin {
+    Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
+}
+
+/// Takes whatever it is sent, and says nothing.
+async fn silent() -> Origin {
+    Origin::start(|mut visit: Visit| async move {
+        visit.head().await;
+        _ = visit.raw.take_all().await;
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_stream_whose_client_opens_no_window_is_ended_and_its_connection_goes_on() {
+    let origin = healthy().await;
+    let gateway = gateway(&origin, "body_timeout: 300ms");
+    let mut client = Frames::connect(gateway.address, &NO_WINDOW).await;
+    for stream in (1..201).step_by(2) {
+        client.get(stream, "/").await;
+    }
+    for _ in 0..100 {
+        let reset = client.find(|frame| frame.kind == RST_STREAM).await;
+        assert_eq!(reset.number(0), CANCEL);
+    }
+    assert_eq!(gateway.counter(SLOW_READER).await, 100);
+    client.open(201, "HEAD", "/", &[], true).await;
+    assert_eq!(client.status(201).await, 200);
+}
+
+#[tokio::test]
+async fn a_window_that_opens_byte_by_byte_is_not_waited_for() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").await;
+        visit.raw.send(vec![7; 100_000]).await;
+        visit.request().await;
+    })
+    .await;
+    let gateway = gateway(&origin, "body_timeout: 300ms, min_rate: 1000B");
+    let mut client = Frames::connect(gateway.address, &NO_WINDOW).await;
+    client.get(1, "/").await;
+    client.status(1).await;
+    loop {
+        client.frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes()).await;
+        let frame = client.find(|frame| frame.stream == 1).await;
+        match frame.kind {
+            DATA => assert_eq!(frame.payload.len(), 1),
+            _ => break assert_eq!((frame.kind, frame.number(0)), (RST_STREAM, CANCEL)),
+        }
+        // 100 bytes a second at most.
+        sleep(PAUSE).await;
+    }
+    assert_eq!(gateway.counter(SLOW_READER).await, 1);
+}
+
+#[tokio::test]
+async fn an_upload_that_stops_or_trickles_is_told_so() {
+    let origin = silent().await;
+    let gateway = gateway(&origin, "body_timeout: 300ms, min_rate: 1000B");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.open(1, "POST", "/", &[("content-length", "1000")], false).await;
+    client.frame(DATA, 0, 1, &[7; 500]).await;
+    assert_eq!(client.status(1).await, 408);
+    assert_eq!(client.reset_of(1).await, NO_ERROR);
+    client.open(3, "POST", "/", &[], false).await;
+    let status = loop {
+        match timeout(PAUSE, client.next()).await {
+            Ok(Ok(frame)) if (frame.stream, frame.kind) == (3, HEADERS) => break frame.status(),
+            Ok(frame) => _ = frame.unwrap(),
+            Err(_) => client.frame(DATA, 0, 3, b"x").await,
+        }
+    };
+    assert_eq!(status, 408);
+    assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"slow_upload\"}").await, 2);
+}
+
+#[tokio::test]
+async fn a_client_that_is_silent_while_it_is_answered_is_asked_whether_it_is_there() {
+    let origin = silent().await;
+    let gateway = gateway(&origin, "body_timeout: 200ms");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.get(1, "/").await;
+    for _ in 0..3 {
+        let ping = client.find(|frame| frame.kind == PING && frame.flags & ACK == 0).await;
+        client.frame(PING, ACK, 0, &ping.payload).await;
+    }
+    client.find(|frame| frame.kind == PING).await;
+    while client.next().await.is_ok() {}
+    assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"gone\"}").await, 1);
+    until(|| origin.connections() == 1).await;
+}
+
+#[tokio::test]
+async fn the_last_request_that_a_connection_may_bring_is_answered_and_said_to_be_the_last() {
+    let origin = healthy().await;
+    let gateway = gateway(&origin, "max_requests: 3");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    for stream in [1, 3, 5] {
+        client.get(stream, "/").await;
+    }
+    let mut answered = 0;
+    let mut told = false;
+    while let Ok(frame) = client.next().await {
+        answered += u32::from(frame.kind == DATA && frame.ends_stream());
+        told |= frame.kind == GOAWAY && frame.number(4) == NO_ERROR;
+        if frame.kind == PING {
+            client.frame(PING, ACK, 0, &frame.payload).await;
+        }
+    }
+    assert_eq!((answered, told), (3, true));
+    assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"max_requests\"}").await, 1);
+}
+
+#[tokio::test]
+async fn as_many_streams_are_open_at_a_time_as_the_rule_file_says() {
+    let origin = silent().await;
+    let gateway = gateway(&origin, "max_streams: 3");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let settings = client.find(|frame| frame.kind == SETTINGS && frame.flags & ACK == 0).await;
+    assert!(settings.payload.chunks(6).any(|setting| setting == [0, 3, 0, 0, 0, 3]), "{settings:?}");
+    for stream in [1, 3, 5, 7] {
+        client.get(stream, "/").await;
+    }
+    assert_eq!(client.reset_of(7).await, REFUSED_STREAM);
+}

@@ -1,0 +1,164 @@
+//! The same request in other words: whatever an origin takes for the same is judged as the same, or is no request.
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::upstream::Origin;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// Two routes, each of which tells its name by its limit; `more` stands before them.
+fn rules(origin: &Origin, more: &str, limits: &str) -> String {
+    let origin = origin.address;
+    format!(
+        "{more}
+upstreams: {{ api: {{ targets: ['http://{origin}'] }} }}
+routes:
+  - name: login
+    match: {{ path: /api/login }}
+    upstream: api
+    limits: [{limits}]
+  - {{ name: rest, match: {{ path: /** }}, upstream: api }}"
+    )
+}
+
+const LOGIN: &str = "{ name: login, mode: PER_CLIENT, client: ip, rate: 1000, interval: 1h }";
+
+/// What becomes of each of these paths: `login` or `rest` with what the origin was sent, or the status of a refusal.
+async fn outcomes(more: &str, paths: &[&str]) -> Vec<String> {
+    let origin = Origin::saying(OK).await;
+    let gateway = TestGateway::start(&rules(&origin, more, LOGIN));
+    let mut outcomes = Vec::new();
+    for path in paths {
+        let before = origin.requests().len();
+        let answer = gateway.get(path, "").await;
+        let is_login = answer.field("ratelimit").is_some();
+        outcomes.push(match origin.requests().get(before) {
+            Some(sent) => {
+                let sent = sent.start.split(' ').nth(1).unwrap_or_default();
+                format!("{} {sent}", if is_login { "login" } else { "rest" })
+            }
+            None => answer.status().to_string(),
+        });
+    }
+    outcomes
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_path_walks_around_its_route() {
+    let cases = [
+        ("/api/login", "login /api/login"),
+        ("/api/login/", "login /api/login/"),
+        ("/api/login?x=1", "login /api/login?x=1"),
+        ("/api/login;x=1", "login /api/login;x=1"),
+        ("/api;v=1//login;x=/?a;b", "login /api;v=1/login;x=/?a;b"),
+        ("/api/%6cogin%3bx", "login /api/login%3Bx"),
+        ("/api/../login", "rest /login"),
+        ("/api%2Flogin", "400"),
+        ("/api%5Clogin", "400"),
+        ("/api\\login", "400"),
+        ("/api%252flogin", "400"),
+        ("/api/public/..;/login", "400"),
+        ("/api/public/..;x=1/login", "400"),
+        ("/api/.;/login", "400"),
+        ("/api/;/login", "400"),
+        ("/api/public/%2e%2e%3b/login", "400"),
+        ("/api/public/%252e%252e/login", "400"),
+    ];
+    let (paths, expected): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
+    assert_eq!(outcomes("", &paths).await, expected);
+}
+
+#[tokio::test]
+async fn an_encoded_slash_is_forwarded_as_it_was_judged() {
+    let paths = ["/api%2flogin", "/api%5clogin", "/api/a%2f..%2flogin", "/api/x%2fy"];
+    let kept = ["rest /api%2Flogin", "rest /api%5Clogin", "400", "rest /api/x%2Fy"];
+    assert_eq!(outcomes("requests: { encoded_slash: keep }", &paths).await, kept);
+    let decoded = ["login /api/login", "login /api/login", "login /api/login", "rest /api/x/y"];
+    assert_eq!(outcomes("requests: { encoded_slash: decode }", &paths).await, decoded);
+    assert_eq!(outcomes("requests: { encoded_slash: reject }", &paths).await, ["400"; 4]);
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_method_walks_around_its_route() {
+    let origin = Origin::saying(OK).await;
+    let rules = rules(&origin, "", LOGIN).replace("path: /api/login }", "path: /api/login, methods: [POST, SWEEP] }");
+    let gateway = TestGateway::start(&rules);
+    for (method, status, is_login) in
+        [("POST", 200, true), ("SWEEP", 200, true), ("post", 400, false), ("Sweep", 400, false), ("swipe", 200, false)]
+    {
+        let ask = format!("{method} /api/login HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answer = gateway.client().await.ask(ask).await;
+        assert_eq!((answer.status(), answer.field("ratelimit").is_some()), (status, is_login), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_field_that_tells_routes_apart_has_one_value() {
+    let origin = Origin::saying(OK).await;
+    let rules =
+        rules(&origin, "", LOGIN).replace("path: /api/login }", "path: /api/login, headers: { X-Tier: free } }");
+    let gateway = TestGateway::start(&rules);
+    for (fields, status, is_login) in [
+        ("X-Tier:  free \r\n", 200, true),
+        ("X-Tier: free\r\nx-tier: free\r\n", 200, true),
+        ("X-Tier: gold\r\n", 200, false),
+        ("X-Tier: gold\r\nX-Tier: free\r\n", 400, false),
+    ] {
+        let answer = gateway.get("/api/login", fields).await;
+        assert_eq!((answer.status(), answer.field("ratelimit").is_some()), (status, is_login), "{fields:?}");
+    }
+}
+
+/// What becomes of requests with these fields or this query, after `same` has taken the one permit of a client.
+async fn refused(client: &str, same: (&str, &str), others: &[(&str, &str, u16)]) {
+    let origin = Origin::saying(OK).await;
+    let limit = format!("{{ name: own, mode: PER_CLIENT, client: '{client}', rate: 1, interval: 1h }}");
+    let gateway = TestGateway::start(&rules(&origin, "", &limit));
+    let ask = async |query: &str, fields: &str| gateway.get(&format!("/api/login?{query}"), fields).await.status();
+    assert_eq!(ask(same.0, same.1).await, 200);
+    for (query, fields, status) in others {
+        assert_eq!(ask(query, fields).await, *status, "{query} {fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_client_is_a_fresh_bucket() {
+    refused(
+        "cookie:sid",
+        ("", "Cookie: sid=REAL\r\n"),
+        &[
+            ("", "Cookie: sid =REAL\r\n", 429),
+            ("", "Cookie: a=b;\tsid= \"REAL\"\r\n", 429),
+            ("", "Cookie: sid=%52EAL\r\n", 429),
+            ("", "Cookie: sid =REAL; sid=RANDOM\r\n", 400),
+            ("", "Cookie: sid=REAL\r\nCookie: sid=RANDOM\r\n", 400),
+            ("", "Cookie: sid=%zz\r\n", 400),
+        ],
+    )
+    .await;
+    let key = "key=REAL&a=b";
+    let queries =
+        [("k%65y=REAL", "", 429), ("key=%52EAL", "", 429), ("key=RANDOM&%6bey=REAL", "", 400), (key, "", 429)];
+    refused("query:key", (key, ""), &queries).await;
+    refused(
+        "header:Authorization",
+        ("", "Authorization: Bearer tok\r\n"),
+        &[
+            ("", "Authorization: bEaReR   tok\r\n", 429),
+            ("", "Authorization: Bearer tok RANDOM\r\n", 400),
+            ("", "Authorization: Bearer tok\r\nAuthorization: Bearer tok\r\n", 400),
+        ],
+    )
+    .await;
+    refused("header:Host", ("", ""), &[("", "", 429)]).await;
+}
+
+#[tokio::test]
+async fn parameters_and_slashes_make_no_fresh_bucket_for_a_path() {
+    let origin = Origin::saying(OK).await;
+    let limit = "{ name: path, mode: PER_CLIENT, client: path, rate: 1, interval: 1h }";
+    let gateway = TestGateway::start(&rules(&origin, "", limit));
+    assert_eq!(gateway.get("/api/login", "").await.status(), 200);
+    for path in ["/api/login;x=1", "/api/login;x=2", "/api;y/login", "/api/login/", "/api//login", "/api/login?z"] {
+        assert_eq!(gateway.get(path, "").await.status(), 429, "{path}");
+    }
+}

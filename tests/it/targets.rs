@@ -1,0 +1,98 @@
+//! Targets of all forms through the whole gateway, spelt out on a socket.
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::raw::Message;
+use crate::support::wire::upstream::Origin;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// A gateway with a route for a host, and one for all others that counts a host as a client.
+fn start(origin: &Origin) -> TestGateway {
+    TestGateway::start(&format!(
+        "upstreams: {{ api: {{ targets: ['http://{}'] }} }}
+routes:
+  - {{ name: named, match: {{ host: named.example }}, upstream: api }}
+  - name: counted
+    match: {{ path: /counted }}
+    upstream: api
+    limits: [{{ name: host, mode: PER_CLIENT, client: host, rate: 9, interval: 1h }}]
+  - {{ name: rest, match: {{ path: /** }}, upstream: api }}",
+        origin.address
+    ))
+}
+
+async fn ask(gateway: &TestGateway, head: impl AsRef<[u8]>) -> Message {
+    gateway.client().await.ask([head.as_ref(), b"\r\n\r\n"].concat()).await
+}
+
+#[tokio::test]
+async fn a_request_of_http_1_0_without_a_host_is_forwarded_to_the_upstreams_own() {
+    let origin = Origin::saying(OK).await;
+    let gateway = start(&origin);
+    assert_eq!(ask(&gateway, "GET /health HTTP/1.0").await.status(), 200);
+    let sent = origin.last();
+    assert_eq!(sent.start, "GET /health HTTP/1.1");
+    assert_eq!(sent.field("host"), Some(origin.address.to_string()));
+    assert_eq!(sent.field("x-forwarded-host"), None);
+    assert_eq!(ask(&gateway, "GET /counted HTTP/1.0").await.status(), 400, "a missing client");
+    assert_eq!(ask(&gateway, "GET /counted HTTP/1.0\r\nHost: a").await.status(), 200);
+    assert_eq!(origin.last().field("host").as_deref(), Some("a"));
+    for bad in ["GET / HTTP/1.1", "GET / HTTP/1.0\r\nHost: a\r\nHost: b", "GET / HTTP/1.0\r\nHost:"] {
+        assert_eq!(ask(&gateway, bad).await.status(), 400, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_of_the_gateway_itself_is_answered_by_it() {
+    let origin = Origin::saying(OK).await;
+    let gateway = start(&origin);
+    for (head, status) in [
+        ("OPTIONS * HTTP/1.1\r\nHost: a", 204),
+        ("OPTIONS * HTTP/1.0", 204),
+        ("OPTIONS * HTTP/1.1", 400),
+        ("OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0", 204),
+        ("GET * HTTP/1.1\r\nHost: a", 400),
+        ("options * HTTP/1.1\r\nHost: a", 400),
+        ("CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443", 501),
+        ("CONNECT a.example:443 HTTP/1.1", 501),
+        ("connect a.example:443 HTTP/1.1\r\nHost: a.example:443", 400),
+        ("GET a.example:443 HTTP/1.1\r\nHost: a.example:443", 400),
+        ("TRACE /x HTTP/1.1\r\nHost: a", 501),
+        ("TRACE /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3", 501),
+        ("TRACE /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0", 200),
+    ] {
+        let answer = ask(&gateway, head).await;
+        assert_eq!(answer.status(), status, "{head}: {}", answer.text());
+        if status == 501 && head.starts_with("CONNECT") {
+            assert!(answer.text().contains("no tunnels are opened here"), "{}", answer.text());
+            assert_eq!(answer.field("connection").as_deref(), Some("close"));
+        }
+    }
+    assert!(origin.requests().is_empty());
+    assert_eq!(ask(&gateway, "OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 5").await.status(), 200);
+    assert_eq!(origin.last().field("max-forwards").as_deref(), Some("4"));
+}
+
+#[tokio::test]
+async fn what_follows_a_refused_connect_is_no_request() {
+    let origin = Origin::saying(OK).await;
+    let gateway = start(&origin);
+    let mut client = gateway.client().await;
+    client.send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(client.answer(false).await.status(), 501);
+    _ = client.closed().await; // with a reset, since there is more to read
+    assert!(origin.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_quotation_mark_passes_and_a_byte_that_is_not_ascii_does_not() {
+    let origin = Origin::saying(OK).await;
+    let gateway = start(&origin);
+    assert_eq!(ask(&gateway, "GET /a\"b?c=\"d\"&e HTTP/1.1\r\nHost: a").await.status(), 200);
+    assert_eq!(origin.last().start, "GET /a\"b?c=%22d%22&e HTTP/1.1");
+    for target in [&b"/caf\xc3\xa9"[..], b"/?caf\xc3\xa9", b"/\xff", b"/?\xff", b"/?a\x7f", b"/a\x7f"] {
+        let head = [b"GET ", target, b" HTTP/1.1\r\nHost: a"].concat();
+        assert_eq!(ask(&gateway, head).await.status(), 400, "{}", target.escape_ascii());
+    }
+    assert_eq!(origin.requests().len(), 1);
+}
