@@ -1,4 +1,4 @@
-//! The gateway: every floor put together.
+//! The gateway: every layer put together.
 //!
 //! Each worker is a thread with a runtime, a listener and connections of its own, to upstreams and to the store, so that a
 //! request never changes threads. What they share is behind the layer: the rules in force, what is known of the store,
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 mod descriptors;
 
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 use tower::Layer;
 
 use crate::access;
@@ -100,7 +100,8 @@ impl Gateway {
                 listeners: std::mem::take(&mut listeners[number]),
                 workers,
             };
-            Builder::new().name(format!("worker-{number}")).spawn(|| worker.run())
+            let runtime = runtime()?;
+            Builder::new().name(format!("worker-{number}")).spawn(move || worker.run(&runtime))
         };
         let workers = (0..workers).map(start).collect::<io::Result<_>>().map_err(StartError::Worker)?;
         Ok(Self { addresses, admin_address, layer, readiness, drain, workers, control_end, control })
@@ -177,19 +178,28 @@ fn control(
     listener: Option<TcpListener>,
     end: tokio::sync::oneshot::Receiver<()>,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    Builder::new().name("control".into()).spawn(move || {
-        runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-            layer.connect();
-            tokio::spawn(tend(layer));
-            match listener {
-                Some(listener) => admin.serve(listener, end).await,
-                None => {
-                    _ = end.await;
-                    Ok(())
-                }
+    let runtime = runtime()?;
+    let listener = {
+        let _context = runtime.enter();
+        listener.map(admin::Listener::new).transpose()?
+    };
+    let run = async move {
+        layer.connect();
+        tokio::spawn(tend(layer));
+        match listener {
+            Some(listener) => admin.serve(listener, end).await,
+            None => {
+                _ = end.await;
+                Ok(())
             }
-        })
-    })
+        }
+    };
+    Builder::new().name("control".into()).spawn(move || runtime.block_on(run))
+}
+
+/// Made before the thread that it runs on: whatever it lacks is told at the start.
+fn runtime() -> io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// What is to be said of the store when no request comes that would find it out.
@@ -203,8 +213,7 @@ async fn tend(layer: RateLimitLayer) {
 // === impl Worker ===
 
 impl Worker {
-    fn run(self) -> io::Result<()> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    fn run(self, runtime: &Runtime) -> io::Result<()> {
         let upstreams = Arc::new(Upstreams::new(self.config.upstreams.values(), self.workers, &self.metrics));
         let service = Arc::new(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
@@ -214,7 +223,7 @@ impl Worker {
             for (server, listener) in self.listeners {
                 let service = Arc::clone(&service);
                 let answer = move |request, peer| access::answer(Arc::clone(&service), request, peer);
-                serving.spawn(server.serve_on(listener, Informed(answer, access::refused)));
+                serving.spawn(server.serve(listener, Informed(answer, access::refused)));
             }
             while let Some(ended) = serving.join_next().await {
                 ended.map_err(io::Error::other)??;

@@ -21,7 +21,7 @@ const BACK_OFF: Duration = Duration::from_millis(75);
 
 /// A listener with a reserve.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub struct Listener {
     listener: TcpListener,
     reserve: Arc<Reserve>,
 }
@@ -36,7 +36,7 @@ struct Reserve {
 
 /// A connection, whose descriptor goes back to the reserve.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub struct Connection {
     /// There until it is dropped.
     stream: Option<TcpStream>,
     reserve: Arc<Reserve>,
@@ -45,11 +45,13 @@ pub(super) struct Connection {
 // === impl Listener ===
 
 impl Listener {
-    /// Puts the reserve aside.
+    /// Puts the reserve aside. Called within a runtime.
     ///
     /// # Errors
-    /// There are no descriptors even now.
-    pub(super) fn new(listener: TcpListener) -> io::Result<Self> {
+    /// A listener that cannot be used; there are no descriptors even now.
+    pub fn new(listener: std::net::TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let origin = SockRef::from(&listener).try_clone()?;
         let reserve = Arc::new(Reserve { origin, spares: Mutex::new(Vec::with_capacity(SPARES)) });
         reserve.fill();

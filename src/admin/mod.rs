@@ -5,7 +5,7 @@ mod limits;
 mod listener;
 
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use self::listener::Listener;
+pub use self::listener::Listener;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -73,9 +73,7 @@ impl Admin {
     ///
     /// # Errors
     /// A listener that cannot be used.
-    pub async fn serve(self, listener: TcpListener, end: oneshot::Receiver<()>) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let listener = Listener::new(tokio::net::TcpListener::from_std(listener)?)?;
+    pub async fn serve(self, listener: Listener, end: oneshot::Receiver<()>) -> io::Result<()> {
         tokio::select! {
             served = axum::serve(listener, self.router()).into_future() => served,
             _ = end => Ok(()),

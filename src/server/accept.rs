@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,13 +17,13 @@ const BACK_OFF: Duration = Duration::from_millis(75);
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Accept {
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
     /// The last accept failed; this is said when it begins and when it is over.
     failing: bool,
 }
 
 impl Accept {
-    pub(crate) fn new(listener: TcpListener) -> Self {
+    pub(crate) fn new(listener: Arc<TcpListener>) -> Self {
         Self { listener, failing: false }
     }
 

@@ -115,7 +115,9 @@ impl Server {
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
 
-    /// Serves on `listener`; returns when everything has drained, or the drain's deadline has passed.
+    /// Serves on `listener`; returns when everything has drained, or the drain's deadline has passed. It goes on when a
+    /// mistake in the program ends the task that accepts: nobody else would take the connections that the kernel gives to
+    /// this listener.
     ///
     /// # Errors
     /// A listener that cannot be used. Failures to accept are waited out.
@@ -123,6 +125,29 @@ impl Server {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         socket::prepare(&listener, self.terms.limits.body.timeout)?;
+        let mut listener = Some(Arc::new(listener));
+        while let Some(open) = &listener {
+            let mut serving = JoinSet::new();
+            serving.spawn(self.clone().accept(Arc::clone(open), handler.clone()));
+            let ended = tokio::select! {
+                biased;
+                ended = serving.join_next() => ended,
+                _ = self.terms.drain.started() => {
+                    listener = None; // or clients would connect to the end
+                    serving.join_next().await
+                }
+            };
+            match ended {
+                Some(Err(ended)) if ended.is_panic() => Metrics::panicked(),
+                Some(Err(ended)) => return Err(io::Error::other(ended)),
+                Some(Ok(())) | None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts connections until the drain, then waits for their end.
+    async fn accept<H: Handler>(self, listener: Arc<TcpListener>, handler: H) {
         let mut accept = Accept::new(listener);
         let mut connections = JoinSet::new();
         loop {
@@ -139,34 +164,6 @@ impl Server {
         }
         drop(accept);
         self.finish(connections).await;
-        Ok(())
-    }
-
-    /// Serves on `listener`, and goes on when a mistake in the program ends the task that accepts: nobody else would take
-    /// the connections that the kernel gives to this listener.
-    ///
-    /// # Errors
-    /// A listener that cannot be used.
-    pub async fn serve_on<H: Handler>(self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
-        let mut spare = Some(listener);
-        while let Some(listener) = &spare {
-            let mut serving = JoinSet::new();
-            serving.spawn(self.clone().serve(listener.try_clone()?, handler.clone()));
-            let ended = tokio::select! {
-                biased;
-                ended = serving.join_next() => ended,
-                _ = self.terms.drain.started() => {
-                    spare = None; // or clients would connect to the end
-                    serving.join_next().await
-                }
-            };
-            match ended {
-                Some(Err(ended)) if ended.is_panic() => Metrics::panicked(),
-                Some(ended) => return ended.unwrap_or_else(|ended| Err(io::Error::other(ended))),
-                None => return Ok(()),
-            }
-        }
-        Ok(())
     }
 
     fn admit<H: Handler>(&self, stream: TcpStream, mut peer: SocketAddr, handler: &H, connections: &mut JoinSet<()>) {
