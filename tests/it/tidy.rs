@@ -122,6 +122,14 @@ fn no_file_is_longer_than_can_be_kept_in_mind() {
 }
 
 #[test]
+fn a_module_of_several_files_has_one_shape() {
+    let sources = rust();
+    let of_others =
+        |source: &&Source| !source.path.starts_with("src/server/") && !source.path.starts_with("src/store/");
+    none(sources.iter().filter(of_others).filter_map(|source| beside_its_folder(&source.path, &sources)));
+}
+
+#[test]
 fn every_script_opens_with_its_contract() {
     let mut scripts = all(&["lua"]);
     scripts.retain(|script| script.path.starts_with("lua/"));
@@ -239,6 +247,13 @@ fn trailing(source: &Source) -> Vec<String> {
 fn too_long(source: &Source) -> Option<String> {
     let length = source.text.lines().filter(|line| !line.trim_start().starts_with("//")).count();
     (length > LONGEST_FILE).then(|| format!("{}: {length} lines", source.path))
+}
+
+/// A file `a.rs` with files in `a/`; their module is `a/mod.rs`.
+fn beside_its_folder(path: &str, sources: &[Source]) -> Option<String> {
+    let folder = format!("{}/", path.strip_suffix(".rs")?);
+    let inside = |source: &Source| source.path.starts_with(&folder);
+    sources.iter().any(inside).then(|| format!("{path} stands beside {folder}, and should be {folder}mod.rs"))
 }
 
 fn without_contract(script: &Source) -> Vec<String> {
@@ -379,6 +394,10 @@ fn what_is_unfinished_asleep_blank_or_long_is_found() {
     let long = "//! Why.\n".to_owned() + &"f();\n".repeat(LONGEST_FILE);
     assert_eq!(too_long(&sample("src/a.rs", &long)), None);
     assert!(too_long(&sample("src/a.rs", &(long + "f();\n"))).is_some());
+
+    let sources = [sample("src/a.rs", ""), sample("src/a/b.rs", ""), sample("src/ab.rs", "")];
+    let beside: Vec<_> = sources.iter().filter_map(|source| beside_its_folder(&source.path, &sources)).collect();
+    assert_eq!(beside, ["src/a.rs stands beside src/a/, and should be src/a/mod.rs"]);
 }
 
 #[test]
