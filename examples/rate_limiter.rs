@@ -8,12 +8,10 @@
 
 use std::error::Error;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::limit::{Mode, RateConfig};
-use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::{Metrics, RateLimiter, Store};
+use tidegate::{RateLimiter, Store};
 use tokio::time::{Instant, timeout_at};
 
 const RATE: u64 = 20;
@@ -46,8 +44,7 @@ async fn main() -> Result<()> {
 }
 
 fn limiter(redis: &str) -> Result<RateLimiter> {
-    let settings = RedisSettings { timeout: Duration::from_secs(1), ..RedisSettings::new(RedisUrl::new(redis.into())) };
-    let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
+    let store = Store::redis_builder(redis).timeout(Duration::from_secs(1)).open()?;
     Ok(RateLimiter::new(store, "tidegate-example")?)
 }
 

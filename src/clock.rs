@@ -17,11 +17,12 @@ pub trait Clock: std::fmt::Debug + Send + Sync {
 }
 
 /// The wall clock as it was at start, advanced by the monotonic clock, so that nobody who sets the host's clock can
-/// set permits free.
+/// set permits free. The monotonic clock is Tokio's: tests stop it with `tokio::time::pause`.
 #[derive(Debug)]
 pub struct SystemClock {
-    wall: Duration,
-    start: Instant,
+    /// Whole milliseconds, so that the clock's milliseconds are those of a test that moves it.
+    wall: Timestamp,
+    start: tokio::time::Instant,
 }
 
 /// A clock that stands still until it is moved; for tests and for replaying logs in virtual time.
@@ -68,8 +69,8 @@ impl Timestamp {
 impl SystemClock {
     /// A clock anchored at the present wall time.
     pub fn new() -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { wall, start: Instant::now() }
+        let wall = Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()));
+        Self { wall, start: tokio::time::Instant::now() }
     }
 }
 
@@ -81,9 +82,12 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let now = self.wall + self.start.elapsed();
-        Timestamp(now.as_secs().saturating_mul(1_000).saturating_add(now.subsec_millis().into()))
+        self.wall.plus_millis(millis(self.start.elapsed()))
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000).saturating_add(duration.subsec_millis().into())
 }
 
 // === impl ManualClock ===

@@ -4,11 +4,9 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
 //! use tidegate::limit::{Mode, RateConfig};
-//! use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-//! use tidegate::{Metrics, RateLimiter, Store};
+//! use tidegate::{RateLimiter, Store};
 //!
-//! let redis = RedisSettings::new(RedisUrl::new("redis://127.0.0.1:6379".into()));
-//! let store = Store::open(&StoreSettings::Redis(redis), Metrics::new().into())?;
+//! let store = Store::redis("redis://127.0.0.1:6379")?;
 //! let limiter = RateLimiter::new(store, "mails")?;
 //! limiter.try_set_rate(&RateConfig::new(Mode::Overall, 10, Duration::from_secs(1))?).await?;
 //! limiter.acquire(3).await?; // waits until three permits are there

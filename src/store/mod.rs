@@ -3,24 +3,37 @@
 //! A store takes a list of charges and makes all of them or none, atomically, where the buckets are. Shadow charges only
 //! watch: each is made if the live ones are and its own limit grants it.
 
+mod builder;
 mod limiters;
 mod memory;
 mod redis;
 mod registry;
 pub mod settings;
+mod url;
 
 use std::sync::Arc;
 
+pub use self::builder::{MemoryBuilder, RedisBuilder};
 pub(crate) use self::limiters::{Named, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::redis::Redis;
 pub(crate) use self::redis::redis_keys;
 use self::settings::{RedisUrl, StoreSettings};
+pub use self::url::BadRedisUrl;
 use crate::clock::{SystemClock, Timestamp};
 use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome};
 use crate::metrics::Metrics;
 
-/// A place for buckets. Cheap to clone; clones share the buckets.
+/// A place for buckets. Cheap to clone; clones share the buckets, so any number of limiters and layers may have one.
+///
+/// ```
+/// use tidegate::{RateLimiter, Store};
+///
+/// let store = Store::memory(); // or Store::redis("redis://127.0.0.1:6379")?
+/// let mails = RateLimiter::new(store.clone(), "mails")?;
+/// let texts = RateLimiter::new(store, "texts")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Store {
     /// Buckets in this process: exact for one gateway, gone with it.

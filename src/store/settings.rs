@@ -72,10 +72,11 @@ impl RedisUrl {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once("://").unwrap_or(("redis", &self.0));
+        let scheme = self.0.find("://").map_or(0, |end| end + "://".len());
+        let (scheme, rest) = self.0.split_at(scheme);
         match rest.rsplit_once('@') {
-            Some((_, host)) => write!(f, "{scheme}://***@{host}"),
-            None => write!(f, "{scheme}://{rest}"),
+            Some((_, host)) => write!(f, "{scheme}***@{host}"),
+            None => write!(f, "{scheme}{rest}"),
         }
     }
 }

@@ -1,12 +1,9 @@
 //! The law of limiters that are shared with Redisson's clients, held in random turns with one of them.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
-use tidegate::clock::SystemClock;
 use tidegate::limit::foreign::Sharing;
 use tidegate::limit::{Quota, Wait};
-use tidegate::store::{Memory, Store};
+use tidegate::store::Store;
 
 use crate::foreign::take;
 use crate::support::redis::{RedisServer, fresh_name};
@@ -163,7 +160,7 @@ fn a_limiter_of_the_library_decides_as_the_embedded_store_does() {
     let Some(server) = RedisServer::start() else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let (redis, memory) = (server.store(), Store::Memory(Memory::new(Arc::new(SystemClock::new()), None).into()));
+    let (redis, memory) = (server.store(), Store::memory());
     let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
     let outcome = proptest::test_runner::TestRunner::new(config).run(&lonely_life(), |(rate, interval, steps)| {
         let name = fresh_name();

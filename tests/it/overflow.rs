@@ -6,10 +6,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use http::Request;
-use tidegate::clock::SystemClock;
 use tidegate::layer::Peer;
 use tidegate::metrics::Metrics;
-use tidegate::store::{Memory, Store};
+use tidegate::store::Store;
 use tidegate::{Config, RateLimitLayer};
 use tower::ServiceExt;
 
@@ -32,7 +31,7 @@ routes:
 /// A service with these limits, and a store of so many buckets; and what counts for it.
 fn service(buckets: usize) -> (Router, Arc<Metrics>) {
     let config = Config::parse(RULES).expect("rules");
-    let store = Store::Memory(Arc::new(Memory::bounded(Arc::new(SystemClock::new()), None, buckets)));
+    let store = Store::memory_builder().max_buckets(buckets).open();
     let metrics = Arc::new(Metrics::new());
     let layer = RateLimitLayer::with_store(config.rules, store, Arc::clone(&metrics));
     (Router::new().fallback_service(Router::new().fallback(async || "ok")).layer(layer), metrics)
@@ -91,7 +90,7 @@ routes:
       - { name: per-ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 10s, max_wait: 20s, queue: 3 }
 ";
     let config = Config::parse(rules).expect("rules");
-    let store = Store::Memory(Arc::new(Memory::bounded(Arc::new(SystemClock::new()), None, 0)));
+    let store = Store::memory_builder().max_buckets(0).open();
     let layer = RateLimitLayer::with_store(config.rules, store, Arc::new(Metrics::new()));
     let service = Router::new().fallback_service(Router::new().fallback(async || "ok")).layer(layer);
     let ask = |number: u8| {

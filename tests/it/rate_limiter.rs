@@ -9,22 +9,11 @@ use tidegate::RateLimiter;
 use tidegate::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use tidegate::limit::{Mode, RateConfig};
 use tidegate::rate_limiter::{InstanceId, RateLimiterError, Usage};
-use tidegate::store::{Memory, Store};
+use tidegate::store::Store;
 use tokio::time::Instant;
 
 use crate::support::redis::RedisServer;
 use crate::support::redisson::Peer;
-
-/// The clock of Tokio, which tests let stand still.
-#[derive(Debug)]
-struct TokioClock(Instant);
-
-impl Clock for TokioClock {
-    fn now(&self) -> Timestamp {
-        let millis = Instant::now().duration_since(self.0).as_millis();
-        Timestamp::from_millis(1_700_000_000_000).plus_millis(u64::try_from(millis).expect("a short test"))
-    }
-}
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -34,13 +23,9 @@ fn rate(mode: Mode, rate: u64, interval: u64) -> RateConfig {
     RateConfig::new(mode, rate, millis(interval)).expect("a configuration")
 }
 
-fn embedded(clock: impl Clock + 'static) -> Store {
-    Store::Memory(Arc::new(Memory::new(Arc::new(clock), None)))
-}
-
 /// An OVERALL limiter in virtual time.
 async fn limiter(permits: u64, interval: u64) -> RateLimiter {
-    let limiter = RateLimiter::new(embedded(TokioClock(Instant::now())), "lim").expect("a limiter");
+    let limiter = RateLimiter::new(Store::memory(), "lim").expect("a limiter");
     assert!(limiter.try_set_rate(&rate(Mode::Overall, permits, interval)).await.expect("set"));
     limiter
 }
@@ -48,7 +33,7 @@ async fn limiter(permits: u64, interval: u64) -> RateLimiter {
 /// Both stores, in real time.
 fn stores() -> (Vec<Store>, Option<RedisServer>) {
     let redis = RedisServer::start();
-    let mut stores = vec![embedded(SystemClock::new())];
+    let mut stores = vec![Store::memory()];
     stores.extend(redis.iter().map(RedisServer::store));
     (stores, redis)
 }
@@ -240,7 +225,7 @@ async fn a_release_serves_the_first_in_line_at_once() {
 #[tokio::test]
 async fn a_clock_that_stands_still_returns_nothing() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
-    let store = Store::Memory(Arc::new(Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None)));
+    let store = Store::memory_builder().clock(clock.clone()).open();
     let limiter = RateLimiter::new(store, "lim").expect("a limiter");
     limiter.set_rate(&rate(Mode::Overall, 1, 60_000)).await.expect("set");
     assert_eq!((limiter.try_acquire(1).await, limiter.try_acquire(1).await), (Ok(true), Ok(false)));
@@ -252,7 +237,7 @@ async fn a_clock_that_stands_still_returns_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_keep_alive_counts_from_the_last_grant_and_refusals_only_outlast_their_wait() {
-    let limiter = RateLimiter::new(embedded(TokioClock(Instant::now())), "lim").expect("a limiter");
+    let limiter = RateLimiter::new(Store::memory(), "lim").expect("a limiter");
     let config = rate(Mode::Overall, 1, 1_000).with_keep_alive(millis(1_000)).expect("a keep-alive");
     limiter.set_rate(&config).await.expect("set");
     assert_eq!(limiter.try_acquire(1).await, Ok(true));

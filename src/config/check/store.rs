@@ -1,7 +1,5 @@
 //! Where buckets are kept. No message repeats an address or a secret, since both may hold a password.
 
-use deadpool_redis::redis::IntoConnectionInfo;
-
 use super::{Checked, duration, needed, number, part};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
@@ -15,9 +13,9 @@ const SHORTEST_SECRET: usize = 16;
 const URL_HELP: &str = "write `redis://[user:password@]host[:port][/database]`, special characters percent-encoded";
 
 /// A store whose address has been understood.
-enum Address<'f> {
+enum Address {
     Memory,
-    Redis(&'f str),
+    Redis(RedisUrl),
 }
 
 pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checked<StoreSettings> {
@@ -33,7 +31,7 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
             Ok(StoreSettings::Memory { key_secret: key_secret? })
         }
         Address::Redis(url) => Ok(StoreSettings::Redis(RedisSettings {
-            url: RedisUrl::new(url.to_owned()),
+            url,
             timeout: duration(written.timeout, StoreSettings::DEFAULT_TIMEOUT),
             prefix: written.prefix.clone().unwrap_or_default(),
             pool_size: number(written.pool_size, StoreSettings::DEFAULT_POOL_SIZE, node.at("pool_size"), problems)?,
@@ -50,7 +48,7 @@ pub(super) fn prefix(store: &Checked<StoreSettings>) -> &str {
     }
 }
 
-fn url<'f>(written: &'f file::Store, node: &Node, problems: &mut Problems) -> Checked<Address<'f>> {
+fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<Address> {
     let at = node.at("url");
     if written.url.is_none() && !["url", "cluster", "sentinel"].iter().any(|key| node.has(key)) {
         return Err(problems.add(node.place, "the store needs `url`", "for example `url: redis://127.0.0.1:6379`"));
@@ -62,9 +60,9 @@ fn url<'f>(written: &'f file::Store, node: &Node, problems: &mut Problems) -> Ch
             (format!("{} is not a store", quote(url)), "did you mean `memory`?")
         }
         None => ("the store is neither `memory` nor a URL".to_owned(), URL_HELP),
-        Some(("redis", rest)) => match fault(url, rest) {
-            None => return Ok(Address::Redis(url)),
-            Some(fault) => (format!("the URL of the store {fault}"), URL_HELP),
+        Some(("redis", _)) => match RedisUrl::parse(url) {
+            Ok(url) => return Ok(Address::Redis(url)),
+            Err(fault) => (format!("the URL of the store {fault}"), URL_HELP),
         },
         Some((scheme @ ("rediss" | "valkeys"), _)) => {
             (format!("{} (TLS) is not built yet", quote(&format!("{scheme}://"))), "use `redis://`")
@@ -72,37 +70,6 @@ fn url<'f>(written: &'f file::Store, node: &Node, problems: &mut Problems) -> Ch
         Some((scheme, _)) => (format!("{} is not a store", quote(&format!("{scheme}://"))), URL_HELP),
     };
     Err(problems.add(at.place, message, help))
-}
-
-/// What is wrong with `redis://rest`, in words that repeat nothing of it.
-fn fault(url: &str, rest: &str) -> Option<&'static str> {
-    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-    let ends = authority.find(['?', '#']).unwrap_or(authority.len());
-    if authority[ends..].contains('@') || database.contains('@') {
-        return Some("has `/`, `?` or `#` before its `@`, which must be `%2F`, `%3F` or `%23` there");
-    }
-    if rest.contains(['?', '#']) {
-        return Some("must have neither `?` nor `#`");
-    }
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some(parts) => parts,
-            None => return Some("has a bracket left open"),
-        },
-        None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
-    };
-    let is_port = |text: &str| text.strip_prefix(':').is_some_and(|port| port.parse().is_ok_and(|port: u16| port > 0));
-    if name.is_empty() {
-        return Some("has no host");
-    }
-    if !port.is_empty() && !is_port(port) {
-        return Some("has a port that is not a number from 1 to 65535");
-    }
-    if !database.is_empty() && database.parse::<u16>().is_err() {
-        return Some("has a database that is not a number");
-    }
-    url.into_connection_info().err().map(|_| "is not one that Redis clients understand")
 }
 
 fn key_secret(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<Option<KeySecret>> {

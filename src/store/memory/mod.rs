@@ -37,9 +37,6 @@ use crate::limit::{Charge, Granted, Limiter, Mode, Outcome, live_granted};
 /// As many as a word has bits.
 const SHARDS: usize = u64::BITS as usize;
 
-/// Buckets that all limits hold together at most, unless told otherwise: some 200 MB, if each was used once.
-const MAX_BUCKETS: usize = 1 << 21;
-
 /// How many buckets one decision looks at to find room for another: some tenth of a millisecond.
 const PATIENCE: usize = 1 << 15;
 
@@ -74,6 +71,9 @@ pub struct Usage {
 // === impl Memory ===
 
 impl Memory {
+    /// Buckets that all limits hold together at most, unless told otherwise: some 200 MB, if each was used once.
+    pub const MAX_BUCKETS: usize = 1 << 21;
+
     /// What stands for a client's value.
     pub(super) fn key_of(&self, value: &[u8]) -> u128 {
         self.secret.hash(value)
@@ -81,7 +81,7 @@ impl Memory {
 
     /// An empty store of at most two million buckets. Without a secret it makes one up.
     pub fn new(clock: Arc<dyn Clock>, secret: Option<KeySecret>) -> Self {
-        Self::bounded(clock, secret, MAX_BUCKETS)
+        Self::bounded(clock, secret, Self::MAX_BUCKETS)
     }
 
     /// An empty store of at most so many buckets: half of them shared out evenly among the limits, and half for whichever

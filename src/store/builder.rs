@@ -1,0 +1,156 @@
+//! Opening a store from code: [`Store::memory`] and [`Store::redis`], and what may be said beside them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
+use super::{Memory, OpenError, Store};
+use crate::clock::{Clock, SystemClock};
+use crate::metrics::Metrics;
+
+/// A store in this process, before it is opened; made by [`Store::memory_builder`].
+#[derive(Debug)]
+#[must_use = "a builder opens nothing until `open` is called"]
+pub struct MemoryBuilder {
+    clock: Arc<dyn Clock>,
+    key_secret: Option<KeySecret>,
+    max_buckets: usize,
+}
+
+/// A store in Redis, before it is opened; made by [`Store::redis_builder`].
+#[derive(Debug)]
+#[must_use = "a builder opens nothing until `open` is called"]
+pub struct RedisBuilder {
+    url: String,
+    timeout: Duration,
+    prefix: String,
+    pool_size: usize,
+    key_secret: Option<KeySecret>,
+    metrics: Option<Arc<Metrics>>,
+}
+
+// === impl Store ===
+
+impl Store {
+    /// An empty store in this process. Its clock is the system's, which `tokio::time::pause` stops and
+    /// `tokio::time::advance` moves.
+    pub fn memory() -> Self {
+        Self::memory_builder().open()
+    }
+
+    /// [`memory`](Self::memory), with more to say.
+    pub fn memory_builder() -> MemoryBuilder {
+        MemoryBuilder { clock: Arc::new(SystemClock::new()), key_secret: None, max_buckets: Memory::MAX_BUCKETS }
+    }
+
+    /// The store in the Redis at this address: `redis://[user:password@]host[:port][/database]`. It connects when it is
+    /// first used.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn redis(url: &str) -> Result<Self, OpenError> {
+        Self::redis_builder(url).open()
+    }
+
+    /// [`redis`](Self::redis), with more to say.
+    pub fn redis_builder(url: &str) -> RedisBuilder {
+        let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
+        let (url, prefix) = (url.to_owned(), String::new());
+        RedisBuilder { url, timeout, prefix, pool_size, key_secret: None, metrics: None }
+    }
+}
+
+// === impl MemoryBuilder ===
+
+impl MemoryBuilder {
+    /// What it takes for the present: a [`ManualClock`](crate::clock::ManualClock) stands still until a test moves it.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// The secret under which client values are hashed. Unless told one, the store makes one up.
+    pub fn key_secret(self, secret: KeySecret) -> Self {
+        Self { key_secret: Some(secret), ..self }
+    }
+
+    /// Buckets that all limits hold together at most; two million unless told otherwise.
+    pub fn max_buckets(self, max_buckets: usize) -> Self {
+        Self { max_buckets, ..self }
+    }
+
+    /// The store.
+    pub fn open(self) -> Store {
+        Store::Memory(Arc::new(Memory::bounded(self.clock, self.key_secret, self.max_buckets)))
+    }
+}
+
+// === impl RedisBuilder ===
+
+impl RedisBuilder {
+    /// The longest a decision may take, over queueing, connecting and the reply together; 50 ms unless told otherwise.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Put before every key, inside its hash tag: letters, digits, `.`, `_`, `-` and `:`.
+    pub fn prefix(self, prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned(), ..self }
+    }
+
+    /// Connections for decisions that each worker keeps open; one unless told otherwise.
+    pub fn pool_size(self, pool_size: usize) -> Self {
+        Self { pool_size, ..self }
+    }
+
+    /// The secret under which client values are hashed. Unless told one, it is made once and kept in Redis.
+    pub fn key_secret(self, secret: KeySecret) -> Self {
+        Self { key_secret: Some(secret), ..self }
+    }
+
+    /// Where the store counts.
+    pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// The store, which connects when it is first used, and starts without Redis too.
+    ///
+    /// # Errors
+    /// The address is none, or the prefix would move keys to other slots of a cluster.
+    pub fn open(self) -> Result<Store, OpenError> {
+        let bad = |why: String| OpenError(RedisUrl::new(self.url.clone()), why);
+        let url = RedisUrl::parse(&self.url).map_err(|fault| bad(format!("its URL {fault}")))?;
+        if !self.prefix.bytes().all(is_prefix_byte) {
+            return Err(bad(format!("prefix `{}` has other characters than letters, digits and `._-:`", self.prefix)));
+        }
+        let Self { timeout, prefix, key_secret, .. } = self;
+        let settings = RedisSettings { url, timeout, prefix, pool_size: self.pool_size.max(1), key_secret };
+        Store::open(&StoreSettings::Redis(settings), self.metrics.unwrap_or_default())
+    }
+}
+
+fn is_prefix_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_none_is_an_error_without_its_password() {
+        for (url, said) in [
+            ("db:6379", "store `db:6379` cannot be opened: its URL does not begin with `redis://`"),
+            ("redis://:hush@", "store `redis://***@` cannot be opened: its URL has no host"),
+            (":hush@db", "store `***@db` cannot be opened: its URL does not begin with `redis://`"),
+        ] {
+            assert_eq!(Store::redis(url).expect_err(url).to_string(), said);
+        }
+    }
+
+    #[test]
+    fn a_prefix_that_would_move_keys_is_an_error() {
+        let error = Store::redis_builder("redis://db").prefix("{a}").open().expect_err("a prefix with braces");
+        assert!(error.to_string().contains("prefix `{a}`"), "{error}");
+        assert!(Store::redis_builder("redis://db").prefix("billing:").open().is_ok());
+    }
+}
