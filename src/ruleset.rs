@@ -75,12 +75,14 @@ impl RuleSet {
     }
 
     pub(crate) fn passage<'r>(&'r self, route: &'r Route, facts: &Facts<'_>, seen: Seen) -> Passage<'r> {
+        let addresses = &self.rules.addresses;
         Passage {
             upstream: route.upstream.as_ref(),
             seen,
             sieve: seen.has(Field::MayTrail).then_some(&self.sieve),
             peer: facts.peer,
-            trusted_peer: self.rules.addresses.trusts(facts.peer),
+            trusted_peer: addresses.trusts(facts.peer),
+            client: addresses.client(facts),
             max_body: route.max_body,
         }
     }

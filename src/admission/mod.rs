@@ -13,6 +13,8 @@ mod waiting;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
+
 pub(crate) use self::line::Lines;
 pub(crate) use self::receipt::Receipt;
 pub(crate) use self::standing::Standing;
@@ -32,6 +34,8 @@ pub struct Permit {
     pub(crate) peer: IpAddr,
     /// Whether that is a trusted proxy, whose forwarding fields are kept.
     pub(crate) trusted_peer: bool,
+    /// Whose share of the upstream's connections it uses.
+    pub(crate) client: Option<IpNet>,
     /// The longest body that it may have.
     pub(crate) max_body: u64,
     /// Which of the fields that concern a proxy the request still has.
@@ -46,6 +50,7 @@ pub(crate) struct Passage<'r> {
     pub(crate) upstream: Option<&'r Arc<str>>,
     pub(crate) peer: IpAddr,
     pub(crate) trusted_peer: bool,
+    pub(crate) client: Option<IpNet>,
     pub(crate) max_body: u64,
     pub(crate) seen: Seen,
     pub(crate) sieve: Option<&'r Arc<Sieve>>,
@@ -205,7 +210,7 @@ fn is_adopted(one: &LimitCharge<'_>) -> bool {
 
 impl Passage<'_> {
     fn permit(self) -> Permit {
-        let Self { upstream, peer, trusted_peer, max_body, seen, sieve } = self;
-        Permit { upstream: upstream.cloned(), peer, trusted_peer, max_body, seen, sieve: sieve.cloned() }
+        let Self { upstream, peer, trusted_peer, client, max_body, seen, sieve } = self;
+        Permit { upstream: upstream.cloned(), peer, trusted_peer, client, max_body, seen, sieve: sieve.cloned() }
     }
 }

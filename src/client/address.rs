@@ -60,6 +60,15 @@ impl AddressRules {
         if self.trusts(facts.peer) { self.walk(facts, |_| {}).0 } else { facts.peer }
     }
 
+    /// The network whose share of something a request uses; none if nothing is known of its client but a trusted proxy.
+    pub fn client(&self, facts: &Facts<'_>) -> Option<IpNet> {
+        if !self.trusts(facts.peer) {
+            return Some(self.network(facts.peer));
+        }
+        let (address, _) = self.walk(facts, |_| {});
+        (!self.trusts(address)).then(|| self.network(address))
+    }
+
     /// Finds what [`address`](Self::address) finds, and keeps why.
     pub fn trace<'f>(&self, facts: &'f Facts<'_>) -> Trace<'f> {
         let mut proxies = Vec::new();

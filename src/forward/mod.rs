@@ -58,11 +58,12 @@ impl Forward {
         parcel: &'a mut Parcel,
         permit: Permit,
     ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<'a> {
+        let client = permit.client;
         let takes_trailers = parcel.as_ref().is_some_and(|request| takes_trailers(request.version(), &permit));
         let prepared = self.prepare(parcel.as_mut(), permit);
         async move {
             Ok(match prepared {
-                Ok(upstream) => answer(upstream.send(parcel).await, takes_trailers),
+                Ok(upstream) => answer(upstream.send(parcel, client).await, takes_trailers),
                 Err(here) => *here,
             })
         }
@@ -74,7 +75,7 @@ impl Forward {
         request: Option<&mut Request<RequestBody>>,
         permit: Permit,
     ) -> Result<&Upstream, Box<Response<ResponseBody>>> {
-        let Permit { upstream, peer, trusted_peer, max_body, seen, sieve } = permit; // one permit, one request
+        let Permit { upstream, peer, trusted_peer, max_body, seen, sieve, .. } = permit; // one permit, one request
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let (Some(upstream), Some(request)) = (upstream, request) else {
             return Err(Box::new(not_sent(Refusal::Internal)));

@@ -11,7 +11,7 @@ use super::body::ResponseBody;
 use super::connection::Connection;
 use super::exchange::exchange;
 use super::pool::Pool;
-use super::room::Seat;
+use super::seats::{Client, Seat};
 use super::settings::UpstreamSettings;
 use super::{Attempt, Parcel};
 use crate::metrics::UpstreamMetrics;
@@ -38,11 +38,12 @@ impl Endpoint {
     pub(crate) async fn send(
         &self,
         parcel: &mut Parcel,
+        client: Client,
         now: Instant,
         limit: Duration,
         was_sent: bool,
     ) -> Result<Response<ResponseBody>, Attempt> {
-        let Some(seat) = self.pool.room().try_enter() else { return Err(Attempt::NoRoom) };
+        let Some(seat) = self.pool.seats().try_take(client) else { return Err(Attempt::NoRoom) };
         self.send_from(seat, parcel, now, limit, was_sent).await
     }
 
@@ -50,11 +51,12 @@ impl Endpoint {
     pub(crate) async fn send_later(
         &self,
         parcel: &mut Parcel,
+        client: Client,
         limit: Duration,
         was_sent: bool,
     ) -> Result<Response<ResponseBody>, Attempt> {
         let waiting = self.pool.metrics().waiting();
-        let seat = self.pool.room().enter().await.map_err(Attempt::Failed)?;
+        let seat = self.pool.seats().take(client).await.map_err(Attempt::Failed)?;
         drop(waiting);
         self.send_from(seat, parcel, Instant::now(), limit, was_sent).await
     }

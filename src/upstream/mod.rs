@@ -20,7 +20,7 @@ mod echo;
 mod endpoint;
 mod exchange;
 mod pool;
-mod room;
+mod seats;
 mod select;
 pub mod settings;
 mod transfer;
@@ -30,6 +30,7 @@ pub use body::{BoxError, RequestBody, ResponseBody, TooLong};
 
 use crate::metrics::{Metrics, UpstreamMetrics};
 use endpoint::Endpoint;
+pub(crate) use seats::Client;
 use select::RoundRobin;
 use settings::{Target, UpstreamSettings};
 
@@ -148,13 +149,13 @@ impl Upstream {
         &self.host
     }
 
-    /// Sends a request whose head is ready for HTTP/1.1, and returns the answer as soon as its head is here.
+    /// Sends a client's request whose head is ready for HTTP/1.1, and returns the answer as soon as its head is here.
     ///
     /// # Errors
     /// See [`Failure`]. Dropping the future cancels the request.
-    pub async fn send(&self, parcel: &mut Parcel) -> Result<Response<ResponseBody>, Failure> {
+    pub(crate) async fn send(&self, parcel: &mut Parcel, client: Client) -> Result<Response<ResponseBody>, Failure> {
         let begin = Instant::now();
-        let result = self.send_to_one(parcel, begin).await;
+        let result = self.send_to_one(parcel, client, begin).await;
         match &result {
             Ok(_) => self.metrics.answered(begin.elapsed()),
             Err(Failure::Unreachable) => self.metrics.unreachable(),
@@ -169,13 +170,18 @@ impl Upstream {
 
     /// Tries the targets in turn, each once, until one has taken the request. If none does, it waits for the first that has
     /// no room.
-    async fn send_to_one(&self, parcel: &mut Parcel, mut now: Instant) -> Result<Response<ResponseBody>, Failure> {
+    async fn send_to_one(
+        &self,
+        parcel: &mut Parcel,
+        client: Client,
+        mut now: Instant,
+    ) -> Result<Response<ResponseBody>, Failure> {
         let (mut was_sent, mut full) = (false, None);
         for index in self.turn.next(self.targets.len()) {
             let attempt = match &self.targets[index] {
                 Place::Echo => parcel.take().map(echo::answer).ok_or(Attempt::NotSent),
                 Place::Http(endpoint) => {
-                    let attempt = endpoint.send(parcel, now, self.response_timeout, was_sent).await;
+                    let attempt = endpoint.send(parcel, client, now, self.response_timeout, was_sent).await;
                     if let Err(Attempt::NoRoom) = &attempt {
                         full.get_or_insert(endpoint);
                     }
@@ -191,7 +197,7 @@ impl Upstream {
             now = Instant::now(); // a connection may have been waited for
         }
         let attempt = match full {
-            Some(endpoint) => Box::pin(endpoint.send_later(parcel, self.response_timeout, was_sent)).await,
+            Some(endpoint) => Box::pin(endpoint.send_later(parcel, client, self.response_timeout, was_sent)).await,
             None => Err(Attempt::NotSent),
         };
         attempt.map_err(|attempt| match attempt {

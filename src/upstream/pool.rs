@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::Connection;
-use super::room::{Room, Seat};
+use super::seats::{Seat, Seats};
 use super::settings::UpstreamSettings;
 use crate::metrics::UpstreamMetrics;
 
@@ -35,7 +35,7 @@ pub(crate) struct Pool(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     idle: Mutex<Idle>,
-    room: Room,
+    seats: Seats,
     body_timeout: Duration,
     metrics: UpstreamMetrics,
 }
@@ -61,13 +61,13 @@ struct Idle {
 
 impl Pool {
     pub(crate) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
-        let (idle, room, body_timeout) = (Mutex::default(), Room::new(settings), settings.body_timeout);
-        Self(Arc::new(Shared { idle, room, body_timeout, metrics }))
+        let (idle, seats, body_timeout) = (Mutex::default(), Seats::new(settings), settings.body_timeout);
+        Self(Arc::new(Shared { idle, seats, body_timeout, metrics }))
     }
 
-    /// How many connections there may be.
-    pub(crate) fn room(&self) -> &Room {
-        &self.0.room
+    /// How many connections there may be, and whose.
+    pub(crate) fn seats(&self) -> &Seats {
+        &self.0.seats
     }
 
     /// Counts what becomes of requests.
@@ -89,7 +89,7 @@ impl Pool {
     /// Closes the oldest of the idle, where another connection would be one too many.
     pub(crate) fn make_room(&self) {
         let mut idle = self.0.idle.lock();
-        let excess = self.0.room.excess(idle.connections.len()).min(idle.connections.len());
+        let excess = self.0.seats.excess(idle.connections.len()).min(idle.connections.len());
         idle.connections.drain(..excess);
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let settings = UpstreamSettings { max_connections: 2, ..UpstreamSettings::new("api".into(), Vec::new()) };
         let pool = Pool::new(&settings, Metrics::new().upstream("api"));
         let connection = Connection::open(&address, Patience::of(&settings), pool.metrics()).await.unwrap();
-        pool.lease(connection, pool.room().try_enter().unwrap()).release();
+        pool.lease(connection, pool.seats().try_take(None).unwrap()).release();
         (pool, listener.accept().unwrap().0)
     }
 
@@ -214,12 +214,12 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_leaves_its_room_to_a_new_one_only_where_there_is_no_other() {
         let (pool, _other) = one_idle().await;
-        let _first = pool.room().try_enter().unwrap();
+        let _first = pool.seats().try_take(None).unwrap();
         pool.make_room();
         assert_eq!(pool.0.idle.lock().connections.len(), 1);
-        let _second = pool.room().try_enter().unwrap();
+        let _second = pool.seats().try_take(None).unwrap();
         pool.make_room();
         assert_eq!(pool.0.idle.lock().connections.len(), 0);
-        assert!(pool.room().try_enter().is_none());
+        assert!(pool.seats().try_take(None).is_none());
     }
 }

@@ -18,7 +18,8 @@ pub struct UpstreamSettings {
     pub response_timeout: Duration,
     /// The longest an upstream may send nothing of an answer that has begun.
     pub body_timeout: Duration,
-    /// The most connections to each target, in use or idle. Each worker has its share, and at least one.
+    /// The most connections to each target, in use or idle. Each worker has its share, and at least one. A client has
+    /// another only while it holds fewer than are free.
     pub max_connections: usize,
     /// The most requests that wait for a connection to each target. Each worker has its share.
     pub queue: usize,

@@ -37,6 +37,7 @@ mod redisson_weaknesses;
 mod rows;
 mod slots;
 mod spellings;
+mod starvation;
 mod stress;
 mod support;
 mod targets;

@@ -111,6 +111,7 @@ async fn with_permit(
         upstream: Some("api".into()),
         peer: peer.ip(),
         trusted_peer,
+        client: Some(peer.ip().into()),
         max_body: u64::MAX,
         seen,
         sieve: Some(sieve),

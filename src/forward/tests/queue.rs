@@ -2,8 +2,9 @@
 
 use super::*;
 
+/// One connection, and a queue of which one client may have two places.
 const ONE: fn(&mut UpstreamSettings) = |upstream| {
-    (upstream.max_connections, upstream.queue, upstream.queue_timeout) = (1, 2, LONG);
+    (upstream.max_connections, upstream.queue, upstream.queue_timeout) = (1, 4, LONG);
 };
 
 fn narrow(address: SocketAddr) -> Settings {

@@ -21,9 +21,7 @@ async fn a_client_has_so_many_connections_and_others_have_theirs() {
     assert!(is_served(&server).await.unwrap_err().contains("too many connections from you"));
     assert!(rejected(&server, "client_connections"));
     // Another address of this machine.
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    let mut other = Raw::new(socket.connect(server.address).await.unwrap());
+    let mut other = Raw::connect_from("127.0.0.2", server.address).await;
     assert_eq!(other.ask(get("/")).await.status(), 200);
     drop(first);
     until(|| server.metrics.render().contains("tidegate_connections 2")).await;

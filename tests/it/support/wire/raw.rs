@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::soon;
 
@@ -54,6 +54,13 @@ impl Raw {
 
     pub async fn connect(address: SocketAddr) -> Self {
         Self::new(soon(TcpStream::connect(address)).await.expect("should connect"))
+    }
+
+    /// From another address of this machine.
+    pub async fn connect_from(source: &str, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::new(source.parse().expect("an address"), 0)).expect("should bind");
+        Self::new(soon(socket.connect(address)).await.expect("should connect"))
     }
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {

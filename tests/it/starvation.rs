@@ -1,0 +1,110 @@
+//! Clients that hold connections to an upstream for as long as they can leave others what they need.
+
+use tokio::io::AsyncWriteExt;
+
+use crate::support::gateway::{TestGateway, get};
+use crate::support::wire::raw::{Message, Raw};
+use crate::support::wire::soon;
+use crate::support::wire::upstream::{Origin, Visit};
+
+/// More than a target has connections.
+const FLOOD: u64 = 60;
+
+const UPLOAD: &str = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n";
+const DOWNLOAD: &str = "GET /long HTTP/1.1\r\nHost: a\r\n";
+
+/// More than the kernel keeps for a client that does not read.
+const LONG: usize = 16 * 1024 * 1024;
+
+fn rules(origin: &Origin, clients: &str) -> String {
+    format!(
+        "clients: {{ {clients} }}
+upstreams:
+  api: {{ targets: ['http://{}'], max_connections: 16, queue_timeout: 1m }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]",
+        origin.address
+    )
+}
+
+/// Answers when it has the whole request; `/long` with more than anybody takes at once.
+async fn origin() -> Origin {
+    Origin::start(|mut visit: Visit| async move {
+        while let Some(request) = visit.request().await {
+            let body = if request.start.contains("/long") { vec![b'x'; LONG] } else { b"ok".to_vec() };
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            if visit.raw.stream.write_all(&[head.as_bytes(), &body].concat()).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await
+}
+
+/// Sends as many requests at once; returns when each has a connection to the upstream or waits for one.
+async fn flood(gateway: &TestGateway, request: impl Fn(u64) -> String) -> Vec<Raw> {
+    let mut clients = Vec::new();
+    for number in 0..FLOOD {
+        let mut client = gateway.client().await;
+        client.send(request(number)).await;
+        clients.push(client);
+    }
+    soon(async {
+        loop {
+            let connections = gateway.counter(r#"tidegate_upstream_connections{upstream="api"}"#).await;
+            let waiting = gateway.counter(r#"tidegate_upstream_waiting{upstream="api"}"#).await;
+            if waiting > 0 && connections + waiting == FLOOD {
+                return;
+            }
+        }
+    })
+    .await;
+    clients
+}
+
+/// So many that every worker is asked.
+async fn honest(gateway: &TestGateway, source: &str, fields: &str) -> Vec<Message> {
+    let mut answers = Vec::new();
+    for _ in 0..8 {
+        answers.push(get(&mut Raw::connect_from(source, gateway.address).await, "/", fields).await);
+    }
+    answers
+}
+
+async fn another_address_is_answered_during(request: &str) {
+    let gateway = TestGateway::start(&rules(&origin().await, "ipv6_prefix: 64"));
+    let clients = flood(&gateway, |_| format!("{request}\r\n")).await;
+    for answer in honest(&gateway, "127.0.0.2", "").await {
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"));
+    }
+    drop(clients);
+    for answer in honest(&gateway, "127.0.0.1", "").await {
+        assert_eq!(answer.status(), 200); // it has its share back
+    }
+}
+
+#[tokio::test]
+async fn slow_uploads_of_one_address_leave_connections_to_others() {
+    another_address_is_answered_during(UPLOAD).await;
+}
+
+#[tokio::test]
+async fn slow_readers_of_one_address_leave_connections_to_others() {
+    another_address_is_answered_during(DOWNLOAD).await;
+}
+
+#[tokio::test]
+async fn clients_behind_a_trusted_proxy_are_told_apart_by_what_it_says() {
+    let gateway = TestGateway::start(&rules(&origin().await, "trusted_proxies: [127.0.0.0/8]"));
+    let _clients = flood(&gateway, |_| format!("{UPLOAD}X-Forwarded-For: 192.0.2.1\r\n\r\n")).await;
+    for answer in honest(&gateway, "127.0.0.1", "X-Forwarded-For: 192.0.2.2\r\n").await {
+        assert_eq!(answer.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn what_a_stranger_says_of_its_address_gives_it_no_other_share() {
+    let gateway = TestGateway::start(&rules(&origin().await, "trusted_proxies: [192.0.2.0/24]"));
+    let _clients = flood(&gateway, |number| format!("{UPLOAD}X-Forwarded-For: 198.51.100.{number}\r\n\r\n")).await;
+    let connections = gateway.counter(r#"tidegate_upstream_connections{upstream="api"}"#).await;
+    assert!(connections <= 8, "{connections}");
+}
