@@ -42,6 +42,11 @@ impl Outgoing {
         &mut self.bytes
     }
 
+    /// Forgets what waits.
+    pub(crate) fn discard(&mut self) {
+        *self = Self::default();
+    }
+
     /// Adds a part of a body; only where there is room.
     pub(crate) fn push(&mut self, data: Bytes) {
         if data.len() <= SHORT { self.bytes.extend_from_slice(&data) } else { self.long = data }

@@ -21,6 +21,8 @@ pub(super) struct Answering<B> {
     /// What the body is yet to bring, where its length was told.
     missing: u64,
     complete: bool,
+    /// The client may have some of it.
+    begun: bool,
 }
 
 /// The body of an answer: the handler's, or a refusal's.
@@ -46,12 +48,17 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
         let (mut head, body) = response.into_parts();
         head.headers.clear();
         let missing = if let Framing::Length(length) = framing { length } else { 0 };
-        (Self { body, framing, missing, complete: framing == Framing::Length(0) }, head.headers)
+        (Self { body, framing, missing, complete: framing == Framing::Length(0), begun: false }, head.headers)
     }
 
     /// Whether its end shows while the connection is open.
     pub(super) fn is_delimited(&self) -> bool {
         self.framing != Framing::UntilClose
+    }
+
+    /// Whether the client may have some of it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// Moves on; ready when all is written. The body may be made of what comes over the same wire.
@@ -70,7 +77,10 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
             // What has come is written whether or not there will be more.
             let mut wire = wire.lock();
             ready!(wire.poll_answer_begins(cx))?;
-            ready!(outgoing.poll_write(&mut wire.stream, cx))?;
+            let waiting = outgoing.len();
+            let written = outgoing.poll_write(&mut wire.stream, cx);
+            self.begun |= outgoing.len() < waiting;
+            ready!(written)?;
             drop(wire);
             match (self.complete, starved) {
                 (true, _) => return Poll::Ready(Ok(())),

@@ -235,12 +235,32 @@ impl<H: Handler> Http1<H> {
                 self.end(keeps_open);
                 Poll::Ready(Next::Stage)
             }
+            Poll::Ready(Err(_)) if self.answer_anew() => Poll::Ready(Next::Stage),
             Poll::Ready(Err(_)) => {
+                let Stage::Answering(exchange, _) = &self.stage else { return Poll::Ready(Next::Over) };
                 // The client takes half an answer for a whole one unless it is told.
                 exchange.in_flight.break_off();
                 Poll::Ready(Next::Over)
             }
             Poll::Pending => self.poll_gone(cx),
+        }
+    }
+
+    /// Tells a client that its own body broke the answer which was made of it, as long as nothing of that answer has been
+    /// written; whether it did.
+    fn answer_anew(&mut self) -> bool {
+        let Some(refusal) = self.wire.lock().refusal() else { return false };
+        match std::mem::replace(&mut self.stage, Stage::Closing) {
+            Stage::Answering(mut exchange, answering) if !answering.has_begun() => {
+                self.outgoing.discard();
+                exchange.keeps_open = false;
+                self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
+                true
+            }
+            stage => {
+                self.stage = stage;
+                false
+            }
         }
     }
 

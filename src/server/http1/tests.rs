@@ -27,6 +27,7 @@ use crate::server::{Drain, DrainTrigger, Handler, Server, bind};
 use crate::upstream::RequestBody;
 use crate::wire::raw::Raw;
 
+mod own_body;
 mod unread;
 
 struct Running {

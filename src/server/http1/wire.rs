@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
 use crate::http1::{Left, Piece, Readable};
+use crate::refusal::Refusal;
 use crate::server::stream::Watched;
 
 /// What a client that waits before it sends its body is told.
@@ -118,6 +119,12 @@ impl Wire {
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
+    }
+
+    /// What is wrong with the body, if it broke off or was none.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        let refusal = if self.overdue { Refusal::BodyTimedOut } else { Refusal::BodyBroken };
+        self.broken.then_some(refusal)
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
