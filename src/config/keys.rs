@@ -105,7 +105,7 @@ static LISTEN: Shape = Shape {
         ("min_rate", Size(0, 1 << 20)),
         ("max_fields", Whole(1, 1000)),
         ("max_field_bytes", Size(1 << 10, 1 << 20)),
-        ("max_target", Size(1 << 8, 1 << 13)),
+        ("max_target", Size(1 << 8, 1 << 15)),
         ("tls", Unbuilt),
         ("proxy_protocol", Unbuilt),
         ("http2", Unbuilt),

@@ -57,8 +57,8 @@ impl Listen {
     pub const DEFAULT_MAX_FIELDS: usize = 100;
     /// Bytes of header fields unless the rule file says otherwise.
     pub const DEFAULT_MAX_FIELD_BYTES: usize = 16 * 1024;
-    /// Bytes of a target unless the rule file says otherwise; RFC 9110 section 4.1 asks for 8,000 at least.
-    pub const DEFAULT_MAX_TARGET: usize = 8 * 1024;
+    /// Bytes of a target unless the rule file says otherwise.
+    pub const DEFAULT_MAX_TARGET: usize = crate::rule::DEFAULT_MAX_TARGET;
 
     /// What holds at `address` where the rule file says nothing else.
     pub fn new(address: SocketAddr) -> Self {

@@ -33,6 +33,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Histogram>,
     connections: Gauge,
     connections_refused: Counter,
+    accept_failures: Counter,
     rejected: Family<CauseLabels, Counter>,
     upstreams: Upstreams,
     store_decisions: Histogram,
@@ -111,6 +112,7 @@ impl Metrics {
             requests: Family::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
+            accept_failures: Counter::default(),
             rejected: Family::default(),
             upstreams: Upstreams::default(),
             store_decisions: Histogram::default(),
@@ -131,6 +133,8 @@ impl Metrics {
         registry.register("connections", "Open client connections", self.connections.clone());
         let help = "Client connections refused at the connection cap";
         registry.register("connections_refused", help, self.connections_refused.clone());
+        let help = "Times that connections could not be accepted, mostly for want of file descriptors";
+        registry.register("accept_failures", help, self.accept_failures.clone());
         let help = "Connections, streams and requests that a bound or the protocol ended, and not a limit";
         registry.register("rejected", help, self.rejected.clone());
         self.upstreams.register(registry);
@@ -194,6 +198,11 @@ impl Metrics {
     /// A client was turned away at the connection cap.
     pub fn connection_refused(&self) {
         self.connections_refused.inc();
+    }
+
+    /// Connections could not be accepted.
+    pub fn accept_failed(&self) {
+        self.accept_failures.inc();
     }
 
     /// A connection, a stream or a request was ended by a bound or by the protocol, for a cause that is a word of ours.

@@ -122,7 +122,9 @@ impl Refusal {
     /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and the problem details as JSON.
     fn problem(&self) -> (StatusCode, Vec<u8>) {
         let (status, detail): (_, Cow<'_, str>) = match self {
-            Self::BadRequest(cause @ BadRequest::TargetTooLong) => (StatusCode::URI_TOO_LONG, cause.to_string().into()),
+            Self::BadRequest(cause @ BadRequest::TargetTooLong(_)) => {
+                (StatusCode::URI_TOO_LONG, cause.to_string().into())
+            }
             Self::BadRequest(cause @ BadRequest::BadField(BadField::Circle)) => {
                 (StatusCode::LOOP_DETECTED, cause.to_string().into())
             }

@@ -13,6 +13,7 @@ pub(crate) use self::charges::Positions;
 pub use self::charges::{Charges, LimitCharge};
 use crate::client::{AddressRules, ClientSource, NoClient};
 use crate::cost::{BadCost, Cost};
+pub(crate) use crate::facts::DEFAULT_MAX_TARGET;
 pub use crate::facts::Requests;
 use crate::facts::{BadRequest, Facts};
 use crate::limit::{Charge, ClientId, Limiter, Mode};

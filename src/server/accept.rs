@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
+use crate::metrics::Metrics;
+
 /// How long to wait when file descriptors or memory have run out. Connections end all the time, and until one does,
 /// trying again only burns CPU.
 const BACK_OFF: Duration = Duration::from_millis(75);
@@ -18,13 +20,14 @@ const BACK_OFF: Duration = Duration::from_millis(75);
 #[derive(Debug)]
 pub(crate) struct Accept {
     listener: Arc<TcpListener>,
+    metrics: Arc<Metrics>,
     /// The last accept failed; this is said when it begins and when it is over.
     failing: bool,
 }
 
 impl Accept {
-    pub(crate) fn new(listener: Arc<TcpListener>) -> Self {
-        Self { listener, failing: false }
+    pub(crate) fn new(listener: Arc<TcpListener>, metrics: Arc<Metrics>) -> Self {
+        Self { listener, metrics, failing: false }
     }
 
     /// The next connection.
@@ -37,6 +40,7 @@ impl Accept {
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
+                    self.metrics.accept_failed();
                     self.note(Some(&error));
                     sleep(BACK_OFF).await;
                 }

@@ -148,7 +148,7 @@ impl Server {
 
     /// Accepts connections until the drain, then waits for their end.
     async fn accept<H: Handler>(self, listener: Arc<TcpListener>, handler: H) {
-        let mut accept = Accept::new(listener);
+        let mut accept = Accept::new(listener, Arc::clone(&self.terms.metrics));
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {

@@ -1,5 +1,6 @@
 //! A client's socket that notes what happens on it.
 
+use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
@@ -19,19 +20,40 @@ use crate::http1::poll_head_bytes;
 /// reset by what is on its way, and the reset can overtake the answer.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
-/// The socket and the notes.
+/// The socket and the notes, and what else somebody counts on it.
 #[derive(Debug)]
 pub(crate) struct Watched {
     stream: TcpStream,
     activity: Arc<Activity>,
+    meter: Option<Box<dyn Meter>>,
     /// Read before it was known who reads.
     ahead: Bytes,
-    lingering: Option<Pin<Box<Sleep>>>,
+    lingering: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+/// Counts what a protocol makes of the bytes.
+pub(crate) trait Meter: fmt::Debug + Send + Sync {
+    /// Whether more may be read now.
+    fn may_read(&self) -> bool;
+
+    /// These came.
+    fn received(&mut self, bytes: &[u8]);
+
+    /// So many were taken.
+    fn sent(&mut self, count: usize);
+
+    /// How long, and for how many bytes, the client is listened to after the end, if at all.
+    fn lingers(&self) -> Option<(Duration, usize)>;
 }
 
 impl Watched {
     pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, ahead: Bytes::new(), lingering: None }
+        Self { stream, activity, meter: None, ahead: Bytes::new(), lingering: None }
+    }
+
+    /// From now on, somebody counts; what was read ahead is counted when it is read.
+    pub(crate) fn count_with(&mut self, meter: impl Meter + 'static) {
+        self.meter = Some(Box::new(meter));
     }
 
     /// The notes.
@@ -70,36 +92,57 @@ impl Watched {
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
-    fn note(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn note(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &polled {
-            Poll::Ready(Ok(count)) => self.activity.wrote(Some(*count)),
+            Poll::Ready(Ok(count)) => {
+                self.activity.wrote(Some(*count));
+                self.meter.iter_mut().for_each(|meter| meter.sent(*count));
+            }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.activity.wrote(None),
         }
         polled
     }
 
-    /// Throws away what comes, until the client closes or has had its time.
-    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn note_read(&mut self, bytes: &[u8]) {
+        self.meter.iter_mut().for_each(|meter| meter.received(bytes));
+    }
+
+    /// How long, and for how many bytes, the client is listened to after the end, if at all.
+    fn lingers(&self) -> Option<(Duration, usize)> {
+        let of_protocol = self.meter.as_ref().and_then(|meter| meter.lingers());
+        of_protocol.or_else(|| self.activity.may_be_sending().then_some((LINGER, usize::MAX)))
+    }
+
+    /// Throws away what comes, until the client closes, has had its time or has sent too much.
+    fn poll_linger(&mut self, (time, most): (Duration, usize), cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (end, left) = self.lingering.get_or_insert_with(|| (Box::pin(sleep(time)), most));
         let mut scratch = [0; 8 * 1024];
-        loop {
+        while *left > 0 {
             let mut buffer = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
-                Poll::Ready(_) => return Poll::Ready(Ok(())),
-                Poll::Pending => break,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    *left = left.saturating_sub(buffer.filled().len());
+                }
+                Poll::Ready(_) => break,
+                Poll::Pending => return end.as_mut().poll(cx).map(Ok),
             }
         }
-        let end = self.lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
-        end.as_mut().poll(cx).map(Ok)
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Whoever drives the connection sees by itself why.
+        if self.meter.as_ref().is_some_and(|meter| !meter.may_read()) {
+            return Poll::Pending;
+        }
         if !self.ahead.is_empty() {
             let count = self.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&self.ahead.split_to(count));
+            let bytes = self.ahead.split_to(count);
+            buffer.put_slice(&bytes);
+            self.note_read(&bytes);
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
@@ -107,6 +150,7 @@ impl AsyncRead for Watched {
         let count = buffer.filled().len() - before;
         if count > 0 {
             self.activity.read(count);
+            self.note_read(&buffer.filled()[before..]);
         }
         polled
     }
@@ -139,7 +183,7 @@ impl AsyncWrite for Watched {
         if self.lingering.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
         }
-        if self.activity.may_be_sending() { self.poll_linger(cx) } else { Poll::Ready(Ok(())) }
+        self.lingers().map_or(Poll::Ready(Ok(())), |how| self.poll_linger(how, cx))
     }
 }
 

@@ -81,6 +81,7 @@ async fn with_no_descriptors_at_all_clients_wait_and_operators_are_answered() {
         }
     }
     assert!(is_idle(&program).await);
+    assert!(series(admin, "tidegate_accept_failures_total").await > 0);
     program.allow_descriptors(Some(before));
     for mut client in clients {
         assert_eq!(soon(client.answer(false)).await.status(), 200);

@@ -96,3 +96,19 @@ async fn a_quotation_mark_passes_and_a_byte_that_is_not_ascii_does_not() {
     }
     assert_eq!(origin.requests().len(), 1);
 }
+
+/// It could only be lowered: what reads the path had a bound of its own.
+#[tokio::test]
+async fn a_target_is_as_long_as_the_listener_says() {
+    let origin = Origin::saying(OK).await;
+    let rules = format!(
+        "upstreams: {{ api: {{ targets: ['http://{}'] }} }}
+routes: [{{ name: all, match: {{}}, upstream: api }}]",
+        origin.address
+    );
+    let gateway = TestGateway::start_at("{ address: 127.0.0.1:0, max_target: 20KiB }", &rules);
+    let path = |length: usize| format!("GET /{} HTTP/1.1\r\nHost: a", "x".repeat(length - 1));
+    for (length, status) in [(20 * 1024, 200), (20 * 1024 + 1, 414)] {
+        assert_eq!(ask(&gateway, path(length)).await.status(), status, "{length}");
+    }
+}

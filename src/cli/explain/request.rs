@@ -28,7 +28,7 @@ pub(super) fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 /// The status that such a request is answered with.
 pub(super) fn status(error: &BadRequest) -> u16 {
     match error {
-        BadRequest::TargetTooLong => 414,
+        BadRequest::TargetTooLong(_) => 414,
         BadRequest::BadField(BadField::Circle) => 508,
         BadRequest::Tunnel => 501,
         _ => 400,

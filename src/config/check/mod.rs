@@ -65,9 +65,12 @@ fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -
         let has_trusted_proxies = !addresses.trusted_proxies.is_empty();
         fields::Readers { fields, has_trusted_proxies, purpose }.check(file, root, problems);
     }
-    let rules = Rules { requests: requests?, addresses: addresses?, fields: fields?, routes: routes? };
+    let listen = listen?;
+    let mut requests = requests?;
+    requests.max_target = listen.iter().map(|entry| entry.max_target).max().unwrap_or(requests.max_target);
+    let rules = Rules { requests, addresses: addresses?, fields: fields?, routes: routes? };
     Ok(Config {
-        listen: listen?,
+        listen,
         max_connections: max_connections?,
         admin: admin?,
         access_log: access_log?,

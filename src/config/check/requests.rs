@@ -15,5 +15,5 @@ pub(super) fn requests(file: &File, root: &Node, problems: &mut Problems) -> Che
         Some(file::EncodedSlash::Keep) => EncodedSlash::Keep,
         Some(file::EncodedSlash::Decode) => EncodedSlash::Decode,
     };
-    Ok(Requests { encoded_slash })
+    Ok(Requests { encoded_slash, ..Requests::default() })
 }

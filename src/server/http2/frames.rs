@@ -3,17 +3,13 @@
 //! A connection has credit for so many frames that ask for nothing. Time, requests and what we send give it back, since
 //! whoever is sent much has to say WINDOW_UPDATE often. Nothing is read here but lengths, types and one flag.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 
 use super::ledger::Ledger;
-use crate::server::stream::Watched;
+use crate::server::stream::Meter;
 
 /// The most frames that ask for nothing in one go.
 const CREDIT: u64 = 1_000;
@@ -35,14 +31,12 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const END_STREAM: u8 = 1;
 
-/// A client's socket whose frames are counted.
+/// Counts the frames of a connection.
 #[derive(Debug)]
-pub(super) struct Counted {
-    stream: Watched,
+pub(super) struct Frames {
     ledger: Arc<Ledger>,
     heads: Heads,
     credit: Credit,
-    lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 /// Finds the heads of frames in bytes that come in pieces.
@@ -64,52 +58,11 @@ struct Credit {
     bytes: u64,
 }
 
-impl Counted {
-    pub(super) fn new(stream: Watched, ledger: Arc<Ledger>) -> Self {
+impl Frames {
+    pub(super) fn new(ledger: Arc<Ledger>) -> Self {
         let heads = Heads { head: [0; HEAD], filled: 0, skip: PREFACE };
         let credit = Credit { left: CREDIT, since: Instant::now(), bytes: 0 };
-        Self { stream, ledger, heads, credit, lingering: None }
-    }
-
-    fn look(&mut self, bytes: &[u8]) {
-        self.ledger.read(bytes.len());
-        let (credit, ledger) = (&mut self.credit, &self.ledger);
-        let mut pays = true;
-        self.heads.find(bytes, |length, kind, flags| match (kind, length) {
-            (HEADERS, _) => credit.earn(A_REQUEST),
-            (DATA, 1..) => credit.earn_bytes(length),
-            (DATA, 0) if flags & END_STREAM != 0 => {}
-            (RST_STREAM, _) => {
-                ledger.told_to_reset();
-                pays &= credit.spend();
-            }
-            _ => pays &= credit.spend(),
-        });
-        if !pays {
-            self.ledger.flood();
-        }
-    }
-
-    fn sent(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(count)) = polled {
-            self.credit.earn_bytes(count);
-        }
-        polled
-    }
-
-    /// Throws away what comes, so that the end of the connection does not overtake what was said.
-    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let (end, thrown) = self.lingering.get_or_insert_with(|| (Box::pin(sleep(LINGER)), 0));
-        let mut scratch = [0; 8 * 1024];
-        while *thrown < MOST_LINGERED {
-            let mut buffer = ReadBuf::new(&mut scratch);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => *thrown += buffer.filled().len(),
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return end.as_mut().poll(cx),
-            }
-        }
-        Poll::Ready(())
+        Self { ledger, heads, credit }
     }
 }
 
@@ -158,47 +111,37 @@ impl Credit {
     }
 }
 
-impl AsyncRead for Counted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // Whoever drives the connection looks at the ledger when there is nothing to read.
-        if self.ledger.excess().is_some() {
-            return Poll::Pending;
+impl Meter for Frames {
+    /// Whoever drives the connection looks at the ledger when there is nothing to read.
+    fn may_read(&self) -> bool {
+        self.ledger.excess().is_none()
+    }
+
+    fn received(&mut self, bytes: &[u8]) {
+        self.ledger.read(bytes.len());
+        let (credit, ledger) = (&mut self.credit, &self.ledger);
+        let mut pays = true;
+        self.heads.find(bytes, |length, kind, flags| match (kind, length) {
+            (HEADERS, _) => credit.earn(A_REQUEST),
+            (DATA, 1..) => credit.earn_bytes(length),
+            (DATA, 0) if flags & END_STREAM != 0 => {}
+            (RST_STREAM, _) => {
+                ledger.told_to_reset();
+                pays &= credit.spend();
+            }
+            _ => pays &= credit.spend(),
+        });
+        if !pays {
+            self.ledger.flood();
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        self.look(&buffer.filled()[before..]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.sent(polled)
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.sent(polled)
+    fn sent(&mut self, count: usize) {
+        self.credit.earn_bytes(count);
     }
 
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.lingering.is_none() {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-        }
-        if self.ledger.is_dismissed() { self.poll_linger(cx).map(Ok) } else { Poll::Ready(Ok(())) }
+    fn lingers(&self) -> Option<(Duration, usize)> {
+        self.ledger.is_dismissed().then_some((LINGER, MOST_LINGERED))
     }
 }
 

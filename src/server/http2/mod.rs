@@ -23,7 +23,7 @@ use h2::{Reason, RecvStream};
 use http::{HeaderValue, Method, Request, Response};
 use http_body::Body;
 
-use self::frames::Counted;
+use self::frames::Frames;
 use self::ledger::{Ledger, RESETS};
 use self::ping::KeepAlive;
 use self::stream::Stream;
@@ -62,20 +62,21 @@ pub(crate) struct Http2<H: Handler> {
 }
 
 enum Stage {
-    Greeting(Pin<Box<Handshake<Counted, Bytes>>>),
+    Greeting(Pin<Box<Handshake<Watched, Bytes>>>),
     Serving(Box<Serving>),
 }
 
 struct Serving {
-    connection: h2::server::Connection<Counted, Bytes>,
+    connection: h2::server::Connection<Watched, Bytes>,
     keep_alive: KeepAlive,
 }
 
 impl<H: Handler> Http2<H> {
-    pub(super) fn new(stream: Watched, handler: H, peer: SocketAddr, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(mut stream: Watched, handler: H, peer: SocketAddr, terms: Arc<Terms>) -> Self {
         let activity = Arc::clone(stream.activity());
         let ledger = Arc::new(Ledger::default());
-        let greeting = builder(&terms.limits).handshake(Counted::new(stream, Arc::clone(&ledger)));
+        stream.count_with(Frames::new(Arc::clone(&ledger)));
+        let greeting = builder(&terms.limits).handshake(stream);
         let stage = Stage::Greeting(Box::pin(greeting));
         Self { stage, handler, peer, activity, terms, ledger, retired: false, dismissed: false }
     }
@@ -219,7 +220,7 @@ fn builder(limits: &Limits) -> Builder {
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(limits.max_streams)
-        .max_header_list_size(u32::try_from(limits.head.field_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(limits.head.field_bytes + limits.head.target).unwrap_or(u32::MAX))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(BUFFER)

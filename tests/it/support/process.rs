@@ -86,10 +86,12 @@ impl Program {
     pub fn allow_descriptors(&self, limit: Option<u64>) -> u64 {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors");
         let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<u64>().ok();
-        let highest = open.filter_map(number).max().expect("at least one");
+        let open: Vec<_> = open.filter_map(number).collect();
+        // What it inherited may have a high number: those between are free.
+        let free = (0..).find(|number| !open.contains(number)).expect("a number");
         let pid = Pid::from_raw(self.child.id().try_into().expect("a pid"));
         let maximum = getrlimit(Resource::Nofile).maximum;
-        let new = Rlimit { current: Some(limit.unwrap_or(highest + 1)), maximum };
+        let new = Rlimit { current: Some(limit.unwrap_or(free)), maximum };
         prlimit(pid, Resource::Nofile, new).expect("a limit").current.expect("a number")
     }
 
