@@ -26,9 +26,7 @@ routes:
         rate: 3
         interval: 10s
 
-  # A route without limits lets everything pass; without any route, a request is answered with 404.
-  - name: rest
-    match: { path: /** }
+  # What no route names goes on unlimited.
 ";
 
 #[tokio::main]
@@ -38,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new().fallback_service(handlers).layer(RateLimitLayer::from_yaml(RULES)?);
 
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
-    // With it, the layer knows where a request comes from.
+    // With it, the layer knows where a request comes from; limits of addresses need that, and others do not.
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

@@ -92,8 +92,14 @@ mod tests {
             headers.append(FIELD, HeaderValue::from_bytes(value).expect("a header value"));
         }
         let peer = std::net::Ipv4Addr::LOCALHOST.into();
-        let facts =
-            Facts { method: &Method::GET, host: "a".into(), path: "/".into(), query: None, headers: &headers, peer };
+        let facts = Facts {
+            method: &Method::GET,
+            host: "a".into(),
+            path: "/".into(),
+            query: None,
+            headers: &headers,
+            peer: Some(peer),
+        };
         Cost::Header(HeaderCost { name: FIELD, default: 3, max }).of(&facts)
     }
 

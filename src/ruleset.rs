@@ -1,12 +1,12 @@
 //! One version of the rules, with what is prepared of them at load.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use http::{HeaderValue, Request};
 
 use crate::admission::{Admitted, Denial, Passage, may_wait};
-use crate::facts::{BadRequest, Facts};
+use crate::facts::{BadRequest, Facts, HostNeed};
 use crate::headers::Members;
 use crate::limit::Limiter;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
@@ -49,8 +49,8 @@ impl RuleSet {
     }
 
     /// Removes from a request what nothing is to be read of; returns what is left that concerns a proxy.
-    pub(crate) fn sift<B>(&self, request: &mut Request<B>, peer: IpAddr, next: Next) -> Result<Seen, BadField> {
-        let trusted = self.rules.addresses.trusts(peer.to_canonical());
+    pub(crate) fn sift<B>(&self, request: &mut Request<B>, peer: Option<IpAddr>, next: Next) -> Result<Seen, BadField> {
+        let trusted = peer.is_some_and(|peer| self.rules.addresses.trusts(peer.to_canonical()));
         let arrival = Arrival { version: request.version(), trusted, next };
         self.sieve.sift(request.headers_mut(), arrival)
     }
@@ -60,9 +60,18 @@ impl RuleSet {
         self.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| &*limit.limiter)
     }
 
-    /// The facts of a request.
-    pub(crate) fn read<'a, B>(&self, request: &'a Request<B>, peer: IpAddr) -> Result<Facts<'a>, BadRequest> {
-        self.rules.read(request.method(), request.uri(), request.version(), request.headers(), peer)
+    /// The facts of a request. Which host a handler answers for is the handler's matter.
+    pub(crate) fn read<'a, B>(
+        &self,
+        request: &'a Request<B>,
+        peer: Option<IpAddr>,
+        next: Next,
+    ) -> Result<Facts<'a>, BadRequest> {
+        let host = match next {
+            Next::Origin => request.version().into(),
+            Next::Handler => HostNeed::Optional,
+        };
+        self.rules.read(request.method(), request.uri(), host, request.headers(), peer)
     }
 
     pub(crate) fn find(&self, facts: &Facts<'_>) -> Option<(&Route, &Prepared)> {
@@ -74,21 +83,23 @@ impl RuleSet {
         self.rules.charges(route, facts)
     }
 
-    pub(crate) fn passage<'r>(&'r self, route: &'r Route, facts: &Facts<'_>, seen: Seen) -> Passage<'r> {
+    /// What the permit of a request says; without a route, of one that goes on to a handler.
+    pub(crate) fn passage<'r>(&'r self, route: Option<&'r Route>, facts: &Facts<'_>, seen: Seen) -> Passage<'r> {
         let addresses = &self.rules.addresses;
         Passage {
-            upstream: route.upstream.as_ref(),
+            upstream: route.and_then(|route| route.upstream.as_ref()),
             seen,
             sieve: seen.has(Field::MayTrail).then_some(&self.sieve),
-            peer: facts.peer,
-            trusted_peer: addresses.trusts(facts.peer),
+            // Only the gateway looks at it, whose requests all have one.
+            peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            trusted_peer: facts.peer.is_some_and(|peer| addresses.trusts(peer)),
             client: addresses.client(facts),
-            max_body: route.max_body,
+            max_body: route.map_or(u64::MAX, |route| route.max_body),
         }
     }
 
     /// Whose request it is, past trusted proxies.
-    pub(crate) fn client_address(&self, facts: &Facts<'_>) -> IpAddr {
+    pub(crate) fn client_address(&self, facts: &Facts<'_>) -> Option<IpAddr> {
         self.rules.addresses.address(facts)
     }
 

@@ -6,7 +6,7 @@ use crate::rule::{Charges, Positions};
 use crate::store::Store;
 
 /// What a request was charged, so that it can be given back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Receipt {
     /// For each charge, the position of its limit.
     positions: Positions,

@@ -53,37 +53,36 @@ impl Default for AddressRules {
 }
 
 impl AddressRules {
-    /// The client's address: the nearest one that is not a trusted proxy's.
+    /// The client's address: the nearest one that is not a trusted proxy's. Without a peer there is none, since nobody is
+    /// there to be trusted.
     #[inline]
-    pub fn address(&self, facts: &Facts<'_>) -> IpAddr {
+    pub fn address(&self, facts: &Facts<'_>) -> Option<IpAddr> {
+        let peer = facts.peer?;
         // Most often that is the peer, and no field is looked for.
-        if self.trusts(facts.peer) { self.walk(facts, |_| {}).0 } else { facts.peer }
+        Some(if self.trusts(peer) { self.walk(peer, facts, |_| {}).0 } else { peer })
     }
 
     /// The network whose share of something a request uses; none if nothing is known of its client but a trusted proxy.
     pub fn client(&self, facts: &Facts<'_>) -> Option<IpNet> {
-        if !self.trusts(facts.peer) {
-            return Some(self.network(facts.peer));
-        }
-        let (address, _) = self.walk(facts, |_| {});
+        let address = self.address(facts)?;
         (!self.trusts(address)).then(|| self.network(address))
     }
 
     /// Finds what [`address`](Self::address) finds, and keeps why.
-    pub fn trace<'f>(&self, facts: &'f Facts<'_>) -> Trace<'f> {
+    pub fn trace<'f>(&self, facts: &'f Facts<'_>) -> Option<Trace<'f>> {
         let mut proxies = Vec::new();
-        let (address, garbage) = self.walk(facts, |proxy| proxies.push(proxy));
+        let (address, garbage) = self.walk(facts.peer?, facts, |proxy| proxies.push(proxy));
         let end = match garbage {
             Some(hop) => TraceEnd::Garbage(hop),
             None if self.trusts(address) => TraceEnd::Exhausted,
             None => TraceEnd::Stranger,
         };
-        Trace { proxies, address, end }
+        Some(Trace { proxies, address, end })
     }
 
     /// Walks to the client's address, past trusted proxies; tells the garbage that ended the walk, if any did.
-    fn walk<'f>(&self, facts: &'f Facts<'_>, mut past: impl FnMut(IpAddr)) -> (IpAddr, Option<&'f [u8]>) {
-        let mut nearest = facts.peer;
+    fn walk<'f>(&self, peer: IpAddr, facts: &'f Facts<'_>, mut past: impl FnMut(IpAddr)) -> (IpAddr, Option<&'f [u8]>) {
+        let mut nearest = peer;
         let fields = facts.headers.get_all(X_FORWARDED_FOR).iter().rev();
         for hop in fields.flat_map(|field| field.as_bytes().rsplit(|byte| *byte == b',')) {
             if !self.trusts(nearest) {
@@ -134,7 +133,7 @@ mod tests {
     fn facts<'a>(headers: &'a HeaderMap, peer: &str) -> Facts<'a> {
         let peer: IpAddr = peer.parse().expect("an address");
         let (host, path) = ("a".into(), "/".into());
-        Facts { method: &Method::GET, host, path, query: None, headers, peer: peer.to_canonical() }
+        Facts { method: &Method::GET, host, path, query: None, headers, peer: Some(peer.to_canonical()) }
     }
 
     fn headers(fields: &[(&'static str, &[u8])]) -> HeaderMap {
@@ -146,7 +145,7 @@ mod tests {
         let fields: Vec<_> = forwarded.iter().map(|value| ("x-forwarded-for", *value)).collect();
         let trusted_proxies = ["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().expect("a network")).to_vec();
         let rules = AddressRules { trusted_proxies, ipv6_prefix: 64 };
-        rules.address(&facts(&headers(&fields), peer)).to_string()
+        rules.address(&facts(&headers(&fields), peer)).expect("there is a peer").to_string()
     }
 
     #[test]
@@ -179,7 +178,7 @@ mod tests {
             let rules = AddressRules { trusted_proxies, ipv6_prefix: 64 };
             let headers = headers(&[("x-forwarded-for", forwarded)]);
             let facts = facts(&headers, peer);
-            let trace = rules.trace(&facts);
+            let trace = rules.trace(&facts).expect("there is a peer");
             let proxies: Vec<_> = trace.proxies.iter().map(ToString::to_string).collect();
             let end = match trace.end {
                 TraceEnd::Stranger => "stranger".to_owned(),

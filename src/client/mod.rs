@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::{HeaderName, header};
+use ipnet::IpNet;
 
 pub use self::address::{AddressRules, Trace, TraceEnd};
 use crate::facts::Facts;
@@ -68,7 +69,7 @@ impl ClientSource {
     /// A request that lacks the value, has it twice, or spells it so that origins would not agree on it.
     pub fn identify(&self, facts: &Facts<'_>, rules: &AddressRules) -> Result<ClientId, NoClient> {
         if let ClientSource::Ip = self {
-            return Ok(ClientId::Address(rules.network(rules.address(facts))));
+            return Ok(ClientId::Address(network(facts, rules)?));
         }
         let mut value = Vec::new();
         self.encode(facts, rules, &mut value)?;
@@ -78,10 +79,7 @@ impl ClientSource {
     /// Appends a kind, the length of the name, the name, the length of the value, the value: no two clients alike.
     fn encode(&self, facts: &Facts<'_>, rules: &AddressRules, out: &mut Vec<u8>) -> Result<(), NoClient> {
         match self {
-            ClientSource::Ip => {
-                let address = rules.network(rules.address(facts));
-                put(out, b'i', "", address.to_string().as_bytes());
-            }
+            ClientSource::Ip => put(out, b'i', "", network(facts, rules)?.to_string().as_bytes()),
             ClientSource::Header(name) => put(out, b'h', name.as_str(), &field(facts, name)?),
             ClientSource::Cookie(name) => put(out, b'c', name, &cookie::value(facts.headers, name)?),
             ClientSource::Query(name) => put(out, b'q', name, &query::value(facts.query.unwrap_or_default(), name)?),
@@ -98,6 +96,15 @@ impl ClientSource {
 }
 
 impl ClientSource {
+    /// Does it look at the client's address?
+    pub(crate) fn reads_address(&self) -> bool {
+        match self {
+            Self::Ip => true,
+            Self::All(sources) => sources.iter().any(Self::reads_address),
+            Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Host | Self::Path => false,
+        }
+    }
+
     /// The header fields that it reads.
     pub(crate) fn fields(&self, found: &mut impl FnMut(&HeaderName)) {
         match self {
@@ -135,7 +142,12 @@ fn put(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
     }
 }
 
-/// A request of HTTP/1.0 may have none.
+/// A service of somebody's own may not know where its requests come from.
+fn network(facts: &Facts<'_>, rules: &AddressRules) -> Result<IpNet, NoClient> {
+    rules.address(facts).map(|address| rules.network(address)).ok_or(NoClient::Missing)
+}
+
+/// A request of HTTP/1.0 may have none, nor need it in somebody's own service.
 fn host<'f>(facts: &'f Facts<'_>) -> Result<&'f str, NoClient> {
     if facts.host.is_empty() { Err(NoClient::Missing) } else { Ok(&facts.host) }
 }

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, Uri, Version, header};
+use http::{HeaderMap, Uri, header};
 
-use super::BadRequest;
+use super::{BadRequest, HostNeed};
 
 /// The host that is asked for, in lower case, without port and trailing dot.
 ///
 /// # Errors
-/// There is none, unless it is a request of HTTP/1.0; or more than one; or it is no host.
-pub(super) fn read<'a>(uri: &'a Uri, version: Version, headers: &'a HeaderMap) -> Result<Cow<'a, str>, BadRequest> {
+/// There is none where one is needed; or more than one; or it is no host.
+pub(super) fn read<'a>(uri: &'a Uri, need: HostNeed, headers: &'a HeaderMap) -> Result<Cow<'a, str>, BadRequest> {
     let mut fields = headers.get_all(header::HOST).iter();
     let field = fields.next();
     if fields.next().is_some() {
@@ -19,8 +19,7 @@ pub(super) fn read<'a>(uri: &'a Uri, version: Version, headers: &'a HeaderMap) -
     let authority = match (uri.authority(), field) {
         (Some(authority), _) => authority.as_str(),
         (None, Some(field)) => field.to_str().map_err(|_| BadRequest::BadHost)?,
-        // It came with HTTP/1.1 (RFC 9112 section 3.2); health checks of load balancers have none.
-        (None, None) if version == Version::HTTP_10 => return Ok(Cow::Borrowed("")),
+        (None, None) if need == HostNeed::Optional => return Ok(Cow::Borrowed("")),
         (None, None) => return Err(BadRequest::NoHost),
     };
     let host = without_port(authority).ok_or(BadRequest::BadHost)?;
@@ -54,6 +53,8 @@ fn is_host_byte(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Version;
+
     use super::*;
 
     fn host_of(uri: &str, hosts: &[&str]) -> Result<String, BadRequest> {
@@ -66,7 +67,7 @@ mod tests {
             headers.append(header::HOST, host.parse().expect("a header value"));
         }
         let uri: Uri = uri.parse().expect("a URI");
-        read(&uri, version, &headers).map(Cow::into_owned)
+        read(&uri, version.into(), &headers).map(Cow::into_owned)
     }
 
     #[test]

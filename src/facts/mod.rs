@@ -24,7 +24,7 @@ pub struct Facts<'a> {
     /// The method.
     pub method: &'a Method,
     /// The authority's host in lower case, without port and trailing dot; from the target if it has one, else `Host`.
-    /// Empty where there is none, which only a request of HTTP/1.0 may do without.
+    /// Empty where there is none and none is needed.
     pub host: Cow<'a, str>,
     /// The path in its normal form (see `path::normalize`).
     pub path: Path<'a>,
@@ -32,8 +32,17 @@ pub struct Facts<'a> {
     pub query: Option<&'a str>,
     /// The header fields.
     pub headers: &'a HeaderMap,
-    /// The address at the other end of the connection, IPv4-mapped addresses unwrapped.
-    pub peer: IpAddr,
+    /// The address at the other end of the connection, IPv4-mapped addresses unwrapped; nothing if nobody knows it.
+    pub peer: Option<IpAddr>,
+}
+
+/// Must a request name a host?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostNeed {
+    /// It is 400 without one.
+    Required,
+    /// It is one without a host, and matches no route that asks for one.
+    Optional,
 }
 
 /// How requests are read: `requests:` of the rule file, and what its listeners let through.
@@ -91,9 +100,9 @@ impl<'a> Facts<'a> {
     pub fn read(
         method: &'a Method,
         uri: &'a Uri,
-        version: Version,
+        host: impl Into<HostNeed>,
         headers: &'a HeaderMap,
-        peer: IpAddr,
+        peer: impl Into<Option<IpAddr>>,
         requests: &Requests,
     ) -> Result<Self, BadRequest> {
         if uri.path().len() + uri.query().map_or(0, str::len) > requests.max_target {
@@ -104,17 +113,25 @@ impl<'a> Facts<'a> {
         if query.is_some_and(|query| !query.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(BadRequest::BadQuery);
         }
-        let host = host::read(uri, version, headers)?;
+        let host = host::read(uri, host.into(), headers)?;
         let path = match uri.path() {
             SERVER if *method == Method::OPTIONS => Path::from(SERVER),
             path => path::normalize(path, requests.encoded_slash)?,
         };
-        Ok(Self { method, host, path, query, headers, peer: peer.to_canonical() })
+        let peer = peer.into().map(|peer: IpAddr| peer.to_canonical());
+        Ok(Self { method, host, path, query, headers, peer })
     }
 
     /// Is it `OPTIONS *`, which is about the server as a whole (RFC 9110 section 9.3.7)?
     pub fn is_for_the_server(&self) -> bool {
         self.path.whole() == SERVER
+    }
+}
+
+/// It came with HTTP/1.1 (RFC 9112 section 3.2); health checks of load balancers have none.
+impl From<Version> for HostNeed {
+    fn from(version: Version) -> Self {
+        if version == Version::HTTP_10 { Self::Optional } else { Self::Required }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::access;
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::forward::Forward;
-use crate::layer::RateLimitLayer;
+use crate::layer::{RateLimitLayer, Unmatched};
 use crate::metrics::Metrics;
 use crate::server::{Capacity, Drain, DrainTrigger, Informed, Server, bind};
 use crate::store::{OpenError, Store};
@@ -81,7 +81,8 @@ impl Gateway {
         let config = Arc::new(config);
         let metrics = Arc::new(Metrics::new());
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
-        let layer = RateLimitLayer::with_store(config.rules.clone(), store.clone(), Arc::clone(&metrics));
+        let layer = RateLimitLayer::builder().unmatched(Unmatched::Refuse).store(store.clone());
+        let layer = layer.metrics(Arc::clone(&metrics)).from_config(&config)?;
         let (drain, drained) = Drain::new();
 
         let (addresses, mut listeners) = listen(&config, workers, &metrics, &drained)?;

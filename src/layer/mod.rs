@@ -26,30 +26,36 @@
 //! A router finds its handler before it asks the layers put on it. Around it, as here, the layer comes first, and the
 //! handler is found by the path that was judged: on it, `/files/%2e%2e` would be judged as `/` and served as a file.
 //!
-//! The layer needs to know where a request comes from: serve with `into_make_service_with_connect_info`, or put a
-//! [`Peer`] into the request's extensions.
+//! It asks for nothing that its rules do not need. Limits of addresses need to know where a request comes from: serve with
+//! `into_make_service_with_connect_info`, or put a [`Peer`] into the request's extensions; without one they do what
+//! `on_missing_client` says. A request without a host matches routes without one, and one that no route names goes on,
+//! unless the layer is told [otherwise](Unmatched).
 
+mod builder;
 mod notes;
+mod peer;
 
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
-use axum::extract::ConnectInfo;
 use bytes::Bytes;
-use http::{Extensions, Request, Response, Uri};
+use http::{Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
+pub use self::builder::{LayerBuilder, LayerError, Unmatched};
 use self::notes::{Life, Notes};
 pub use self::notes::{Outcome, Report};
+use self::peer::Hint;
+pub use self::peer::Peer;
 use crate::admission::{Admitted, Denial, Lines, Passage, Permit, Receipt, admit, admit_at_once, free, store_failure};
 use crate::clock::Stopwatch;
-use crate::config::{Config, LoadError, Problems};
+use crate::config::Config;
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
 use crate::metrics::Metrics;
@@ -75,27 +81,9 @@ pub struct RateLimited<S> {
 /// The body of a limited answer: the service's own, or a refusal's.
 pub type Limited<B> = Either<B, Full<Bytes>>;
 
-/// The other end of the connection, in a request's extensions. [`axum::extract::ConnectInfo`] serves as well.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub IpAddr);
-
 /// Marks, in its extensions, an answer to a request that nobody received: what it was charged is given back, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
-
-/// Why a rule file gives no layer.
-#[derive(Debug, thiserror::Error)]
-pub enum LayerError {
-    /// The file cannot be read, or has mistakes.
-    #[error(transparent)]
-    File(#[from] LoadError),
-    /// The text has mistakes.
-    #[error(transparent)]
-    Text(#[from] Problems),
-    /// The store cannot be opened.
-    #[error(transparent)]
-    Store(#[from] OpenError),
-}
 
 /// The rules in force, and the store their buckets are kept in.
 #[derive(Debug)]
@@ -105,17 +93,24 @@ struct RateLimiting {
     /// Who waits for a permit.
     lines: Arc<Lines>,
     metrics: Arc<Metrics>,
+    unmatched: Unmatched,
+    hint: Arc<Hint>,
 }
 
 // === impl RateLimitLayer ===
 
 impl RateLimitLayer {
+    /// A layer before it has its rules, to be told what the rule file does not say.
+    pub fn builder() -> LayerBuilder {
+        LayerBuilder::default()
+    }
+
     /// A layer with the rules and the store of this file, whose routes need no `upstream`.
     ///
     /// # Errors
     /// See [`LayerError`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, LayerError> {
-        Ok(Self::new(&Config::load(path)?, Arc::new(Metrics::new()))?)
+        Self::builder().from_file(path)
     }
 
     /// Like [`from_file`](Self::from_file), from the text of a rule file.
@@ -123,7 +118,7 @@ impl RateLimitLayer {
     /// # Errors
     /// See [`LayerError`].
     pub fn from_yaml(text: &str) -> Result<Self, LayerError> {
-        Ok(Self::new(&Config::parse(text)?, Arc::new(Metrics::new()))?)
+        Self::builder().from_yaml(text)
     }
 
     /// A layer with the rules and the store of `config`; it counts in `metrics`.
@@ -131,24 +126,25 @@ impl RateLimitLayer {
     /// # Errors
     /// The store cannot be opened. One that cannot be reached is no error: limits do what `on_store_failure` says.
     pub fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
-        let store = Store::open(&config.store, Arc::clone(&metrics))?;
-        Ok(Self::with_store(config.rules.clone(), store, metrics))
+        Self::builder().metrics(metrics).from_config(config)
     }
 
-    /// A layer with these rules, over a store that is open already.
-    pub fn with_store(rules: Rules, store: Store, metrics: Arc<Metrics>) -> Self {
+    fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, unmatched: Unmatched) -> Self {
         let rules = RuleSet::new(rules, &metrics);
         store.keep_room_for(rules.limiters(), std::iter::empty());
         let rules = Arc::new(ArcSwap::from_pointee(rules));
-        Self { limiter: Arc::new(RateLimiting { rules, store, lines: Arc::new(Lines::new()), metrics }) }
+        let (lines, hint) = (Arc::new(Lines::new()), Arc::default());
+        Self { limiter: Arc::new(RateLimiting { rules, store, lines, metrics, unmatched, hint }) }
     }
 
     /// The same layer for a thread with a runtime of its own: rules and buckets are shared, connections to the store are
     /// not, so that its requests never change threads.
     pub fn for_worker(&self) -> Self {
-        let RateLimiting { rules, store, lines, metrics } = &*self.limiter;
-        let (rules, lines, metrics) = (Arc::clone(rules), Arc::clone(lines), Arc::clone(metrics));
-        Self { limiter: Arc::new(RateLimiting { rules, store: store.for_worker(), lines, metrics }) }
+        let RateLimiting { rules, store, lines, metrics, unmatched, hint } = &*self.limiter;
+        let (rules, lines, metrics, hint) =
+            (Arc::clone(rules), Arc::clone(lines), Arc::clone(metrics), Arc::clone(hint));
+        let (store, unmatched) = (store.for_worker(), *unmatched);
+        Self { limiter: Arc::new(RateLimiting { rules, store, lines, metrics, unmatched, hint }) }
     }
 
     /// Connects to the store before the first request needs it. Must be called on the Tokio runtime that the
@@ -230,7 +226,7 @@ where
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limiter = Arc::clone(&self.limiter);
-        let peer = peer(request.extensions());
+        let peer = peer::of(request.extensions());
         let mut request = Some(request);
         Box::pin(async move {
             let call = |request: &mut Option<Request<B>>, permit| {
@@ -306,23 +302,31 @@ impl RateLimiting {
         request: Option<&mut Request<B>>,
         notes: &mut Notes<'r>,
     ) -> Result<(Permit, Receipt), Refusal> {
-        let (Some(peer), Some(request)) = (peer, request) else { return Err(unknown(peer)) }; // 500
+        let Some(request) = request else { return Err(Refusal::Internal) }; // 500
         let sifted = rules.sift(request, peer, next).inspect_err(|bad| self.metrics.rejected(bad.cause()));
         let seen = sifted.map_err(BadRequest::from)?; // 400
-        let facts = rules.read(request, peer)?; // 400, 414, 501
+        let facts = rules.read(request, peer, next)?; // 400, 414, 501
         if facts.is_for_the_server() {
             return Err(Refusal::Options); // 204
         }
         notes.judged(rules, &facts);
-        let (route, prepared) = rules.find(&facts).ok_or(Refusal::NoRoute)?; // 404
+        let Some((route, prepared)) = rules.find(&facts) else {
+            let permit = self.unmatched(rules.passage(None, &facts, seen))?; // 404
+            let target = normal_target(request.uri(), &facts)?;
+            retarget(request, target);
+            return Ok((permit, Receipt::default()));
+        };
         notes.route = Some((route, prepared));
         if route.is_too_long(&facts) {
             self.metrics.rejected("max_body");
             return Err(Refusal::BodyTooLong); // 413
         }
+        if facts.peer.is_none() {
+            self.hint.give(&route.limits);
+        }
         let charges = rules.charges(route, &facts)?; // 400
         notes.begin_to_decide(&charges, &self.store);
-        let admitted = self.admit(prepared, &charges, rules.passage(route, &facts, seen)).await;
+        let admitted = self.admit(prepared, &charges, rules.passage(Some(route), &facts, seen)).await;
         prepared.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
@@ -331,10 +335,16 @@ impl RateLimiting {
         notes.note(&charges, &admitted);
         let Admitted { permit, standing, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
         let target = normal_target(request.uri(), &facts)?;
-        if let Some(target) = target {
-            *request.uri_mut() = target;
-        }
+        retarget(request, target);
         Ok((permit, Receipt::new(charges, standing)))
+    }
+
+    /// What becomes of a request that no route names.
+    fn unmatched(&self, passage: Passage<'_>) -> Result<Permit, Refusal> {
+        match self.unmatched {
+            Unmatched::Pass => Ok(free(passage).permit),
+            Unmatched::Refuse => Err(Refusal::NoRoute),
+        }
     }
 
     /// Takes the permits. Where nothing has to be waited for, a request does not pay for the room that waiting needs.
@@ -356,19 +366,6 @@ impl RateLimiting {
     }
 }
 
-/// Where the request comes from, as somebody or axum has noted it.
-fn peer(extensions: &Extensions) -> Option<IpAddr> {
-    let ours = extensions.get::<Peer>().map(|peer| peer.0);
-    ours.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()))
-}
-
-fn unknown(peer: Option<IpAddr>) -> Refusal {
-    if peer.is_none() {
-        tracing::error!("request has no peer address: serve with `into_make_service_with_connect_info`");
-    }
-    Refusal::Internal
-}
-
 fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
     match denial {
         Denial::StoreFailed(_) => Refusal::StoreFailed,
@@ -377,6 +374,12 @@ fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
             let violated = refused.map(|one| one.limit.name.as_str()).collect();
             Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
         }
+    }
+}
+
+fn retarget<B>(request: &mut Request<B>, target: Option<Uri>) {
+    if let Some(target) = target {
+        *request.uri_mut() = target;
     }
 }
 

@@ -24,7 +24,8 @@ pub struct Report {
     pub outcome: Outcome,
     /// When, by the store's clock; only if the store decided.
     pub at: Option<Timestamp>,
-    /// The client's address, past trusted proxies; nothing if the request is none that can be judged.
+    /// The client's address, past trusted proxies; nothing if the request is none that can be judged, or nobody knows where
+    /// it comes from.
     pub client: Option<IpAddr>,
     /// What stands for the client in the store's keys, of the first limit that knows clients otherwise than by address: a
     /// keyed hash.
@@ -131,7 +132,7 @@ impl Drop for Life<'_> {
 impl Notes<'_> {
     /// The request can be judged.
     pub(super) fn judged(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
-        self.client = self.names_client.then(|| rules.client_address(facts));
+        self.client = if self.names_client { rules.client_address(facts) } else { None };
     }
 
     /// Limits are about to be asked.

@@ -7,15 +7,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, Method, Uri, Version};
+use http::{HeaderMap, HeaderName, Method, Uri};
 
 pub(crate) use self::charges::Positions;
 pub use self::charges::{Charges, LimitCharge};
 use crate::client::{AddressRules, ClientSource, NoClient};
 use crate::cost::{BadCost, Cost};
 pub(crate) use crate::facts::DEFAULT_MAX_TARGET;
-pub use crate::facts::Requests;
 use crate::facts::{BadRequest, Facts};
+pub use crate::facts::{HostNeed, Requests};
 use crate::limit::{Charge, ClientId, Limiter, Mode};
 pub use crate::path::EncodedSlash;
 use crate::route::{Route, Routes};
@@ -154,11 +154,11 @@ impl Rules {
         &self,
         method: &'a Method,
         uri: &'a Uri,
-        version: Version,
+        host: impl Into<HostNeed>,
         headers: &'a HeaderMap,
-        peer: IpAddr,
+        peer: impl Into<Option<IpAddr>>,
     ) -> Result<Facts<'a>, BadRequest> {
-        let facts = Facts::read(method, uri, version, headers, peer, &self.requests)?;
+        let facts = Facts::read(method, uri, host, headers, peer, &self.requests)?;
         self.routes.check(&facts)?;
         Ok(facts)
     }
@@ -211,10 +211,7 @@ impl Rules {
 
     fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, NoClient> {
         match (limit.client.identify(facts, &self.addresses), limit.on_missing_client) {
-            (Err(NoClient::Missing), OnMissingClient::Ip) => {
-                let address = self.addresses.address(facts);
-                Ok(ClientId::Address(self.addresses.network(address)))
-            }
+            (Err(NoClient::Missing), OnMissingClient::Ip) => ClientSource::Ip.identify(facts, &self.addresses),
             (identified, _) => identified,
         }
     }
@@ -229,6 +226,11 @@ impl Limit {
     /// One bucket, or one for each client.
     pub fn mode(&self) -> Mode {
         self.limiter.mode
+    }
+
+    /// Does it tell clients apart by their addresses, all or some?
+    pub(crate) fn reads_address(&self) -> bool {
+        self.mode() == Mode::PerClient && (self.on_missing_client == OnMissingClient::Ip || self.client.reads_address())
     }
 
     /// Are clients told of it? Only of their own buckets, and only of those that can refuse them.

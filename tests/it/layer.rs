@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,8 +16,9 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sfv::{BareItem, Item, ListEntry, Parser};
-use tidegate::layer::{LayerError, Peer};
-use tidegate::{Config, Metrics, RateLimitLayer};
+use tidegate::layer::{LayerBuilder, LayerError, Peer, Unmatched};
+use tidegate::limit::{Mode, RateConfig};
+use tidegate::{Config, Metrics, RateLimitLayer, RateLimiter, Store};
 use tower::ServiceExt;
 
 const RULES: &str = "
@@ -151,18 +153,101 @@ async fn clones_of_the_layer_share_their_buckets() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_route_reaches_no_handler() {
-    let response = ask(&app(), request("/elsewhere")).await;
+async fn a_request_without_a_route_goes_on_unlimited_by_the_path_that_was_looked_for() {
+    let handlers = Router::new().fallback(async |uri: Uri| uri.to_string());
+    let app = Router::new().fallback_service(handlers).layer(layer());
+    for _ in 0..5 {
+        let response = ask(&app, request("/%65lsewhere/../else//where?q=%41")).await;
+        assert_eq!((response.status(), response.headers().get("ratelimit")), (StatusCode::OK, None));
+        assert_eq!(text(response).await, "/else/where?q=%41");
+    }
+    assert_eq!(ask(&app, request("/files%2fa")).await.status(), StatusCode::BAD_REQUEST, "it has two readings");
+}
+
+#[tokio::test]
+async fn a_layer_that_is_told_to_lets_no_request_without_a_route_reach_a_handler() {
+    let layer = RateLimitLayer::builder().unmatched(Unmatched::Refuse).from_yaml(RULES).expect("the rules are right");
+    let app = Router::new().fallback(async || "handled").layer(layer.for_worker());
+    let response = ask(&app, request("/elsewhere")).await;
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     assert_eq!(response.headers().get("ratelimit"), None);
 }
 
+/// As everybody tests a service: neither a peer nor a host.
+fn bare(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).expect("a request")
+}
+
+async fn statuses(app: &Router, path: &str, count: usize) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for _ in 0..count {
+        statuses.push(ask(app, bare(path)).await.status().as_u16());
+    }
+    statuses
+}
+
 #[tokio::test]
-async fn a_request_from_nowhere_is_the_services_own_mistake() {
-    let mut request = request("/hello");
-    request.extensions_mut().clear();
-    assert_eq!(ask(&app(), request).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+async fn a_request_from_nowhere_is_limited_by_what_needs_no_address() {
+    let rules = "
+routes:
+  - name: elsewhere
+    match: { host: example.com }
+  - name: total
+    match: { path: /total }
+    limits: [{ name: total, mode: OVERALL, rate: 2, interval: 1h }]
+  - name: key
+    match: { path: /key }
+    limits: [{ name: key, mode: PER_CLIENT, client: 'header:x-key', on_missing_client: skip, rate: 1, interval: 1h }]
+  - name: deny
+    match: { path: /deny }
+    limits: [{ name: ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }]
+  - name: fall-back
+    match: { path: /fall-back }
+    limits: [{ name: key, mode: PER_CLIENT, client: 'header:x-key', on_missing_client: ip, rate: 1, interval: 1h }]
+  - name: skip
+    match: { path: /skip }
+    limits:
+      - { name: ip, mode: PER_CLIENT, client: [ip, path], on_missing_client: skip, rate: 1, interval: 1h }
+      - { name: total, mode: OVERALL, rate: 2, interval: 1h }
+";
+    let layer = RateLimitLayer::from_yaml(rules).expect("the rules are right");
+    let app = Router::new().fallback(async || "handled").layer(layer);
+    assert_eq!(statuses(&app, "/total", 3).await, [200, 200, 429]);
+    assert_eq!(statuses(&app, "/key", 2).await, [200, 200]);
+    assert_eq!(statuses(&app, "/deny", 1).await, [400]);
+    assert_eq!(statuses(&app, "/fall-back", 1).await, [400]);
+    assert_eq!(statuses(&app, "/skip", 3).await, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_host_is_the_services_own_matter_unless_there_are_two() {
+    let app = Router::new().fallback(async || "handled").layer(layer());
+    let mut request = bare("/files/a");
+    for host in ["a.example", "b.example"] {
+        request.headers_mut().append("host", host.parse().expect("a value"));
+    }
+    assert_eq!(ask(&app, request).await.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(ask(&app, bare("/files/a")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_layer_and_a_limiter_may_have_one_store() {
+    let store = Store::memory();
+    let limited = |layer: LayerBuilder| {
+        let layer = layer.store(store.clone()).from_yaml(RULES).expect("the rules are right");
+        Router::new().fallback(async || "handled").layer(layer)
+    };
+    let (one, other) = (limited(RateLimitLayer::builder()), limited(RateLimitLayer::builder()));
+    let mut statuses = Vec::new();
+    for app in [&one, &other, &one] {
+        statuses.push(ask(app, request("/hello")).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429], "two layers have the buckets of one rule file");
+    let limiter = RateLimiter::new(store.clone(), "mails").expect("a limiter");
+    let rate = RateConfig::new(Mode::Overall, 1, Duration::from_secs(3600)).expect("a rate");
+    assert!(limiter.try_set_rate(&rate).await.expect("an answer"));
+    assert_eq!((limiter.try_acquire(1).await, limiter.try_acquire(1).await), (Ok(true), Ok(false)));
 }
 
 #[tokio::test]

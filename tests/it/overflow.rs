@@ -33,7 +33,8 @@ fn service(buckets: usize) -> (Router, Arc<Metrics>) {
     let config = Config::parse(RULES).expect("rules");
     let store = Store::memory_builder().max_buckets(buckets).open();
     let metrics = Arc::new(Metrics::new());
-    let layer = RateLimitLayer::with_store(config.rules, store, Arc::clone(&metrics));
+    let layer = RateLimitLayer::builder().store(store).metrics(Arc::clone(&metrics));
+    let layer = layer.from_config(&config).expect("a layer");
     (Router::new().fallback_service(Router::new().fallback(async || "ok")).layer(layer), metrics)
 }
 
@@ -91,7 +92,7 @@ routes:
 ";
     let config = Config::parse(rules).expect("rules");
     let store = Store::memory_builder().max_buckets(0).open();
-    let layer = RateLimitLayer::with_store(config.rules, store, Arc::new(Metrics::new()));
+    let layer = RateLimitLayer::builder().store(store).from_config(&config).expect("a layer");
     let service = Router::new().fallback_service(Router::new().fallback(async || "ok")).layer(layer);
     let ask = |number: u8| {
         let service = service.clone();

@@ -2,29 +2,15 @@
 
 use std::convert::Infallible;
 use std::future::ready;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use tidegate::clock::{Clock, Timestamp};
 use tidegate::layer::Peer;
-use tidegate::store::{Memory, Store};
-use tidegate::{Config, Metrics, RateLimitLayer};
+use tidegate::{Config, RateLimitLayer, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-
-/// The store's clock, which moves with the runtime's virtual time.
-#[derive(Debug)]
-struct VirtualClock(Instant);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Timestamp {
-        let passed = u64::try_from(self.0.elapsed().as_millis()).expect("a short test");
-        Timestamp::from_millis(1_700_000_000_000 + passed)
-    }
-}
 
 /// A service behind a layer, and what reaches it: who, and how long after the beginning.
 struct Service {
@@ -38,8 +24,7 @@ impl Service {
         let rules = format!("routes: [{{ name: all, match: {{}}, limits: [{limits}] }}]");
         let config = Config::parse(&rules).unwrap_or_else(|problems| panic!("{problems}"));
         let began = Instant::now();
-        let store = Store::Memory(Arc::new(Memory::new(Arc::new(VirtualClock(began)), None)));
-        let layer = RateLimitLayer::with_store(config.rules, store, Arc::new(Metrics::new()));
+        let layer = RateLimitLayer::builder().store(Store::memory()).from_config(&config).expect("a layer");
         let (served, serving) = unbounded_channel();
         (Self { layer, began, served }, serving)
     }

@@ -58,7 +58,7 @@ struct Explanation<'r> {
     sent: &'r Uri,
     /// The fields of which nothing was read.
     removed: Vec<&'r HeaderName>,
-    trace: Trace<'r>,
+    trace: Option<Trace<'r>>,
     search: Search<'r>,
     /// What each limit of the route asks; nothing without a route.
     dues: Vec<(&'r Limit, Due)>,

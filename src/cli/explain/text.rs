@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Explanation;
 use super::limits::{limits, unclear};
-use crate::client::TraceEnd;
+use crate::client::{Trace, TraceEnd};
 use crate::condition::Condition;
 use crate::config::quote;
 use crate::limit::{Charge, Wait};
@@ -37,7 +37,10 @@ impl Explanation<'_> {
         if self.sent.path() != whole {
             write!(f, ", sent as {}", self.sent.path())?;
         }
-        writeln!(f, "\n  peer  {}", facts.peer)?;
+        writeln!(f)?;
+        if let Some(peer) = facts.peer {
+            writeln!(f, "  peer  {peer}")?;
+        }
         for name in &self.removed {
             writeln!(f, "  {name} is removed: nothing is read of it")?;
         }
@@ -73,13 +76,13 @@ impl Explanation<'_> {
     }
 
     fn address(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (proxies, address) = (&self.trace.proxies, self.trace.address);
+        let Some(Trace { proxies, address, end }) = &self.trace else { return Ok(()) };
         writeln!(f, "client address {address}")?;
         for (hop, proxy) in proxies.iter().enumerate() {
             writeln!(f, "  {proxy}, {}, is a trusted proxy: walked past", origin(hop))?;
         }
         write!(f, "  {address}, {}, ", origin(proxies.len()))?;
-        match self.trace.end {
+        match end {
             TraceEnd::Stranger => writeln!(f, "is no trusted proxy: what it forwards is not believed\n"),
             TraceEnd::Exhausted => writeln!(f, "is a trusted proxy, and forwarded for nobody else\n"),
             TraceEnd::Garbage(hop) => {
