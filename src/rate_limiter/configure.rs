@@ -22,7 +22,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn try_set_rate(&self, config: &RateConfig) -> Result<bool, RateLimiterError> {
-        Ok(self.store.set_rate(&self.named, SetRate::Try, config).await?)
+        self.answer(self.store.set_rate(&self.named, SetRate::Try, config).await)
     }
 
     /// Gives the limiter this rate, whether it has one or not. All permits are there afterwards: to keep what is in use,
@@ -31,8 +31,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn set_rate(&self, config: &RateConfig) -> Result<(), RateLimiterError> {
-        self.store.set_rate(&self.named, SetRate::Reset, config).await?;
-        Ok(())
+        self.answer(self.store.set_rate(&self.named, SetRate::Reset, config).await).map(drop)
     }
 
     /// Gives the limiter another rate; says whether it had one, without which nothing happens. Under another mode
@@ -45,7 +44,7 @@ impl RateLimiter {
             Usage::Keep => SetRate::UpdateAndKeep,
             Usage::Reset => SetRate::UpdateAndReset,
         };
-        Ok(self.store.set_rate(&self.named, how, config).await?)
+        self.answer(self.store.set_rate(&self.named, how, config).await)
     }
 
     /// What the limiter was told; nothing if it has no rate. A rate of Java beyond [`MAX_RATE`](crate::limit::MAX_RATE)
@@ -54,7 +53,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn config(&self) -> Result<Option<RateConfig>, RateLimiterError> {
-        Ok(self.store.rate_config(&self.named).await?)
+        self.answer(self.store.rate_config(&self.named).await)
     }
 
     /// Has the limiter a rate?
@@ -72,7 +71,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn expire(&self, after: Duration) -> Result<bool, RateLimiterError> {
-        Ok(self.store.expire(&self.named, Some(after)).await?)
+        self.answer(self.store.expire(&self.named, Some(after)).await)
     }
 
     /// Lets the limiter stay; says whether it was going to vanish. A keep-alive applies again with the next grant.
@@ -80,7 +79,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn clear_expire(&self) -> Result<bool, RateLimiterError> {
-        Ok(self.store.expire(&self.named, None).await?)
+        self.answer(self.store.expire(&self.named, None).await)
     }
 
     /// Removes the limiter and forgets what is in use of it; under PER_CLIENT, by this instance. Says whether there was
@@ -89,6 +88,6 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn delete(&self) -> Result<bool, RateLimiterError> {
-        Ok(self.store.delete(&self.named).await?)
+        self.answer(self.store.delete(&self.named).await)
     }
 }

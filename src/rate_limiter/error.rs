@@ -1,5 +1,6 @@
 //! Why an operation of a limiter has no answer.
 
+use crate::limit::RateConfig;
 use crate::store::StoreError;
 
 /// Why an operation of a [`RateLimiter`](super::RateLimiter) has no answer. That there are too few permits is none of
@@ -13,21 +14,39 @@ pub enum RateLimiterError {
     #[error("permits must be at least 1, not 0")]
     NoPermits,
     /// More permits than the rate: waiting cannot help.
-    #[error("{0} permits are more than the rate")]
-    ExceedsRate(u32),
+    #[error("{permits} permits are more than the rate of limiter `{limiter}`{}", told(rate.as_ref()))]
+    ExceedsRate {
+        /// The limiter's name.
+        limiter: String,
+        /// What was asked for.
+        permits: u32,
+        /// Its rate, unless that has vanished since.
+        rate: Option<RateConfig>,
+    },
     /// The limiter has no rate: `try_set_rate` gives it one.
-    #[error("limiter has no rate yet")]
-    NotInitialised,
+    #[error("limiter `{limiter}` has no rate yet")]
+    NotInitialised {
+        /// The limiter's name.
+        limiter: String,
+    },
     /// The store did not answer, or not with what was asked.
-    #[error("store: {0}")]
-    Store(StoreError),
+    #[error("limiter `{limiter}`: store `{store}`: {error}{}", because(cause.as_ref()))]
+    Store {
+        /// The limiter's name.
+        limiter: String,
+        /// The store: `memory`, or its address without the password.
+        store: String,
+        /// What happened.
+        error: StoreError,
+        /// Why the store cannot be reached, as far as that is known.
+        cause: Option<String>,
+    },
 }
 
-impl From<StoreError> for RateLimiterError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::NotInitialised => Self::NotInitialised,
-            error => Self::Store(error),
-        }
-    }
+fn told(rate: Option<&RateConfig>) -> String {
+    rate.map(|rate| format!(", which is {} in {:?}", rate.rate(), rate.interval())).unwrap_or_default()
+}
+
+fn because(cause: Option<&String>) -> String {
+    cause.map(|cause| format!(": {cause}")).unwrap_or_default()
 }

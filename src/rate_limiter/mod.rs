@@ -30,7 +30,7 @@ pub use self::error::RateLimiterError;
 pub use self::instance::{InstanceId, InstanceIdError};
 use self::wait::Line;
 use crate::limit::Wait;
-use crate::store::{Named, Store};
+use crate::store::{Named, Store, StoreError};
 
 /// A named limiter in a store. Cheap to clone; clones are one instance, with one id and one line of waiters.
 ///
@@ -89,7 +89,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn available_permits(&self) -> Result<u32, RateLimiterError> {
-        Ok(charged::take(&self.store, &self.named, 0).await?.remaining)
+        Ok(self.answer(charged::take(&self.store, &self.named, 0).await)?.remaining)
     }
 
     /// Puts `permits`, at least 1, back before they return by themselves: the newest grants first, whoever made them.
@@ -98,17 +98,34 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`]. It is never sent twice; after a failure of the store nobody knows.
     pub async fn release(&self, permits: u32) -> Result<u32, RateLimiterError> {
-        let released = self.store.release(&self.named, some(permits)?).await?;
+        let released = self.answer(self.store.release(&self.named, some(permits)?).await)?;
         self.line.tell_released();
         Ok(released)
     }
 
     /// Takes permits, or says when they will be there.
     async fn ask(&self, permits: u32) -> Result<Wait, RateLimiterError> {
-        match charged::take(&self.store, &self.named, some(permits)?).await?.wait {
-            Wait::Never => Err(RateLimiterError::ExceedsRate(permits)),
+        match self.answer(charged::take(&self.store, &self.named, some(permits)?).await)?.wait {
+            Wait::Never => {
+                let rate = self.config().await.ok().flatten();
+                Err(RateLimiterError::ExceedsRate { limiter: self.name().to_owned(), permits, rate })
+            }
             wait => Ok(wait),
         }
+    }
+
+    /// What the store said, with the limiter and the store that an error is about.
+    fn answer<T>(&self, said: Result<T, StoreError>) -> Result<T, RateLimiterError> {
+        said.map_err(|error| {
+            let limiter = self.name().to_owned();
+            match error {
+                StoreError::NotInitialised => RateLimiterError::NotInitialised { limiter },
+                error => {
+                    let (store, cause) = (self.store.address(), self.store.outage());
+                    RateLimiterError::Store { limiter, store, error, cause }
+                }
+            }
+        })
     }
 }
 

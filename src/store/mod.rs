@@ -162,6 +162,22 @@ impl Store {
         }
     }
 
+    /// What it is, for messages: `memory`, or its address without the password.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Memory(_) => "memory".to_owned(),
+            Self::Redis(redis) => redis.url().to_string(),
+        }
+    }
+
+    /// Why it cannot be reached, if it is known that it cannot.
+    pub(crate) fn outage(&self) -> Option<String> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => redis.outage(),
+        }
+    }
+
     /// Would a decision be made at present? Asked by health checks.
     pub async fn is_up(&self) -> bool {
         match self {

@@ -44,19 +44,33 @@ async fn what_cannot_be_is_an_error() {
     for store in stores {
         assert_eq!(RateLimiter::new(store.clone(), "").map(|_| ()), Err(RateLimiterError::NoName));
         let limiter = RateLimiter::new(store, "lim").expect("a limiter");
-        assert_eq!(limiter.try_acquire(1).await, Err(RateLimiterError::NotInitialised));
-        assert_eq!(limiter.available_permits().await, Err(RateLimiterError::NotInitialised));
-        assert_eq!(limiter.release(1).await, Err(RateLimiterError::NotInitialised));
+        let nothing_yet = RateLimiterError::NotInitialised { limiter: "lim".to_owned() };
+        assert_eq!(nothing_yet.to_string(), "limiter `lim` has no rate yet");
+        assert_eq!(limiter.try_acquire(1).await, Err(nothing_yet.clone()));
+        assert_eq!(limiter.available_permits().await, Err(nothing_yet.clone()));
+        assert_eq!(limiter.release(1).await, Err(nothing_yet));
         limiter.set_rate(&rate(Mode::Overall, 3, 1_000)).await.expect("set");
         for zero in [limiter.try_acquire(0).await, limiter.try_acquire_for(0, millis(1)).await] {
             assert_eq!(zero, Err(RateLimiterError::NoPermits));
         }
         assert_eq!(limiter.release(0).await, Err(RateLimiterError::NoPermits));
         assert_eq!(limiter.acquire(0).await, Err(RateLimiterError::NoPermits));
-        assert_eq!(limiter.acquire(4).await, Err(RateLimiterError::ExceedsRate(4)));
-        assert_eq!(limiter.try_acquire(4).await, Err(RateLimiterError::ExceedsRate(4)));
+        let too_many = "4 permits are more than the rate of limiter `lim`, which is 3 in 1s";
+        assert_eq!(limiter.acquire(4).await.expect_err("too many").to_string(), too_many);
+        assert_eq!(limiter.try_acquire(4).await.expect_err("too many").to_string(), too_many);
         assert_eq!(limiter.available_permits().await, Ok(3));
     }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_reached_is_told_by_its_address_with_the_reason() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let url = format!("redis://:hush@{nobody}/1");
+    let store = Store::redis_builder(&url).timeout(Duration::from_secs(5)).open().expect("a store");
+    let limiter = RateLimiter::new(store, "mails").expect("a limiter");
+    let error = limiter.try_acquire(1).await.expect_err("nobody is there").to_string();
+    let said = format!("limiter `mails`: store `redis://***@{nobody}/1`: no connection: ");
+    assert!(error.starts_with(&said) && error.contains("onnection refused"), "{error}");
 }
 
 #[tokio::test]

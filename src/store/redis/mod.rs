@@ -38,7 +38,7 @@ use self::present::Present;
 use self::refusals::Refusals;
 use self::script::GIVE_BACK;
 use self::trouble::Troubles;
-use super::settings::{KeySecret, RedisSettings};
+use super::settings::{KeySecret, RedisSettings, RedisUrl};
 use super::{Known, StoreError};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
@@ -122,6 +122,16 @@ impl Redis {
         let given_back = self.within_deadline(async |live| undo(live, granted, now).await).await;
         self.shared.refusals.forget(charges());
         given_back
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> &RedisUrl {
+        &self.shared.settings.url
+    }
+
+    /// Why it cannot be reached, if it is known that it cannot.
+    pub(crate) fn outage(&self) -> Option<String> {
+        self.shared.outage.cause()
     }
 
     /// Opens the connections before the first decision needs them.

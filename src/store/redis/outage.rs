@@ -1,6 +1,9 @@
 //! Redis being away, told once for the process and not once for each of its links.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+use arc_swap::ArcSwapOption;
 
 use crate::store::settings::RedisUrl;
 
@@ -9,6 +12,8 @@ use crate::store::settings::RedisUrl;
 pub(super) struct Outage {
     links: AtomicUsize,
     attempts: AtomicU64,
+    /// Why the first of them could not connect.
+    cause: ArcSwapOption<String>,
 }
 
 /// A link that is down.
@@ -24,9 +29,15 @@ impl Outage {
     pub(super) fn begin<'o>(&'o self, url: &'o RedisUrl, error: &str) -> Down<'o> {
         if self.links.fetch_add(1, SeqCst) == 0 {
             self.attempts.store(0, SeqCst);
+            self.cause.store(Some(Arc::new(error.to_owned())));
             tracing::warn!(%url, %error, "store is unreachable, trying on");
         }
         Down { outage: self, url, is_over: false }
+    }
+
+    /// Why nobody can connect at present.
+    pub(super) fn cause(&self) -> Option<String> {
+        self.cause.load().as_deref().cloned()
     }
 }
 
@@ -45,7 +56,11 @@ impl Down<'_> {
 /// A link that ends while it is down is none that is back.
 impl Drop for Down<'_> {
     fn drop(&mut self) {
-        if self.outage.links.fetch_sub(1, SeqCst) == 1 && self.is_over {
+        let is_last = self.outage.links.fetch_sub(1, SeqCst) == 1;
+        if is_last {
+            self.outage.cause.store(None);
+        }
+        if is_last && self.is_over {
             let attempts = self.outage.attempts.load(SeqCst);
             tracing::info!(url = %self.url, attempts, "store is back");
         }
