@@ -18,6 +18,9 @@
 //! | 1 vocabulary | `sift` what nobody reads of it · `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`route`] which rules touch it · [`condition`] and why · [`rule`] the charges · [`policy`] what is told of them |
 //! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` deadlines that move |
 
+// What only the gateway uses is part of the layer's modules all the same.
+#![cfg_attr(not(feature = "gateway"), allow(dead_code))]
+
 // 0 ground
 pub mod clock;
 pub mod limit;
@@ -34,30 +37,45 @@ pub mod route;
 pub mod rule;
 mod sift;
 // 2 machinery
+#[cfg(feature = "gateway")]
 mod http1;
 pub mod store;
+#[cfg(feature = "gateway")]
 pub mod upstream;
+#[cfg(not(feature = "gateway"))]
+pub mod upstream {
+    //! What the rule file says of upstreams; a layer goes on to the service below.
+    pub mod settings;
+}
 // 3 meaning
 mod admission;
 pub mod config;
 pub mod rate_limiter;
 // 4 the gateway
+#[cfg(feature = "gateway")]
 mod forward;
 mod headers;
 pub mod layer;
 mod refusal;
 mod ruleset;
 // 5 services
+#[cfg(feature = "gateway")]
 mod access;
+#[cfg(feature = "gateway")]
 mod admin;
+#[cfg(feature = "gateway")]
 mod server;
 // 6 roof
+#[cfg(feature = "gateway")]
 pub mod cli;
+#[cfg(feature = "gateway")]
 pub mod gateway;
+#[cfg(feature = "gateway")]
 #[doc(hidden)]
 pub mod internals;
 
 pub use config::Config;
+#[cfg(feature = "gateway")]
 pub use gateway::Gateway;
 pub use layer::RateLimitLayer;
 pub use metrics::Metrics;

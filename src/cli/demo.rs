@@ -68,6 +68,9 @@ fn print_what_to_try(gateway: &Gateway) -> std::io::Result<()> {
     writeln!(out, "  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}}\\n' http://{address}/hello; done")?;
     writeln!(out, "  curl -i -H 'x-api-key: alice' http://{address}/keys/hello")?;
     writeln!(out)?;
+    if cfg!(debug_assertions) {
+        writeln!(out, "this build was quick to make and is slow to answer; `--release` makes the fast one")?;
+    }
     writeln!(out, "the rules are config/demo.yaml; ctrl-c ends")?;
     out.flush()
 }

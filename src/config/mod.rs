@@ -27,8 +27,10 @@ use std::sync::Arc;
 
 pub use self::listen::Listen;
 pub use self::load::LoadError;
+#[cfg(feature = "gateway")]
 pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
+#[cfg(feature = "gateway")]
 pub(crate) use self::units::Millis;
 use crate::rule::Rules;
 use crate::store::settings::StoreSettings;

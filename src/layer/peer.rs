@@ -1,14 +1,13 @@
 //! Where a request comes from, as far as somebody has noted it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::extract::ConnectInfo;
 use http::Extensions;
 
 use crate::rule::Limit;
 
-/// The other end of the connection, in a request's extensions. [`axum::extract::ConnectInfo`] serves as well.
+/// The other end of the connection, in a request's extensions. With the feature `axum`, its `ConnectInfo` serves as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
@@ -20,8 +19,21 @@ pub(super) struct Hint {
 
 /// The peer that a server, or axum, has noted.
 pub(super) fn of(extensions: &Extensions) -> Option<IpAddr> {
-    let ours = extensions.get::<Peer>().map(|peer| peer.0);
-    ours.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()))
+    extensions.get::<Peer>().map(|peer| peer.0).or_else(|| connect_info(extensions))
+}
+
+#[cfg(feature = "axum")]
+fn connect_info(extensions: &Extensions) -> Option<IpAddr> {
+    use std::net::SocketAddr;
+
+    use axum::extract::ConnectInfo;
+
+    extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
+}
+
+#[cfg(not(feature = "axum"))]
+fn connect_info(_: &Extensions) -> Option<IpAddr> {
+    None
 }
 
 impl Hint {

@@ -17,6 +17,7 @@ pub use self::builder::{MemoryBuilder, RedisBuilder};
 pub(crate) use self::limiters::{Named, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::redis::Redis;
+#[cfg(feature = "gateway")]
 pub(crate) use self::redis::redis_keys;
 use self::settings::{RedisUrl, StoreSettings};
 pub use self::url::BadRedisUrl;
