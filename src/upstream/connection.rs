@@ -5,10 +5,12 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use socket2::SockRef;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -20,6 +22,9 @@ use crate::timer::Timer;
 
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 * 1024;
+
+/// Of a connection that was in use less than this ago, the runtime's word is taken for requests that may be repeated.
+const JUST_USED: Duration = Duration::from_millis(1);
 
 /// Whoever drops it closes it.
 #[derive(Debug)]
@@ -54,17 +59,24 @@ impl Connection {
 
     /// Whether it may serve a request: open, idle for less time than the other side may close it after, and nothing came
     /// that nobody asked for.
-    pub(super) fn is_usable(&self, now: Instant) -> bool {
-        now < self.idle_since + IDLE_TIMEOUT && self.is_quiet()
-    }
-
-    /// Nothing has come, not even the end.
     ///
     /// The system is asked: the runtime knows only what it was told when it last waited for events, and a connection that
-    /// was closed, or has brought more than was asked for, would be taken for a sound one until then.
-    fn is_quiet(&self) -> bool {
-        let came = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
-        came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    /// was closed, or has brought more than was asked for, would be taken for a sound one until then. That is a system
+    /// call. A connection that has just been used is spared it if the request `is_repeatable`: unless the runtime says
+    /// that something came, the end of the connection could have come in the last moment only, and is then found out by
+    /// sending.
+    pub(super) fn is_usable(&self, now: Instant, is_repeatable: bool) -> bool {
+        let idle = now.saturating_duration_since(self.idle_since);
+        let came = match is_repeatable && idle < JUST_USED {
+            true => self.stream.try_io(Interest::READABLE, || self.look()),
+            false => self.look(),
+        };
+        idle < IDLE_TIMEOUT && came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Looks for what has come, be it the end; an error if that is nothing.
+    fn look(&self) -> io::Result<usize> {
+        SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()])
     }
 
     /// Whether an answer brought more than itself. Nobody may take that for the next.
@@ -126,4 +138,33 @@ impl Connection {
 
 fn invalid(malformed: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::upstream::settings::UpstreamSettings;
+
+    #[tokio::test]
+    async fn a_request_that_may_be_repeated_believes_the_runtime_for_a_moment() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Ip(listener.local_addr().unwrap());
+        let patience = Patience::of(&UpstreamSettings::new("api".into(), Vec::new()));
+        let connection = Connection::open(&address, patience, &Metrics::new().upstream("api")).await.unwrap();
+        let mut other = listener.accept().unwrap().0;
+        // Nothing has been read yet, so that the runtime cannot know that there is nothing.
+        assert!(connection.is_usable(connection.idle_since, true));
+
+        other.write_all(b"HTTP/1.1 200 OK").unwrap();
+        let usable = |after, is_repeatable| connection.is_usable(connection.idle_since + after, is_repeatable);
+        assert!(usable(Duration::ZERO, true), "only the kernel knows");
+        assert!(!usable(Duration::ZERO, false));
+        assert!(!usable(JUST_USED, true));
+        connection.stream.readable().await.unwrap();
+        assert!(!connection.is_usable(connection.idle_since, true));
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Response;
 use http::uri::Authority;
+use http_body::Body;
 use tokio::time::Instant;
 
 use super::address::{Address, Patience};
@@ -13,7 +14,7 @@ use super::exchange::exchange;
 use super::pool::Pool;
 use super::seats::{Client, Seat};
 use super::settings::UpstreamSettings;
-use super::{Attempt, Parcel};
+use super::{Attempt, Failure, Parcel};
 use crate::metrics::UpstreamMetrics;
 
 /// How many kept connections may turn out to be closed before a new one is opened.
@@ -33,35 +34,20 @@ impl Endpoint {
         Self { address, patience, pool: Pool::new(settings, metrics) }
     }
 
+    /// The right to use a connection, if the client may have one now.
+    pub(crate) fn try_take_seat(&self, client: Client) -> Option<Seat> {
+        self.pool.seats().try_take(client)
+    }
+
+    /// Waits for the right to use a connection.
+    pub(crate) async fn take_seat(&self, client: Client) -> Result<Seat, Failure> {
+        let _waiting = self.pool.metrics().waiting();
+        self.pool.seats().take(client).await
+    }
+
     /// Sends on a kept connection, else on a new one; what `was_sent` before, on a new one alone. `now` is as good as the
     /// present moment; the clock is not asked again where nothing is waited for.
     pub(crate) async fn send(
-        &self,
-        parcel: &mut Parcel,
-        client: Client,
-        now: Instant,
-        limit: Duration,
-        was_sent: bool,
-    ) -> Result<Response<ResponseBody>, Attempt> {
-        let Some(seat) = self.pool.seats().try_take(client) else { return Err(Attempt::NoRoom) };
-        self.send_from(seat, parcel, now, limit, was_sent).await
-    }
-
-    /// Sends as soon as there is room for one more connection.
-    pub(crate) async fn send_later(
-        &self,
-        parcel: &mut Parcel,
-        client: Client,
-        limit: Duration,
-        was_sent: bool,
-    ) -> Result<Response<ResponseBody>, Attempt> {
-        let waiting = self.pool.metrics().waiting();
-        let seat = self.pool.seats().take(client).await.map_err(Attempt::Failed)?;
-        drop(waiting);
-        self.send_from(seat, parcel, Instant::now(), limit, was_sent).await
-    }
-
-    async fn send_from(
         &self,
         mut seat: Seat,
         parcel: &mut Parcel,
@@ -70,7 +56,7 @@ impl Endpoint {
         mut was_sent: bool,
     ) -> Result<Response<ResponseBody>, Attempt> {
         for _ in 0..STALE_TRIES {
-            let kept = if was_sent { None } else { self.pool.take(now) };
+            let kept = if was_sent { None } else { self.pool.take(now, is_repeatable(parcel)) };
             let Some(connection) = kept else { break };
             let mut lease = self.pool.lease(connection, seat);
             match exchange(lease.connection(), parcel, now, limit).await {
@@ -109,4 +95,9 @@ impl Endpoint {
             }
         }
     }
+}
+
+/// Whether a request does no harm if it is sent twice, and nothing of it is lost by sending it.
+fn is_repeatable(parcel: &Parcel) -> bool {
+    parcel.as_ref().is_some_and(|request| request.method().is_idempotent() && request.body().is_end_stream())
 }

@@ -95,8 +95,6 @@ enum Attempt {
     /// It was sent on a kept connection, which ended before any of the answer came. The request is in its parcel, and may
     /// be sent once more.
     Unanswered,
-    /// All connections are in use. Nothing was sent.
-    NoRoom,
     /// It is over.
     Failed(Failure),
 }
@@ -180,24 +178,24 @@ impl Upstream {
         for index in self.turn.next(self.targets.len()) {
             let attempt = match &self.targets[index] {
                 Place::Echo => parcel.take().map(echo::answer).ok_or(Attempt::NotSent),
-                Place::Http(endpoint) => {
-                    let attempt = endpoint.send(parcel, client, now, self.response_timeout, was_sent).await;
-                    if let Err(Attempt::NoRoom) = &attempt {
+                Place::Http(endpoint) => match endpoint.try_take_seat(client) {
+                    Some(seat) => endpoint.send(seat, parcel, now, self.response_timeout, was_sent).await,
+                    None => {
                         full.get_or_insert(endpoint);
+                        continue;
                     }
-                    attempt
-                }
+                },
             };
             match attempt {
                 Ok(response) => return Ok(response),
-                Err(Attempt::NotSent | Attempt::NoRoom) => {}
+                Err(Attempt::NotSent) => {}
                 Err(Attempt::Unanswered) => was_sent = true,
                 Err(Attempt::Failed(failure)) => return Err(failure),
             }
             now = Instant::now(); // a connection may have been waited for
         }
         let attempt = match full {
-            Some(endpoint) => Box::pin(endpoint.send_later(parcel, client, self.response_timeout, was_sent)).await,
+            Some(endpoint) => Box::pin(self.send_later(endpoint, parcel, client, was_sent)).await,
             None => Err(Attempt::NotSent),
         };
         attempt.map_err(|attempt| match attempt {
@@ -206,7 +204,19 @@ impl Upstream {
             }
             Attempt::Failed(failure) => failure,
             Attempt::Unanswered => Failure::Broken,
-            Attempt::NotSent | Attempt::NoRoom => Failure::Unreachable,
+            Attempt::NotSent => Failure::Unreachable,
         })
+    }
+
+    /// Sends as soon as there is a connection for the client.
+    async fn send_later(
+        &self,
+        endpoint: &Endpoint,
+        parcel: &mut Parcel,
+        client: Client,
+        was_sent: bool,
+    ) -> Result<Response<ResponseBody>, Attempt> {
+        let seat = endpoint.take_seat(client).await.map_err(Attempt::Failed)?;
+        endpoint.send(seat, parcel, Instant::now(), self.response_timeout, was_sent).await
     }
 }

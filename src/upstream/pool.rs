@@ -75,12 +75,12 @@ impl Pool {
         &self.0.metrics
     }
 
-    /// The idle connection that was used last, if there is one fit for use.
-    pub(crate) fn take(&self, now: Instant) -> Option<Box<Connection>> {
+    /// The idle connection that was used last, if there is one fit for use by a request that may be repeated or not.
+    pub(crate) fn take(&self, now: Instant, is_repeatable: bool) -> Option<Box<Connection>> {
         let mut idle = self.0.idle.lock();
         loop {
             let connection = idle.connections.pop_back()?;
-            if connection.is_usable(now) {
+            if connection.is_usable(now, is_repeatable) {
                 return Some(connection);
             }
         }
@@ -124,7 +124,7 @@ fn close_unusable(pool: &Weak<Shared>) -> Option<Instant> {
     let pool = pool.upgrade()?;
     let mut idle = pool.idle.lock();
     let now = Instant::now();
-    idle.connections.retain(|connection| connection.is_usable(now));
+    idle.connections.retain(|connection| connection.is_usable(now, false));
     let oldest = idle.connections.front().map(|connection| connection.idle_since);
     idle.swept = oldest.is_some();
     oldest
@@ -185,15 +185,15 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_taken_while_nothing_has_come() {
         let (pool, _other) = one_idle().await;
-        assert!(pool.take(Instant::now()).is_some_and(|connection| connection.is_reused));
-        assert!(pool.take(Instant::now()).is_none());
+        assert!(pool.take(Instant::now(), false).is_some_and(|connection| connection.is_reused));
+        assert!(pool.take(Instant::now(), false).is_none());
     }
 
     #[tokio::test]
     async fn a_connection_whose_end_only_the_kernel_knows_is_not_taken() {
         let (pool, other) = one_idle().await;
         drop(other);
-        assert!(pool.take(Instant::now()).is_none());
+        assert!(pool.take(Instant::now(), false).is_none());
     }
 
     #[tokio::test]
@@ -201,14 +201,14 @@ mod tests {
         let (pool, other) = one_idle().await;
         socket2::SockRef::from(&other).set_linger(Some(Duration::ZERO)).unwrap();
         drop(other);
-        assert!(pool.take(Instant::now()).is_none());
+        assert!(pool.take(Instant::now(), false).is_none());
     }
 
     #[tokio::test]
     async fn a_connection_with_bytes_that_only_the_kernel_knows_is_not_taken() {
         let (pool, mut other) = one_idle().await;
         other.write_all(b"HTTP/1.1 200 OK").unwrap();
-        assert!(pool.take(Instant::now()).is_none());
+        assert!(pool.take(Instant::now(), false).is_none());
     }
 
     #[tokio::test]
