@@ -31,6 +31,7 @@ mod overflow;
 mod pictures;
 mod program;
 mod rate_limiter;
+mod readme;
 mod redis_connection;
 mod redis_format;
 mod redisson_weaknesses;
