@@ -28,7 +28,7 @@ local algorithms = {
   leaky_bucket = leaky_bucket,
   fixed_window = fixed_window,
   sliding_window = sliding_window,
-  foreign = foreign,
+  redisson = redisson,
 }
 
 -- A plan tells of each bucket by number its algorithm, its limiter and its first key; and whether there are any that have

@@ -3,7 +3,7 @@
 //! **Law.** That of [`token_bucket`](super::token_bucket), except that others write the same log by their own clocks:
 //! it is exact as far as the clocks agree. Entries are never merged, nor redated, unless the log is our own.
 //!
-//! `lua/foreign.lua` is where it is decided; the embedded store, which nobody else can reach, knows only what it was
+//! `lua/redisson.lua` is where it is decided; the embedded store, which nobody else can reach, knows only what it was
 //! told itself.
 
 use super::Mode;

@@ -183,7 +183,7 @@ impl Algorithm {
             Self::TokenBucket => "token_bucket",
             Self::Gcra { .. } => "gcra",
             Self::LeakyBucket(_) => "leaky_bucket",
-            Self::Foreign(_) => "foreign",
+            Self::Foreign(_) => "redisson",
             Self::SlidingWindow { .. } => "sliding_window",
             Self::FixedWindow(_) => "fixed_window",
         }

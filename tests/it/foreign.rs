@@ -66,10 +66,10 @@ async fn what_we_write_is_redissons_golden_vector() {
     let mut peer = Peer::new(server.connection(), "lim", "");
     peer.configure(0, 10, 1_000, 0);
     let random: Vec<u8> = (0xa0..=0xaf).collect();
-    let keys = peer.keys().clone();
+    let keys = peer.our_keys();
     let mut call = cmd("EVAL");
-    call.arg(script("admit")).arg(5).arg(&keys[..]);
-    call.arg("foreign adopt    1 ").arg(request(3)).arg(&random).arg(NOW);
+    call.arg(script("admit")).arg(keys.len()).arg(&keys[..]);
+    call.arg("redisson adopt    1 ").arg(request(3)).arg(&random).arg(NOW);
     let answer = answer(&call.query::<Vec<u8>>(peer.redis()).expect("an answer"));
     assert_eq!(answer, [NOW.cast_signed(), 1, 7, 0, 1_000]);
     let golden = [&[0x10][..], &random, &[3, 0, 0, 0]].concat();
@@ -186,6 +186,66 @@ async fn what_nobody_received_is_given_back() {
             .expect("given back");
         assert_eq!((peer.counter(), peer.log().len()), (Some(3), 1));
     }
+}
+
+/// `release()` raises the counter and leaves the log alone: what it says is free, once.
+#[tokio::test]
+async fn a_permit_that_java_releases_is_granted_once() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    for client in [None, Some("jvm")] {
+        let name = fresh_name();
+        let mut peer = Peer::new(server.connection(), &name, client.unwrap_or(""));
+        peer.configure(client.is_some().into(), 2, 60_000, 0);
+        let ask = async |at| take(&store, adopted(&name, None, client, 1), at).await.granted;
+        assert_eq!((peer.acquire(1, NOW), peer.acquire(1, NOW + 1)), (None, None));
+        assert!(!ask(NOW + 2).await);
+        peer.release(1);
+        assert_eq!((ask(NOW + 3).await, ask(NOW + 4).await), (true, false));
+        assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2));
+        // The newest that was there has gone; the oldest returns when it would have.
+        assert_eq!((ask(NOW + 60_000).await, ask(NOW + 60_002).await), (true, false));
+        assert!(ask(NOW + 60_003).await);
+    }
+}
+
+/// A release that is not seen before other permits return: Redisson counts what returned twice.
+#[tokio::test]
+async fn what_java_released_and_then_removed_does_not_return_twice() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = server.store();
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 10, 1_000, 0);
+    let ask = async |permits, at| take(&store, adopted("java", None, None, permits), at).await;
+    assert!(ask(1, NOW).await.granted);
+    assert_eq!(peer.acquire(3, NOW), None);
+    assert!(!ask(7, NOW + 500).await.granted);
+    assert_eq!(peer.acquire(5, NOW + 600), None);
+    peer.release(3);
+    // Redisson removes what was granted first, and believes that all ten but two are there.
+    assert_eq!(peer.available(NOW + 1_000), 8);
+    let decision = ask(6, NOW + 1_000).await;
+    assert_eq!((decision.granted, decision.remaining), (false, 5));
+    assert_eq!(peer.counter(), Some(5));
+}
+
+/// Many requests in one call are decided as if they had come one by one, and written as one entry.
+#[tokio::test]
+async fn requests_for_a_shared_bucket_that_come_together_are_one_entry() {
+    let Some(server) = RedisServer::start() else { return };
+    let mut peer = Peer::new(server.connection(), "lim", "");
+    peer.configure(0, 7, 1_000, 0);
+    let keys = peer.our_keys();
+    let mut requests = request(2);
+    requests[..4].copy_from_slice(&5_u32.to_le_bytes());
+    let mut call = cmd("EVAL");
+    call.arg(script("admit")).arg(keys.len()).arg(&keys[..]);
+    call.arg("redisson adopt    1 ").arg(requests).arg(&[7_u8; 8]).arg(NOW);
+    let answer: Vec<u8> = call.query(peer.redis()).expect("an answer");
+    let rows: Vec<(u8, u8)> = vec![(answer[8], answer[12]), (answer[23], answer[27])];
+    assert_eq!(rows, [(3, 1), (2, 0)], "three are granted and two refused");
+    let log = peer.log();
+    assert_eq!((log.len(), &log[0].0[17..], peer.counter()), (1, &[6, 0, 0, 0][..], Some(1)));
 }
 
 /// The whole way: rule file, gateway, Redis, Java's hash.

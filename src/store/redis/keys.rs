@@ -24,7 +24,7 @@ fn suffixes(algorithm: Algorithm) -> &'static [&'static str] {
 /// How many keys a limiter and so many of its buckets have.
 pub(super) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     match algorithm {
-        Algorithm::Foreign(_) => 5 * buckets,
+        Algorithm::Foreign(_) => 6 * buckets,
         Algorithm::TokenBucket => 1 + 2 * buckets,
         own => suffixes(own).len() * buckets,
     }
@@ -60,14 +60,16 @@ pub(super) fn each(
     }
 }
 
-/// The five keys of a limiter and a client's suffix, in Redisson's order.
-pub(super) fn foreign(name: &str, client: &str) -> [String; 5] {
+/// The keys of a limiter and a client's suffix: Redisson's five in its order, then our note about the client's log.
+pub(super) fn foreign(name: &str, client: &str) -> [String; 6] {
     let key = |suffix, client| {
         let mut key = String::new();
         write_suffixed(name, suffix, client, &mut key);
         key
     };
-    [name.to_owned(), key("value", ""), key("value", client), key("permits", ""), key("permits", client)]
+    let [value, permits] = ["value", "permits"].map(|suffix| [key(suffix, ""), key(suffix, client)]);
+    let ([value, own_value], [permits, own_permits]) = (value, permits);
+    [name.to_owned(), value, own_value, permits, own_permits, key("tidegate", client)]
 }
 
 /// Redisson's `suffixName`: a name with a brace in it brings its own hash tag.

@@ -12,9 +12,7 @@ use crate::limit::{Mode, RateConfig};
 use crate::store::StoreError;
 use crate::store::limiters::{Named, SetRate};
 
-static SET_RATE: LazyLock<Script> = LazyLock::new(|| Script::new(FOREIGN, include_str!("../../../lua/set_rate.lua")));
-static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(FOREIGN, include_str!("../../../lua/release.lua")));
-static EXPIRE: LazyLock<Script> = LazyLock::new(|| Script::new(FOREIGN, include_str!("../../../lua/expire.lua")));
+static OPERATE: LazyLock<Script> = LazyLock::new(|| Script::new(FOREIGN, include_str!("../../../lua/operate.lua")));
 
 /// The moment to decide at, as scripts take it: Redis's own.
 const NOW: &str = "";
@@ -30,8 +28,8 @@ impl Redis {
         };
         let (rate, interval) = (config.rate().to_string(), config.quota().interval().to_string());
         let keep_alive = config.keep_alive().unwrap_or_default().as_millis().to_string();
-        let arguments = [NOW, how, &rate, &interval, kind(config.mode()), &keep_alive, usage];
-        self.script(&SET_RATE, of, &arguments).await
+        let arguments = ["set_rate", NOW, how, &rate, &interval, kind(config.mode()), &keep_alive, usage];
+        self.operate(of, &arguments).await
     }
 
     /// The configuration, if there is one.
@@ -57,7 +55,7 @@ impl Redis {
     pub(crate) async fn release(&self, of: &Named, permits: u32) -> Result<u32, StoreError> {
         let mut released = 0;
         while released < permits {
-            match self.script::<u32>(&RELEASE, of, &[NOW, &(permits - released).to_string()]).await {
+            match self.operate::<u32>(of, &["release", NOW, &(permits - released).to_string()]).await {
                 Ok(0) => break,
                 Ok(more) => released += more,
                 // What was put back is put back; the caller is told so, and not that nothing was.
@@ -71,7 +69,7 @@ impl Redis {
     /// Lets a limiter vanish after this many milliseconds, or never; was there one?
     pub(crate) async fn expire(&self, of: &Named, after: Option<u64>) -> Result<bool, StoreError> {
         let millis = after.map(|millis| millis.to_string()).unwrap_or_default();
-        self.script(&EXPIRE, of, &[&millis]).await
+        self.operate(of, &["expire", NOW, &millis]).await
     }
 
     /// Removes a limiter with its state, in Redis's background; was there anything?
@@ -87,12 +85,7 @@ impl Redis {
         Ok(removed > 0)
     }
 
-    async fn script<T: FromRedisValue>(
-        &self,
-        script: &Script,
-        of: &Named,
-        arguments: &[&str],
-    ) -> Result<T, StoreError> {
+    async fn operate<T: FromRedisValue>(&self, of: &Named, arguments: &[&str]) -> Result<T, StoreError> {
         let keys = keys_of(of);
         self.within_deadline(async |live| {
             let command = |name: &str, script: &str| {
@@ -100,7 +93,7 @@ impl Redis {
                 call.arg(script).arg(keys.len()).arg(&keys[..]).arg(arguments);
                 call
             };
-            script.run(&mut live.connection, command).await.map_err(|error| failure(&error))
+            OPERATE.run(&mut live.connection, command).await.map_err(|error| failure(&error))
         })
         .await
     }
@@ -113,6 +106,6 @@ impl Redis {
     }
 }
 
-fn keys_of(of: &Named) -> [String; 5] {
+fn keys_of(of: &Named) -> [String; 6] {
     keys::foreign(of.name(), &format!(":{}", of.instance()))
 }

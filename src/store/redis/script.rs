@@ -16,10 +16,10 @@ pub(super) static GIVE_BACK: Scripts = Scripts::new(&[], include_str!("../../../
 
 /// The files of the algorithms, each behind those that it stands on, and who needs it.
 const PARTS: [Part; 7] = [
-    (include_str!("../../../lua/token_bucket.lua"), TOKEN_BUCKET | FOREIGN),
+    (include_str!("../../../lua/token_bucket.lua"), TOKEN_BUCKET),
     (include_str!("../../../lua/gcra.lua"), GCRA | LEAKY_BUCKET),
     (include_str!("../../../lua/leaky_bucket.lua"), LEAKY_BUCKET),
-    (include_str!("../../../lua/foreign.lua"), FOREIGN),
+    (include_str!("../../../lua/redisson.lua"), FOREIGN),
     (include_str!("../../../lua/counters.lua"), SLIDING_WINDOW | FIXED_WINDOW),
     (include_str!("../../../lua/sliding_window.lua"), SLIDING_WINDOW),
     (include_str!("../../../lua/fixed_window.lua"), FIXED_WINDOW),
@@ -37,7 +37,7 @@ const TEXT: &str = include_str!("../../../lua/text.lua");
 const ALGORITHMS: &str = include_str!("../../../lua/algorithms.lua");
 
 /// Algorithms that are left out of a script are known to it all the same, as nothing.
-const NAMES: &str = "local token_bucket, gcra, leaky_bucket, foreign, sliding_window, fixed_window\n";
+const NAMES: &str = "local token_bucket, gcra, leaky_bucket, redisson, sliding_window, fixed_window\n";
 
 const TOKEN_BUCKET: u8 = 1;
 const GCRA: u8 = 2;

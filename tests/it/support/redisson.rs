@@ -5,11 +5,14 @@ use deadpool_redis::redis::{Commands, Connection, RedisResult, cmd};
 const ACQUIRE: &str = include_str!("redisson_acquire.lua");
 const RELEASE: &str = include_str!("redisson_release.lua");
 const AVAILABLE: &str = include_str!("redisson_available.lua");
+const UPDATE: &str = include_str!("redisson_update.lua");
 
 /// One limiter of one client.
 pub struct Peer {
     redis: Connection,
     keys: [String; 5],
+    /// 1 if each client has a bucket of its own.
+    kind: u8,
     calls: u128,
 }
 
@@ -28,12 +31,13 @@ impl Peer {
             permits.clone(),
             format!("{permits}:{client}"),
         ];
-        Self { redis, keys, calls: 0 }
+        Self { redis, keys, kind: 0, calls: 0 }
     }
 
     /// What `trySetRate` leaves in an empty Redis.
     pub fn configure(&mut self, kind: u8, rate: u64, interval: u64, keep_alive: u64) {
         let fields = [("rate", rate), ("interval", interval), ("keepAliveTime", keep_alive), ("type", kind.into())];
+        self.kind = kind;
         self.redis.hset_multiple::<_, _, _, ()>(&self.keys[0], &fields).expect("configured");
         if keep_alive > 0 {
             self.redis.pexpire::<_, ()>(&self.keys[0], keep_alive.cast_signed()).expect("an expiry");
@@ -56,29 +60,36 @@ impl Peer {
         self.eval(RELEASE).arg(permits).exec(&mut self.redis).expect("released");
     }
 
+    /// `updateRate` with what is in use kept, or `setRate` without.
+    pub fn update(&mut self, rate: u64, interval: u64, now: u64, keep: bool) {
+        let mut call = self.eval(UPDATE);
+        call.arg(rate).arg(interval).arg(self.kind).arg(0).arg(now).arg(u8::from(keep));
+        call.exec(&mut self.redis).expect("updated");
+    }
+
     /// Counts, and frees what has expired.
     pub fn available(&mut self, now: u64) -> i64 {
         self.eval(AVAILABLE).arg(now).query(&mut self.redis).expect("a number")
     }
 
-    /// The counter of an OVERALL limiter.
+    /// The counter.
     pub fn counter(&mut self) -> Option<i64> {
-        self.redis.get(&self.keys[1]).expect("a counter")
+        self.redis.get(self.value()).expect("a counter")
     }
 
-    /// Sets the counter of an OVERALL limiter to anything.
+    /// Sets the counter to anything.
     pub fn tamper(&mut self, counter: i64) {
-        self.redis.set::<_, _, ()>(&self.keys[1], counter).expect("set");
+        self.redis.set::<_, _, ()>(self.value(), counter).expect("set");
     }
 
-    /// The log of an OVERALL limiter: members and scores.
+    /// The log: members and scores.
     pub fn log(&mut self) -> Vec<(Vec<u8>, u64)> {
-        self.redis.zrange_withscores(&self.keys[3], 0, -1).expect("a log")
+        self.redis.zrange_withscores(self.permits(), 0, -1).expect("a log")
     }
 
     /// Writes an entry as it is.
     pub fn write(&mut self, member: &[u8], at: u64) {
-        cmd("ZADD").arg(&self.keys[3]).arg(at).arg(member).exec(&mut self.redis).expect("written");
+        cmd("ZADD").arg(self.permits()).arg(at).arg(member).exec(&mut self.redis).expect("written");
     }
 
     /// The keys in Redisson's order.
@@ -86,9 +97,26 @@ impl Peer {
         &self.keys
     }
 
+    /// The keys that our scripts take: those, and our note about the client's log.
+    pub fn our_keys(&self) -> [String; 6] {
+        let note = self.keys[4].replace(":permits:", ":tidegate:");
+        let [hash, value, own_value, permits, own_permits] = self.keys.clone();
+        [hash, value, own_value, permits, own_permits, note]
+    }
+
     /// The connection, to look at other things.
     pub fn redis(&mut self) -> &mut Connection {
         &mut self.redis
+    }
+
+    /// The key of the counter.
+    pub fn value(&self) -> String {
+        self.keys[1 + usize::from(self.kind)].clone()
+    }
+
+    /// The key of the log.
+    pub fn permits(&self) -> String {
+        self.keys[3 + usize::from(self.kind)].clone()
     }
 
     fn eval(&self, script: &str) -> deadpool_redis::redis::Cmd {
@@ -113,7 +141,7 @@ pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
 /// A script of `lua/` with all that it stands on, for calls that no type can make.
 pub fn script(name: &str) -> String {
     let read = |name: &str| std::fs::read_to_string(format!("lua/{name}.lua")).expect("a script");
-    let algorithms = ["token_bucket", "gcra", "leaky_bucket", "foreign", "counters", "sliding_window", "fixed_window"];
+    let algorithms = ["token_bucket", "gcra", "leaky_bucket", "redisson", "counters", "sliding_window", "fixed_window"];
     ["text"]
         .iter()
         .chain(&algorithms)

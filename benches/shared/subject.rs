@@ -1,0 +1,70 @@
+//! Who asks: a gateway by its store, or a client of Redisson.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_redis::redis::{Connection, Script, cmd};
+use tidegate::clock::Timestamp;
+use tidegate::limit::foreign::Sharing;
+use tidegate::limit::{Charge, Limiter, Mode, Quota};
+use tidegate::metrics::Metrics;
+use tidegate::store::settings::{RedisSettings, RedisUrl};
+use tidegate::store::{Redis as RedisStore, Store};
+
+use super::Result;
+use super::redis::Redis;
+
+const REDISSON: &str = include_str!("../../tests/it/support/redisson_acquire.lua");
+
+/// Who asks for permits of the limiter `java`.
+pub enum Subject {
+    Shared { store: Store, charge: Charge },
+    Redisson { connection: Connection, digest: String, calls: u128 },
+}
+
+impl Subject {
+    /// A gateway that adopts it.
+    pub fn shared(server: &Redis) -> Result<Self> {
+        let url = RedisUrl::new(server.url());
+        let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
+        let store = Store::Redis(Arc::new(RedisStore::new(settings, Arc::new(Metrics::new()))?));
+        let quota = Quota::adopted(Sharing::Adopt(None));
+        let limiter = Arc::new(Limiter { name: "java".into(), mode: Mode::Overall, quota });
+        Ok(Self::Shared { store, charge: Charge { limiter, client: None, permits: 1, shadow: false } })
+    }
+
+    /// A client of Redisson.
+    pub fn redisson(server: &Redis) -> Result<Self> {
+        let mut connection = server.connect()?;
+        cmd("SCRIPT").arg("LOAD").arg(REDISSON).exec(&mut connection)?;
+        Ok(Self::Redisson { connection, digest: Script::new(REDISSON).get_hash().to_owned(), calls: 0 })
+    }
+
+    /// Asks for a permit at each of these moments; all have to be granted, or refused.
+    pub async fn ask(&mut self, moments: &[u64], granted: bool) -> Result<()> {
+        let wrong = |at| format!("at {at} it is not so that granted = {granted}").into();
+        match self {
+            Self::Shared { store, charge } => {
+                for at in moments {
+                    let outcome = store.take_at(std::slice::from_ref(charge), Timestamp::from_millis(*at)).await?;
+                    if outcome.granted() != granted {
+                        return Err(wrong(at));
+                    }
+                }
+            }
+            Self::Redisson { connection, digest, calls } => {
+                for at in moments {
+                    *calls += 1;
+                    let mut call = cmd("EVALSHA");
+                    call.arg(&*digest).arg(5).arg("java");
+                    call.arg(&["{java}:value", "{java}:value:c", "{java}:permits", "{java}:permits:c"]);
+                    call.arg(1).arg(at).arg(&calls.to_be_bytes()[..]);
+                    if call.query::<Option<i64>>(connection)?.is_none() != granted {
+                        return Err(wrong(at));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,540 @@
+-- redisson: a limiter that clients of Redisson use too. A permit comes back exactly one interval after it was granted;
+-- others write the hash, the counter and the log with us, by their own clocks.
+--
+-- KEYS  of a bucket: hash, value, value of the client, permits, permits of the client, as Redisson orders them; then a
+--       note of ours about the client's log. Without a client, its keys are those of everybody
+-- ARGV  law: adopt      the hash says rate, interval and type
+--            configure  we say them, and bring the hash up to date with the first grant
+--            library    adopt, with expiry and log as tidegate::RateLimiter keeps them
+--       type (0 OVERALL, 1 PER_CLIENT, empty: whichever the hash says), rate, interval (ms; both empty unless the law
+--       is configure)
+-- Errors NOTINITIALISED if the hash lacks rate, interval or type; MODEDIFFERS if its type is another than was told
+--
+-- Invariant: the log is the truth, and after each call that writes, counter = rate - permits of all stored entries. A
+-- counter below that has lost permits (Redisson sends calls twice) and is healed. One above it tells of a peer's
+-- release(), which raises the counter alone: so many permits leave the log, and no release returns twice.
+--
+-- Bounded cost: the note tells what the log was after our last call: its entries and their permits, the first and the
+-- last of them. While the first is the same and the last has the same rank, all that is new stands behind it, and nothing
+-- else is read. Else peers have removed what had returned, or dated a grant before our last one, and the log is read: all
+-- of up to 512 entries. Of more, the counter is believed until all of them have returned, but never less than the 512
+-- newest entries hold and one permit for each of the rest. A call removes 512 entries that have returned; a request that
+-- the others may hold up is told to ask again at once.
+
+local redisson = { shared_keys = 0, keys = 6, args = 4 }
+
+local call = redis.call
+local BOUND = 512
+
+-- Rates of Java can be larger than numbers are exact, and sums larger than an entry holds.
+local MOST, MOST_IN_ENTRY = 9007199254740991, 4294967295
+
+-- Permits of an entry in any format that Redisson has had: always the last four bytes.
+local function permits_of(member)
+  if #member < 4 then return 0 end
+  return (struct.unpack('<I4', member, #member - 3))
+end
+
+-- The permits of a list of members with their scores.
+local function sum(list)
+  local permits = 0
+  for i = 1, #list, 2 do permits = permits + permits_of(list[i]) end
+  return permits
+end
+
+-- Counts permits of an entry that was added, or removed if they are negative.
+local function count(bucket, permits, at)
+  bucket.stored = bucket.stored + permits
+  if at > bucket.doubt then bucket.sure = bucket.sure + permits end
+end
+
+-- What our last call has noted: how many entries it left, their permits; of those the permits of what is dated after
+-- `doubt`, up to which the sum is what the counter told; the rate; when the oldest and the newest were granted; when it
+-- looked; and the newest.
+local function recall(text)
+  if not text or #text < 60 then return end
+  local entries, stored, sure, doubt, rate, oldest, newest_at, at = struct.unpack('<I4ddddddd', text)
+  return {
+    entries = entries, stored = stored, sure = sure, doubt = doubt, rate = rate, oldest = oldest, newest_at = newest_at,
+    at = at, newest = string.sub(text, 61),
+  }
+end
+
+-- Reads the hash, as far as the law wants to know it; says what is wrong with it.
+local function read_hash(bucket, told, key)
+  local hash = call('HMGET', bucket.hash, 'rate', 'interval', 'type', 'keepAliveTime', 'tidegate')
+  local rate = tonumber(hash[1])
+  bucket.stored_rate, bucket.keep_alive = rate and math.min(rate, MOST), tonumber(hash[4])
+  bucket.stored_interval, bucket.stored_type = tonumber(hash[2]), hash[3]
+  if bucket.law ~= 'configure' then
+    if not (rate and bucket.stored_interval and hash[3]) then return 'NOTINITIALISED ' .. bucket.hash end
+    if told ~= '' and told ~= hash[3] then return 'MODEDIFFERS ' .. bucket.hash end
+    bucket.rate, bucket.interval, bucket.type = bucket.stored_rate, bucket.stored_interval, hash[3]
+  end
+  local own = bucket.type == '1' and 1 or 0
+  bucket.value, bucket.log, bucket.own_note = KEYS[key + 1 + own], KEYS[key + 3 + own], own == 1 and KEYS[key + 5]
+  bucket.note = recall(own == 1 and call('GET', bucket.own_note) or own == 0 and hash[5])
+end
+
+-- Reads the oldest entries: what has returned, and the first that has not.
+local function read_returned(bucket)
+  local expired, note, read, head, score = bucket.expired, bucket.note, 1, nil, nil
+  if note and note.oldest > expired then read = 0 end
+  -- Mostly one has returned, and seldom more than a few.
+  repeat
+    head = call('ZRANGE', bucket.log, '0', read == 0 and '0' or read == 1 and '1' or text(read), 'WITHSCORES')
+    score = tonumber(head[2 * read + 2])
+    read = math.min(BOUND, read * 8 + 7)
+  until not score or score > expired or #head > 2 * BOUND
+  bucket.oldest_stored = tonumber(head[2])
+  local number, permits, sure, doubt = 0, 0, 0, bucket.doubt
+  score = bucket.oldest_stored
+  while score and score <= expired and number < BOUND do
+    local held = permits_of(head[2 * number + 1])
+    permits, number = permits + held, number + 1
+    if score > doubt then sure = sure + held end
+    score = tonumber(head[2 * number + 2])
+  end
+  bucket.returned, bucket.returned_permits, bucket.left_behind = number, permits, 0
+  if score and score <= expired then
+    bucket.left_behind = call('ZCOUNT', bucket.log, '-inf', text(expired)) - number
+    local first = text(number + bucket.left_behind)
+    head, number = call('ZRANGE', bucket.log, first, first, 'WITHSCORES'), 0
+  end
+  bucket.first, bucket.oldest = head[2 * number + 1], tonumber(head[2 * number + 2])
+  bucket.live = bucket.entries - bucket.returned - bucket.left_behind
+  return sure
+end
+
+-- Sums the log: by the note and what has come since, if nothing else has changed; else by reading it.
+local function sum_up(bucket)
+  local note, entries, log = bucket.note, bucket.entries, bucket.log
+  local same, tail = note and note.entries > 0 and bucket.oldest_stored == note.oldest, nil
+  if same and entries == note.entries and call('ZRANGE', log, '-1', '-1')[1] == note.newest then
+    bucket.follows, bucket.stored, bucket.sure = true, note.stored, note.sure
+    bucket.newest, bucket.newest_at = note.newest, note.newest_at
+    return
+  end
+  if same and entries > note.entries and entries - note.entries < BOUND then
+    tail = call('ZRANGE', log, text(note.entries - 1), '-1', 'WITHSCORES')
+  end
+  if tail and tail[1] == note.newest then
+    bucket.follows, bucket.stored, bucket.sure = true, note.stored, note.sure
+    for i = 3, #tail, 2 do count(bucket, permits_of(tail[i]), tonumber(tail[i + 1])) end
+  elseif entries <= BOUND then
+    tail, bucket.doubt = call('ZRANGE', log, '0', '-1', 'WITHSCORES'), 0
+    bucket.stored = sum(tail)
+    bucket.sure = bucket.stored
+  else
+    tail = call('ZRANGE', log, text(-BOUND), '-1', 'WITHSCORES')
+    local told = bucket.counter and bucket.stored_rate and bucket.stored_rate - bucket.counter or 0
+    bucket.stored, bucket.sure = math.max(told, sum(tail) + entries - BOUND), 0
+    bucket.doubt, bucket.believed = math.max(bucket.now, tonumber(tail[#tail])), true
+  end
+  bucket.newest, bucket.newest_at = tail[#tail - 1], tonumber(tail[#tail])
+end
+
+-- Reads the state of a bucket, within the bound. `stored` is what all entries hold, `used` what has not returned of it.
+local function take_stock(bucket)
+  bucket.counter, bucket.entries = tonumber(call('GET', bucket.value)), call('ZCARD', bucket.log)
+  bucket.doubt = bucket.note and bucket.note.doubt or 0
+  local sure_returned = read_returned(bucket)
+  sum_up(bucket)
+  if bucket.doubt > 0 and bucket.left_behind == 0 and (bucket.oldest or math.huge) > bucket.doubt then
+    bucket.sure = bucket.sure - sure_returned + bucket.returned_permits
+    bucket.stored, bucket.doubt = bucket.sure, 0
+  end
+  bucket.used = bucket.stored - bucket.returned_permits
+  if bucket.left_behind > 0 and bucket.live <= BOUND then
+    bucket.used = sum(call('ZRANGE', bucket.log, text(bucket.entries - bucket.live), '-1', 'WITHSCORES'))
+  end
+end
+
+-- A bucket as it is stored, whatever peers have released.
+local function read(key, law, told, now, rate, interval)
+  -- All that it will have, since a table that grows costs as much as a command.
+  local bucket = {
+    hash = KEYS[key], value = nil, log = nil, own_note = nil, law = law, now = now, type = told, rate = rate,
+    interval = interval, expired = 0, stored_rate = nil, stored_interval = nil, stored_type = nil, keep_alive = nil,
+    note = nil, failure = nil, counter = nil, entries = 0, stored = 0, sure = 0, doubt = 0, used = 0, follows = nil,
+    believed = nil, excess = nil, oldest_stored = nil, first = nil, oldest = nil, newest = nil, newest_at = nil,
+    returned = 0, returned_permits = 0, left_behind = 0, live = 0, granted = nil, wait = 0, added = nil, joined = nil,
+    random = nil,
+  }
+  bucket.failure = read_hash(bucket, told, key)
+  if bucket.failure then return bucket end
+  bucket.expired = now - bucket.interval
+  take_stock(bucket)
+  return bucket
+end
+
+-- How many permits peers have released since our last call, as far as the counter tells. It tells nothing above the rate,
+-- which no release() reaches; nor when it was made anew, or is the same as then under another rate.
+local function released(bucket)
+  local counter, rate, note = bucket.counter, bucket.stored_rate, bucket.note
+  if not (counter and rate) or counter > rate or bucket.left_behind > 0 or bucket.believed then return 0 end
+  local left, same_rate = rate - bucket.stored, note and note.rate == rate
+  if bucket.follows and not same_rate and counter == note.rate - bucket.stored then return 0 end
+  return math.max(0, counter - (same_rate and left or math.max(0, left)))
+end
+
+-- Writes what the counter has to be. One that was not there would never expire by itself.
+local function write_counter(bucket, rate)
+  local counter = rate - bucket.stored + (bucket.excess or 0)
+  if bucket.counter == counter then return end
+  call('SET', bucket.value, text(counter), 'KEEPTTL')
+  if not bucket.counter then
+    local left = call('PTTL', bucket.hash)
+    if left > 0 then call('PEXPIRE', bucket.value, text(left)) end
+  end
+  bucket.counter = counter
+end
+
+-- Notes what the log is now, under the rate that the counter was written by.
+local function write_note(bucket, rate)
+  local note, ends = bucket.note, nil
+  if not bucket.newest_at then
+    ends = call('ZRANGE', bucket.log, '-1', '-1', 'WITHSCORES')
+    bucket.newest, bucket.newest_at = ends[1] or '', tonumber(ends[2]) or 0
+  end
+  if not bucket.oldest_stored then
+    ends = call('ZRANGE', bucket.log, '0', '0', 'WITHSCORES')
+    bucket.oldest_stored = tonumber(ends[2]) or 0
+  end
+  -- When it looked matters as long as anything of it could be left; one that tells the same is renewed in time.
+  if note and note.entries == bucket.entries and note.stored == bucket.stored and note.newest == bucket.newest
+    and note.oldest == bucket.oldest_stored and note.doubt == bucket.doubt and note.rate == rate
+    and bucket.now >= note.at and bucket.now - note.at < bucket.interval / 2 then return end
+  local told = struct.pack('<I4ddddddd', bucket.entries, bucket.stored, bucket.sure, bucket.doubt, rate,
+    bucket.oldest_stored, bucket.newest_at, bucket.now) .. bucket.newest
+  if bucket.own_note then
+    call('SET', bucket.own_note, told, 'PX', text(bucket.interval))
+  else
+    call('HSET', bucket.hash, 'tidegate', told)
+  end
+end
+
+-- Removes what has returned.
+local function forget(bucket)
+  if bucket.returned == 0 then return end
+  call('ZREMRANGEBYRANK', bucket.log, '0', text(bucket.returned - 1))
+  bucket.entries, bucket.stored = bucket.entries - bucket.returned, bucket.stored - bucket.returned_permits
+  if bucket.doubt == 0 then bucket.sure = bucket.stored end
+  bucket.returned, bucket.returned_permits = 0, 0
+  bucket.oldest_stored = bucket.left_behind == 0 and bucket.oldest or nil
+  if bucket.entries == 0 then bucket.newest, bucket.newest_at, bucket.oldest_stored = '', 0, 0 end
+end
+
+-- Removes what has returned, and makes counter and note what they have to be; takes no permit from anybody.
+local function heal(bucket)
+  local rate, is_used = bucket.stored_rate, bucket.entries > 0 or bucket.counter
+  forget(bucket)
+  if rate and is_used then write_counter(bucket, rate) end
+  if rate and (is_used or bucket.note) then write_note(bucket, rate) end
+end
+
+-- Takes so many permits out of these entries, in their order or the other way round; returns how many they held of them.
+local function take_out(bucket, list, permits, newest_first)
+  local taken, from, to, step = 0, 1, #list - 1, 2
+  if newest_first then from, to, step = to, from, -2 end
+  for i = from, to, step do
+    if taken == permits then break end
+    local member, held = list[i], permits_of(list[i])
+    local part = math.min(held, permits - taken)
+    if part > 0 then
+      -- Added before the other goes: an empty log would lose its time to live.
+      if held > part then
+        call('ZADD', bucket.log, list[i + 1], string.sub(member, 1, -5) .. struct.pack('<I4', held - part))
+      end
+      call('ZREM', bucket.log, member)
+      taken, bucket.entries = taken + part, bucket.entries - (held > part and 0 or 1)
+      count(bucket, -part, tonumber(list[i + 1]))
+    end
+  end
+  bucket.newest_at, bucket.oldest_stored = nil, nil
+  return taken
+end
+
+-- Takes what peers have released out of the log. Nobody knows when they did. Entries that were there at our last look are
+-- taken first, the newest of them first; then those that have come since, the oldest first: so that whatever was meant
+-- would have returned later than what is taken for it. What has returned meanwhile may be what was released; and so may
+-- what peers have removed, unless our last look is so long ago that nothing of it could be left.
+local function place_release(bucket, permits)
+  local note, returned, returned_permits = bucket.note, bucket.returned, bucket.returned_permits
+  local known = note and bucket.follows and note.entries or 0
+  if note and not bucket.follows then known = call('ZCOUNT', bucket.log, '-inf', '(' .. text(note.at)) end
+  local all_new = not note or note.entries == 0 or note.at <= bucket.expired or note.oldest == bucket.oldest_stored
+  forget(bucket)
+  known = math.max(0, known - returned)
+  if known > 0 then
+    local list = call('ZRANGE', bucket.log, text(math.max(0, known - BOUND)), text(known - 1), 'WITHSCORES')
+    permits = permits - take_out(bucket, list, permits, true)
+  end
+  if known > BOUND then
+    -- The rest stays on the counter for the next call.
+    bucket.excess = permits
+  elseif all_new and permits > returned_permits then
+    permits = permits - returned_permits
+    local list = call('ZRANGE', bucket.log, '0', text(BOUND - 1), 'WITHSCORES')
+    take_out(bucket, list, permits)
+  end
+  heal(bucket)
+end
+
+-- What the buckets of a limiter have in common.
+function redisson.limiter(_, words, at, _, before)
+  return before or { law = words[at], type = words[at + 1], rate = tonumber(words[at + 2]), interval = tonumber(words[at + 3]) }
+end
+
+-- A bucket as it is stored, once what peers have released is out of it.
+function redisson.open(limiter, key, now)
+  local bucket = read(key, limiter.law, limiter.type, now, limiter.rate, limiter.interval)
+  if bucket.failure then return bucket end
+  local permits = released(bucket)
+  if permits == 0 then return bucket end
+  place_release(bucket, permits)
+  local excess = bucket.excess
+  bucket = read(key, limiter.law, limiter.type, now, limiter.rate, limiter.interval)
+  bucket.excess = excess
+  return bucket
+end
+
+-- Milliseconds until an entry returns. In the library, what is dated ahead counts as made now, since it will be redated;
+-- elsewhere it is left as its writer dated it.
+local function due_in(bucket, score)
+  if bucket.law == 'library' then score = math.min(score, bucket.now) end
+  return score + bucket.interval - bucket.now
+end
+
+-- The slot of time whose grants share an entry: only in the library, where there would be more than BOUND.
+local function joins_newest(bucket)
+  if bucket.law ~= 'library' or bucket.rate <= BOUND or bucket.live == 0 then return false end
+  local slot = math.ceil(bucket.interval / (BOUND - 1))
+  return bucket.newest_at >= bucket.now - bucket.now % slot
+end
+
+-- Milliseconds until so many permits have returned. Beyond the bound every entry is taken to hold one.
+local function wait_for(bucket, missing)
+  if missing <= permits_of(bucket.first or '') and bucket.first ~= bucket.joined then return due_in(bucket, bucket.oldest) end
+  local first = bucket.entries - bucket.live
+  local list = call('ZRANGE', bucket.log, text(first), text(first + BOUND - 1), 'WITHSCORES')
+  for i = 1, #list, 2 do
+    if list[i] == bucket.joined then return bucket.interval end
+    missing = missing - permits_of(list[i])
+    if missing <= 0 then return due_in(bucket, tonumber(list[i + 1])) end
+  end
+  local rank = text(first + #list / 2 + missing - 1)
+  local last = call('ZRANGE', bucket.log, rank, rank, 'WITHSCORES')
+  return last[2] and due_in(bucket, tonumber(last[2])) or bucket.interval
+end
+
+-- Judges a request; writes nothing.
+function redisson.check(bucket, permits)
+  local missing = bucket.used + permits - bucket.rate
+  bucket.granted, bucket.wait = permits == 0 or missing <= 0, 0
+  if bucket.granted then
+    -- One entry holds no more: the rest is asked for again at once.
+    bucket.granted = (bucket.added or 0) + permits <= MOST_IN_ENTRY
+  elseif permits > bucket.rate then
+    bucket.wait = -1
+  elseif (bucket.excess or 0) == 0 and (bucket.left_behind == 0 or bucket.live + permits > bucket.rate) then
+    -- Else what holds it up may have returned or been released, and is not removed yet.
+    bucket.wait = wait_for(bucket, missing)
+  end
+  return bucket.granted, bucket.wait
+end
+
+-- What is left, and when there will be more.
+function redisson.tell(bucket)
+  local remaining = math.min(math.max(0, bucket.rate - bucket.used), MOST_IN_ENTRY)
+  return remaining, bucket.oldest and math.max(0, due_in(bucket, bucket.oldest)) or 0
+end
+
+-- Takes what check() granted; writes nothing.
+function redisson.charge(bucket, permits, random)
+  if permits == 0 then return end
+  if not bucket.added and joins_newest(bucket) then
+    bucket.joined = bucket.newest
+    if bucket.first == bucket.newest then bucket.oldest = bucket.now end
+  end
+  bucket.random, bucket.added, bucket.used = random, (bucket.added or 0) + permits, bucket.used + permits
+  bucket.oldest = bucket.oldest or bucket.now
+end
+
+-- In the library, entries ahead of the clock become one of the present when it went back, as far as the bound allows.
+local function redate(bucket, random)
+  if bucket.law ~= 'library' or bucket.live == 0 or bucket.newest_at <= bucket.now then return end
+  local ahead = '(' .. text(bucket.now)
+  local list = call('ZRANGEBYSCORE', bucket.log, ahead, '+inf', 'WITHSCORES', 'LIMIT', '0', text(BOUND + 1))
+  if #list > 2 * BOUND then return end
+  local member = struct.pack('<Bc0I4', 16, string.reverse(random), sum(list))
+  call('ZADD', bucket.log, bucket.now, member)
+  call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
+  bucket.entries = bucket.entries - #list / 2 + 1
+  bucket.oldest_stored, bucket.newest, bucket.newest_at = nil, member, bucket.now
+  if bucket.doubt > 0 then bucket.sure, bucket.doubt = 0, bucket.now end
+  if bucket.joined then bucket.joined = member end
+end
+
+-- Our rule into the hash. Java's keepAliveTime stays, unless it is none or would forget live permits.
+local function configure_hash(bucket)
+  local keep = bucket.keep_alive
+  if not keep or (keep > 0 and keep < bucket.interval) then keep = 2 * bucket.interval end
+  if bucket.rate ~= bucket.stored_rate or bucket.interval ~= bucket.stored_interval
+    or bucket.type ~= bucket.stored_type or keep ~= bucket.keep_alive then
+    call('HSET', bucket.hash, 'rate', text(bucket.rate), 'interval', text(bucket.interval),
+      'keepAliveTime', text(keep), 'type', bucket.type)
+  end
+  bucket.keep_alive = keep
+end
+
+local function expire_state(bucket, millis)
+  call('PEXPIRE', bucket.value, text(millis))
+  call('PEXPIRE', bucket.log, text(millis))
+end
+
+-- Expiry as Redisson has it, after grants and refusals alike: by keepAliveTime, else what is left to the hash. In the
+-- library no live permit is forgotten, whatever becomes of the hash; and a client's own state, which no other touches,
+-- lives as long as its permits do.
+local function keep_alive(bucket)
+  local keep, least = bucket.keep_alive or 0, bucket.law == 'library' and bucket.interval or 0
+  local left = keep > 0 and math.max(keep, least) or call('PTTL', bucket.hash)
+  if keep > 0 then call('PEXPIRE', bucket.hash, text(left)) end
+  if least > 0 and bucket.own_note then
+    expire_state(bucket, math.max(least, bucket.newest_at + bucket.interval - bucket.now))
+  elseif left > 0 then
+    expire_state(bucket, math.max(left, least))
+  end
+end
+
+-- Expiry of the library, after a refusal: nothing lives longer for it than until the wait it was told is over.
+local function outlast_wait(bucket)
+  if not (bucket.keep_alive and bucket.keep_alive > 0 and bucket.wait > 0) then return end
+  if call('PTTL', bucket.hash) > bucket.wait then return end
+  local keep = bucket.wait + bucket.interval
+  call('PEXPIRE', bucket.hash, text(keep))
+  expire_state(bucket, keep)
+end
+
+-- 16 bytes that no other entry of the log has: those of the call, or its 8 twice.
+local function sixteen(random)
+  return #random == 16 and random or random .. random
+end
+
+-- Writes what was charged in this call: one entry, as all of it was granted in one millisecond. One that is there already
+-- was granted before: the call was sent twice.
+function redisson.save(bucket)
+  local random, permits, now = sixteen(bucket.random), bucket.added, bucket.now
+  forget(bucket)
+  redate(bucket, random)
+  local joined = bucket.joined and permits_of(bucket.joined) or 0
+  permits = permits + joined
+  local member = struct.pack('<Bc0I4', 16, random, permits)
+  if call('ZADD', bucket.log, 'NX', text(now), member) == 0 then return heal(bucket) end
+  bucket.entries = bucket.entries + 1
+  count(bucket, permits, now)
+  if bucket.joined then
+    call('ZREM', bucket.log, bucket.joined)
+    bucket.entries = bucket.entries - 1
+    count(bucket, -joined, bucket.newest_at)
+    if bucket.joined == bucket.first then bucket.oldest_stored = nil end
+  end
+  local is_newest = bucket.joined or not bucket.newest_at or bucket.newest_at < now
+  bucket.newest, bucket.newest_at = is_newest and member or nil, is_newest and now or nil
+  if bucket.oldest_stored and (bucket.entries == 1 or bucket.oldest_stored > now) then bucket.oldest_stored = now end
+  if bucket.law == 'configure' then configure_hash(bucket) end
+  write_counter(bucket, bucket.rate)
+  write_note(bucket, bucket.rate)
+  keep_alive(bucket)
+end
+
+-- After a refusal: what Redisson does then, and what a clock that went back leaves to do.
+function redisson.settle(bucket, random)
+  forget(bucket)
+  redate(bucket, sixteen(random))
+  heal(bucket)
+  if bucket.granted then return end
+  if bucket.law == 'library' then outlast_wait(bucket) else keep_alive(bucket) end
+end
+
+-- Takes permits out of the log, as if they had never been granted: of the entry that their grant made or joined, one that
+-- holds just as many before one that holds more.
+function redisson.give_back(limiter, key, permits, at, now)
+  local bucket = redisson.open(limiter, key, now)
+  if bucket.failure then return end
+  local last, best, best_held = at, nil, math.huge
+  if limiter.law == 'library' and bucket.rate > BOUND then
+    local slot = math.ceil(bucket.interval / (BOUND - 1))
+    at = at - at % slot
+    last = at + slot - 1
+  end
+  local list = call('ZRANGEBYSCORE', bucket.log, text(math.max(at, bucket.expired + 1)), text(last), 'WITHSCORES')
+  for i = 1, #list, 2 do
+    local held = permits_of(list[i])
+    if held >= permits and held < best_held then best, best_held = i, held end
+  end
+  if not best or permits == 0 then return end
+  take_out(bucket, { list[best], list[best + 1] }, permits)
+  heal(bucket)
+end
+
+-- The operations of the library: each has the keys of one bucket, the time, and arguments of its own.
+
+-- Puts permits back before they return by themselves, newest grants first; returns how many: fewer if fewer are in use, or
+-- if the 512 newest entries hold fewer.
+function redisson.release(now, permits)
+  local bucket = redisson.open({ law = 'library', type = '' }, 1, now)
+  if bucket.failure then return redis.error_reply(bucket.failure) end
+  local first = text(math.max(-BOUND, -bucket.live))
+  local list = bucket.live > 0 and call('ZRANGE', bucket.log, first, '-1', 'WITHSCORES') or {}
+  local put_back = take_out(bucket, list, tonumber(permits), true)
+  heal(bucket)
+  if put_back > 0 then keep_alive(bucket) end
+  return put_back
+end
+
+-- Gives a limiter its rate: how is try (only one that has none), set (whether it has one or not) or update (only one that
+-- has one), usage keep or reset. Returns 1 if it was set, else 0. All four fields are there afterwards, or nothing has
+-- changed. What is in use stays in use if it is kept, under the new rate; the state of an earlier life counts as far as it
+-- has not returned. Another type is another bucket: then this client's state is dropped.
+function redisson.set_rate(now, how, rate, interval, kind, keep, usage)
+  local stored = call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+  local exists, own = stored[1] and stored[2] and stored[3], kind == '1' and 1 or 0
+  if (how == 'try' and exists) or (how == 'update' and not exists) then return 0 end
+  if stored[3] and stored[3] ~= kind then
+    call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  elseif usage == 'reset' then
+    call('UNLINK', KEYS[2 + own], KEYS[4 + own])
+  elseif exists then
+    -- What peers have released is known by the rate that was.
+    redisson.open({ law = 'library', type = kind }, 1, now)
+  end
+  call('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'keepAliveTime', keep, 'type', kind)
+  if tonumber(keep) > 0 then call('PEXPIRE', KEYS[1], keep) else call('PERSIST', KEYS[1]) end
+  -- Peers believe the counter: it says at once what the log says under the new rate. What it said under none is nothing.
+  call('PERSIST', KEYS[2 + own])
+  call('PERSIST', KEYS[4 + own])
+  local bucket = read(1, 'library', kind, now)
+  heal(bucket)
+  if bucket.live > 0 then keep_alive(bucket) end
+  return 1
+end
+
+-- Lets a limiter vanish after so many milliseconds, or never (empty). Returns 1 if it is there (and, for never, was going
+-- to vanish), else 0. Permits in use outlive it until they have returned, so that one made again does not grant them twice.
+function redisson.expire(now, millis)
+  if millis == '' then
+    local kept = call('PERSIST', KEYS[1])
+    for i = 2, 5 do call('PERSIST', KEYS[i]) end
+    return kept
+  end
+  if call('PEXPIRE', KEYS[1], millis) == 0 then return 0 end
+  local interval = tonumber(call('HGET', KEYS[1], 'interval')) or 0
+  for i = 2, 3 do
+    local newest = tonumber(call('ZRANGE', KEYS[i + 2], '-1', '-1', 'WITHSCORES')[2]) or 0
+    local keep = text(math.max(tonumber(millis), newest + interval - now))
+    call('PEXPIRE', KEYS[i], keep)
+    call('PEXPIRE', KEYS[i + 2], keep)
+  end
+  return 1
+end
