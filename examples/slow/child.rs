@@ -21,6 +21,9 @@ pub enum Role {
 /// What slow readers ask for: more than the kernel takes.
 const LARGE: usize = 32 << 20;
 
+/// What is written of it at once.
+const PART: usize = 64 << 10;
+
 /// A process, ended when it is dropped.
 #[derive(Debug)]
 pub struct Child {
@@ -30,10 +33,10 @@ pub struct Child {
 
 impl Child {
     /// Starts it, and waits until it says where it listens.
-    pub fn start(role: Role, origin: Option<SocketAddr>) -> Result<Self, Box<dyn Error>> {
+    pub fn start(role: Role, origins: &[SocketAddr]) -> Result<Self, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--role", if matches!(role, Role::Gateway) { "gateway" } else { "origin" }]);
-        command.args(origin.map(|origin| format!("--origin={origin}")));
+        command.args(origins.iter().map(|origin| format!("--origin={origin}")));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
@@ -56,10 +59,10 @@ impl Drop for Child {
 }
 
 /// Is that process until its input ends.
-pub fn run(role: Role, origin: Option<SocketAddr>) -> Result<(), Box<dyn Error>> {
+pub fn run(role: Role, origins: &[SocketAddr]) -> Result<(), Box<dyn Error>> {
     let wait = || std::io::stdin().read_to_end(&mut Vec::new());
-    if let (Role::Gateway, Some(origin)) = (role, origin) {
-        let gateway = Gateway::start(Config::parse_for_gateway(&rules(origin))?, 2)?;
+    if let (Role::Gateway, [slow, honest]) = (role, origins) {
+        let gateway = Gateway::start(Config::parse_for_gateway(&rules(*slow, *honest))?, 2)?;
         println!("{}", gateway.addresses()[0]);
         wait()?;
         return Ok(());
@@ -70,16 +73,16 @@ pub fn run(role: Role, origin: Option<SocketAddr>) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// The defaults, but that the slow connections alone do not fill the listener. The honest client's upstream is one of its own
-/// at the same place: those who are slow hold connections of the one that they ask, up to its `max_connections`.
-fn rules(origin: SocketAddr) -> String {
+/// The defaults. The honest client has an upstream of its own: those who are slow hold connections of the one that they ask, up
+/// to its `max_connections`, and keep its process busy.
+fn rules(slow: SocketAddr, honest: SocketAddr) -> String {
     format!(
-        "listen: {{ address: 127.0.0.1:0, max_connections: 15000 }}
+        "listen: 127.0.0.1:0
 admin: 127.0.0.1:0
 access_log: off
 upstreams:
-  origin: {{ targets: [\"http://{origin}\"] }}
-  honest: {{ targets: [\"http://{origin}\"] }}
+  origin: {{ targets: [\"http://{slow}\"] }}
+  honest: {{ targets: [\"http://{honest}\"] }}
 routes:
   - {{ name: honest, match: {{ path: /honest }}, upstream: honest }}
   - {{ name: all, match: {{ path: /** }}, upstream: origin }}"
@@ -118,10 +121,11 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
         }
         bytes.clear();
         let length = if is_large { LARGE } else { 2 };
-        stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").as_bytes()).await?;
-        let part = vec![b'x'; length.min(64 << 10)];
-        for _ in 0..length.div_ceil(part.len()) {
+        let mut part = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
+        for begin in (0..length).step_by(PART) {
+            part.resize(part.len() + PART.min(length - begin), b'x');
             stream.write_all(&part).await?;
+            part.clear();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One client that asks ten times a second, each time on a connection of its own.
+//! One client that asks fifty times a second, each time on a connection of its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Honest {
 }
 
 async fn ask_for_ever(gateway: SocketAddr, times: &Mutex<Times>) {
-    let mut ticks = interval(Duration::from_millis(100));
+    let mut ticks = interval(Duration::from_millis(20));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

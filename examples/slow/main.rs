@@ -1,4 +1,4 @@
-//! 10,000 slow connections of each kind, from one address and from many, while an honest client asks ten times a second:
+//! 10,000 slow connections of each kind, from one address and from many, while an honest client asks fifty times a second:
 //! whether it is always answered, how long that takes beside calm times, and what memory the gateway needs.
 //!
 //! ```text
@@ -40,9 +40,9 @@ struct Arguments {
     /// Be one of the other processes
     #[arg(long, hide = true)]
     role: Option<Role>,
-    /// Where the origin is
+    /// Where the origins are: that of the slow ones, and that of the honest client
     #[arg(long, hide = true)]
-    origin: Option<std::net::SocketAddr>,
+    origin: Vec<std::net::SocketAddr>,
 }
 
 /// A line of the table.
@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let descriptors = descriptors::raise()?;
     if let Some(role) = arguments.role {
-        child::run(role, arguments.origin)?;
+        child::run(role, &arguments.origin)?;
         return Ok(ExitCode::SUCCESS);
     }
     // Some descriptors are for everything else. The gateway needs one to the origin beside each client's, for some kinds.
@@ -82,8 +82,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 }
 
 async fn measure(connections: usize, hold: Duration) -> Result<Vec<Row>, Box<dyn Error>> {
-    let origin = Child::start(Role::Origin, None)?;
-    let gateway = Child::start(Role::Gateway, Some(origin.address))?;
+    let origins = [Child::start(Role::Origin, &[])?, Child::start(Role::Origin, &[])?];
+    let gateway = Child::start(Role::Gateway, &origins.each_ref().map(|origin| origin.address))?;
     let honest = Honest::start(gateway.address);
     sleep(Duration::from_secs(1)).await;
     honest.take();

@@ -44,6 +44,10 @@ pub(crate) struct Activity {
     broken: AtomicBool,
     /// The last request has a body, which has not been read to its end.
     uploading: AtomicBool,
+    /// Streams of HTTP/2 that wait for nothing but the client; one counts twice that does so in both directions.
+    waiting_streams: AtomicU32,
+    /// When the last of them began to.
+    waiting_since: AtomicU64,
 }
 
 /// A request that is being answered, as long as this is kept.
@@ -61,6 +65,28 @@ pub(crate) enum Verdict {
     EndUpload,
     /// Close: the client keeps us waiting, in this way.
     Close(&'static str),
+}
+
+/// What nothing but the client is waited for with, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) what: What,
+    pub(crate) time: Duration,
+}
+
+/// What a client is waited for with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A request: none has begun.
+    Request,
+    /// The rest of a head.
+    Head,
+    /// More of a request's body.
+    Upload,
+    /// That it takes more of an answer.
+    Answer,
+    /// Bodies of all streams that there are, in either direction.
+    Streams,
 }
 
 /// What clients keep us waiting with, as it is counted.
@@ -83,6 +109,8 @@ impl Activity {
             sending: Pace::new(),
             broken: AtomicBool::new(false),
             uploading: AtomicBool::new(false),
+            waiting_streams: AtomicU32::new(0),
+            waiting_since: AtomicU64::new(0),
         }
     }
 
@@ -159,6 +187,17 @@ impl Activity {
         !self.is_http2() && (self.partial.load(Relaxed) || self.uploading.load(Relaxed))
     }
 
+    /// The body of a stream waits for nothing but the client.
+    pub(crate) fn stream_waits(&self) {
+        self.waiting_streams.fetch_add(1, Relaxed);
+        self.waiting_since.store(self.now(), Relaxed);
+    }
+
+    /// It does so no longer.
+    pub(crate) fn stream_goes_on(&self) {
+        self.waiting_streams.fetch_sub(1, Relaxed);
+    }
+
     /// Its answer is over, one way or the other.
     fn end_request(&self) {
         if self.in_flight.fetch_sub(1, Relaxed) == 1 {
@@ -202,6 +241,23 @@ impl Activity {
         Verdict::Wait(self.begin + Duration::from_millis(look))
     }
 
+    /// What nothing but the client is waited for with; none while anything else is.
+    pub(crate) fn wait(&self) -> Option<Wait> {
+        let waiting_streams = self.waiting_streams.load(Relaxed);
+        let (what, since) = if let Some(since) = self.taking.since() {
+            (What::Answer, since)
+        } else if !self.is_busy() {
+            (if self.is_in_a_head() { What::Head } else { What::Request }, self.since.load(Relaxed))
+        } else if let Some(since) = self.sending.since() {
+            (What::Upload, since)
+        } else if waiting_streams > 0 && waiting_streams >= self.in_flight() {
+            (What::Streams, self.waiting_since.load(Relaxed))
+        } else {
+            return None;
+        };
+        Some(Wait { what, time: Duration::from_millis(self.now().saturating_sub(since)) })
+    }
+
     /// Whether nothing has been asked for a while, and nothing is left of what was: what serves requests may go.
     pub(crate) fn rests(&self) -> bool {
         let idle = !self.is_busy() && !self.is_in_a_head() && !self.uploading.load(Relaxed);
@@ -243,6 +299,24 @@ impl Drop for InFlight {
     }
 }
 
+impl What {
+    /// Whether a request is being answered meanwhile.
+    pub(crate) fn is_of_a_request(self) -> bool {
+        !matches!(self, Self::Request | Self::Head)
+    }
+
+    /// The word by which connections are counted that end for it.
+    pub(crate) fn cause(self) -> &'static str {
+        match self {
+            Self::Request => "evicted_idle",
+            Self::Head => "evicted_head",
+            Self::Upload => "evicted_upload",
+            Self::Answer => "evicted_reader",
+            Self::Streams => "evicted_streams",
+        }
+    }
+}
+
 impl Limits {
     pub(crate) fn shortest(&self) -> Duration {
         self.header_timeout.min(self.idle_timeout).min(self.body.timeout)
@@ -250,144 +324,4 @@ impl Limits {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::server::head::Bounds;
-    use crate::server::pace::Demand;
-
-    const LIMITS: Limits = Limits {
-        header_timeout: Duration::from_secs(10),
-        idle_timeout: Duration::from_secs(75),
-        body: Demand { timeout: Duration::from_secs(30), rate: 240 },
-        max_requests: 10_000,
-        max_streams: 100,
-        head: Bounds { fields: 100, field_bytes: 16 * 1024, target: 8 * 1024 },
-    };
-
-    fn speaking(protocol: Protocol) -> Arc<Activity> {
-        let activity = Arc::new(Activity::new(Instant::now()));
-        activity.speaks(protocol);
-        activity
-    }
-
-    async fn pass(seconds: u64) {
-        tokio::time::advance(Duration::from_secs(seconds)).await;
-    }
-
-    fn waits(activity: &Activity) -> bool {
-        matches!(activity.judge(&LIMITS), Verdict::Wait(_))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_head_has_its_own_time_from_its_first_byte_on() {
-        let activity = speaking(Protocol::Http1);
-        activity.read(1);
-        pass(6).await;
-        activity.read(1);
-        assert!(waits(&activity));
-        pass(4).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Close(SLOW_HEAD));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_takes_the_time_it_takes_and_the_wait_for_the_next_begins_after_it() {
-        let activity = speaking(Protocol::Http1);
-        activity.read(100);
-        let request = activity.begin_request(false);
-        pass(1000).await;
-        assert!(waits(&activity));
-        drop(request);
-        pass(74).await;
-        assert!(waits(&activity));
-        pass(1).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Retire);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_timer_never_sleeps_past_a_wait_that_may_begin_meanwhile() {
-        let activity = speaking(Protocol::Http1);
-        assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
-        let _request = activity.begin_request(false);
-        assert_eq!(activity.judge(&LIMITS), Verdict::Wait(Instant::now() + LIMITS.header_timeout));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_rests_a_while_after_its_last_request_was_read_and_answered_to_the_end() {
-        let activity = speaking(Protocol::Http1);
-        activity.read(100);
-        let request = activity.begin_request(true);
-        pass(5).await;
-        drop(request);
-        pass(5).await;
-        assert!(!activity.rests());
-        activity.end_upload();
-        assert!(activity.rests());
-        activity.read(1);
-        assert!(!activity.rests());
-        let request = activity.begin_request(false);
-        drop(request);
-        assert!(!activity.rests());
-        pass(1).await;
-        assert!(activity.rests());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_read_is_not_waited_for() {
-        let activity = speaking(Protocol::Http1);
-        let _request = activity.begin_request(false);
-        activity.wrote(None);
-        pass(20).await;
-        activity.wrote(None);
-        assert!(waits(&activity));
-        pass(10).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Close(SLOW_READER));
-        activity.wrote(Some(1 << 20));
-        assert!(waits(&activity));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_a_byte_now_and_then_is_not_waited_for_either() {
-        let activity = speaking(Protocol::Http1);
-        let _request = activity.begin_request(false);
-        activity.wrote(None);
-        pass(29).await;
-        assert!(waits(&activity));
-        activity.wrote(Some(1));
-        activity.wrote(None);
-        pass(1).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Close(SLOW_READER));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_upload_is_timed_while_somebody_wants_more_of_it_and_the_next_one_begins_anew() {
-        let activity = speaking(Protocol::Http1);
-        let request = activity.begin_request(true);
-        pass(1000).await;
-        assert!(waits(&activity), "nobody has asked for it");
-        activity.awaits_upload();
-        pass(29).await;
-        activity.read(1);
-        activity.awaits_upload();
-        pass(1).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::EndUpload);
-        activity.leave_upload();
-        assert!(waits(&activity));
-        drop(request);
-        let _next = activity.begin_request(true);
-        activity.awaits_upload();
-        pass(29).await;
-        assert!(waits(&activity));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_of_http2_has_a_heads_time_to_greet_and_may_then_be_idle() {
-        let activity = speaking(Protocol::Http2);
-        activity.read(24);
-        pass(10).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Close(SLOW_HEAD));
-        activity.read(9);
-        assert!(waits(&activity));
-        pass(65).await;
-        assert_eq!(activity.judge(&LIMITS), Verdict::Retire);
-    }
-}
+mod tests;

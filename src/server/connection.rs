@@ -30,7 +30,7 @@ struct Client<H> {
     handler: H,
     peer: SocketAddr,
     watch: Watch,
-    _slot: Slot,
+    _slot: Arc<Slot>,
 }
 
 /// Serves until the client leaves, keeps us waiting for too long, or everything drains.
@@ -38,10 +38,10 @@ pub(crate) fn serve<H: Handler>(
     stream: TcpStream,
     peer: SocketAddr,
     handler: H,
+    activity: Arc<Activity>,
     terms: Arc<Terms>,
-    slot: Slot,
+    slot: Arc<Slot>,
 ) -> impl Future<Output = ()> + Send {
-    let activity = Arc::new(Activity::new(Instant::now()));
     let io = Some(Watched::new(stream, activity.clone()));
     let mut client = Client { io, handler, peer, watch: Watch { activity, terms }, _slot: slot };
     // Stages that are short or rare are boxed: in line, each would make every connection larger.

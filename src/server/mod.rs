@@ -13,7 +13,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 mod accept;
 mod activity;
@@ -24,8 +25,10 @@ mod drain;
 mod head;
 mod http1;
 mod http2;
+mod open;
 mod pace;
 mod protocol;
+mod rank;
 mod refused;
 mod slots;
 mod socket;
@@ -46,9 +49,14 @@ use crate::config::Listen;
 use crate::metrics::Metrics;
 use crate::upstream::RequestBody;
 use accept::Accept;
+use activity::Activity;
 use head::Bounds;
+use open::Open;
 use pace::Demand;
-use slots::Slots;
+use slots::{Full, Slot, Slots};
+
+/// How many connections are ended for a place: another worker may take what the first one leaves.
+const TRIES: usize = 3;
 
 /// What answers requests: a function of the request and its peer.
 ///
@@ -149,28 +157,32 @@ impl Server {
     /// Accepts connections until the drain, then waits for their end.
     async fn accept<H: Handler>(self, listener: Arc<TcpListener>, handler: H) {
         let mut accept = Accept::new(listener, Arc::clone(&self.terms.metrics));
-        let mut connections = JoinSet::new();
+        let mut open = Open::default();
         loop {
             tokio::select! {
                 biased;
                 _ = self.terms.drain.started() => break,
-                (stream, peer) = accept.next() => self.admit(stream, peer, &handler, &mut connections),
-                Some(ended) = connections.join_next() => note(&ended),
+                (stream, peer) = accept.next() => self.admit(stream, peer, &handler, &mut open),
+                Some(()) = open.next_end() => {}
             }
         }
         // Who has connected before the end has a place in the kernel's queue, and is served.
         while let Some((stream, peer)) = accept.now() {
-            self.admit(stream, peer, &handler, &mut connections);
+            self.admit(stream, peer, &handler, &mut open);
         }
         drop(accept);
-        self.finish(connections).await;
+        self.finish(open).await;
     }
 
-    fn admit<H: Handler>(&self, stream: TcpStream, mut peer: SocketAddr, handler: &H, connections: &mut JoinSet<()>) {
+    fn admit<H: Handler>(&self, stream: TcpStream, mut peer: SocketAddr, handler: &H, open: &mut Open) {
         peer.set_ip(peer.ip().to_canonical()); // one form of an address, wherever it is told
-        match self.slots.take(peer.ip()) {
+        match self.place(peer, open) {
             Ok(slot) => {
-                connections.spawn(connection::serve(stream, peer, handler.clone(), self.terms.clone(), slot));
+                let (slot, activity) = (Arc::new(slot), Arc::new(Activity::new(Instant::now())));
+                let terms = Arc::clone(&self.terms);
+                let (of_task, notes) = (Arc::clone(&slot), Arc::clone(&activity));
+                let serving = connection::serve(stream, peer, handler.clone(), notes, terms, of_task);
+                open.spawn(peer, slot, activity, serving);
             }
             Err(full) => {
                 handler.refused(&Refused::connection(full.cause(), peer));
@@ -179,14 +191,28 @@ impl Server {
         }
     }
 
+    /// A place for a connection. Where all are taken, one that waits for its client is ended.
+    fn place(&self, peer: SocketAddr, open: &mut Open) -> Result<Slot, Full> {
+        let mut place = self.slots.take(peer.ip());
+        for _ in 0..TRIES {
+            if !matches!(place, Err(Full::Gateway | Full::Listener)) {
+                break;
+            }
+            let Some(what) = open.end_one() else { break };
+            self.terms.metrics.rejected(what.cause());
+            place = self.slots.take(peer.ip());
+        }
+        place
+    }
+
     /// Waits for connections to end, and at the deadline ends those that are left.
-    async fn finish(&self, mut connections: JoinSet<()>) {
-        while !connections.is_empty() {
+    async fn finish(&self, mut open: Open) {
+        while open.len() > 0 {
             tokio::select! {
-                Some(ended) = connections.join_next() => note(&ended),
+                Some(()) = open.next_end() => {}
                 () = self.terms.drain.over() => {
-                    tracing::warn!(connections = connections.len(), "closing connections at the end of the drain");
-                    connections.shutdown().await;
+                    tracing::warn!(connections = open.len(), "closing connections at the end of the drain");
+                    open.shutdown().await;
                 }
             }
         }
@@ -205,13 +231,6 @@ impl Limits {
             max_streams: listen.max_streams,
             head: Bounds { fields: listen.max_fields, field_bytes: listen.max_field_bytes, target: listen.max_target },
         }
-    }
-}
-
-/// A connection that ended by a panic took nobody with it.
-fn note(ended: &Result<(), JoinError>) {
-    if ended.as_ref().is_err_and(JoinError::is_panic) {
-        Metrics::panicked();
     }
 }
 

@@ -73,7 +73,12 @@ impl Pace {
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
-        self.since.load(Relaxed) != NEVER
+        self.since().is_some()
+    }
+
+    /// Since when the client has been waited for.
+    pub(crate) fn since(&self) -> Option<u64> {
+        Some(self.since.load(Relaxed)).filter(|since| *since != NEVER)
     }
 
     /// When to look again at a client that is waited for.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -46,11 +46,12 @@ struct Shared {
     crowd: Crowd,
 }
 
-/// A connection's place, free again when it is dropped.
+/// A connection's place, free again when it is given back or dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     shared: Arc<Shared>,
     client: Option<IpNet>,
+    is_free: AtomicBool,
 }
 
 /// Which places are all taken.
@@ -85,27 +86,22 @@ impl Slots {
         Self(Arc::new(Shared { whole, max, taken, crowd }))
     }
 
-    /// A place for a connection from `peer`, if there is one.
+    /// A place for a connection from `peer`, if there is one. A client that has all of its own is told so first: others do not
+    /// make room for it.
     pub(crate) fn take(&self, peer: IpAddr) -> Result<Slot, Full> {
         let Shared { whole: Capacity(whole), max, taken, crowd } = &*self.0;
-        count_up(&whole.taken, whole.max).ok_or(Full::Gateway)?;
-        let entered = match count_up(taken, *max) {
-            None => Err(Full::Listener),
-            Some(_) => crowd.enter(peer).map_err(|TooMany| {
-                taken.fetch_sub(1, Ordering::Relaxed);
-                Full::Client
-            }),
+        let client = crowd.enter(peer).map_err(|TooMany| Full::Client)?;
+        let full = if count_up(&whole.taken, whole.max).is_none() {
+            Full::Gateway
+        } else if count_up(taken, *max).is_none() {
+            whole.taken.fetch_sub(1, Ordering::Relaxed);
+            Full::Listener
+        } else {
+            whole.metrics.connection_opened();
+            return Ok(Slot { shared: self.0.clone(), client, is_free: AtomicBool::new(false) });
         };
-        match entered {
-            Ok(client) => {
-                whole.metrics.connection_opened();
-                Ok(Slot { shared: self.0.clone(), client })
-            }
-            Err(full) => {
-                whole.taken.fetch_sub(1, Ordering::Relaxed);
-                Err(full)
-            }
-        }
+        client.iter().for_each(|client| crowd.leave(client));
+        Err(full)
     }
 
     /// Turns a client away, with an answer if it takes it.
@@ -175,8 +171,17 @@ impl Full {
 
 // === impl Slot ===
 
-impl Drop for Slot {
-    fn drop(&mut self) {
+impl Slot {
+    /// Whose connection has it, if it counts as somebody's.
+    pub(crate) fn client(&self) -> Option<IpNet> {
+        self.client
+    }
+
+    /// Gives it back before the connection is gone: that is going to be soon.
+    pub(crate) fn give_back(&self) {
+        if self.is_free.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let Shared { whole: Capacity(whole), taken, crowd, .. } = &*self.shared;
         whole.taken.fetch_sub(1, Ordering::Relaxed);
         taken.fetch_sub(1, Ordering::Relaxed);
@@ -184,5 +189,11 @@ impl Drop for Slot {
             crowd.leave(client);
         }
         whole.metrics.connection_closed();
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 mod caps;
 mod first_bytes;
+mod room;
 mod slow;
 
 use super::*;
@@ -203,7 +204,7 @@ async fn a_connection_that_rests_is_closed_on_time() {
     let server = start(&Listen { idle_timeout: Duration::from_millis(1500), ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     client.ask(get("/")).await;
-    let begin = tokio::time::Instant::now();
+    let begin = Instant::now();
     soon(client.closed()).await.unwrap();
     let idle = begin.elapsed();
     assert!(idle >= Duration::from_millis(1400), "{idle:?}");

@@ -49,13 +49,16 @@ async fn with_few_descriptors_fewer_clients_are_served_and_the_others_are_told()
     for _ in 0..300 {
         clients.push(Raw::connect(address).await);
     }
-    soon(async { while series(admin, "tidegate_connections_refused_total").await < 250 {} }).await;
+    // On a slow machine, some that have said nothing for a while make room for others.
+    let ended = "tidegate_rejected_total{cause=\"evicted_idle\"}";
+    let others = async || series(admin, "tidegate_connections_refused_total").await + series(admin, ended).await;
+    soon(async { while others().await < 250 {} }).await;
     let served = series(admin, "tidegate_connections ").await;
     assert!((40..=50).contains(&served), "{served}");
     assert_eq!(get(&mut Raw::connect(admin).await, "/healthz", "").await.status(), 200);
     assert!(is_idle(&program).await);
-    let mut late = Raw::connect(address).await;
-    assert_eq!(soon(late.answer(false)).await.status(), 503);
+    until_served(address).await;
+    assert!(series(admin, ended).await > 0);
     drop(clients);
     until_served(address).await;
 }

@@ -34,14 +34,24 @@ impl Patience {
     /// Bytes moved.
     pub(super) fn moved(&mut self, bytes: usize) {
         if let Some(begin) = self.begin {
+            self.go_on();
             self.pace.moves(bytes, || millis(begin.elapsed()));
+        }
+    }
+
+    fn go_on(&self) {
+        if self.pace.is_waiting() {
+            self.activity.stream_goes_on();
         }
     }
 
     /// The client is waited for; ready when that has taken too long.
     pub(super) fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let begin = *self.begin.get_or_insert_with(Instant::now);
-        self.pace.wait(|| millis(begin.elapsed()));
+        if !self.pace.is_waiting() {
+            self.activity.stream_waits();
+            self.pace.wait(|| millis(begin.elapsed()));
+        }
         loop {
             let Ok(look) = self.pace.judge(millis(begin.elapsed()), self.share()) else { return Poll::Ready(()) };
             let at = look.map_or(begin + self.demand.timeout, |look| begin + Duration::from_millis(look));
@@ -51,6 +61,12 @@ impl Patience {
             }
             ready!(timer.as_mut().poll(cx));
         }
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        self.go_on();
     }
 }
 

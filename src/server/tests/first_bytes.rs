@@ -15,7 +15,8 @@ async fn a_byte_that_tells_nothing_is_looked_at_once() {
     let (_trigger, drain) = Drain::new();
     let server = Server::new(&Listen { header_timeout, ..listen() }, Arc::new(Metrics::new()), drain);
     let slot = server.slots.take(peer.ip()).unwrap();
-    let mut serving = Box::pin(serve(stream, peer, describe, server.terms.clone(), slot));
+    let activity = Arc::new(Activity::new(Instant::now()));
+    let mut serving = Box::pin(serve(stream, peer, describe, activity, server.terms.clone(), Arc::new(slot)));
     client.send("P").await;
     let mut looks = 0;
     soon(poll_fn(|cx| {
@@ -55,7 +56,7 @@ async fn a_head_has_its_time_from_the_first_byte_on_whatever_that_is() {
     let server = start(&Listen { header_timeout, ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     client.send("P").await;
-    let begin = tokio::time::Instant::now();
+    let begin = Instant::now();
     tokio::time::sleep(header_timeout / 2).await;
     client.send("OST").await;
     client.closed().await.unwrap();

@@ -1,0 +1,152 @@
+//! The connections that a worker serves on one listener, and which of them is ended when there is no place for another.
+//!
+//! Nothing is kept in order while requests are served. When a place is needed, the notes on all connections are looked at
+//! once; those that wait for their clients are ended one by one as others come, unless they have moved meanwhile.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use super::activity::{Activity, Wait, What};
+use super::rank::{Candidate, rank};
+use super::slots::Slot;
+use crate::metrics::Metrics;
+
+/// How long a client may say nothing, or a body stand still, before its connection may be ended for another's: a request is on
+/// its way for as long. Much longer, and a flood of connections would leave a time in which there is no place for anybody.
+const STILL: Duration = Duration::from_millis(250);
+
+/// How many are found with one look.
+const FOUND: usize = 128;
+
+/// How long no other look is worth it after one that found fewer.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long nobody was ended, when it is news again that somebody is.
+const NEWS: Duration = Duration::from_secs(60);
+
+/// Connections that are served.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    tasks: JoinSet<()>,
+    seats: HashMap<Id, Seat>,
+    /// Who is to go, the first one last.
+    next: Vec<Id>,
+    /// The last look found all there were; the next one is not before this.
+    look_again: Option<Instant>,
+    last_end: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    activity: Arc<Activity>,
+    slot: Arc<Slot>,
+    peer: SocketAddr,
+    task: AbortHandle,
+}
+
+impl Open {
+    /// Serves a connection that has this place.
+    pub(crate) fn spawn(
+        &mut self,
+        peer: SocketAddr,
+        slot: Arc<Slot>,
+        activity: Arc<Activity>,
+        serving: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let task = self.tasks.spawn(serving);
+        self.seats.insert(task.id(), Seat { activity, slot, peer, task });
+    }
+
+    /// Waits for the end of one; none if there are none.
+    pub(crate) async fn next_end(&mut self) -> Option<()> {
+        let ended = self.tasks.join_next_with_id().await?;
+        self.seats.remove(&ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id));
+        // A connection that ended by a panic took nobody with it.
+        if ended.is_err_and(|error| error.is_panic()) {
+            Metrics::panicked();
+        }
+        Some(())
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Ends all of them.
+    pub(crate) async fn shutdown(&mut self) {
+        self.tasks.shutdown().await;
+        self.seats.clear();
+    }
+
+    /// Ends the connection that can best be spared; says what it was waiting for. None if all are in use. Its
+    /// place is free at once.
+    pub(crate) fn end_one(&mut self) -> Option<What> {
+        loop {
+            let Some(id) = self.next.pop() else {
+                self.look();
+                self.next.last()?;
+                continue;
+            };
+            let Some(Wait { what, .. }) = self.seats.get(&id).and_then(Seat::spare) else { continue };
+            let seat = self.seats.remove(&id)?;
+            self.tell(&seat, what);
+            seat.end();
+            return Some(what);
+        }
+    }
+
+    /// Finds those that can be spared.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if self.look_again.is_some_and(|at| now < at) {
+            return;
+        }
+        let mut held: HashMap<IpNet, usize> = HashMap::new();
+        self.seats
+            .values()
+            .filter_map(|seat| seat.slot.client())
+            .for_each(|client| *held.entry(client).or_default() += 1);
+        let candidates = self.seats.iter().filter_map(|(id, seat)| {
+            let client = seat.slot.client();
+            let held = client.and_then(|client| held.get(&client)).copied().unwrap_or(1);
+            Some(Candidate { key: *id, client, held, wait: seat.spare()? })
+        });
+        self.next = rank(candidates.collect());
+        self.look_again = (self.next.len() < FOUND).then_some(now + PAUSE);
+        self.next.truncate(FOUND);
+        self.next.reverse();
+    }
+
+    fn tell(&mut self, seat: &Seat, what: What) {
+        let (now, peer, cause) = (Instant::now(), seat.peer.ip(), what.cause());
+        if self.last_end.is_none_or(|last| now - last >= NEWS) {
+            tracing::warn!(%peer, cause, "all places are taken: connections that wait for their clients are ended");
+        } else {
+            tracing::debug!(%peer, cause, "ended a connection to make room");
+        }
+        self.last_end = Some(now);
+    }
+}
+
+impl Seat {
+    /// What the connection waits for, if nobody is harmed much by its end.
+    fn spare(&self) -> Option<Wait> {
+        self.activity.wait().filter(|wait| wait.time >= STILL)
+    }
+
+    fn end(self) {
+        if self.activity.is_busy() {
+            self.activity.break_off();
+        }
+        self.slot.give_back();
+        self.task.abort();
+    }
+}

@@ -1,0 +1,143 @@
+//! What happens when all places are taken: connections that wait for their clients go, requests stay.
+
+use super::*;
+
+/// Longer than a client may be silent, or a body stand still, before its connection may go for another's.
+const STILL: Duration = Duration::from_millis(300);
+
+fn ended(running: &Running, cause: &str) -> bool {
+    running.metrics.render().contains(&format!("tidegate_rejected_total{{cause=\"evicted_{cause}\"}} 1\n"))
+}
+
+async fn connect(from: &str, server: &Running) -> Raw {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    Raw::new(soon(socket.connect(server.address)).await.unwrap())
+}
+
+async fn is_served(server: &Running) -> bool {
+    Raw::connect(server.address).await.ask(get("/")).await.status() == 200
+}
+
+/// There is a place when somebody has waited for long enough.
+async fn served_at_last(server: &Running) {
+    soon(async { while !is_served(server).await {} }).await;
+}
+
+fn full(places: usize) -> Listen {
+    Listen { max_connections: places, ..listen() }
+}
+
+#[tokio::test]
+async fn a_newcomer_gets_the_place_of_who_holds_the_most_and_has_waited_longest() {
+    let server = start(&full(4), describe);
+    let mut clients = Vec::new();
+    for from in ["127.0.0.3", "127.0.0.2", "127.0.0.2", "127.0.0.4"] {
+        let mut client = connect(from, &server).await;
+        assert_eq!(client.ask(get("/")).await.status(), 200);
+        clients.push(client);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(STILL).await;
+    assert!(is_served(&server).await);
+    clients.remove(1).closed().await.unwrap();
+    assert!(ended(&server, "idle"));
+    for mut client in clients {
+        assert_eq!(client.ask(get("/")).await.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn who_has_just_come_is_not_ended_for_the_next() {
+    let server = start(&full(2), describe);
+    let (_one, _other) = (Raw::connect(server.address).await, Raw::connect(server.address).await);
+    until(|| server.metrics.render().contains("tidegate_connections 2")).await;
+    assert!(!is_served(&server).await);
+}
+
+#[tokio::test]
+async fn half_a_head_makes_room() {
+    let server = start(&full(1), describe);
+    let mut client = Raw::connect(server.address).await;
+    client.send("GET / HTTP/1.1\r\nHo").await;
+    served_at_last(&server).await;
+    assert!(ended(&server, "head"));
+    assert_eq!(client.rest().await.unwrap_or_default(), b"");
+}
+
+#[tokio::test]
+async fn an_upload_that_stands_still_makes_room() {
+    let server = start(&full(1), describe);
+    let mut client = Raw::connect(server.address).await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234").await;
+    served_at_last(&server).await;
+    assert!(ended(&server, "upload"));
+    assert_eq!(client.rest().await.unwrap_or_default(), b"");
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_takes_makes_room_and_is_not_taken_for_a_whole_one() {
+    let server = start(&full(1), |request: Request<RequestBody>, peer| async move {
+        match request.uri().path() {
+            "/large" => Response::new(Full::from(vec![b'x'; 64 << 20])),
+            _ => describe(request, peer).await,
+        }
+    });
+    let mut client = Raw::connect(server.address).await;
+    client.send(get("/large")).await;
+    served_at_last(&server).await;
+    assert!(ended(&server, "reader"));
+    assert_eq!(client.rest().await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_connection_of_http2_makes_room_when_it_has_no_streams_and_when_all_are_shut() {
+    let server = start(&full(1), describe);
+    let (mut sender, connection) = http2(server.address).await;
+    soon(sender.send_request(empty("http://a/x"))).await.unwrap();
+    served_at_last(&server).await;
+    assert!(ended(&server, "idle"));
+    _ = soon(connection).await.unwrap();
+
+    until(|| server.metrics.render().contains("tidegate_connections 0")).await;
+    let mut shut = Raw::connect(server.address).await;
+    // A window of 0 for all streams, and a GET of `/x` of `a` (RFC 9113 sections 3.4 and 6).
+    shut.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0").await;
+    shut.send(b"\0\0\x09\x01\x05\0\0\0\x01\x82\x86\x04\x02/x\x01\x01a").await;
+    served_at_last(&server).await;
+    assert!(ended(&server, "streams"));
+}
+
+#[tokio::test]
+async fn a_request_that_is_being_answered_keeps_its_place() {
+    let release = Arc::new(Notify::new());
+    let gate = release.clone();
+    let server = start(&full(2), move |request, peer| {
+        let gate = gate.clone();
+        async move {
+            gate.notified().await;
+            describe(request, peer).await
+        }
+    });
+    let mut one = Raw::connect(server.address).await;
+    one.send(get("/1")).await;
+    let (mut other, connection) = http2(server.address).await;
+    let asking = tokio::spawn(async move { other.send_request(empty("http://a/2")).await });
+    tokio::time::sleep(STILL).await;
+    assert!(!is_served(&server).await);
+    release.notify_waiters();
+    assert_eq!(one.answer(false).await.text(), "GET /1");
+    assert_eq!(soon(asking).await.unwrap().unwrap().status(), 200);
+    connection.abort();
+}
+
+#[tokio::test]
+async fn nobody_makes_room_for_a_client_that_has_all_of_its_own() {
+    let server = start(&Listen { max_connections_per_client: 1, ..full(2) }, describe);
+    let (mut own, mut others) = (connect("127.0.0.2", &server).await, connect("127.0.0.3", &server).await);
+    tokio::time::sleep(STILL).await;
+    let mut second = connect("127.0.0.2", &server).await;
+    assert_eq!(second.answer(false).await.status(), 503);
+    assert_eq!(own.ask(get("/")).await.status(), 200);
+    assert_eq!(others.ask(get("/")).await.status(), 200);
+}
