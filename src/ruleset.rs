@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use http::{HeaderValue, Request};
+use http::{HeaderMap, HeaderValue, Request};
+use ipnet::IpNet;
 
-use crate::admission::{Admitted, Denial, Passage, may_wait};
+use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::facts::{BadRequest, Facts, HostNeed};
 use crate::headers::Members;
 use crate::limit::Limiter;
@@ -24,6 +25,28 @@ pub(crate) struct RuleSet {
     prepared: Vec<Prepared>,
     /// Counts the answers to requests without a route.
     unrouted: RouteMetrics,
+}
+
+/// What the service below is handed with a request: the proof that it may go on, and what was learned of it when it was
+/// judged. The layer leaves it in the request's extensions.
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct Handover {
+    pub(crate) _permit: Permit,
+    /// Where the request may go.
+    pub(crate) upstream: Option<Arc<str>>,
+    /// The other end of the connection.
+    pub(crate) peer: IpAddr,
+    /// Whether that is a trusted proxy, whose forwarding fields are kept.
+    pub(crate) trusted_peer: bool,
+    /// Whose share of the upstream's connections it uses.
+    pub(crate) client: Option<IpNet>,
+    /// The longest body that it may have.
+    pub(crate) max_body: u64,
+    /// Which of the fields that concern a proxy the request still has.
+    pub(crate) seen: Seen,
+    /// What its trailers are held against, if there may be any.
+    pub(crate) sieve: Option<Arc<Sieve>>,
 }
 
 /// What a route needs at each request, made once.
@@ -49,10 +72,13 @@ impl RuleSet {
     }
 
     /// Removes from a request what nothing is to be read of; returns what is left that concerns a proxy.
-    pub(crate) fn sift<B>(&self, request: &mut Request<B>, peer: Option<IpAddr>, next: Next) -> Result<Seen, BadField> {
-        let trusted = peer.is_some_and(|peer| self.rules.addresses.trusts(peer.to_canonical()));
-        let arrival = Arrival { version: request.version(), trusted, next };
-        self.sieve.sift(request.headers_mut(), arrival)
+    pub(crate) fn sift(&self, headers: &mut HeaderMap, arrival: Arrival) -> Result<Seen, BadField> {
+        self.sieve.sift(headers, arrival)
+    }
+
+    /// Is it a trusted proxy?
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        self.rules.addresses.trusts(peer.to_canonical())
     }
 
     /// Every limit of every route.
@@ -83,17 +109,24 @@ impl RuleSet {
         self.rules.charges(route, facts)
     }
 
-    /// What the permit of a request says; without a route, of one that goes on to a handler.
-    pub(crate) fn passage<'r>(&'r self, route: Option<&'r Route>, facts: &Facts<'_>, seen: Seen) -> Passage<'r> {
-        let addresses = &self.rules.addresses;
-        Passage {
-            upstream: route.and_then(|route| route.upstream.as_ref()),
+    /// What the service below is handed with a request; without a route, with one that goes on to a handler.
+    pub(crate) fn handover(
+        &self,
+        permit: Permit,
+        route: Option<&Route>,
+        facts: &Facts<'_>,
+        arrival: Arrival,
+        seen: Seen,
+    ) -> Handover {
+        Handover {
+            _permit: permit,
+            upstream: route.and_then(|route| route.upstream.clone()),
             seen,
-            sieve: seen.has(Field::MayTrail).then_some(&self.sieve),
+            sieve: seen.has(Field::MayTrail).then(|| Arc::clone(&self.sieve)),
             // Only the gateway looks at it, whose requests all have one.
             peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            trusted_peer: facts.peer.is_some_and(|peer| addresses.trusts(peer)),
-            client: addresses.client(facts),
+            trusted_peer: arrival.trusted,
+            client: self.rules.addresses.client(facts, arrival.trusted),
             max_body: route.map_or(u64::MAX, |route| route.max_body),
         }
     }

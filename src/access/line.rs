@@ -45,8 +45,10 @@ enum End {
 
 impl Line {
     /// Begins the line of a request, if anybody reads the log.
-    pub(super) fn begin(request: Option<&Request<RequestBody>>, peer: IpAddr) -> Option<Box<Self>> {
-        let request = request.filter(|_| tracing::enabled!(target: TARGET, tracing::Level::INFO))?;
+    pub(super) fn begin(request: &Request<RequestBody>, peer: IpAddr) -> Option<Box<Self>> {
+        if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+            return None;
+        }
         Some(Box::new(Self {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),

@@ -20,12 +20,11 @@ pub use self::answer::Answer;
 use self::caught::{Panicked, caught};
 use self::line::Line;
 pub use self::line::refused;
-use crate::admission::Permit;
 use crate::forward::Forward;
-use crate::layer::RateLimited;
+use crate::layer::{Handover, RateLimited};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
-use crate::upstream::{Parcel, RequestBody, ResponseBody};
+use crate::upstream::{RequestBody, ResponseBody};
 
 /// The target of access lines, which the logs are told apart by.
 pub const TARGET: &str = "tidegate::access";
@@ -35,23 +34,23 @@ pub trait Origin {
     /// Its answer, which is never an error.
     fn forward<'a>(
         &'a self,
-        parcel: &'a mut Parcel,
-        permit: Permit,
+        request: &'a mut Request<RequestBody>,
+        handover: Handover,
     ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send;
 }
 
 /// Answers a request with the gateway's service: the layer over [`Forward`].
+#[expect(clippy::manual_async_fn, reason = "an async function has room for its arguments twice")]
 pub fn answer<O: Origin + Send + Sync>(
     service: Arc<RateLimited<O>>,
-    request: Request<RequestBody>,
+    mut request: Request<RequestBody>,
     peer: SocketAddr,
 ) -> impl Future<Output = Response<Answer>> + Send {
-    let mut parcel = Some(request);
     async move {
-        let mut line = Line::begin(parcel.as_ref(), peer.ip());
-        let forward = |parcel, permit| service.inner().forward(parcel, permit);
+        let mut line = Line::begin(&request, peer.ip());
+        let forward = |request, handover| service.inner().forward(request, handover);
         let report = line.as_deref_mut().map(Line::report);
-        let response = match caught(service.answer(peer.ip(), &mut parcel, forward, report)).await {
+        let response = match caught(service.answer(peer.ip(), &mut request, forward, report)).await {
             Ok(Ok(response)) => response,
             Err(Panicked) => {
                 Metrics::panicked();
@@ -71,9 +70,9 @@ pub fn answer<O: Origin + Send + Sync>(
 impl Origin for Forward {
     fn forward<'a>(
         &'a self,
-        parcel: &'a mut Parcel,
-        permit: Permit,
+        request: &'a mut Request<RequestBody>,
+        handover: Handover,
     ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send {
-        self.forward(parcel, permit)
+        self.forward(request, handover)
     }
 }

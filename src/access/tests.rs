@@ -34,8 +34,12 @@ struct Running {
 }
 
 impl Origin for Panicking {
-    async fn forward<'a>(&'a self, parcel: &'a mut Parcel, _: Permit) -> Result<Response<ResponseBody>, Infallible> {
-        let path = parcel.as_ref().expect("a request").uri().path();
+    async fn forward<'a>(
+        &'a self,
+        request: &'a mut Request<RequestBody>,
+        _: Handover,
+    ) -> Result<Response<ResponseBody>, Infallible> {
+        let path = request.uri().path();
         assert_ne!(path, "/panic", "a mistake");
         let body = if path == "/late" { RequestBody::new(PanickingBody(1)) } else { RequestBody::none() };
         tokio::task::yield_now().await;

@@ -10,51 +10,18 @@ mod receipt;
 mod standing;
 mod waiting;
 
-use std::net::IpAddr;
-use std::sync::Arc;
-
-use ipnet::IpNet;
-
 pub(crate) use self::line::Lines;
 pub(crate) use self::receipt::Receipt;
 pub(crate) use self::standing::Standing;
 use self::waiting::Waiting;
 use crate::limit::{Algorithm, Wait};
 use crate::rule::{Charges, Limit, LimitCharge, OnStoreFailure};
-use crate::sift::{Seen, Sieve};
 use crate::store::{Store, StoreError};
 
-/// The proof that a request was judged and may go on. The layer leaves it in the request's extensions.
+/// The proof that a request was judged and may go on.
 #[must_use]
 #[derive(Clone, Debug)]
-pub struct Permit {
-    /// Where it may go.
-    pub(crate) upstream: Option<Arc<str>>,
-    /// The other end of the connection.
-    pub(crate) peer: IpAddr,
-    /// Whether that is a trusted proxy, whose forwarding fields are kept.
-    pub(crate) trusted_peer: bool,
-    /// Whose share of the upstream's connections it uses.
-    pub(crate) client: Option<IpNet>,
-    /// The longest body that it may have.
-    pub(crate) max_body: u64,
-    /// Which of the fields that concern a proxy the request still has.
-    pub(crate) seen: Seen,
-    /// What its trailers are held against, if there may be any.
-    pub(crate) sieve: Option<Arc<Sieve>>,
-}
-
-/// Who asks, and for where: what a permit says beside having been given.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Passage<'r> {
-    pub(crate) upstream: Option<&'r Arc<str>>,
-    pub(crate) peer: IpAddr,
-    pub(crate) trusted_peer: bool,
-    pub(crate) client: Option<IpNet>,
-    pub(crate) max_body: u64,
-    pub(crate) seen: Seen,
-    pub(crate) sieve: Option<&'r Arc<Sieve>>,
-}
+pub(crate) struct Permit(());
 
 /// A request that may go on.
 #[derive(Debug)]
@@ -88,26 +55,7 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
     }
 }
 
-/// The permit of a request that costs none.
-pub(crate) fn free(passage: Passage<'_>) -> Admitted {
-    Admitted { permit: passage.permit(), standing: Standing::default(), unchecked: None }
-}
-
-/// The same as [`admit`], where nothing has to be waited for: no limit [lets wait](may_wait), and the store is here or
-/// knows that they refuse. Most requests are spared the room that waiting needs.
-pub(crate) fn admit_at_once(
-    store: &Store,
-    charges: &Charges<'_>,
-    passage: Passage<'_>,
-) -> Option<Result<Admitted, Denial>> {
-    let said = match store.take_at_once(charges.asked()) {
-        Some(taken) => taken.map(|outcome| Standing::new(charges, outcome)),
-        None => Ok(known_refusal(store, charges)?),
-    };
-    Some(conclude(said, charges, passage))
-}
-
-/// Takes all the permits that a request costs, or none; waits for them where its limits let it.
+/// Takes all the permits that a request costs, or none; waits for them where one of its limits [lets it](may_wait).
 ///
 /// # Errors
 /// See [`Denial`].
@@ -115,30 +63,53 @@ pub(crate) async fn admit(
     store: &Store,
     lines: &Lines,
     charges: &Charges<'_>,
-    passage: Passage<'_>,
+    may_wait: bool,
 ) -> Result<Admitted, Denial> {
-    match admit_all(store, lines, charges, passage).await {
-        // What Java has not configured says nothing about the others, which are judged without it.
+    if charges.is_empty() {
+        return Ok(free());
+    }
+    if !may_wait && let Some(said) = said_at_once(store, charges) {
+        return conclude(said, charges);
+    }
+    // Boxed: most requests are spared the room that waiting needs.
+    Box::pin(admit_later(store, lines, charges)).await
+}
+
+/// A request that costs nothing.
+pub(crate) fn free() -> Admitted {
+    Admitted { permit: Permit(()), standing: Standing::default(), unchecked: None }
+}
+
+/// What the limits say where nothing has to be waited for: the store is here, or knows that they refuse.
+fn said_at_once(store: &Store, charges: &Charges<'_>) -> Option<Result<Standing, StoreError>> {
+    match store.take_at_once(charges.asked()) {
+        Some(taken) => Some(taken.map(|outcome| Standing::new(charges, outcome))),
+        None => known_refusal(store, charges).map(Ok),
+    }
+}
+
+/// What Java has not configured says nothing about the other limits, which are asked without it.
+async fn admit_later(store: &Store, lines: &Lines, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    match admit_in_line(store, lines, charges).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
             let others = charges.only(|one| !is_adopted(one));
-            let admitted = admit_all(store, lines, &others, passage).await?;
+            if others.is_empty() {
+                return Ok(Admitted { unchecked: Some(error), ..free() });
+            }
+            let admitted = admit_in_line(store, lines, &others).await?;
             Ok(Admitted { unchecked: admitted.unchecked.or(Some(error)), ..admitted })
         }
         admitted => admitted,
     }
 }
 
-async fn admit_all(
-    store: &Store,
-    lines: &Lines,
-    charges: &Charges<'_>,
-    passage: Passage<'_>,
-) -> Result<Admitted, Denial> {
+/// Asks, and asks again as long as the limits that refuse let the request wait.
+async fn admit_in_line(store: &Store, lines: &Lines, charges: &Charges<'_>) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, lines, charges);
     waiting.behind_others().await?;
     loop {
         waiting.turn().await?;
-        match decide(store, charges, passage).await {
+        match conclude(ask(store, charges).await, charges) {
             Ok(admitted) => return waiting.slot(admitted).await,
             Err(Denial::Limited { standing, wait }) => waiting.permits(standing, wait).await?,
             Err(denial) => return Err(denial),
@@ -146,39 +117,28 @@ async fn admit_all(
     }
 }
 
-async fn decide(store: &Store, charges: &Charges<'_>, passage: Passage<'_>) -> Result<Admitted, Denial> {
-    conclude(take(store, charges).await, charges, passage)
-}
-
-/// What follows for the request from what its limits said.
-fn conclude(
-    said: Result<Standing, StoreError>,
-    charges: &Charges<'_>,
-    passage: Passage<'_>,
-) -> Result<Admitted, Denial> {
-    let permit = passage.permit();
-    let standing = match said {
-        Ok(standing) => standing,
-        Err(error) if charges.iter().any(|one| denies_uncounted(&one, &error)) => {
-            return Err(Denial::StoreFailed(error));
-        }
-        Err(error) => return Ok(Admitted { permit, standing: Standing::default(), unchecked: Some(error) }),
-    };
-    match standing.wait {
-        Wait::Now => Ok(Admitted { permit, standing, unchecked: None }),
-        wait => Err(Denial::Limited { standing, wait }),
-    }
-}
-
-async fn take(store: &Store, charges: &Charges<'_>) -> Result<Standing, StoreError> {
-    if charges.is_empty() {
-        return Ok(Standing::default());
-    }
+/// What the limits say, as the store knows already or when it is asked.
+async fn ask(store: &Store, charges: &Charges<'_>) -> Result<Standing, StoreError> {
     // What is known of the others was looked at before, by the one that found that it is time to ask again.
     let known = if charges.limits().iter().any(may_wait) { known_refusal(store, charges) } else { None };
     match known {
         Some(standing) => Ok(standing),
         None => Ok(Standing::new(charges, store.take(charges.asked()).await?)),
+    }
+}
+
+/// What follows for the request from what its limits said.
+fn conclude(said: Result<Standing, StoreError>, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    let standing = match said {
+        Ok(standing) => standing,
+        Err(error) if charges.iter().any(|one| denies_uncounted(&one, &error)) => {
+            return Err(Denial::StoreFailed(error));
+        }
+        Err(error) => return Ok(Admitted { unchecked: Some(error), ..free() }),
+    };
+    match standing.wait {
+        Wait::Now => Ok(Admitted { standing, ..free() }),
+        wait => Err(Denial::Limited { standing, wait }),
     }
 }
 
@@ -206,11 +166,4 @@ pub(crate) fn may_wait(limit: &Limit) -> bool {
 
 fn is_adopted(one: &LimitCharge<'_>) -> bool {
     one.limit.limiter.quota.is_adopted()
-}
-
-impl Passage<'_> {
-    fn permit(self) -> Permit {
-        let Self { upstream, peer, trusted_peer, client, max_body, seen, sieve } = self;
-        Permit { upstream: upstream.cloned(), peer, trusted_peer, client, max_body, seen, sieve: sieve.cloned() }
-    }
 }

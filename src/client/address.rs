@@ -62,9 +62,14 @@ impl AddressRules {
         Some(if self.trusts(peer) { self.walk(peer, facts, |_| {}).0 } else { peer })
     }
 
-    /// The network whose share of something a request uses; none if nothing is known of its client but a trusted proxy.
-    pub fn client(&self, facts: &Facts<'_>) -> Option<IpNet> {
-        let address = self.address(facts)?;
+    /// The network whose share of something a request uses, which comes from a trusted peer or not; none if nothing is
+    /// known of its client but a trusted proxy.
+    pub(crate) fn client(&self, facts: &Facts<'_>, trusted_peer: bool) -> Option<IpNet> {
+        let peer = facts.peer?;
+        if !trusted_peer {
+            return Some(self.network(peer));
+        }
+        let (address, _) = self.walk(peer, facts, |_| {});
         (!self.trusts(address)).then(|| self.network(address))
     }
 

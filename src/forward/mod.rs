@@ -22,11 +22,10 @@ mod tests;
 
 use self::head::Judged;
 pub(crate) use self::head::response as rewrite_answer;
-use crate::admission::Permit;
-use crate::layer::NotSent;
+use crate::layer::{Handover, NotSent};
 use crate::refusal::Refusal;
-use crate::sift::Field;
-use crate::upstream::{Failure, Parcel, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
+use crate::sift::{Field, Seen};
+use crate::upstream::{Failure, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
 
 /// The service under the rate limit.
 #[derive(Clone, Debug)]
@@ -50,20 +49,20 @@ impl Forward {
         Self { upstreams }
     }
 
-    /// Forwards a request, with the [`Permit`] it was given.
+    /// Forwards a request, with the [`Handover`] that came with it.
     ///
-    /// The head is rewritten in its place, here and now: the future holds no request at all.
+    /// The head is rewritten in its place, here and now, before the future is polled.
     pub fn forward<'a>(
         &'a self,
-        parcel: &'a mut Parcel,
-        permit: Permit,
+        request: &'a mut Request<RequestBody>,
+        handover: Handover,
     ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<'a> {
-        let client = permit.client;
-        let takes_trailers = parcel.as_ref().is_some_and(|request| takes_trailers(request.version(), &permit));
-        let prepared = self.prepare(parcel.as_mut(), permit);
+        let client = handover.client;
+        let takes_trailers = takes_trailers(request.version(), handover.seen);
+        let prepared = self.prepare(request, handover);
         async move {
             Ok(match prepared {
-                Ok(upstream) => answer(upstream.send(parcel, client).await, takes_trailers),
+                Ok(upstream) => answer(upstream.send(request, client).await, takes_trailers),
                 Err(here) => *here,
             })
         }
@@ -72,14 +71,12 @@ impl Forward {
     /// Whom to send it to, or what to answer without.
     pub(crate) fn prepare(
         &self,
-        request: Option<&mut Request<RequestBody>>,
-        permit: Permit,
+        request: &mut Request<RequestBody>,
+        handover: Handover,
     ) -> Result<&Upstream, Box<Response<ResponseBody>>> {
-        let Permit { upstream, peer, trusted_peer, max_body, seen, sieve, .. } = permit; // one permit, one request
+        let Handover { upstream, peer, trusted_peer, max_body, seen, sieve, .. } = handover; // one permit, one request
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
-        let (Some(upstream), Some(request)) = (upstream, request) else {
-            return Err(Box::new(not_sent(Refusal::Internal)));
-        };
+        let Some(upstream) = upstream else { return Err(Box::new(not_sent(Refusal::Internal))) };
         if let Some(here) = here::answer(request) {
             return Err(Box::new(here));
         }
@@ -93,8 +90,8 @@ impl Forward {
 }
 
 /// Whether the client reads trailers behind an answer: it has said so, or speaks a version in which all do.
-fn takes_trailers(version: Version, permit: &Permit) -> bool {
-    version == Version::HTTP_2 || (version == Version::HTTP_11 && permit.seen.has(Field::TakesTrailers))
+fn takes_trailers(version: Version, seen: Seen) -> bool {
+    version == Version::HTTP_2 || (version == Version::HTTP_11 && seen.has(Field::TakesTrailers))
 }
 
 /// What the client is told.
@@ -114,7 +111,7 @@ fn answer(result: Result<Response<ResponseBody>, Failure>, takes_trailers: bool)
     }
 }
 
-/// Forwards a request that carries its [`Permit`] in its extensions, and no other.
+/// Forwards a request that carries its [`Handover`] in its extensions, and no other.
 impl Service<Request<RequestBody>> for Forward {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
@@ -126,11 +123,10 @@ impl Service<Request<RequestBody>> for Forward {
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let forward = self.clone();
-        let permit = request.extensions_mut().remove::<Permit>();
+        let handover = request.extensions_mut().remove::<Handover>();
         Box::pin(async move {
-            let mut parcel = Some(request);
-            match permit {
-                Some(permit) => forward.forward(&mut parcel, permit).await,
+            match handover {
+                Some(handover) => forward.forward(&mut request, handover).await,
                 None => Ok(not_sent(Refusal::Internal)),
             }
         })

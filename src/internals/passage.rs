@@ -18,7 +18,7 @@ use crate::forward::{Forward, rewrite_answer};
 use crate::http1::{self, Framing, Left, Malformed, Outgoing, Piece, Terms};
 use crate::layer::{LayerError, RateLimitLayer, RateLimited};
 use crate::metrics::Metrics;
-use crate::upstream::{Parcel, RequestBody, ResponseBody, Upstreams};
+use crate::upstream::{RequestBody, ResponseBody, Upstreams};
 
 /// A gateway without its sockets.
 #[derive(Debug)]
@@ -93,17 +93,14 @@ impl Passage {
         };
         let left = Left::all_of(framing);
         let body = if left.is_end() { RequestBody::none() } else { RequestBody::new(Here { left, unread }) };
-        let mut parcel = Some(asked.request.map(|()| body));
-        let call = |parcel: &mut Parcel, permit| {
-            let prepared = self.forward.prepare(parcel.as_mut(), permit);
-            let sent = match (prepared, parcel.take()) {
-                (Ok(_), Some(request)) => write_request(request),
-                _ => None,
-            };
+        let mut request = asked.request.map(|()| body);
+        let call = |request: &mut Request<RequestBody>, handover| {
+            let prepared = self.forward.prepare(request, handover);
+            let sent = prepared.ok().and_then(|_| write_request(request));
             let page = sent.map(Bytes::from).unwrap_or_default();
             async move { Ok::<_, ()>(http::Response::new(Full::new(page))) }
         };
-        let sent = now(self.limited.answer(peer, &mut parcel, call, None));
+        let sent = now(self.limited.answer(peer, &mut request, call, None));
         match sent {
             Some(Ok(response)) if response.status().is_success() => {
                 let sent = now(http_body_util::BodyExt::collect(response.into_body()));
@@ -171,9 +168,9 @@ fn end_of(framing: Framing, bytes: &Bytes) -> Result<Option<usize>, Malformed> {
 }
 
 /// What an origin is sent of a request; nothing if its body is none.
-fn write_request(request: Request<RequestBody>) -> Option<Vec<u8>> {
+fn write_request(request: &mut Request<RequestBody>) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    http1::write_request(&mut bytes, &request);
+    http1::write_request(&mut bytes, request);
     let has_body = !request.body().is_end_stream();
     let framing = match http1::length(request.headers()).ok()? {
         _ if request.headers().contains_key(http::header::TRANSFER_ENCODING) => Framing::Chunked,
@@ -181,7 +178,7 @@ fn write_request(request: Request<RequestBody>) -> Option<Vec<u8>> {
         None => Framing::Length(0),
     };
     if has_body {
-        bytes.extend(write_body(framing, request.into_body())?);
+        bytes.extend(write_body(framing, request.body_mut())?);
     }
     Some(bytes)
 }

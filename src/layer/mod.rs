@@ -35,6 +35,7 @@ mod builder;
 mod notes;
 mod peer;
 
+use std::borrow::BorrowMut;
 use std::future::Future;
 use std::net::IpAddr;
 use std::path::Path;
@@ -53,7 +54,7 @@ use self::notes::{Life, Notes};
 pub use self::notes::{Outcome, Report};
 use self::peer::Hint;
 pub use self::peer::Peer;
-use crate::admission::{Admitted, Denial, Lines, Passage, Permit, Receipt, admit, admit_at_once, free, store_failure};
+use crate::admission::{Admitted, Denial, Lines, Receipt, admit, free, store_failure};
 use crate::clock::Stopwatch;
 use crate::config::Config;
 use crate::facts::{BadRequest, Facts};
@@ -61,8 +62,9 @@ use crate::headers;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::rule::{Charges, Rules};
-use crate::ruleset::{Prepared, RuleSet};
-use crate::sift::Next;
+pub use crate::ruleset::Handover;
+use crate::ruleset::RuleSet;
+use crate::sift::{Arrival, Next};
 use crate::store::{OpenError, Store};
 
 /// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
@@ -188,8 +190,8 @@ impl<S> RateLimited<S> {
     pub(crate) fn answer<'a, B, RB, E, F>(
         &'a self,
         peer: IpAddr,
-        request: &'a mut Option<Request<B>>,
-        call: impl FnOnce(&'a mut Option<Request<B>>, Permit) -> F,
+        request: &'a mut Request<B>,
+        call: impl FnOnce(&'a mut Request<B>, Handover) -> F,
         report: Option<&'a mut Report>,
     ) -> impl Future<Output = Result<Response<RB>, E>>
     where
@@ -227,22 +229,14 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limiter = Arc::clone(&self.limiter);
         let peer = peer::of(request.extensions());
-        let mut request = Some(request);
         Box::pin(async move {
-            let call = |request: &mut Option<Request<B>>, permit| {
-                let called = request.take().map(|mut request| {
-                    request.extensions_mut().insert::<Permit>(permit);
-                    inner.call(request)
-                });
-                async {
-                    match called {
-                        Some(answer) => answer.await.map(|response| response.map(Either::Left)),
-                        None => Ok(Refusal::Internal.into_response().map(Either::Right)),
-                    }
-                }
+            let call = |mut request: Request<B>, handover| {
+                request.extensions_mut().insert::<Handover>(handover);
+                let answer = inner.call(request);
+                async { answer.await.map(|response| response.map(Either::Left)) }
             };
             let mut report = Report::default();
-            let answer = limiter.answer(peer, Next::Handler, &mut request, call, Either::Right, Some(&mut report));
+            let answer = limiter.answer(peer, Next::Handler, request, call, Either::Right, Some(&mut report));
             let mut response = answer.await?;
             response.extensions_mut().insert(report);
             Ok(response)
@@ -253,25 +247,27 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    /// The request is passed by reference to whoever sends it, so that no stage's future has room for another copy.
-    async fn answer<'a, B, RB, E, F>(
+    /// The request is a value or a reference, as the service below takes it: the gateway passes a reference, so that no
+    /// stage's future has room for another copy.
+    async fn answer<B, R, RB, E, F>(
         &self,
         peer: Option<IpAddr>,
         next: Next,
-        request: &'a mut Option<Request<B>>,
-        call: impl FnOnce(&'a mut Option<Request<B>>, Permit) -> F,
+        mut request: R,
+        call: impl FnOnce(R, Handover) -> F,
         own: impl FnOnce(Full<Bytes>) -> RB,
         report: Option<&mut Report>,
     ) -> Result<Response<RB>, E>
     where
+        R: BorrowMut<Request<B>>,
         F: Future<Output = Result<Response<RB>, E>>,
     {
         let stopwatch = Stopwatch::start();
         let rules = self.rules.load_full(); // one snapshot for the whole request
         let mut life = Life::begin(&self.metrics, &rules, stopwatch, report);
-        let mut response = match self.judge(&rules, peer, next, request.as_mut(), &mut life.notes).await {
-            Ok((permit, receipt)) => {
-                let response = match call(request, permit).await {
+        let mut response = match self.judge(&rules, peer, next, request.borrow_mut(), &mut life.notes).await {
+            Ok((handover, receipt)) => {
+                let response = match call(request, handover).await {
                     Ok(response) => response,
                     Err(error) => {
                         life.failed();
@@ -284,26 +280,27 @@ impl RateLimiting {
                 response
             }
             Err(refusal) => {
-                let room = request.as_mut().map(|request| std::mem::take(request.headers_mut()));
-                refusal.into_response_in(room.unwrap_or_default()).map(own)
+                let room = std::mem::take(request.borrow_mut().headers_mut());
+                refusal.into_response_in(room).map(own)
             }
         };
         life.answered(&mut response);
         Ok(response)
     }
 
-    /// The life of a request, from its facts to a permit or a refusal. One that may go on has its path in the normal form,
+    /// The life of a request, from its facts to a handover or a refusal. One that may go on has its path in the normal form,
     /// so that what is served is what was judged.
     async fn judge<'r, B>(
         &self,
         rules: &'r RuleSet,
         peer: Option<IpAddr>,
         next: Next,
-        request: Option<&mut Request<B>>,
+        request: &mut Request<B>,
         notes: &mut Notes<'r>,
-    ) -> Result<(Permit, Receipt), Refusal> {
-        let Some(request) = request else { return Err(Refusal::Internal) }; // 500
-        let sifted = rules.sift(request, peer, next).inspect_err(|bad| self.metrics.rejected(bad.cause()));
+    ) -> Result<(Handover, Receipt), Refusal> {
+        let trusted_peer = peer.is_some_and(|peer| rules.trusts(peer));
+        let arrival = Arrival { version: request.version(), trusted: trusted_peer, next };
+        let sifted = rules.sift(request.headers_mut(), arrival).inspect_err(|bad| self.metrics.rejected(bad.cause()));
         let seen = sifted.map_err(BadRequest::from)?; // 400
         let facts = rules.read(request, peer, next)?; // 400, 414, 501
         if facts.is_for_the_server() {
@@ -311,10 +308,11 @@ impl RateLimiting {
         }
         notes.judged(rules, &facts);
         let Some((route, prepared)) = rules.find(&facts) else {
-            let permit = self.unmatched(rules.passage(None, &facts, seen))?; // 404
+            let Unmatched::Pass = self.unmatched else { return Err(Refusal::NoRoute) }; // 404
+            let handover = rules.handover(free().permit, None, &facts, arrival, seen);
             let target = normal_target(request.uri(), &facts)?;
             retarget(request, target);
-            return Ok((permit, Receipt::default()));
+            return Ok((handover, Receipt::default()));
         };
         notes.route = Some((route, prepared));
         if route.is_too_long(&facts) {
@@ -326,7 +324,7 @@ impl RateLimiting {
         }
         let charges = rules.charges(route, &facts)?; // 400
         notes.begin_to_decide(&charges, &self.store);
-        let admitted = self.admit(prepared, &charges, rules.passage(Some(route), &facts, seen)).await;
+        let admitted = admit(&self.store, &self.lines, &charges, prepared.may_wait).await;
         prepared.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
@@ -334,35 +332,10 @@ impl RateLimiting {
         notes.name_client(&charges, &self.store);
         notes.note(&charges, &admitted);
         let Admitted { permit, standing, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
+        let handover = rules.handover(permit, Some(route), &facts, arrival, seen);
         let target = normal_target(request.uri(), &facts)?;
         retarget(request, target);
-        Ok((permit, Receipt::new(charges, standing)))
-    }
-
-    /// What becomes of a request that no route names.
-    fn unmatched(&self, passage: Passage<'_>) -> Result<Permit, Refusal> {
-        match self.unmatched {
-            Unmatched::Pass => Ok(free(passage).permit),
-            Unmatched::Refuse => Err(Refusal::NoRoute),
-        }
-    }
-
-    /// Takes the permits. Where nothing has to be waited for, a request does not pay for the room that waiting needs.
-    async fn admit(
-        &self,
-        prepared: &Prepared,
-        charges: &Charges<'_>,
-        passage: Passage<'_>,
-    ) -> Result<Admitted, Denial> {
-        if charges.is_empty() {
-            return Ok(free(passage));
-        }
-        if !prepared.may_wait
-            && let Some(admitted) = admit_at_once(&self.store, charges, passage)
-        {
-            return admitted;
-        }
-        Box::pin(admit(&self.store, &self.lines, charges, passage)).await
+        Ok((handover, Receipt::new(charges, standing)))
     }
 }
 

@@ -61,6 +61,11 @@ impl RequestBody {
         Self { stream: None, transfer: None, most: u64::MAX, sieve: None }
     }
 
+    /// Takes the body, and leaves none.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::none())
+    }
+
     /// Lets no more than so many bytes of data come.
     ///
     /// # Errors

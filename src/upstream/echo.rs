@@ -11,22 +11,22 @@ use super::body::{RequestBody, ResponseBody};
 const MASK: &str = "***";
 
 /// A body comes back as it is; a request without one is described.
-pub(crate) fn answer(request: Request<RequestBody>) -> Response<ResponseBody> {
-    let (head, body) = request.into_parts();
+pub(crate) fn answer(request: &mut Request<RequestBody>) -> Response<ResponseBody> {
+    let body = request.body_mut().take();
     if body.is_end_stream() {
         let page = json!({
-            "method": head.method.as_str(),
-            "path": head.uri.path_and_query().map_or("", |path| path.as_str()),
-            "headers": fields(&head.headers),
+            "method": request.method().as_str(),
+            "path": request.uri().path_and_query().map_or("", |path| path.as_str()),
+            "headers": fields(request.headers()),
         });
         let page = ResponseBody::from(Full::from(format!("{page:#}\n")));
         return with_type(page, HeaderValue::from_static("application/json"));
     }
     let octets = HeaderValue::from_static("application/octet-stream");
     let mut response =
-        with_type(ResponseBody::echo(body), head.headers.get(header::CONTENT_TYPE).cloned().unwrap_or(octets));
+        with_type(ResponseBody::echo(body), request.headers().get(header::CONTENT_TYPE).cloned().unwrap_or(octets));
     for name in [header::CONTENT_ENCODING, header::TRAILER] {
-        if let Some(value) = head.headers.get(&name) {
+        if let Some(value) = request.headers().get(&name) {
             response.headers_mut().insert(name, value.clone());
         }
     }

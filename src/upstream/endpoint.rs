@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use http::Response;
 use http::uri::Authority;
+use http::{Request, Response};
 use http_body::Body;
 use tokio::time::Instant;
 
 use super::address::{Address, Patience};
-use super::body::ResponseBody;
+use super::body::{RequestBody, ResponseBody};
 use super::connection::Connection;
 use super::exchange::exchange;
 use super::pool::Pool;
 use super::seats::{Client, Seat};
 use super::settings::UpstreamSettings;
-use super::{Attempt, Failure, Parcel};
+use super::{Attempt, Failure};
 use crate::metrics::UpstreamMetrics;
 
 /// How many kept connections may turn out to be closed before a new one is opened.
@@ -50,16 +50,16 @@ impl Endpoint {
     pub(crate) async fn send(
         &self,
         mut seat: Seat,
-        parcel: &mut Parcel,
+        request: &mut Request<RequestBody>,
         now: Instant,
         limit: Duration,
         mut was_sent: bool,
     ) -> Result<Response<ResponseBody>, Attempt> {
         for _ in 0..STALE_TRIES {
-            let kept = if was_sent { None } else { self.pool.take(now, is_repeatable(parcel)) };
+            let kept = if was_sent { None } else { self.pool.take(now, is_repeatable(request)) };
             let Some(connection) = kept else { break };
             let mut lease = self.pool.lease(connection, seat);
-            match exchange(lease.connection(), parcel, now, limit).await {
+            match exchange(lease.connection(), request, now, limit).await {
                 Ok(begun) => return Ok(begun.on(lease)),
                 Err(Attempt::NotSent) => {}
                 Err(Attempt::Unanswered) => {
@@ -71,7 +71,7 @@ impl Endpoint {
             seat = lease.close();
         }
         // Boxed, as it is rare and large: what is in line makes the future of every request larger.
-        match Box::pin(self.send_on_new(seat, parcel, limit)).await {
+        match Box::pin(self.send_on_new(seat, request, limit)).await {
             Err(Attempt::NotSent) if was_sent => Err(Attempt::Unanswered),
             over => over,
         }
@@ -80,14 +80,14 @@ impl Endpoint {
     async fn send_on_new(
         &self,
         seat: Seat,
-        parcel: &mut Parcel,
+        request: &mut Request<RequestBody>,
         limit: Duration,
     ) -> Result<Response<ResponseBody>, Attempt> {
         self.pool.make_room();
         match Connection::open(&self.address, self.patience, self.pool.metrics()).await {
             Ok(connection) => {
                 let mut lease = self.pool.lease(connection, seat);
-                exchange(lease.connection(), parcel, Instant::now(), limit).await.map(|begun| begun.on(lease))
+                exchange(lease.connection(), request, Instant::now(), limit).await.map(|begun| begun.on(lease))
             }
             Err(error) => {
                 tracing::debug!(address = ?self.address, %error, "cannot connect to an upstream");
@@ -98,6 +98,6 @@ impl Endpoint {
 }
 
 /// Whether a request does no harm if it is sent twice, and nothing of it is lost by sending it.
-fn is_repeatable(parcel: &Parcel) -> bool {
-    parcel.as_ref().is_some_and(|request| request.method().is_idempotent() && request.body().is_end_stream())
+fn is_repeatable(request: &Request<RequestBody>) -> bool {
+    request.method().is_idempotent() && request.body().is_end_stream()
 }

@@ -6,7 +6,7 @@ use std::mem::take;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::time::Instant;
 
 use super::body::{RequestBody, ResponseBody};
@@ -15,22 +15,22 @@ use super::download::Download;
 use super::pool::Lease;
 use super::transfer::Transfer;
 use super::upload::{Trouble, Upload};
-use super::{Attempt, Failure, Parcel};
+use super::{Attempt, Failure};
 use crate::http1::{Answer, Framing};
 
 /// Sends a request and waits for the head of its answer, which has to begin by `limit` after `now`, or after the request
-/// last moved. The request is still in its parcel if it may be sent on another connection.
+/// last moved. The request is whole if it may be sent on another connection.
 pub(super) async fn exchange(
     connection: &mut Connection,
-    parcel: &mut Parcel,
+    request: &mut Request<RequestBody>,
     now: Instant,
     limit: Duration,
 ) -> Result<Begun, Attempt> {
-    let Some(request) = parcel else { return Err(Attempt::NotSent) };
     let transfer = Transfer::attach(request);
     let begun = Upload::begin(connection, request).map_err(|_| Attempt::Failed(Failure::ClientBroken));
     let mut sending = Some(begun?);
-    let mut asking = Asking { parcel, sending: &mut sending, transfer: transfer.as_deref(), fields: None, informed: 0 };
+    let mut asking =
+        Asking { request, sending: &mut sending, transfer: transfer.as_deref(), fields: None, informed: 0 };
     let answer = match &transfer {
         Some(transfer) => {
             let answer = poll_fn(|cx| asking.poll(connection, cx));
@@ -45,7 +45,7 @@ pub(super) async fn exchange(
         }
     };
     let Answer { response, told, keeps_open, .. } = answer?;
-    let Some(request) = parcel.take() else { return Err(Attempt::NotSent) };
+    let body = request.body_mut().take();
     // An upgrade that nobody asked for: the bytes that follow are no HTTP.
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Attempt::Failed(Failure::Broken));
@@ -57,7 +57,7 @@ pub(super) async fn exchange(
     let is_refusal = response.status().is_client_error() || response.status().is_server_error();
     let is_unwanted = !transfer.is_none_or(|transfer| transfer.is_asked_for()) || is_refusal && !keeps_open;
     let keeps_open = keeps_open && !(is_unwanted && sending.is_some());
-    let upload = sending.filter(|_| !is_unwanted).map(|upload| (upload, request.into_body()));
+    let upload = sending.filter(|_| !is_unwanted).map(|upload| (upload, body));
     Ok(Begun { response, framing, keeps_open, upload })
 }
 
@@ -84,7 +84,7 @@ const TIMED_OUT: Attempt = Attempt::Failed(Failure::TimedOut);
 
 /// A request that is being sent, and whose answer is being waited for.
 struct Asking<'a> {
-    parcel: &'a mut Parcel,
+    request: &'a mut Request<RequestBody>,
     /// None once all of it is sent.
     sending: &'a mut Option<Upload>,
     transfer: Option<&'a Transfer>,
@@ -111,8 +111,8 @@ impl Asking<'_> {
     }
 
     fn poll_send(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Option<Trouble> {
-        let (Some(upload), Some(request)) = (&mut *self.sending, &mut *self.parcel) else { return None };
-        match upload.poll(connection, request.body_mut(), cx) {
+        let upload = self.sending.as_mut()?;
+        match upload.poll(connection, self.request.body_mut(), cx) {
             Poll::Ready(sent) => {
                 if sent.is_ok() {
                     *self.sending = None;
@@ -123,7 +123,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether all of the body is still in its parcel, or there is none.
+    /// Whether none of the body has been taken, or there is none.
     fn is_whole(&self) -> bool {
         self.transfer.is_none() || self.sending.as_ref().is_some_and(|upload| !upload.has_taken())
     }
@@ -133,10 +133,10 @@ impl Asking<'_> {
         if self.fields.is_none() {
             ready!(connection.poll_begun(cx)).map_err(|error| self.unanswered(connection, &error))?;
         }
-        let parcel = &mut self.parcel;
+        let request = &mut self.request;
         // Now that there is an answer, nobody sends the request again.
         let fields = self.fields.get_or_insert_with(|| {
-            let mut fields = parcel.as_mut().map(|request| take(request.headers_mut())).unwrap_or_default();
+            let mut fields = take(request.headers_mut());
             fields.clear();
             fields
         });
@@ -163,8 +163,7 @@ impl Asking<'_> {
     /// The connection ended before any of an answer came. One that had served others was most likely closed before this
     /// request arrived; whatever may arrive twice is then sent again (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
     fn unanswered(&self, connection: &Connection, error: &io::Error) -> Attempt {
-        let is_idempotent = self.parcel.as_ref().is_some_and(|request| request.method().is_idempotent());
-        if connection.is_reused && is_idempotent && self.is_whole() {
+        if connection.is_reused && self.request.method().is_idempotent() && self.is_whole() {
             return Attempt::Unanswered;
         }
         broken(error)

@@ -84,16 +84,13 @@ enum Place {
     Echo,
 }
 
-/// A request until it is sent: passed by reference, so that no layer's future has room for another copy.
-pub type Parcel = Option<Request<RequestBody>>;
-
 /// Why an attempt at one target failed, and whether there may be another.
 #[derive(Debug)]
 enum Attempt {
-    /// Nothing was sent; the request is in its parcel.
+    /// Nothing was sent; the request is whole.
     NotSent,
-    /// It was sent on a kept connection, which ended before any of the answer came. The request is in its parcel, and may
-    /// be sent once more.
+    /// It was sent on a kept connection, which ended before any of the answer came. The request is whole, and may be
+    /// sent once more.
     Unanswered,
     /// It is over.
     Failed(Failure),
@@ -147,13 +144,19 @@ impl Upstream {
         &self.host
     }
 
-    /// Sends a client's request whose head is ready for HTTP/1.1, and returns the answer as soon as its head is here.
+    /// Sends a client's request whose head is ready for HTTP/1.1, and returns the answer as soon as its head is here. The
+    /// request is passed by reference, so that no layer's future has room for another copy; what has been sent is taken
+    /// out of it.
     ///
     /// # Errors
     /// See [`Failure`]. Dropping the future cancels the request.
-    pub(crate) async fn send(&self, parcel: &mut Parcel, client: Client) -> Result<Response<ResponseBody>, Failure> {
+    pub(crate) async fn send(
+        &self,
+        request: &mut Request<RequestBody>,
+        client: Client,
+    ) -> Result<Response<ResponseBody>, Failure> {
         let begin = Instant::now();
-        let result = self.send_to_one(parcel, client, begin).await;
+        let result = self.send_to_one(request, client, begin).await;
         match &result {
             Ok(_) => self.metrics.answered(begin.elapsed()),
             Err(Failure::Unreachable) => self.metrics.unreachable(),
@@ -170,16 +173,16 @@ impl Upstream {
     /// no room.
     async fn send_to_one(
         &self,
-        parcel: &mut Parcel,
+        request: &mut Request<RequestBody>,
         client: Client,
         mut now: Instant,
     ) -> Result<Response<ResponseBody>, Failure> {
         let (mut was_sent, mut full) = (false, None);
         for index in self.turn.next(self.targets.len()) {
             let attempt = match &self.targets[index] {
-                Place::Echo => parcel.take().map(echo::answer).ok_or(Attempt::NotSent),
+                Place::Echo => Ok(echo::answer(request)),
                 Place::Http(endpoint) => match endpoint.try_take_seat(client) {
-                    Some(seat) => endpoint.send(seat, parcel, now, self.response_timeout, was_sent).await,
+                    Some(seat) => endpoint.send(seat, request, now, self.response_timeout, was_sent).await,
                     None => {
                         full.get_or_insert(endpoint);
                         continue;
@@ -195,7 +198,7 @@ impl Upstream {
             now = Instant::now(); // a connection may have been waited for
         }
         let attempt = match full {
-            Some(endpoint) => Box::pin(self.send_later(endpoint, parcel, client, was_sent)).await,
+            Some(endpoint) => Box::pin(self.send_later(endpoint, request, client, was_sent)).await,
             None => Err(Attempt::NotSent),
         };
         attempt.map_err(|attempt| match attempt {
@@ -212,11 +215,11 @@ impl Upstream {
     async fn send_later(
         &self,
         endpoint: &Endpoint,
-        parcel: &mut Parcel,
+        request: &mut Request<RequestBody>,
         client: Client,
         was_sent: bool,
     ) -> Result<Response<ResponseBody>, Attempt> {
         let seat = endpoint.take_seat(client).await.map_err(Attempt::Failed)?;
-        endpoint.send(seat, parcel, Instant::now(), self.response_timeout, was_sent).await
+        endpoint.send(seat, request, Instant::now(), self.response_timeout, was_sent).await
     }
 }

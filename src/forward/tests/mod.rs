@@ -31,6 +31,7 @@ mod smuggling;
 mod stale;
 
 use super::*;
+use crate::admission::free;
 use crate::config::Listen;
 use crate::facts::BadRequest;
 use crate::metrics::Metrics;
@@ -107,7 +108,8 @@ async fn with_permit(
         Ok(seen) => seen,
         Err(bad) => return refused(BadRequest::from(bad).into()),
     };
-    let permit = Permit {
+    let handover = Handover {
+        _permit: free().permit,
         upstream: Some("api".into()),
         peer: peer.ip(),
         trusted_peer,
@@ -116,8 +118,7 @@ async fn with_permit(
         seen,
         sieve: Some(sieve),
     };
-    let mut parcel = Some(request);
-    let mut response = forward.forward(&mut parcel, permit).await.unwrap_or_else(|never| match never {});
+    let mut response = forward.forward(&mut request, handover).await.unwrap_or_else(|never| match never {});
     if response.extensions().get::<NotSent>().is_some() {
         response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
     }
