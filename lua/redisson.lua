@@ -42,129 +42,132 @@ local function sum(list)
   return permits
 end
 
+-- Entries by rank, with their scores.
+local function entries(bucket, from, to)
+  return call('ZRANGE', bucket.log, text(from), text(to), 'WITHSCORES')
+end
+
 -- Counts permits of an entry that was added, or removed if they are negative.
 local function count(bucket, permits, at)
   bucket.stored = bucket.stored + permits
   if at > bucket.doubt then bucket.sure = bucket.sure + permits end
 end
 
--- What our last call has noted: how many entries it left, their permits; of those the permits of what is dated after
--- `doubt`, up to which the sum is what the counter told; the rate; when the oldest and the newest were granted; when it
--- looked; and the newest.
-local function recall(text)
-  if not text or #text < 60 then return end
-  local entries, stored, sure, doubt, rate, oldest, newest_at, at = struct.unpack('<I4ddddddd', text)
-  return {
-    entries = entries, stored = stored, sure = sure, doubt = doubt, rate = rate, oldest = oldest, newest_at = newest_at,
-    at = at, newest = string.sub(text, 61),
+-- What our last call has noted: how many entries it left, and their permits; of those the permits of what is dated after
+-- `doubt`, up to which the sum is what the counter told; the rate; when it looked; and the first and the newest entry. The
+-- last one that was read is known, since refusals change nothing.
+local known, known_as
+local function recall(told)
+  if told == known then return known_as end
+  if not told or #told < 61 then return end
+  local number, stored, sure, doubt, rate, at, first_at, newest_at, length = struct.unpack('<I4dddddddB', told)
+  known, known_as = told, {
+    entries = number, stored = stored, sure = sure, doubt = doubt, rate = rate, at = at, first_at = first_at,
+    newest_at = newest_at, first = string.sub(told, 62, 61 + length), newest = string.sub(told, 62 + length),
   }
+  return known_as
 end
 
 -- Reads the hash, as far as the law wants to know it; says what is wrong with it.
-local function read_hash(bucket, told, key)
+local function read_hash(bucket, told)
+  local key = bucket.key
   local hash = call('HMGET', bucket.hash, 'rate', 'interval', 'type', 'keepAliveTime', 'tidegate')
-  local rate = tonumber(hash[1])
-  bucket.stored_rate, bucket.keep_alive = rate and math.min(rate, MOST), tonumber(hash[4])
-  bucket.stored_interval, bucket.stored_type = tonumber(hash[2]), hash[3]
+  local rate, interval = tonumber(hash[1]), tonumber(hash[2])
+  bucket.config, bucket.stored_rate = hash, rate and math.min(rate, MOST)
   if bucket.law ~= 'configure' then
-    if not (rate and bucket.stored_interval and hash[3]) then return 'NOTINITIALISED ' .. bucket.hash end
+    if not (rate and interval and hash[3]) then return 'NOTINITIALISED ' .. bucket.hash end
     if told ~= '' and told ~= hash[3] then return 'MODEDIFFERS ' .. bucket.hash end
-    bucket.rate, bucket.interval, bucket.type = bucket.stored_rate, bucket.stored_interval, hash[3]
+    bucket.rate, bucket.interval, bucket.type = bucket.stored_rate, interval, hash[3]
   end
-  local own = bucket.type == '1' and 1 or 0
-  bucket.value, bucket.log, bucket.own_note = KEYS[key + 1 + own], KEYS[key + 3 + own], own == 1 and KEYS[key + 5]
-  bucket.note = recall(own == 1 and call('GET', bucket.own_note) or own == 0 and hash[5])
+  local own = bucket.type == '1'
+  bucket.value, bucket.log = KEYS[key + (own and 2 or 1)], KEYS[key + (own and 4 or 3)]
+  if own then bucket.note = recall(call('GET', KEYS[key + 5])) else bucket.note = recall(hash[5]) end
 end
 
--- Reads the oldest entries: what has returned, and the first that has not.
+-- Reads the entries that have returned, and the first that has not; returns the first of all.
 local function read_returned(bucket)
-  local expired, note, read, head, score = bucket.expired, bucket.note, 1, nil, nil
-  if note and note.oldest > expired then read = 0 end
-  -- Mostly one has returned, and seldom more than a few.
-  repeat
-    head = call('ZRANGE', bucket.log, '0', read == 0 and '0' or read == 1 and '1' or text(read), 'WITHSCORES')
-    score = tonumber(head[2 * read + 2])
-    read = math.min(BOUND, read * 8 + 7)
-  until not score or score > expired or #head > 2 * BOUND
-  bucket.oldest_stored = tonumber(head[2])
-  local number, permits, sure, doubt = 0, 0, 0, bucket.doubt
-  score = bucket.oldest_stored
-  while score and score <= expired and number < BOUND do
-    local held = permits_of(head[2 * number + 1])
-    permits, number = permits + held, number + 1
-    if score > doubt then sure = sure + held end
-    score = tonumber(head[2 * number + 2])
+  local expired, note, returned, head = bucket.now - bucket.interval, bucket.note, {}, nil
+  if note and note.first_at > expired then head = call('ZRANGE', bucket.log, '0', '0', 'WITHSCORES') end
+  if not head or head[2] and tonumber(head[2]) <= expired then
+    returned = call('ZRANGEBYSCORE', bucket.log, '-inf', text(expired), 'LIMIT', '0', BOUND)
+    head = entries(bucket, #returned, #returned)
   end
-  bucket.returned, bucket.returned_permits, bucket.left_behind = number, permits, 0
-  if score and score <= expired then
-    bucket.left_behind = call('ZCOUNT', bucket.log, '-inf', text(expired)) - number
-    local first = text(number + bucket.left_behind)
-    head, number = call('ZRANGE', bucket.log, first, first, 'WITHSCORES'), 0
+  local permits = 0
+  for _, member in ipairs(returned) do permits = permits + permits_of(member) end
+  bucket.returned, bucket.returned_permits = #returned, permits
+  if head[2] and tonumber(head[2]) <= expired then
+    bucket.left_behind = call('ZCOUNT', bucket.log, '-inf', text(expired)) - #returned
+    head = entries(bucket, #returned + bucket.left_behind, #returned + bucket.left_behind)
   end
-  bucket.first, bucket.oldest = head[2 * number + 1], tonumber(head[2 * number + 2])
-  bucket.live = bucket.entries - bucket.returned - bucket.left_behind
-  return sure
+  bucket.first, bucket.first_at = head[1], tonumber(head[2])
+  return returned[1] or head[1]
+end
+
+-- Of what has returned, the permits of what is dated after `doubt`.
+local function surely_returned(bucket)
+  if bucket.doubt == 0 then return bucket.returned_permits end
+  local permits, list = 0, bucket.returned > 0 and entries(bucket, 0, bucket.returned - 1) or {}
+  for i = 1, #list, 2 do
+    if tonumber(list[i + 1]) > bucket.doubt then permits = permits + permits_of(list[i]) end
+  end
+  return permits
 end
 
 -- Sums the log: by the note and what has come since, if nothing else has changed; else by reading it.
-local function sum_up(bucket)
-  local note, entries, log = bucket.note, bucket.entries, bucket.log
-  local same, tail = note and note.entries > 0 and bucket.oldest_stored == note.oldest, nil
-  if same and entries == note.entries and call('ZRANGE', log, '-1', '-1')[1] == note.newest then
-    bucket.follows, bucket.stored, bucket.sure = true, note.stored, note.sure
-    bucket.newest, bucket.newest_at = note.newest, note.newest_at
-    return
+local function sum_up(bucket, first)
+  local note, log, tail = bucket.note, bucket.log, nil
+  -- Peers remove entries from the first on, those of one moment together: then none is gone.
+  local same_first = note and (first == note.first or bucket.returned == 0 and bucket.first_at == note.first_at)
+  bucket.is_whole = same_first and note.entries > 0
+  if bucket.is_whole then
+    tail = call('ZRANGE', log, text(note.entries - 1), text(note.entries + BOUND))
+    if tail[1] == note.newest and #tail <= BOUND then
+      bucket.follows, bucket.entries, bucket.stored, bucket.sure = true, note.entries + #tail - 1, note.stored, note.sure
+      bucket.newest, bucket.newest_at = note.newest, note.newest_at
+      if #tail == 1 then return end
+      tail = entries(bucket, note.entries, -1)
+      for i = 1, #tail, 2 do count(bucket, permits_of(tail[i]), tonumber(tail[i + 1])) end
+      bucket.newest, bucket.newest_at = tail[#tail - 1], tonumber(tail[#tail])
+      return
+    end
   end
-  if same and entries > note.entries and entries - note.entries < BOUND then
-    tail = call('ZRANGE', log, text(note.entries - 1), '-1', 'WITHSCORES')
-  end
-  if tail and tail[1] == note.newest then
-    bucket.follows, bucket.stored, bucket.sure = true, note.stored, note.sure
-    for i = 3, #tail, 2 do count(bucket, permits_of(tail[i]), tonumber(tail[i + 1])) end
-  elseif entries <= BOUND then
-    tail, bucket.doubt = call('ZRANGE', log, '0', '-1', 'WITHSCORES'), 0
-    bucket.stored = sum(tail)
+  bucket.entries, tail = call('ZCARD', log), entries(bucket, -BOUND, -1)
+  bucket.newest, bucket.newest_at = tail[#tail - 1], tonumber(tail[#tail])
+  bucket.stored, bucket.doubt = sum(tail), 0
+  if bucket.entries <= BOUND then
     bucket.sure = bucket.stored
   else
-    tail = call('ZRANGE', log, text(-BOUND), '-1', 'WITHSCORES')
     local told = bucket.counter and bucket.stored_rate and bucket.stored_rate - bucket.counter or 0
-    bucket.stored, bucket.sure = math.max(told, sum(tail) + entries - BOUND), 0
-    bucket.doubt, bucket.believed = math.max(bucket.now, tonumber(tail[#tail])), true
+    bucket.stored, bucket.sure = math.max(told, bucket.stored + bucket.entries - BOUND), 0
+    bucket.doubt, bucket.believed = math.max(bucket.now, bucket.newest_at), true
   end
-  bucket.newest, bucket.newest_at = tail[#tail - 1], tonumber(tail[#tail])
 end
 
--- Reads the state of a bucket, within the bound. `stored` is what all entries hold, `used` what has not returned of it.
-local function take_stock(bucket)
-  bucket.counter, bucket.entries = tonumber(call('GET', bucket.value)), call('ZCARD', bucket.log)
-  bucket.doubt = bucket.note and bucket.note.doubt or 0
-  local sure_returned = read_returned(bucket)
-  sum_up(bucket)
-  if bucket.doubt > 0 and bucket.left_behind == 0 and (bucket.oldest or math.huge) > bucket.doubt then
-    bucket.sure = bucket.sure - sure_returned + bucket.returned_permits
+-- A bucket as it is stored, whatever peers have released; of the log only what the bound allows. `stored` is what all
+-- entries hold, `used` what has not returned of it.
+local function read(limiter, key, now)
+  -- All that most buckets ever have, since a table that grows costs as much as a command.
+  local bucket = {
+    key = key, hash = KEYS[key], value = nil, log = nil, law = limiter.law, now = now, type = limiter.type,
+    rate = limiter.rate, interval = limiter.interval, config = nil, stored_rate = nil, note = nil, follows = nil,
+    counter = nil, entries = 0, stored = 0, sure = 0, doubt = 0, used = 0, first = nil, first_at = nil, newest = nil,
+    newest_at = nil, returned = 0, returned_permits = 0, left_behind = 0, live = 0, granted = nil, wait = 0, added = nil,
+    random = nil,
+  }
+  bucket.failure = read_hash(bucket, limiter.type)
+  if bucket.failure then return bucket end
+  bucket.counter = tonumber(call('GET', bucket.value))
+  if bucket.note then bucket.doubt = bucket.note.doubt end
+  sum_up(bucket, read_returned(bucket))
+  bucket.live = bucket.entries - bucket.returned - bucket.left_behind
+  if bucket.doubt > 0 and bucket.left_behind == 0 and (bucket.first_at or math.huge) > bucket.doubt then
+    bucket.sure = bucket.sure - surely_returned(bucket) + bucket.returned_permits
     bucket.stored, bucket.doubt = bucket.sure, 0
   end
   bucket.used = bucket.stored - bucket.returned_permits
   if bucket.left_behind > 0 and bucket.live <= BOUND then
-    bucket.used = sum(call('ZRANGE', bucket.log, text(bucket.entries - bucket.live), '-1', 'WITHSCORES'))
+    bucket.used = sum(entries(bucket, bucket.entries - bucket.live, -1))
   end
-end
-
--- A bucket as it is stored, whatever peers have released.
-local function read(key, law, told, now, rate, interval)
-  -- All that it will have, since a table that grows costs as much as a command.
-  local bucket = {
-    hash = KEYS[key], value = nil, log = nil, own_note = nil, law = law, now = now, type = told, rate = rate,
-    interval = interval, expired = 0, stored_rate = nil, stored_interval = nil, stored_type = nil, keep_alive = nil,
-    note = nil, failure = nil, counter = nil, entries = 0, stored = 0, sure = 0, doubt = 0, used = 0, follows = nil,
-    believed = nil, excess = nil, oldest_stored = nil, first = nil, oldest = nil, newest = nil, newest_at = nil,
-    returned = 0, returned_permits = 0, left_behind = 0, live = 0, granted = nil, wait = 0, added = nil, joined = nil,
-    random = nil,
-  }
-  bucket.failure = read_hash(bucket, told, key)
-  if bucket.failure then return bucket end
-  bucket.expired = now - bucket.interval
-  take_stock(bucket)
   return bucket
 end
 
@@ -183,32 +186,30 @@ local function write_counter(bucket, rate)
   local counter = rate - bucket.stored + (bucket.excess or 0)
   if bucket.counter == counter then return end
   call('SET', bucket.value, text(counter), 'KEEPTTL')
-  if not bucket.counter then
-    local left = call('PTTL', bucket.hash)
-    if left > 0 then call('PEXPIRE', bucket.value, text(left)) end
-  end
+  local left = bucket.counter and 0 or call('PTTL', bucket.hash)
+  if left > 0 then call('PEXPIRE', bucket.value, text(left)) end
   bucket.counter = counter
 end
 
--- Notes what the log is now, under the rate that the counter was written by.
+-- Notes what the log is now, under the rate that the counter was written by. When it was looked at matters as long as
+-- anything of it could be left; a note that tells the same is renewed in time.
 local function write_note(bucket, rate)
-  local note, ends = bucket.note, nil
-  if not bucket.newest_at then
-    ends = call('ZRANGE', bucket.log, '-1', '-1', 'WITHSCORES')
-    bucket.newest, bucket.newest_at = ends[1] or '', tonumber(ends[2]) or 0
+  local note, now, last = bucket.note, bucket.now, nil
+  if not bucket.newest then
+    last = entries(bucket, -1, -1)
+    bucket.newest, bucket.newest_at = last[1] or '', tonumber(last[2]) or 0
   end
-  if not bucket.oldest_stored then
-    ends = call('ZRANGE', bucket.log, '0', '0', 'WITHSCORES')
-    bucket.oldest_stored = tonumber(ends[2]) or 0
+  if not bucket.first then
+    last = entries(bucket, 0, 0)
+    bucket.first, bucket.first_at = last[1] or '', tonumber(last[2]) or 0
   end
-  -- When it looked matters as long as anything of it could be left; one that tells the same is renewed in time.
   if note and note.entries == bucket.entries and note.stored == bucket.stored and note.newest == bucket.newest
-    and note.oldest == bucket.oldest_stored and note.doubt == bucket.doubt and note.rate == rate
-    and bucket.now >= note.at and bucket.now - note.at < bucket.interval / 2 then return end
-  local told = struct.pack('<I4ddddddd', bucket.entries, bucket.stored, bucket.sure, bucket.doubt, rate,
-    bucket.oldest_stored, bucket.newest_at, bucket.now) .. bucket.newest
-  if bucket.own_note then
-    call('SET', bucket.own_note, told, 'PX', text(bucket.interval))
+    and note.first == bucket.first and note.doubt == bucket.doubt and note.rate == rate
+    and now >= note.at and now - note.at < bucket.interval / 2 then return end
+  local told = struct.pack('<I4dddddddB', bucket.entries, bucket.stored, bucket.sure, bucket.doubt, rate, now,
+    bucket.first_at, bucket.newest_at, #bucket.first) .. bucket.first .. bucket.newest
+  if bucket.type == '1' then
+    call('SET', KEYS[bucket.key + 5], told, 'PX', text(bucket.interval))
   else
     call('HSET', bucket.hash, 'tidegate', told)
   end
@@ -216,13 +217,13 @@ end
 
 -- Removes what has returned.
 local function forget(bucket)
+  if bucket.left_behind > 0 then bucket.first = nil end
   if bucket.returned == 0 then return end
+  bucket.sure = bucket.sure - surely_returned(bucket)
   call('ZREMRANGEBYRANK', bucket.log, '0', text(bucket.returned - 1))
   bucket.entries, bucket.stored = bucket.entries - bucket.returned, bucket.stored - bucket.returned_permits
-  if bucket.doubt == 0 then bucket.sure = bucket.stored end
   bucket.returned, bucket.returned_permits = 0, 0
-  bucket.oldest_stored = bucket.left_behind == 0 and bucket.oldest or nil
-  if bucket.entries == 0 then bucket.newest, bucket.newest_at, bucket.oldest_stored = '', 0, 0 end
+  if bucket.entries == 0 then bucket.newest, bucket.newest_at = nil, nil end
 end
 
 -- Removes what has returned, and makes counter and note what they have to be; takes no permit from anybody.
@@ -251,7 +252,7 @@ local function take_out(bucket, list, permits, newest_first)
       count(bucket, -part, tonumber(list[i + 1]))
     end
   end
-  bucket.newest_at, bucket.oldest_stored = nil, nil
+  bucket.newest, bucket.first = nil, nil
   return taken
 end
 
@@ -263,38 +264,36 @@ local function place_release(bucket, permits)
   local note, returned, returned_permits = bucket.note, bucket.returned, bucket.returned_permits
   local known = note and bucket.follows and note.entries or 0
   if note and not bucket.follows then known = call('ZCOUNT', bucket.log, '-inf', '(' .. text(note.at)) end
-  local all_new = not note or note.entries == 0 or note.at <= bucket.expired or note.oldest == bucket.oldest_stored
+  local all_new = not note or note.entries == 0 or note.at <= bucket.now - bucket.interval or bucket.is_whole
   forget(bucket)
   known = math.max(0, known - returned)
   if known > 0 then
-    local list = call('ZRANGE', bucket.log, text(math.max(0, known - BOUND)), text(known - 1), 'WITHSCORES')
-    permits = permits - take_out(bucket, list, permits, true)
+    permits = permits - take_out(bucket, entries(bucket, math.max(0, known - BOUND), known - 1), permits, true)
   end
   if known > BOUND then
     -- The rest stays on the counter for the next call.
     bucket.excess = permits
   elseif all_new and permits > returned_permits then
     permits = permits - returned_permits
-    local list = call('ZRANGE', bucket.log, '0', text(BOUND - 1), 'WITHSCORES')
-    take_out(bucket, list, permits)
+    take_out(bucket, entries(bucket, 0, BOUND - 1), permits)
   end
   heal(bucket)
 end
 
 -- What the buckets of a limiter have in common.
 function redisson.limiter(_, words, at, _, before)
-  return before or { law = words[at], type = words[at + 1], rate = tonumber(words[at + 2]), interval = tonumber(words[at + 3]) }
+  return before or
+    { law = words[at], type = words[at + 1], rate = tonumber(words[at + 2]), interval = tonumber(words[at + 3]) }
 end
 
 -- A bucket as it is stored, once what peers have released is out of it.
 function redisson.open(limiter, key, now)
-  local bucket = read(key, limiter.law, limiter.type, now, limiter.rate, limiter.interval)
-  if bucket.failure then return bucket end
-  local permits = released(bucket)
+  local bucket = read(limiter, key, now)
+  local permits = bucket.failure and 0 or released(bucket)
   if permits == 0 then return bucket end
   place_release(bucket, permits)
   local excess = bucket.excess
-  bucket = read(key, limiter.law, limiter.type, now, limiter.rate, limiter.interval)
+  bucket = read(limiter, key, now)
   bucket.excess = excess
   return bucket
 end
@@ -315,16 +314,16 @@ end
 
 -- Milliseconds until so many permits have returned. Beyond the bound every entry is taken to hold one.
 local function wait_for(bucket, missing)
-  if missing <= permits_of(bucket.first or '') and bucket.first ~= bucket.joined then return due_in(bucket, bucket.oldest) end
-  local first = bucket.entries - bucket.live
-  local list = call('ZRANGE', bucket.log, text(first), text(first + BOUND - 1), 'WITHSCORES')
+  local first, joined = bucket.entries - bucket.live, bucket.joined
+  local list = { bucket.first, bucket.first_at }
+  if bucket.first and missing > permits_of(bucket.first) then list = entries(bucket, first, first + BOUND - 1) end
   for i = 1, #list, 2 do
-    if list[i] == bucket.joined then return bucket.interval end
+    if list[i] == joined then return bucket.interval end
     missing = missing - permits_of(list[i])
     if missing <= 0 then return due_in(bucket, tonumber(list[i + 1])) end
   end
-  local rank = text(first + #list / 2 + missing - 1)
-  local last = call('ZRANGE', bucket.log, rank, rank, 'WITHSCORES')
+  local rank = first + #list / 2 + missing - 1
+  local last = entries(bucket, rank, rank)
   return last[2] and due_in(bucket, tonumber(last[2])) or bucket.interval
 end
 
@@ -346,19 +345,16 @@ end
 
 -- What is left, and when there will be more.
 function redisson.tell(bucket)
-  local remaining = math.min(math.max(0, bucket.rate - bucket.used), MOST_IN_ENTRY)
-  return remaining, bucket.oldest and math.max(0, due_in(bucket, bucket.oldest)) or 0
+  local remaining, oldest = math.min(math.max(0, bucket.rate - bucket.used), MOST_IN_ENTRY), bucket.first_at
+  if bucket.added and (not bucket.first or bucket.first == bucket.joined) then oldest = bucket.now end
+  return remaining, oldest and math.max(0, due_in(bucket, oldest)) or 0
 end
 
 -- Takes what check() granted; writes nothing.
 function redisson.charge(bucket, permits, random)
   if permits == 0 then return end
-  if not bucket.added and joins_newest(bucket) then
-    bucket.joined = bucket.newest
-    if bucket.first == bucket.newest then bucket.oldest = bucket.now end
-  end
+  if not bucket.added and joins_newest(bucket) then bucket.joined = bucket.newest end
   bucket.random, bucket.added, bucket.used = random, (bucket.added or 0) + permits, bucket.used + permits
-  bucket.oldest = bucket.oldest or bucket.now
 end
 
 -- In the library, entries ahead of the clock become one of the present when it went back, as far as the bound allows.
@@ -371,21 +367,20 @@ local function redate(bucket, random)
   call('ZADD', bucket.log, bucket.now, member)
   call('ZREMRANGEBYSCORE', bucket.log, ahead, '+inf')
   bucket.entries = bucket.entries - #list / 2 + 1
-  bucket.oldest_stored, bucket.newest, bucket.newest_at = nil, member, bucket.now
+  bucket.first, bucket.newest, bucket.newest_at = nil, member, bucket.now
   if bucket.doubt > 0 then bucket.sure, bucket.doubt = 0, bucket.now end
   if bucket.joined then bucket.joined = member end
 end
 
 -- Our rule into the hash. Java's keepAliveTime stays, unless it is none or would forget live permits.
 local function configure_hash(bucket)
-  local keep = bucket.keep_alive
+  local config, keep = bucket.config, tonumber(bucket.config[4] or nil)
   if not keep or (keep > 0 and keep < bucket.interval) then keep = 2 * bucket.interval end
-  if bucket.rate ~= bucket.stored_rate or bucket.interval ~= bucket.stored_interval
-    or bucket.type ~= bucket.stored_type or keep ~= bucket.keep_alive then
-    call('HSET', bucket.hash, 'rate', text(bucket.rate), 'interval', text(bucket.interval),
-      'keepAliveTime', text(keep), 'type', bucket.type)
+  local rate, interval, keep_text = text(bucket.rate), text(bucket.interval), text(keep)
+  if config[1] ~= rate or config[2] ~= interval or config[3] ~= bucket.type or config[4] ~= keep_text then
+    call('HSET', bucket.hash, 'rate', rate, 'interval', interval, 'keepAliveTime', keep_text, 'type', bucket.type)
   end
-  bucket.keep_alive = keep
+  config[4] = keep_text
 end
 
 local function expire_state(bucket, millis)
@@ -397,10 +392,10 @@ end
 -- library no live permit is forgotten, whatever becomes of the hash; and a client's own state, which no other touches,
 -- lives as long as its permits do.
 local function keep_alive(bucket)
-  local keep, least = bucket.keep_alive or 0, bucket.law == 'library' and bucket.interval or 0
+  local keep, least = tonumber(bucket.config[4] or 0), bucket.law == 'library' and bucket.interval or 0
   local left = keep > 0 and math.max(keep, least) or call('PTTL', bucket.hash)
   if keep > 0 then call('PEXPIRE', bucket.hash, text(left)) end
-  if least > 0 and bucket.own_note then
+  if least > 0 and bucket.type == '1' then
     expire_state(bucket, math.max(least, bucket.newest_at + bucket.interval - bucket.now))
   elseif left > 0 then
     expire_state(bucket, math.max(left, least))
@@ -409,7 +404,7 @@ end
 
 -- Expiry of the library, after a refusal: nothing lives longer for it than until the wait it was told is over.
 local function outlast_wait(bucket)
-  if not (bucket.keep_alive and bucket.keep_alive > 0 and bucket.wait > 0) then return end
+  if tonumber(bucket.config[4] or 0) == 0 or bucket.wait <= 0 then return end
   if call('PTTL', bucket.hash) > bucket.wait then return end
   local keep = bucket.wait + bucket.interval
   call('PEXPIRE', bucket.hash, text(keep))
@@ -437,11 +432,12 @@ function redisson.save(bucket)
     call('ZREM', bucket.log, bucket.joined)
     bucket.entries = bucket.entries - 1
     count(bucket, -joined, bucket.newest_at)
-    if bucket.joined == bucket.first then bucket.oldest_stored = nil end
   end
-  local is_newest = bucket.joined or not bucket.newest_at or bucket.newest_at < now
-  bucket.newest, bucket.newest_at = is_newest and member or nil, is_newest and now or nil
-  if bucket.oldest_stored and (bucket.entries == 1 or bucket.oldest_stored > now) then bucket.oldest_stored = now end
+  -- Of one millisecond, the order is that of the bytes.
+  local at = bucket.newest_at or 0
+  if bucket.joined or at < now then bucket.newest, bucket.newest_at = member, now elseif at == now then bucket.newest = nil end
+  if bucket.entries == 1 then bucket.first, bucket.first_at = member, now end
+  if bucket.entries > 1 and (bucket.joined or (bucket.first_at or 0) >= now) then bucket.first = nil end
   if bucket.law == 'configure' then configure_hash(bucket) end
   write_counter(bucket, bucket.rate)
   write_note(bucket, bucket.rate)
@@ -468,7 +464,7 @@ function redisson.give_back(limiter, key, permits, at, now)
     at = at - at % slot
     last = at + slot - 1
   end
-  local list = call('ZRANGEBYSCORE', bucket.log, text(math.max(at, bucket.expired + 1)), text(last), 'WITHSCORES')
+  local list = call('ZRANGEBYSCORE', bucket.log, text(math.max(at, now - bucket.interval + 1)), text(last), 'WITHSCORES')
   for i = 1, #list, 2 do
     local held = permits_of(list[i])
     if held >= permits and held < best_held then best, best_held = i, held end
@@ -485,8 +481,7 @@ end
 function redisson.release(now, permits)
   local bucket = redisson.open({ law = 'library', type = '' }, 1, now)
   if bucket.failure then return redis.error_reply(bucket.failure) end
-  local first = text(math.max(-BOUND, -bucket.live))
-  local list = bucket.live > 0 and call('ZRANGE', bucket.log, first, '-1', 'WITHSCORES') or {}
+  local list = bucket.live > 0 and entries(bucket, math.max(-BOUND, -bucket.live), -1) or {}
   local put_back = take_out(bucket, list, tonumber(permits), true)
   heal(bucket)
   if put_back > 0 then keep_alive(bucket) end
@@ -514,7 +509,7 @@ function redisson.set_rate(now, how, rate, interval, kind, keep, usage)
   -- Peers believe the counter: it says at once what the log says under the new rate. What it said under none is nothing.
   call('PERSIST', KEYS[2 + own])
   call('PERSIST', KEYS[4 + own])
-  local bucket = read(1, 'library', kind, now)
+  local bucket = read({ law = 'library', type = kind }, 1, now)
   heal(bucket)
   if bucket.live > 0 then keep_alive(bucket) end
   return 1
