@@ -1,8 +1,6 @@
-//! Every key of the rule file: where it stands, what it takes, and whether it is built. [`shape`](super::shape) holds
-//! files against this table, and [`file`](super::file) has a field for every key that is built.
-
-use crate::limit::sliding_window::MAX_SEGMENTS;
-use crate::limit::{MAX_INTERVAL, MAX_RATE};
+//! How a key of the rule file is described, once: its name, what it takes, what holds without it, and what it does. The
+//! descriptions stand in [`file`](super::file), each at the field that it fills; [`shape`](super::shape) holds files against
+//! them, and [`reference`](mod@super::reference) writes them down for people.
 
 /// What a value must be.
 #[derive(Debug)]
@@ -47,183 +45,141 @@ pub(crate) enum Kind {
     Unbuilt,
 }
 
+/// A key of a map.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// If a map must have it.
+    pub(crate) need: Need,
+    /// What it does.
+    pub(crate) about: &'static str,
+}
+
+/// Whether a key may be left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need {
+    /// It must be there; for example like this.
+    Needed(&'static str),
+    /// Without it this holds, written as its value.
+    Default(&'static str),
+    /// Without it, what the description says.
+    Optional,
+}
+
 /// The keys of a map.
 #[derive(Debug)]
 pub(crate) struct Shape {
     /// What such a map describes, for messages.
     pub(crate) what: &'static str,
-    /// Keys that it must have, with an example of each.
-    pub(crate) needs: &'static [(&'static str, &'static str)],
+    /// What it is for.
+    pub(crate) about: &'static str,
     /// All its keys.
-    pub(crate) keys: &'static [(&'static str, Kind)],
+    pub(crate) keys: &'static [Key],
+    /// Another shape, and those of its keys that this one has too.
+    pub(crate) like: Option<(&'static Shape, &'static [&'static str])>,
 }
 
-use Kind::{
-    Address, Duration, Fields, Flag, Interval, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Size,
-    Text, Unbuilt, Whole, Word,
-};
+impl Shape {
+    /// All keys, its own first.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        let (other, names): (&[Key], &[&str]) = self.like.map_or((&[], &[]), |(shape, names)| (shape.keys, names));
+        self.keys.iter().chain(names.iter().filter_map(|name| other.iter().find(|key| key.name == *name)))
+    }
 
-const ALGORITHMS: [&str; 5] = ["token_bucket", "gcra", "leaky_bucket", "fixed_window", "sliding_window"];
-const SECOND: u64 = 1000;
-const MAX_CONNECTIONS: u64 = 1_000_000;
-const MAX_QUEUE: u64 = 100_000;
-const HOUR: u64 = 60 * 60 * SECOND;
+    /// The key of this name.
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys().find(|key| key.name == name)
+    }
 
-/// All shapes, to tell where a misplaced key belongs.
-pub(crate) static SHAPES: [&Shape; 12] =
-    [&FILE, &LISTEN, &STORE, &CLIENTS, &REQUESTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS, &CANDIDATE];
+    /// The keys that it must have, with an example of each.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.keys().filter_map(|key| match key.need {
+            Need::Needed(example) => Some((key.name, example)),
+            Need::Default(_) | Need::Optional => None,
+        })
+    }
+}
 
-/// The whole file.
-pub(crate) static FILE: Shape = Shape {
-    what: "the rule file",
-    needs: &[("routes", "routes: [{ name: all, match: { path: /** } }]")],
-    keys: &[
-        ("listen", OneOrMany(&Short("address", &LISTEN))),
-        ("max_connections", Whole(1, MAX_CONNECTIONS)),
-        ("admin", Address),
-        ("access_log", Text),
-        ("store", Short("url", &STORE)),
-        ("clients", Map(&CLIENTS)),
-        ("requests", Map(&REQUESTS)),
-        ("upstreams", Named(&Map(&UPSTREAM))),
-        ("routes", Many(&Map(&ROUTE))),
-    ],
-};
+/// `r#match` is the field of the key `match`.
+pub(crate) const fn key_of(field: &'static str) -> &'static str {
+    match field.as_bytes() {
+        [b'r', b'#', ..] => field.split_at(2).1,
+        _ => field,
+    }
+}
 
-static LISTEN: Shape = Shape {
-    what: "an entry of `listen`",
-    needs: &[("address", "address: 0.0.0.0:8080")],
-    keys: &[
-        ("address", Address),
-        ("max_connections", Whole(1, MAX_CONNECTIONS)),
-        ("max_connections_per_client", Whole(1, MAX_CONNECTIONS)),
-        ("max_requests", Whole(1, 1_000_000_000)),
-        ("max_streams", Whole(1, 10_000)),
-        ("header_timeout", Duration(1, HOUR)),
-        ("idle_timeout", Duration(1, 24 * HOUR)),
-        ("body_timeout", Duration(1, HOUR)),
-        ("min_rate", Size(0, 1 << 20)),
-        ("max_fields", Whole(1, 1000)),
-        ("max_field_bytes", Size(1 << 10, 1 << 20)),
-        ("max_target", Size(1 << 8, 1 << 15)),
-        ("tls", Unbuilt),
-        ("proxy_protocol", Unbuilt),
-        ("http2", Unbuilt),
-    ],
-};
+/// Describes the keys of a map, one for each field: the shape that files are held against, and the struct that serde fills.
+/// The comments are what people are told.
+macro_rules! shape {
+    (
+        $(#[doc = $about:literal])+
+        $shape:ident: $name:ident = $what:literal {
+            $(
+                $(#[doc = $told:literal])+
+                $field:ident: $type:ty = $kind:expr, $need:ident $(($need_text:expr))?;
+            )*
+            $(unbuilt $($unbuilt:ident),+;)?
+        }
+    ) => {
+        $(#[doc = $about])+
+        ///
+        /// Not `Debug`: some hold secrets.
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name {
+            $($(#[doc = $told])+ pub(crate) $field: Option<$type>,)*
+        }
 
-static STORE: Shape = Shape {
-    what: "the store",
-    needs: &[],
-    keys: &[
-        ("url", Secret),
-        ("timeout", Duration(1, 60 * SECOND)),
-        ("prefix", Name),
-        ("pool_size", Whole(1, 1024)),
-        ("key_secret", Secret),
-        ("cluster", Unbuilt),
-        ("sentinel", Unbuilt),
-    ],
-};
+        $(#[doc = $about])+
+        pub(crate) static $shape: $crate::config::keys::Shape = $crate::config::keys::Shape {
+            what: $what,
+            about: concat!($($about),+),
+            keys: &[
+                $($crate::config::keys::Key {
+                    name: $crate::config::keys::key_of(stringify!($field)),
+                    kind: $kind,
+                    need: $crate::config::keys::Need::$need $(($need_text))?,
+                    about: concat!($($told),+),
+                },)*
+                $($($crate::config::keys::Key {
+                    name: stringify!($unbuilt),
+                    kind: $crate::config::keys::Kind::Unbuilt,
+                    need: $crate::config::keys::Need::Optional,
+                    about: "",
+                },)+)?
+            ],
+            like: None,
+        };
+    };
+}
 
-static CLIENTS: Shape =
-    Shape { what: "`clients`", needs: &[], keys: &[("trusted_proxies", List(&Text)), ("ipv6_prefix", Whole(32, 128))] };
+/// The words that a key takes, each with what it does.
+macro_rules! words {
+    (
+        $(#[doc = $about:literal])+
+        $name:ident { $($(#[doc = $told:literal])+ $variant:ident = $word:literal,)+ $(unbuilt $($unbuilt:literal),+)? }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+        pub(crate) enum $name {
+            $($(#[doc = $told])+ #[serde(rename = $word)] $variant,)+
+        }
 
-static REQUESTS: Shape = Shape {
-    what: "`requests`",
-    needs: &[],
-    keys: &[
-        ("encoded_slash", Word(&["reject", "keep", "decode"], &[])),
-        ("underscores", Word(&["drop", "reject", "keep"], &[])),
-        ("strip", List(&Text)),
-        ("keep", List(&Text)),
-    ],
-};
+        impl $name {
+            /// What a value must be.
+            pub(crate) const KIND: $crate::config::keys::Kind =
+                $crate::config::keys::Kind::Word(&[$($word),+], &[$($($unbuilt),+)?]);
 
-static UPSTREAM: Shape = Shape {
-    what: "an upstream",
-    needs: &[("targets", "targets: [http://127.0.0.1:9000]")],
-    keys: &[
-        ("targets", OneOrMany(&Short("url", &TARGET))),
-        ("connect_timeout", Duration(1, HOUR)),
-        ("response_timeout", Duration(1, 24 * HOUR)),
-        ("body_timeout", Duration(1, 24 * HOUR)),
-        ("max_connections", Whole(1, 1_000_000)),
-        ("queue", Whole(0, 1_000_000)),
-        ("queue_timeout", Duration(1, HOUR)),
-    ],
-};
+            /// The word in the rule file.
+            #[allow(dead_code, reason = "not every word is told in a message")]
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
+}
 
-static TARGET: Shape = Shape {
-    what: "a target",
-    needs: &[("url", "url: http://127.0.0.1:9000")],
-    keys: &[("url", Text), ("weight", Unbuilt)],
-};
-
-static ROUTE: Shape = Shape {
-    what: "a route",
-    needs: &[("name", "name: all"), ("match", "match: { path: /** }")],
-    keys: &[
-        ("name", Name),
-        ("match", Map(&MATCH)),
-        ("upstream", Text),
-        ("limits", List(&Map(&LIMIT))),
-        ("max_body", Size(0, 1 << 50)),
-        ("headers", List(&Word(&["ietf", "legacy"], &[]))),
-    ],
-};
-
-static MATCH: Shape = Shape {
-    what: "a `match`",
-    needs: &[],
-    keys: &[("host", Text), ("path", Text), ("methods", OneOrMany(&Text)), ("headers", Fields)],
-};
-
-static LIMIT: Shape = Shape {
-    what: "a limit",
-    // The others it may leave out if it adopts them: see `check`.
-    needs: &[("name", "name: per-client")],
-    keys: &[
-        ("name", Name),
-        ("mode", Word(&["OVERALL", "PER_CLIENT"], &[])),
-        ("client", OneOrMany(&Text)),
-        ("rate", Whole(1, MAX_RATE as u64)),
-        ("interval", Interval(1, MAX_INTERVAL)),
-        ("algorithm", Word(&ALGORITHMS, &[])),
-        ("burst", Whole(1, MAX_RATE as u64)),
-        ("permits", OrMap(&Whole(1, MAX_RATE as u64), &PERMITS)),
-        ("on_store_failure", Word(&["allow", "deny"], &["local"])),
-        ("on_missing_client", Word(&["deny", "skip", "ip"], &[])),
-        ("queue", Whole(1, MAX_QUEUE)),
-        ("segments", Whole(1, MAX_SEGMENTS as u64)),
-        ("timezone", Text),
-        ("max_wait", Duration(1, HOUR)),
-        ("shadow", Flag),
-        ("key", Text),
-        ("adopt", Flag),
-        ("candidate", Map(&CANDIDATE)),
-        ("headers", Unbuilt),
-    ],
-};
-
-static PERMITS: Shape = Shape {
-    what: "`permits`",
-    needs: &[("header", "header: X-Cost")],
-    keys: &[("header", Text), ("default", Whole(0, MAX_RATE as u64)), ("max", Whole(1, MAX_RATE as u64))],
-};
-
-/// A quota as a limit has it: whoever takes to it moves these keys up.
-static CANDIDATE: Shape = Shape {
-    what: "a `candidate`",
-    needs: &[("rate", "rate: 100"), ("interval", "interval: 1m")],
-    keys: &[
-        ("rate", Whole(1, MAX_RATE as u64)),
-        ("interval", Interval(1, MAX_INTERVAL)),
-        ("algorithm", Word(&ALGORITHMS, &[])),
-        ("burst", Whole(1, MAX_RATE as u64)),
-        ("queue", Whole(1, MAX_QUEUE)),
-        ("max_wait", Duration(1, HOUR)),
-        ("segments", Whole(1, MAX_SEGMENTS as u64)),
-        ("timezone", Text),
-    ],
-};
+pub(crate) use {shape, words};

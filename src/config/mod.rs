@@ -1,8 +1,8 @@
 //! The rule file: from text to what the gateway runs on, or to all of its mistakes.
 //!
-//! A text passes four rooms. `tree` reads it into values that know their places; `shape` holds them against the
-//! table of `keys` and lets through what is right; serde fills `file` from that; `check` makes the types of the
-//! program. Each reports what it finds to `problem` and goes on with the rest.
+//! A text passes four modules. `tree` reads it into values that know their places; `shape` holds them against the
+//! descriptions of keys in `file` and lets through what is right; serde fills `file` from that; `check` makes the types of
+//! the program. `reference` writes the descriptions down. Each reports what it finds to `problem` and goes on with the rest.
 
 mod check;
 mod file;
@@ -11,6 +11,7 @@ mod listen;
 mod load;
 mod node;
 mod problem;
+mod reference;
 mod scalar;
 mod shape;
 mod suggest;
@@ -30,6 +31,7 @@ pub use self::load::LoadError;
 #[cfg(feature = "gateway")]
 pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
+pub use self::reference::reference;
 #[cfg(feature = "gateway")]
 pub(crate) use self::units::Millis;
 use crate::rule::Rules;

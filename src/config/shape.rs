@@ -5,7 +5,8 @@
 
 use serde_yaml::{Mapping, Value as Yaml};
 
-use super::keys::{Kind, SHAPES, Shape};
+use super::file::SHAPES;
+use super::keys::{Key, Kind, Shape};
 use super::node::{Entry, MERGE_KEY, Node, Value};
 use super::problem::{Broken, Problems, quote, quote_all};
 use super::suggest::nearest;
@@ -84,23 +85,23 @@ impl<'n> Item<'n> {
         };
         let mut filled = Mapping::new();
         for Entry { key, place, value } in entries {
-            match shape.keys.iter().find(|(name, _)| name == key) {
+            match shape.key(key) {
                 None if key == MERGE_KEY => {}
                 None => {
                     problems.add(*place, format!("unknown key {} in {}", quote(key), shape.what), meant(key, shape));
                 }
-                Some((_, Kind::Unbuilt)) => {
+                Some(Key { kind: Kind::Unbuilt, .. }) => {
                     problems.add(*place, format!("{} is not built yet", quote(key)), "leave it out");
                 }
-                Some((key, kind)) => {
-                    if let Ok(value) = (Item { node: value, key }).fill(kind, problems) {
-                        filled.insert((*key).into(), value);
+                Some(Key { name, kind, .. }) => {
+                    if let Ok(value) = (Item { node: value, key: name }).fill(kind, problems) {
+                        filled.insert((*name).into(), value);
                     }
                 }
             }
         }
         let has = |key| self.node.has(key) || self.node.has(MERGE_KEY);
-        for (key, example) in shape.needs.iter().filter(|(key, _)| !has(key)) {
+        for (key, example) in shape.needs().filter(|(key, _)| !has(key)) {
             let message = format!("{} needs {}", shape.what, quote(key));
             problems.add(self.node.place, message, format!("for example {}", quote(example)));
         }
@@ -108,7 +109,7 @@ impl<'n> Item<'n> {
     }
 
     fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Filled {
-        let kind = shape.keys.iter().find(|(name, _)| *name == key).map(|(_, kind)| kind);
+        let kind = shape.key(key).map(|key| &key.kind);
         match (&self.node.value, kind) {
             (Value::Scalar(_), Some(kind)) => {
                 let value = self.fill(kind, problems)?;
@@ -184,16 +185,16 @@ impl<'n> Item<'n> {
 
 /// What somebody may have meant by a key that is not of this shape.
 fn meant(key: &str, shape: &'static Shape) -> String {
-    if let Some(near) = nearest(key, shape.keys.iter().map(|(name, _)| *name)) {
+    if let Some(near) = nearest(key, shape.keys().map(|key| key.name)) {
         return format!("did you mean {}?", quote(near));
     }
-    match SHAPES.iter().find(|other| other.keys.iter().any(|(name, _)| *name == key)) {
+    match SHAPES.iter().find(|other| other.key(key).is_some()) {
         Some(other) => format!("{} is a key of {}: look at the indentation", quote(key), other.what),
         None => known(shape),
     }
 }
 
 fn known(shape: &'static Shape) -> String {
-    let built = shape.keys.iter().filter(|(_, kind)| !matches!(kind, Kind::Unbuilt));
-    format!("the keys of {} are {}", shape.what, quote_all(built.map(|(name, _)| *name)))
+    let built = shape.keys().filter(|key| !matches!(key.kind, Kind::Unbuilt));
+    format!("the keys of {} are {}", shape.what, quote_all(built.map(|key| key.name)))
 }

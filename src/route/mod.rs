@@ -56,6 +56,9 @@ impl Route {
     /// without end.
     pub const DEFAULT_MAX_BODY: u64 = 1 << 30;
 
+    /// The most limits, candidates included; the store counts them in a byte.
+    pub const MAX_LIMITS: usize = 100;
+
     /// Is the body as long as it says too long? One that tells no length is found out when it is read.
     pub(crate) fn is_too_long(&self, facts: &Facts<'_>) -> bool {
         if facts.method.is_safe() {

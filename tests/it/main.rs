@@ -34,7 +34,9 @@ mod rate_limiter;
 mod readme;
 mod redis_connection;
 mod redis_format;
+
 mod redisson_weaknesses;
+mod reference;
 mod rows;
 mod slots;
 mod spellings;

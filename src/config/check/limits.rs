@@ -13,6 +13,7 @@ use crate::config::suggest::nearest;
 use crate::limit::foreign::Sharing;
 use crate::limit::leaky_bucket::Queue;
 use crate::limit::{Algorithm, Limiter, Quota};
+use crate::route::Route;
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure, Patience};
 
 const CLIENT_HELP: &str =
@@ -38,6 +39,11 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
         let candidate = candidate::candidate(written.as_ref(), &limit, node, others, problems);
         limits.push(limit);
         limits.extend(candidate.transpose());
+    }
+    if limits.len() > Route::MAX_LIMITS {
+        let (most, count) = (Route::MAX_LIMITS, limits.len());
+        let message = format!("a route has at most {most} limits, candidates included, not {count}");
+        return Err(problems.add(node.at("limits").place, message, "leave some out, or share them out among routes"));
     }
     limits.into_iter().collect()
 }
@@ -84,7 +90,8 @@ pub(super) fn quota(
     if let Some(sharing) = sharing {
         return foreign::quota(written, sharing, node, problems);
     }
-    let kind = part(&written.algorithm, node, "algorithm", problems)?.copied().unwrap_or_default();
+    let kind = part(&written.algorithm, node, "algorithm", problems)?.copied();
+    let kind = kind.unwrap_or(file::Algorithm::TokenBucket);
     own_keys(kind, node, problems);
     let (burst, interval) = (part(&written.burst, node, "burst", problems), needed(&written.interval, node, problems));
     let windows = match kind {

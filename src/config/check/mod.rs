@@ -41,7 +41,7 @@ pub(super) fn check(text: &str, purpose: Purpose) -> Result<Config, Problems> {
 
 fn stages(text: &str, purpose: Purpose, problems: &mut Problems) -> Checked<Config> {
     let root = tree::read(text, problems)?;
-    let filled = shape::fill(&root, &super::keys::FILE, problems)?;
+    let filled = shape::fill(&root, &super::file::FILE, problems)?;
     // The table has let through only what the fields take, so an error here is one of ours.
     let file: File = serde_yaml::from_value(filled).map_err(|_| problems.reported(root.place))?;
     config(&file, &root, purpose, problems)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+mod bounds;
 mod fields;
 
 use http::{HeaderName, HeaderValue, Method};

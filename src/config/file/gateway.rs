@@ -1,0 +1,115 @@
+//! The keys of the file, and of what only the gateway has: where it listens, where buckets are, where requests go.
+
+use std::collections::BTreeMap;
+
+use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
+use super::{HOUR, SECOND};
+use crate::config::keys::Kind::{
+    Address, Duration, Many, Map, Name, Named, OneOrMany, Secret, Short, Size, Text, Whole,
+};
+use crate::config::keys::shape;
+use crate::config::units::{Bytes, Millis};
+
+const MAX_CONNECTIONS: u64 = 1_000_000;
+
+shape! {
+    /// One file has all there is to say. A layer in somebody's own service looks at `store`, `clients`, `requests` and `routes`.
+    FILE: File = "the rule file" {
+        /// Where clients connect. The gateway needs it.
+        listen: Vec<Option<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
+        /// Client connections over all of `listen`. Beyond this many they are turned away.
+        max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
+        /// Where operators connect, or `off`.
+        admin: String = Address, Default("127.0.0.1:9901");
+        /// Where a line for each request goes: `off`, `stdout`, or a path.
+        access_log: String = Text, Default("off");
+        /// Where buckets are kept.
+        store: Store = Short("url", &STORE), Default("memory");
+        /// How a client's address is found.
+        clients: Clients = Map(&CLIENTS), Optional;
+        /// How requests are read.
+        requests: Requests = Map(&REQUESTS), Optional;
+        /// Where requests go, by names of yours.
+        upstreams: BTreeMap<String, Option<Upstream>> = Named(&Map(&UPSTREAM)), Optional;
+        /// Which requests go where, and with which limits. The first that matches counts.
+        routes: Vec<Option<Route>> = Many(&Map(&ROUTE)), Needed("routes: [{ name: all, match: { path: /** } }]");
+    }
+}
+
+shape! {
+    /// An address that clients connect to, and what holds for their connections there.
+    LISTEN: Listen = "an entry of `listen`" {
+        /// An address with a port: `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces.
+        address: String = Address, Needed("address: 0.0.0.0:8080");
+        /// Connections beyond this many are turned away.
+        max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("10000");
+        /// Connections of one client beyond this many are turned away; those of trusted proxies are not counted.
+        max_connections_per_client: u64 = Whole(1, MAX_CONNECTIONS), Default("1000");
+        /// Requests that one connection may bring.
+        max_requests: u64 = Whole(1, 1_000_000_000), Default("10000");
+        /// Requests that one connection of HTTP/2 may have open at a time.
+        max_streams: u64 = Whole(1, 10_000), Default("100");
+        /// The longest until the first byte of a connection, and from there to the end of a request's head.
+        header_timeout: Millis = Duration(1, HOUR), Default("10s");
+        /// The longest that a connection stays open between requests.
+        idle_timeout: Millis = Duration(1, 24 * HOUR), Default("75s");
+        /// The longest that a body waits for its client without any progress.
+        body_timeout: Millis = Duration(1, HOUR), Default("30s");
+        /// Bytes that a client must send, or take, in a second of such waiting.
+        min_rate: Bytes = Size(0, 1 << 20), Default("240B");
+        /// Header fields of a request.
+        max_fields: u64 = Whole(1, 1000), Default("100");
+        /// Bytes of all header fields of a request.
+        max_field_bytes: Bytes = Size(1 << 10, 1 << 20), Default("16KiB");
+        /// Bytes of a target.
+        max_target: Bytes = Size(1 << 8, 1 << 15), Default("8KiB");
+        unbuilt tls, proxy_protocol, http2;
+    }
+}
+
+shape! {
+    /// Where buckets are kept: in the process, or in a Redis that gateways share.
+    STORE: Store = "the store" {
+        /// `memory`, or `redis://[user:password@]host[:port][/database]` with special characters percent-encoded.
+        url: String = Secret, Optional;
+        /// The longest that a decision may take: queueing, connecting and the reply together. Not with `memory`.
+        timeout: Millis = Duration(1, 60 * SECOND), Default("50ms");
+        /// Put before every key. Not with `memory`.
+        prefix: String = Name, Optional;
+        /// Connections for decisions that each worker keeps open. Not with `memory`.
+        pool_size: u64 = Whole(1, 1024), Default("1");
+        /// The secret under which clients are hashed, of at least 16 bytes and the same for all gateways. Without it, one
+        /// is made up, and kept in Redis.
+        key_secret: String = Secret, Optional;
+        unbuilt cluster, sentinel;
+    }
+}
+
+shape! {
+    /// Where requests go.
+    UPSTREAM: Upstream = "an upstream" {
+        /// The places that serve it, in turn.
+        targets: Vec<Option<Target>> = OneOrMany(&Short("url", &TARGET)), Needed("targets: [http://127.0.0.1:9000]");
+        /// The longest that a connection may take to open.
+        connect_timeout: Millis = Duration(1, HOUR), Default("1s");
+        /// The longest until an answer begins, once the request is on its way.
+        response_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
+        /// The longest silence in an answer that has begun.
+        body_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
+        /// Connections to each target, in use or idle.
+        max_connections: u64 = Whole(1, 1_000_000), Default("1024");
+        /// Requests that wait for a connection to each target.
+        queue: u64 = Whole(0, 1_000_000), Default("1024");
+        /// The longest that a request waits for one.
+        queue_timeout: Millis = Duration(1, HOUR), Default("1s");
+    }
+}
+
+shape! {
+    /// One of the places that serve an upstream.
+    TARGET: Target = "a target" {
+        /// `http://host`, `http://host:port`, or `builtin:echo`, which answers with the request.
+        url: String = Text, Needed("url: http://127.0.0.1:9000");
+        unbuilt weight;
+    }
+}

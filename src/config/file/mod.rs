@@ -1,0 +1,20 @@
+//! The rule file as people write it, short forms written out: each key described once, at the field that it fills. Nothing
+//! is filled in here that was not written, and what was written wrongly is `None` as well.
+
+mod gateway;
+mod limits;
+mod words;
+
+pub(crate) use self::gateway::{FILE, File, LISTEN, Listen, STORE, Store, TARGET, UPSTREAM, Upstream};
+pub(crate) use self::limits::{
+    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
+};
+pub(crate) use self::words::{Algorithm, EncodedSlash, Fields, Mode, OnMissingClient, OnStoreFailure, Underscores};
+use super::keys::Shape;
+
+const SECOND: u64 = 1000;
+const HOUR: u64 = 60 * 60 * SECOND;
+
+/// All shapes, to tell where a misplaced key belongs, and in the order in which people read of them.
+pub(crate) static SHAPES: [&Shape; 12] =
+    [&FILE, &LISTEN, &STORE, &CLIENTS, &REQUESTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS, &CANDIDATE];

@@ -1,0 +1,107 @@
+//! `docs/rules.md` is what the program checks rule files against, and what it says of them is true.
+
+use std::fs;
+use std::path::Path;
+
+use tidegate::Config;
+
+fn page() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules.md")).expect("the page")
+}
+
+/// The cells of each row of a section, by its heading.
+fn rows<'p>(page: &'p str, section: &str) -> Vec<Vec<&'p str>> {
+    let (_, rest) = page.split_once(&format!("\n## {section}\n")).expect(section);
+    let section = rest.split("\n## ").next().expect("a section");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
+#[test]
+fn the_page_in_the_repository_is_what_is_written_now() {
+    assert!(
+        page() == tidegate::config::reference(),
+        "docs/rules.md is stale: `cargo run --example rules` writes it anew"
+    );
+}
+
+/// A gateway's file with one more key at this place.
+fn file(section: &str, key: &str) -> String {
+    let at = |place: &str| if place == section { format!(", {key}") } else { String::new() };
+    let permits = match section {
+        "`permits`" => format!(", permits: {{ header: x-cost, {key} }}"),
+        _ => String::new(),
+    };
+    let alone = |place: &str| if place == section { format!("{{ {key} }}") } else { "{}".to_owned() };
+    let own = if section == "The rule file" && !key.is_empty() { format!("{key}\n") } else { String::new() };
+    format!(
+        "{own}clients: {}
+requests: {}
+upstreams: {{ up: {{ targets: [builtin:echo]{} }} }}
+routes:
+  - name: one
+    match: {{}}
+    upstream: up{}
+    limits: [{{ name: all, mode: PER_CLIENT, client: path, rate: 5, interval: 1s{permits}{} }}]\n{}{}",
+        alone("`clients`"),
+        alone("`requests`"),
+        at("An upstream"),
+        if section == "A route" && !key.starts_with("limits") { format!("\n    {key}") } else { String::new() },
+        at("A limit"),
+        if own.starts_with("listen") {
+            String::new()
+        } else {
+            format!("listen: {{ address: 127.0.0.1:0{} }}\n", at("An entry of `listen`"))
+        },
+        if own.starts_with("store") {
+            String::new()
+        } else {
+            format!("store: {{ url: 'redis://db'{} }}\n", at("The store"))
+        },
+    )
+}
+
+fn read(text: &str) -> String {
+    let config = Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
+    // Without a route's table, whose order is nobody's.
+    let Config { listen, max_connections, admin, access_log, store, upstreams, rules } = &config;
+    let routes: Vec<_> = rules.routes.iter().collect();
+    let of_requests = (&rules.requests, &rules.addresses, &rules.fields);
+    format!("{listen:?}{max_connections}{admin:?}{access_log:?}{store:?}{upstreams:?}{routes:?}{of_requests:?}")
+}
+
+#[test]
+fn what_the_page_says_of_keys_that_are_left_out_is_what_holds() {
+    let (page, mut tried) = (page(), 0);
+    let sections = [
+        "The rule file",
+        "An entry of `listen`",
+        "The store",
+        "`clients`",
+        "`requests`",
+        "An upstream",
+        "A route",
+        "A limit",
+        "`permits`",
+    ];
+    for section in sections {
+        let without = match section {
+            "`permits`" => file(section, "max: 5"),
+            section => file(section, ""),
+        };
+        for row in rows(&page, section) {
+            let key = row[0].trim_matches('`');
+            let Some(value) = row[2].strip_prefix('`').and_then(|value| value.strip_suffix('`')) else { continue };
+            if matches!((section, key), ("The rule file", "store") | ("A route", "limits")) {
+                continue; // the other keys are tried with another
+            }
+            let key = match section {
+                "`permits`" => format!("max: 5, {key}: {value}"),
+                _ => format!("{key}: {value}"),
+            };
+            assert_eq!(read(&file(section, &key)), read(&without), "{section}: {key}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 30, "{tried} defaults");
+}
