@@ -37,6 +37,7 @@ mod redis_format;
 
 mod redisson_weaknesses;
 mod reference;
+mod replaced_rules;
 mod rows;
 mod slots;
 mod spellings;

@@ -47,6 +47,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("tests/it/descriptors.rs", "what an idle program costs in a second is what is measured"),
     ("tests/it/rate_limiter.rs", "sleeps in virtual time; and asks Redis again, and leaves it in the middle of calls"),
     ("tests/it/redis_format.rs", "asks again until Redis has let its keys expire, on a clock that is not ours"),
+    ("tests/it/replaced_rules.rs", "sleeps in virtual time"),
     ("tests/it/support/", "asks again until a condition holds; here, so that no test has to"),
     ("tests/it/tidy.rs", "names what it looks for"),
     ("tests/it/waiting.rs", "sleeps in virtual time"),

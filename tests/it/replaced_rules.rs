@@ -1,0 +1,116 @@
+//! Rules that are replaced while requests run: each request goes by the rules that it began with, and usage is kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::{Request, Response};
+use tidegate::layer::Report;
+use tidegate::{Config, Metrics, RateLimitLayer, Store};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tower::ServiceExt;
+
+use crate::support::redis::RedisServer;
+
+/// A rule file with one route, one limit and this rate; `wait` may let refused requests wait.
+fn rules(route: &str, rate: u32, wait: &str) -> Config {
+    let limit = format!("{{ name: total, mode: OVERALL, rate: {rate}, interval: 1h{wait} }}");
+    let text = format!("routes: [{{ name: {route}, match: {{ path: /{route} }}, limits: [{limit}] }}]");
+    Config::parse(&text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn impatient(route: &str, rate: u32) -> Config {
+    rules(route, rate, "")
+}
+
+fn layer(config: &Config, store: &Store) -> RateLimitLayer {
+    RateLimitLayer::builder().store(store.clone()).from_config(config).expect("a layer")
+}
+
+fn app(layer: &RateLimitLayer) -> Router {
+    Router::new().fallback(get(async || "handled")).layer(layer.clone())
+}
+
+async fn ask(app: &Router, path: &str) -> Response<Body> {
+    let request = Request::get(path).body(Body::empty()).expect("a request");
+    app.clone().oneshot(request).await.expect("an answer")
+}
+
+async fn statuses(app: &Router, path: &str, count: usize) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for _ in 0..count {
+        statuses.push(ask(app, path).await.status().as_u16());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn another_rate_applies_at_once_and_counts_what_is_in_use() {
+    let redis = RedisServer::start();
+    for store in [Store::memory()].into_iter().chain(redis.iter().map(RedisServer::store)) {
+        let layer = layer(&impatient("a", 3), &store);
+        let app = app(&layer);
+        assert_eq!(statuses(&app, "/a", 4).await, [200, 200, 200, 429]);
+        layer.replace_rules(impatient("a", 5).rules);
+        assert_eq!(statuses(&app, "/a", 3).await, [200, 200, 429], "three of the five are in use");
+        layer.replace_rules(impatient("a", 4).rules);
+        assert_eq!(statuses(&app, "/a", 1).await, [429], "five of the four are in use");
+        layer.for_worker().replace_rules(impatient("b", 1).rules);
+        assert_eq!(statuses(&app, "/a", 1).await, [200], "no route names it any more");
+        assert_eq!(statuses(&app, "/b", 2).await, [200, 429]);
+        layer.replace_rules(impatient("a", 6).rules);
+        assert_eq!(statuses(&app, "/a", 2).await, [200, 429], "the bucket outlives the rules that named it");
+    }
+}
+
+/// A service whose requests stay until they are let go.
+fn held(layer: &RateLimitLayer) -> (Router, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = Arc::clone(&gate);
+    let handler = get(async move || {
+        opened.acquire().await.expect("open").forget();
+        "handled"
+    });
+    (Router::new().fallback(handler).layer(layer.clone()), gate)
+}
+
+fn begin(app: &Router, path: &'static str) -> JoinHandle<Response<Body>> {
+    let app = app.clone();
+    tokio::spawn(async move { ask(&app, path).await })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_under_way_is_answered_by_the_rules_that_it_began_with() {
+    let metrics = Arc::new(Metrics::new());
+    let layer =
+        RateLimitLayer::builder().metrics(Arc::clone(&metrics)).from_config(&impatient("a", 3)).expect("a layer");
+    let (app, gate) = held(&layer);
+    let asking = begin(&app, "/a");
+    tokio::time::sleep(Duration::from_millis(1)).await; // in virtual time: it is with its handler
+    layer.replace_rules(impatient("b", 3).rules);
+    gate.add_permits(1);
+    let answer = asking.await.expect("an answer");
+    let report = answer.extensions().get::<Report>().expect("a report");
+    assert_eq!(report.route.as_deref(), Some("a"));
+    let text = metrics.render();
+    assert!(text.contains(r#"tidegate_request_duration_seconds_count{route="a",status="2xx"} 1"#), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_a_permit_waits_by_the_rules_that_it_began_with() {
+    let store = Store::memory();
+    let layer = layer(&rules("a", 1, ", max_wait: 1h"), &store);
+    let app = app(&layer);
+    assert_eq!(ask(&app, "/a").await.status(), 200);
+    let waiting = begin(&app, "/a");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    layer.replace_rules(impatient("a", 1).rules);
+    assert_eq!(ask(&app, "/a").await.status(), 429, "the new rules let nobody wait");
+    assert!(!waiting.is_finished());
+    let began = tokio::time::Instant::now();
+    assert_eq!(waiting.await.expect("an answer").status(), 200);
+    assert_eq!(began.elapsed().as_secs(), 3_599);
+}
