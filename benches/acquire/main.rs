@@ -5,6 +5,8 @@
 //! call (`INFO commandstats`), its longest calls (`SLOWLOG`), its memory (`MEMORY USAGE`). The last line is Redisson's
 //! way of doing it, written down from its described behaviour.
 
+#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
+
 mod life;
 #[path = "../support/redis.rs"]
 mod redis;

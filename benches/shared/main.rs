@@ -5,6 +5,8 @@
 //! that has returned, and then while all are in use. Beside it the same is asked by Redisson's script, written down from
 //! its described behaviour, on a log of its own. All numbers are Redis's time for a call (`INFO commandstats`).
 
+#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
+
 #[path = "../support/redis.rs"]
 mod redis;
 mod subject;

@@ -3,6 +3,8 @@
 //! The decisions are those of the embedded store, on a clock that is moved by hand, so every run draws the same bytes;
 //! a test holds the pictures in the repository to that.
 
+#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
+
 mod draw;
 
 use std::error::Error;

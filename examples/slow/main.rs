@@ -9,6 +9,7 @@
 //! The gateway and its origin are processes of their own, this program again. It uses loopback alone, is over within two
 //! minutes, and exits 1 if the honest client was not always answered.
 
+#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table is what it is for")]
 
 mod attack;

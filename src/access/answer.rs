@@ -14,7 +14,7 @@ use crate::upstream::{BoxError, ResponseBody};
 
 /// The body.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     body: ResponseBody,
     /// Nothing, where the access log is off.
     line: Option<Box<Line>>,

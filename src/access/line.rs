@@ -114,7 +114,7 @@ impl Drop for Line {
 }
 
 /// The line of what was answered without the gateway's service.
-pub fn refused(refused: &Refused<'_>) {
+pub(crate) fn refused(refused: &Refused<'_>) {
     let Refused { peer, status, cause, asked } = *refused;
     let (method, path) = asked.map_or(("-", "-"), |(method, path)| (method.as_str(), path));
     let (status, peer) = (status.as_u16(), peer.ip());

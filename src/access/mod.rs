@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 
-pub use self::answer::Answer;
+pub(crate) use self::answer::Answer;
 use self::caught::{Panicked, caught};
 use self::line::Line;
-pub use self::line::refused;
+pub(crate) use self::line::refused;
 use crate::forward::Forward;
 use crate::layer::{Handover, RateLimited};
 use crate::metrics::Metrics;
@@ -27,10 +27,10 @@ use crate::refusal::Refusal;
 use crate::upstream::{RequestBody, ResponseBody};
 
 /// The target of access lines, which the logs are told apart by.
-pub const TARGET: &str = "tidegate::access";
+pub(crate) const TARGET: &str = "tidegate::access";
 
 /// What answers a request that may go on.
-pub trait Origin {
+pub(crate) trait Origin {
     /// Its answer, which is never an error.
     fn forward<'a>(
         &'a self,
@@ -41,7 +41,7 @@ pub trait Origin {
 
 /// Answers a request with the gateway's service: the layer over [`Forward`].
 #[expect(clippy::manual_async_fn, reason = "an async function has room for its arguments twice")]
-pub fn answer<O: Origin + Send + Sync>(
+pub(crate) fn answer<O: Origin + Send + Sync>(
     service: Arc<RateLimited<O>>,
     mut request: Request<RequestBody>,
     peer: SocketAddr,

@@ -21,7 +21,7 @@ const BACK_OFF: Duration = Duration::from_millis(75);
 
 /// A listener with a reserve.
 #[derive(Debug)]
-pub struct Listener {
+pub(crate) struct Listener {
     listener: TcpListener,
     reserve: Arc<Reserve>,
 }
@@ -36,7 +36,7 @@ struct Reserve {
 
 /// A connection, whose descriptor goes back to the reserve.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// There until it is dropped.
     stream: Option<TcpStream>,
     reserve: Arc<Reserve>,
@@ -49,7 +49,7 @@ impl Listener {
     ///
     /// # Errors
     /// A listener that cannot be used; there are no descriptors even now.
-    pub fn new(listener: std::net::TcpListener) -> io::Result<Self> {
+    pub(crate) fn new(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let origin = SockRef::from(&listener).try_clone()?;

@@ -19,14 +19,14 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-pub use self::listener::Listener;
+pub(crate) use self::listener::Listener;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
 
 /// The service of the operators.
 #[derive(Clone, Debug)]
-pub struct Admin {
+pub(crate) struct Admin {
     config: Arc<Config>,
     metrics: Arc<Metrics>,
     store: Store,
@@ -35,18 +35,18 @@ pub struct Admin {
 
 /// Whether this gateway wants new connections.
 #[derive(Clone, Debug)]
-pub struct Readiness(Arc<AtomicBool>);
+pub(crate) struct Readiness(Arc<AtomicBool>);
 
 // === impl Readiness ===
 
 impl Readiness {
     /// Ready.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
     /// Not ready any more.
-    pub fn fail(&self) {
+    pub(crate) fn fail(&self) {
         self.0.store(false, Ordering::SeqCst);
     }
 
@@ -65,7 +65,7 @@ impl Default for Readiness {
 
 impl Admin {
     /// A service that tells about these.
-    pub fn new(config: Arc<Config>, metrics: Arc<Metrics>, store: Store, readiness: Readiness) -> Self {
+    pub(crate) fn new(config: Arc<Config>, metrics: Arc<Metrics>, store: Store, readiness: Readiness) -> Self {
         Self { config, metrics, store, readiness }
     }
 
@@ -73,7 +73,7 @@ impl Admin {
     ///
     /// # Errors
     /// A listener that cannot be used.
-    pub async fn serve(self, listener: Listener, end: oneshot::Receiver<()>) -> io::Result<()> {
+    pub(crate) async fn serve(self, listener: Listener, end: oneshot::Receiver<()>) -> io::Result<()> {
         tokio::select! {
             served = axum::serve(listener, self.router()).into_future() => served,
             _ = end => Ok(()),

@@ -29,7 +29,7 @@ use crate::upstream::{Failure, RequestBody, ResponseBody, TooLong, Upstream, Ups
 
 /// The service under the rate limit.
 #[derive(Clone, Debug)]
-pub struct Forward {
+pub(crate) struct Forward {
     upstreams: Arc<Upstreams>,
 }
 
@@ -45,14 +45,14 @@ pub(crate) struct Peer {
 
 impl Forward {
     /// Forwards to these upstreams.
-    pub fn new(upstreams: Arc<Upstreams>) -> Self {
+    pub(crate) fn new(upstreams: Arc<Upstreams>) -> Self {
         Self { upstreams }
     }
 
     /// Forwards a request, with the [`Handover`] that came with it.
     ///
     /// The head is rewritten in its place, here and now, before the future is polled.
-    pub fn forward<'a>(
+    pub(crate) fn forward<'a>(
         &'a self,
         request: &'a mut Request<RequestBody>,
         handover: Handover,

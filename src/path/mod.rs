@@ -64,7 +64,7 @@ pub enum PathError {
 ///
 /// # Errors
 /// See [`PathError`].
-pub fn normalize(path: &str, slash: EncodedSlash) -> Result<Path<'_>, PathError> {
+pub(crate) fn normalize(path: &str, slash: EncodedSlash) -> Result<Path<'_>, PathError> {
     if !path.starts_with('/') {
         return Err(PathError::Relative);
     }

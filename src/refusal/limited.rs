@@ -7,7 +7,7 @@ const BEFORE: &str = concat!(
 
 /// The names of the limits that refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Violated {
+pub(crate) struct Violated {
     /// They are the members of a JSON array (RFC 8259 section 5).
     members: String,
 }

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-pub use self::limited::Violated;
+pub(crate) use self::limited::Violated;
 use crate::client::NoClient;
 use crate::cost::BadCost;
 use crate::facts::BadRequest;
@@ -19,7 +19,7 @@ use crate::sift::BadField;
 
 /// Why a request is answered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// 400, 414 or 508: no host, no valid path, too long, in a circle, ...
     BadRequest(BadRequest),
     /// 400: a limit cannot tell who is asking.
@@ -93,7 +93,7 @@ struct Problem<'a> {
 
 impl Refusal {
     /// The answer.
-    pub fn into_response(self) -> Response<Full<Bytes>> {
+    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
         self.into_response_in(HeaderMap::new())
     }
 

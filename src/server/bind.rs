@@ -12,7 +12,7 @@ const BACKLOG: i32 = 4096;
 ///
 /// # Errors
 /// An address that cannot be bound.
-pub fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
     let first = listen(address)?;
     let address = first.local_addr()?;
     let mut listeners = vec![first];

@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep_until};
 
 /// Starts a drain; dropped, it never does.
 #[derive(Debug)]
-pub struct DrainTrigger(Drain);
+pub(crate) struct DrainTrigger(Drain);
 
 /// Sees a drain start. Clones see the same.
 #[derive(Clone, Debug)]
-pub struct Drain(Arc<Shared>);
+pub(crate) struct Drain(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -24,7 +24,7 @@ struct Shared {
 
 impl DrainTrigger {
     /// From now on, nothing new begins; after `limit`, what still runs is ended. A drain starts once.
-    pub fn start(&self, limit: Duration) {
+    pub(crate) fn start(&self, limit: Duration) {
         _ = self.0.0.deadline.set(Instant::now() + limit);
         self.0.0.started.notify_waiters();
     }
@@ -34,7 +34,7 @@ impl DrainTrigger {
 
 impl Drain {
     /// A drain that has not started, and its trigger.
-    pub fn new() -> (DrainTrigger, Self) {
+    pub(crate) fn new() -> (DrainTrigger, Self) {
         let drain = Self(Arc::default());
         (DrainTrigger(drain.clone()), drain)
     }
@@ -45,7 +45,7 @@ impl Drain {
     }
 
     /// Returns once the drain has started, with its deadline.
-    pub async fn started(&self) -> Instant {
+    pub(crate) async fn started(&self) -> Instant {
         loop {
             // It hears of a start from here on, whether it is polled or not.
             let started = self.0.started.notified();
@@ -57,7 +57,7 @@ impl Drain {
     }
 
     /// Returns at the deadline of a drain that has started.
-    pub async fn over(&self) {
+    pub(crate) async fn over(&self) {
         let deadline = self.started().await;
         sleep_until(deadline).await;
     }

@@ -38,10 +38,10 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use bind::bind;
-pub use drain::{Drain, DrainTrigger};
-pub use refused::Refused;
-pub use slots::Capacity;
+pub(crate) use bind::bind;
+pub(crate) use drain::{Drain, DrainTrigger};
+pub(crate) use refused::Refused;
+pub(crate) use slots::Capacity;
 
 #[cfg(test)]
 use crate::client::AddressRules;
@@ -61,7 +61,7 @@ const TRIES: usize = 3;
 /// What answers requests: a function of the request and its peer.
 ///
 /// Every `Fn(Request<RequestBody>, SocketAddr) -> Future<Output = Response<B>>` is one.
-pub trait Handler: Clone + Send + 'static {
+pub(crate) trait Handler: Clone + Send + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static;
     /// Its answer to be.
@@ -76,11 +76,11 @@ pub trait Handler: Clone + Send + 'static {
 
 /// A handler of two functions: one answers, the other is told of what was answered without it.
 #[derive(Clone, Copy, Debug)]
-pub struct Informed<H, R>(pub H, pub R);
+pub(crate) struct Informed<H, R>(pub H, pub R);
 
 /// One entry of `listen:`, ready to serve.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub(crate) struct Server {
     terms: Arc<Terms>,
     slots: Slots,
 }
@@ -118,7 +118,7 @@ impl Server {
     }
 
     /// Serves as `listen` says, until `drain` is triggered.
-    pub fn within(capacity: &Capacity, listen: &Listen, drain: Drain) -> Self {
+    pub(crate) fn within(capacity: &Capacity, listen: &Listen, drain: Drain) -> Self {
         let terms = Terms { limits: Limits::of(listen), drain, metrics: Arc::clone(capacity.metrics()) };
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
@@ -129,7 +129,7 @@ impl Server {
     ///
     /// # Errors
     /// A listener that cannot be used. Failures to accept are waited out.
-    pub async fn serve<H: Handler>(self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
+    pub(crate) async fn serve<H: Handler>(self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         socket::prepare(&listener, self.terms.limits.body.timeout)?;

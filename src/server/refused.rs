@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 
 /// What a handler is told of an answer that it was not asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Refused<'r> {
+pub(crate) struct Refused<'r> {
     /// The client.
     pub peer: SocketAddr,
     /// The answer's status.

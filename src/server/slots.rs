@@ -23,7 +23,7 @@ pub(crate) const LINGERING: usize = 64;
 
 /// The places of all listeners together.
 #[derive(Clone, Debug)]
-pub struct Capacity(Arc<Whole>);
+pub(crate) struct Capacity(Arc<Whole>);
 
 #[derive(Debug)]
 struct Whole {
@@ -66,7 +66,7 @@ pub(crate) enum Full {
 
 impl Capacity {
     /// So many places, for clients that `addresses` tell apart.
-    pub fn new(max: usize, addresses: AddressRules, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(max: usize, addresses: AddressRules, metrics: Arc<Metrics>) -> Self {
         let (taken, lingering) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self(Arc::new(Whole { max, taken, lingering, addresses, metrics }))
     }

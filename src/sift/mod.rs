@@ -23,7 +23,7 @@ const MAX_OPTIONS: usize = 100;
 
 /// What the fields of requests are held against, made once of the rules.
 #[derive(Clone, Debug, Default)]
-pub struct Sieve {
+pub(crate) struct Sieve {
     /// The fields that the rules read.
     used: HashSet<HeaderName>,
     strip: Strip,

@@ -1,5 +1,6 @@
 //! All integration tests, in one binary so that it links once.
 
+#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod access_log;
