@@ -49,3 +49,48 @@ impl Hint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// What is logged in a test.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_to_add_is_logged_once_and_only_where_a_limit_looks_for_an_address() {
+        let rules = |client: &str| {
+            let limits = format!("[{{ name: per-client, mode: PER_CLIENT, client: {client}, rate: 1, interval: 1s }}]");
+            let text = format!("routes: [{{ name: all, match: {{}}, limits: {limits} }}]");
+            Config::parse(&text).expect("rules").rules
+        };
+        let (hint, log) = (Hint::default(), Log::default());
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            for client in ["host", "ip", "'header:x-key'", "[path, ip]"] {
+                rules(client).routes.iter().for_each(|route| hint.give(&route.limits));
+            }
+        });
+        let log = String::from_utf8(log.0.lock().clone()).expect("text");
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.contains("per-client") && log.contains("into_make_service_with_connect_info"), "{log}");
+    }
+}
