@@ -24,15 +24,13 @@ pub(super) fn read<'a>(uri: &'a Uri, need: HostNeed, headers: &'a HeaderMap) -> 
     };
     let host = without_port(authority).ok_or(BadRequest::BadHost)?;
     let host = host.strip_suffix('.').unwrap_or(host);
-    let valid = !host.is_empty() && host.len() <= 255 && host.bytes().all(is_host_byte);
-    if !valid {
+    // Without a way out of the loop, so that it looks at many bytes at once.
+    let look = |(valid, upper), byte: u8| (valid & is_host_byte(byte), upper | byte.is_ascii_uppercase());
+    let (valid, has_upper) = host.bytes().fold((true, false), look);
+    if !valid || host.is_empty() || host.len() > 255 {
         return Err(BadRequest::BadHost);
     }
-    Ok(if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Cow::Owned(host.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(host)
-    })
+    Ok(if has_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) })
 }
 
 /// The host of `host`, `host:port`, `[v6]` or `[v6]:port`; nothing if what follows the host is not a port.

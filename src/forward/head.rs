@@ -96,8 +96,8 @@ pub(crate) fn response(response: &mut Response<ResponseBody>, takes_trailers: bo
     if is_chunked {
         check_coding(headers)?;
         headers.remove(header::CONTENT_LENGTH);
-    } else if seen.has(Field::ContentLength) {
-        canonical_length(headers, None)?;
+    } else if seen.has(Field::ContentLength) && begins_with_zero(headers) {
+        canonical_length(headers, None)?; // whoever read the answer has refused what is no one length
     }
     hops::remove(headers, &mut seen);
     if seen.has(Field::Trailer) {
@@ -147,11 +147,14 @@ fn canonical_length(headers: &mut HeaderMap, known: Option<u64>) -> Option<()> {
     if known.is_some_and(|length| length != told) {
         return None;
     }
-    let first = headers.get(header::CONTENT_LENGTH).and_then(|length| length.as_bytes().first());
-    if first == Some(&b'0') {
+    if begins_with_zero(headers) {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(told));
     }
     Some(())
+}
+
+fn begins_with_zero(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_LENGTH).is_some_and(|length| length.as_bytes().first() == Some(&b'0'))
 }
 
 #[cfg(test)]

@@ -275,7 +275,8 @@ impl RateLimiting {
                     }
                 };
                 if response.extensions().get::<NotSent>().is_some() {
-                    receipt.give_back(&self.store).await;
+                    // Boxed, as it is rare and large: what is in line makes the future of every request larger.
+                    Box::pin(receipt.give_back(&self.store)).await;
                 }
                 response
             }
