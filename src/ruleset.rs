@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Request};
+use http::{HeaderMap, HeaderValue, Method, Request};
 use ipnet::IpNet;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
@@ -62,6 +62,8 @@ pub(crate) struct Prepared {
     pub(crate) members: Members,
 }
 
+static GET: Method = Method::GET;
+
 // === impl RuleSet ===
 
 impl RuleSet {
@@ -93,11 +95,14 @@ impl RuleSet {
         peer: Option<IpAddr>,
         next: Next,
     ) -> Result<Facts<'a>, BadRequest> {
-        let host = match next {
-            Next::Origin => request.version().into(),
-            Next::Handler => HostNeed::Optional,
+        let (method, uri) = (request.method(), request.uri());
+        let (method, host) = match next {
+            Next::Origin => (method, request.version().into()),
+            // To HTTP/2 it is what a GET with `Upgrade` is to HTTP/1 (RFC 8441).
+            Next::Handler if *method == Method::CONNECT && uri.path().starts_with('/') => (&GET, HostNeed::Optional),
+            Next::Handler => (method, HostNeed::Optional),
         };
-        self.rules.read(request.method(), request.uri(), host, request.headers(), peer)
+        self.rules.read(method, uri, host, request.headers(), peer)
     }
 
     pub(crate) fn find(&self, facts: &Facts<'_>) -> Option<(&Route, &Prepared)> {

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::{get, post};
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -229,6 +229,22 @@ async fn a_host_is_the_services_own_matter_unless_there_are_two() {
     }
     assert_eq!(ask(&app, request).await.status(), StatusCode::BAD_REQUEST);
     assert_eq!(ask(&app, bare("/files/a")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_handler_may_be_asked_for_another_protocol_in_http_2_as_in_http_1() {
+    let limits = "limits: [{ name: total, mode: OVERALL, rate: 2, interval: 1h }]";
+    let rules = format!("routes: [{{ name: socket, match: {{ path: /socket, methods: [GET] }}, {limits} }}]");
+    let layer = RateLimitLayer::from_yaml(&rules).expect("the rules are right");
+    let app = Router::new().fallback(async |method: Method| [("x-method", method.to_string())]).layer(layer);
+    let ask = async |method: &str, target: &str| {
+        let request = Request::builder().method(method).uri(target).body(Body::empty()).expect("a request");
+        app.clone().oneshot(request).await.expect("an answer")
+    };
+    assert_eq!(ask("CONNECT", "https://a.example/socket").await.headers()["x-method"], "CONNECT");
+    assert_eq!(ask("GET", "/socket").await.status(), StatusCode::OK);
+    assert_eq!(ask("CONNECT", "https://a.example/socket").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("CONNECT", "a.example:443").await.status(), StatusCode::NOT_IMPLEMENTED, "a tunnel");
 }
 
 #[tokio::test]
