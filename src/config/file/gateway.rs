@@ -17,7 +17,8 @@ shape! {
     FILE: File = "the rule file" {
         /// Where clients connect. The gateway needs it.
         listen: Vec<Option<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
-        /// Client connections over all of `listen`. Beyond this many they are turned away.
+        /// Client connections over all of `listen`. Beyond this many, one that waits for its client makes room, or the next is
+        /// turned away.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
         /// Where operators connect, or `off`.
         admin: String = Address, Default("127.0.0.1:9901");
@@ -41,7 +42,7 @@ shape! {
     LISTEN: Listen = "an entry of `listen`" {
         /// An address with a port: `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces.
         address: String = Address, Needed("address: 0.0.0.0:8080");
-        /// Connections beyond this many are turned away.
+        /// Connections here. Beyond this many, one that waits for its client makes room, or the next is turned away.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("10000");
         /// Connections of one client beyond this many are turned away; those of trusted proxies are not counted.
         max_connections_per_client: u64 = Whole(1, MAX_CONNECTIONS), Default("1000");
@@ -96,7 +97,7 @@ shape! {
         response_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
         /// The longest silence in an answer that has begun.
         body_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
-        /// Connections to each target, in use or idle.
+        /// Connections to each target, in use or idle. A client has another only while it holds fewer than are free.
         max_connections: u64 = Whole(1, 1_000_000), Default("1024");
         /// Requests that wait for a connection to each target.
         queue: u64 = Whole(0, 1_000_000), Default("1024");

@@ -93,7 +93,7 @@ shape! {
         algorithm: Algorithm = Algorithm::KIND, Default("token_bucket");
         /// Permits that a full bucket has; `gcra` alone. Without it, the rate.
         burst: u64 = Whole(1, MAX_PERMITS), Optional;
-        /// Requests that may wait: for `leaky_bucket`, or with `max_wait`. Without it, 100 with `max_wait`.
+        /// Requests that may wait: for slots of `leaky_bucket`, by default as many as the rate; or with `max_wait`, by default 100.
         queue: u64 = Whole(1, MAX_QUEUE), Optional;
         /// Segments of an interval; `sliding_window` alone. Without it, 10.
         segments: u64 = Whole(1, MAX_SEGMENTS as u64), Optional;
@@ -101,7 +101,8 @@ shape! {
         timezone: String = Text, Optional;
         /// What a request costs.
         permits: Permits = OrMap(&Whole(1, MAX_PERMITS), &PERMITS), Default("1");
-        /// The longest that a refused request is held for a permit.
+        /// The longest that a refused request is held for a permit; without it, none is. For a slot of `leaky_bucket`, by default
+        /// the interval.
         max_wait: Millis = Duration(1, HOUR), Optional;
         /// What it does while the store gives no answer: let requests pass, or answer 503.
         on_store_failure: OnStoreFailure = OnStoreFailure::KIND, Default("allow");
