@@ -13,8 +13,8 @@ pub(crate) enum Kind {
     Secret,
     /// Text that is the name of something.
     Name,
-    /// One of the built words; those not built yet come second.
-    Word(&'static [&'static str], &'static [&'static str]),
+    /// One of these words.
+    Word(&'static Words),
     /// `true` or `false`.
     Flag,
     /// A whole number in this range.
@@ -43,6 +43,15 @@ pub(crate) enum Kind {
     OrMap(&'static Kind, &'static Shape),
     /// Nothing yet: the key is not built.
     Unbuilt,
+}
+
+/// The words that a key takes.
+#[derive(Debug)]
+pub(crate) struct Words {
+    pub(crate) built: &'static [&'static str],
+    /// What each of them does.
+    pub(crate) told: &'static [&'static str],
+    pub(crate) unbuilt: &'static [&'static str],
 }
 
 /// A key of a map.
@@ -169,7 +178,11 @@ macro_rules! words {
         impl $name {
             /// What a value must be.
             pub(crate) const KIND: $crate::config::keys::Kind =
-                $crate::config::keys::Kind::Word(&[$($word),+], &[$($($unbuilt),+)?]);
+                $crate::config::keys::Kind::Word(&$crate::config::keys::Words {
+                    built: &[$($word),+],
+                    told: &[$(concat!($($told),+)),+],
+                    unbuilt: &[$($($unbuilt),+)?],
+                });
 
             /// The word in the rule file.
             #[allow(dead_code, reason = "not every word is told in a message")]

@@ -55,14 +55,21 @@ fn link(shape: &Shape) -> String {
     format!("[{}](#{})", shape.what, anchor.replace(' ', "-"))
 }
 
+/// A sentence as a part of another.
+fn plain(sentence: &str) -> String {
+    let mut letters = sentence.trim().trim_end_matches('.').chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
 /// What a value must be, in words.
 fn value(kind: &Kind) -> String {
     match kind {
         Kind::Text | Kind::Address | Kind::Secret => "text".to_owned(),
         Kind::Name => "a name".to_owned(),
-        Kind::Word(words, _) => {
-            let words: Vec<_> = words.iter().map(|word| quote(word)).collect();
-            words.join(", ")
+        Kind::Word(words) => {
+            let told =
+                words.built.iter().zip(words.told).map(|(word, told)| format!("{}: {}", quote(word), plain(told)));
+            told.collect::<Vec<_>>().join("; ")
         }
         Kind::Flag => "`true`, `false`".to_owned(),
         Kind::Whole(least, most) => format!("a whole number, {least} to {most}"),
@@ -74,6 +81,7 @@ fn value(kind: &Kind) -> String {
         }
         Kind::Map(shape) => format!("a map: {}", link(shape)),
         Kind::Short(key, shape) => format!("{}, or its {} alone", value(&Kind::Map(shape)), quote(key)),
+        Kind::List(words @ Kind::Word(_)) => format!("a list of words, {}", value(words)),
         Kind::List(kind) => format!("a list, each {}", value(kind)),
         Kind::Many(kind) => format!("a list of at least one, each {}", value(kind)),
         Kind::OneOrMany(kind) => format!("{}; or a list of these", value(kind)),

@@ -49,7 +49,7 @@ impl<'n> Item<'n> {
             Kind::Address => Ok(self.text_or_number(problems)?.into()),
             Kind::Secret => Ok(self.secret(problems)?.into()),
             Kind::Name => Ok(self.name(problems)?.into()),
-            Kind::Word(built, unbuilt) => Ok(self.word(built, unbuilt, problems)?.into()),
+            Kind::Word(words) => Ok(self.word(words.built, words.unbuilt, problems)?.into()),
             Kind::Flag => Ok(self.flag(problems)?.into()),
             Kind::Whole(least, most) => Ok(self.whole(*least, *most, problems)?.into()),
             Kind::Duration(least, most) => Ok(self.duration(*least, *most, problems)?.into()),

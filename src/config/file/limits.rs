@@ -29,7 +29,7 @@ shape! {
 shape! {
     /// How requests are read; [http.md](http.md) and [security.md](security.md) tell why.
     REQUESTS: Requests = "`requests`" {
-        /// What an encoded slash in a path is: a reason for 400, a part of its segment, or a slash.
+        /// What an encoded slash in a path is.
         encoded_slash: EncodedSlash = EncodedSlash::KIND, Default("reject");
         /// What happens to fields whose names have other characters than letters, digits and hyphens.
         underscores: Underscores = Underscores::KIND, Default("drop");
@@ -80,7 +80,7 @@ shape! {
     LIMIT: Limit = "a limit" {
         /// Its name in metrics, logs and keys, and for its clients.
         name: String = Name, Needed("name: per-client");
-        /// One bucket for all, or one for each client. Needed, unless it is adopted.
+        /// How many buckets there are. Needed, unless it is adopted.
         mode: Mode = Mode::KIND, Optional;
         /// What tells clients apart: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`, or a list of these.
         /// `PER_CLIENT` needs it.
@@ -104,9 +104,9 @@ shape! {
         /// The longest that a refused request is held for a permit; without it, none is. For a slot of `leaky_bucket`, by default
         /// the interval.
         max_wait: Millis = Duration(1, HOUR), Optional;
-        /// What it does while the store gives no answer: let requests pass, or answer 503.
+        /// What it does while the store gives no answer.
         on_store_failure: OnStoreFailure = OnStoreFailure::KIND, Default("allow");
-        /// What it does with a request that has no client: answer 400, not count it, or count it by its address.
+        /// What it does with a request that has no client.
         on_missing_client: OnMissingClient = OnMissingClient::KIND, Default("deny");
         /// It judges and counts, and refuses nobody.
         shadow: bool = Flag, Default("false");

@@ -5,11 +5,11 @@ use crate::config::keys::words;
 words! {
     /// What an encoded slash in a path is.
     EncodedSlash {
-        /// The request is answered with 400.
+        /// A reason to answer with 400.
         Reject = "reject",
-        /// It stays as it is.
+        /// A part of its segment.
         Keep = "keep",
-        /// It is a slash.
+        /// A slash.
         Decode = "decode",
     }
 }
@@ -67,7 +67,7 @@ words! {
     OnStoreFailure {
         /// It lets requests pass.
         Allow = "allow",
-        /// It refuses them.
+        /// It answers them with 503.
         Deny = "deny",
         unbuilt "local"
     }
@@ -76,7 +76,7 @@ words! {
 words! {
     /// What a limit does without a client.
     OnMissingClient {
-        /// It refuses the request.
+        /// It answers with 400.
         Deny = "deny",
         /// It does not count it.
         Skip = "skip",
