@@ -2,15 +2,11 @@
 -- limits of a request are checked, then all are charged or none is. A shadow only watches: it is charged if the live ones
 -- are and it has granted by itself.
 --
--- KEYS  those of each limiter and its buckets, in order (see algorithms.lua)
--- ARGV  the limiters and their buckets (see algorithms.lua); the requests, packed little-endian, in runs of kinds that are
---       alike but for their buckets: how many requests of each kind (u32), how many kinds (u16), and how many limits (u8,
---       at least one); for each limit its bucket by number, from 1 (u16), how (u8), and permits asked for (u32); for
---       foreign limiters, random bytes (8 of ours; 16 are written as they are); now (ms; left out: the server's TIME). How:
---       1 if it only watches; 3 for all limits of a kind that are token buckets and live, if no other kind of the call asks
---       for any of their buckets; 2 for one limit of a kind if no other request of the call asks for its bucket, and its
---       algorithm has a take(); else 0. With 2 and 3, each kind of a run asks for the bucket after that of the kind before,
---       of the same limiter
+-- KEYS  those of all buckets, limiter by limiter
+-- ARGV  `admit`; the limiters, as words that each end with a space: for each its algorithm, that algorithm's arguments, and how many
+--       buckets it has; the requests, packed little-endian, those in a row that are alike told once: how many there are
+--       (u32), how many limits each has (u8), and for each limit its bucket by number, from 1 (u16), whether it only watches
+--       (u8), and permits asked for (u32); random bytes for shared limits; now (ms; left out: the server's TIME)
 -- Returns now (u64, ms) and the answers, packed little-endian: for each row of requests that were answered alike how many
 --       (u32), then for each limit: whether it was granted (1), had a slot in future (2), or was refused (0) (u8), remaining
 --       after the last of them (u32), reset (u48, ms), and delay or wait (i64, ms; -1: never, 0: ask again at once) unless
@@ -18,14 +14,114 @@
 --       limit that cannot be judged
 --
 -- Invariant: a refused request changes no bucket, nor does one that could not be judged, and a shadow changes nothing but
--- its own. TIME is read once, and every bucket read and written at most once, whatever is asked of it. Nothing is written
--- before all buckets that could not be judged are known.
+-- its own. TIME is read once, and every bucket is read and written at most once, whatever is asked of it. Nothing is
+-- written before all buckets could be judged. Every algorithm in `algorithms` has `keys` and `args` (how many it takes),
+-- `one_by_one` if no two requests that are granted at the same moment are answered alike, and the functions
+--   limiter(words)               what the buckets of a limiter have in common
+--   open(limiter, key, now)      a bucket as it is stored; with `failure`, an error that ends the call; or one that is
+--                                `unknown`, if what was sent does not say how to judge at `now`
+--   check(bucket, permits)       is a request granted, how long does it wait (-1: for ever), and how long until its slot
+--   tell(bucket)                 what remains, and how long until there will be more
+--   charge(bucket, permits)      takes in memory what check() granted, and sets `added`
+--   save(bucket, random)         writes what was charged
+--   settle(bucket, random)       after a refusal, if nothing was charged: writes nothing, unless the clock went back
+--   give_back(limiter, key, permits, at, now)  undoes what was granted at `at`, if it has not returned by itself
 
-local now, random = present(ARGV[4] or ''), ARGV[3]
-local plan = plan_now(now)
-local failure, known = open_all(plan, now)
-if failure then return redis.error_reply(failure) end
-if not known then return struct.pack('<I8', now) end
-local answers = decide(plan, now, random, ARGV[2])
-write_all(random)
-return answers
+-- Calls `each` for every bucket that the words tell of, in order, until it returns something.
+local function each_bucket(words, each)
+  local next_word, key = string.gmatch(words, '([^ ]*) '), 1
+  for name in next_word do
+    local algorithm, arguments = algorithms[name], {}
+    for i = 1, algorithm.args do arguments[i] = next_word() end
+    local limiter = algorithm.limiter(arguments)
+    for _ = 1, next_word() do
+      each(algorithm, limiter, key)
+      key = key + algorithm.keys
+    end
+  end
+end
+
+-- All buckets; what is wrong with one of them, and whether one is unknown.
+local function open_all(words, now)
+  local buckets, number, failure, unknown = {}, 0, nil, false
+  each_bucket(words, function(algorithm, limiter, key)
+    local bucket = algorithm.open(limiter, key, now)
+    number = number + 1
+    bucket.algorithm, buckets[number] = algorithm, bucket
+    failure, unknown = failure or bucket.failure, unknown or bucket.unknown
+  end)
+  return buckets, failure, unknown
+end
+
+-- What the requests that are being decided ask of each limit, and what it says: as lists beside each other, made once, since
+-- a table costs as much as a small command.
+local asked_buckets, asked_permits, only_watches, granted, later = {}, {}, {}, {}, {}
+
+-- How many of so many requests are granted alike, each with the same answer but for what remains.
+local function alike(count, limits)
+  for i = 1, limits do
+    local bucket, permits = asked_buckets[i], asked_permits[i]
+    if granted[i] and permits > 0 then
+      local algorithm = bucket.algorithm
+      local most = algorithm.one_by_one and 1 or math.floor(algorithm.tell(bucket) / permits)
+      if most < count then count = most end
+    end
+  end
+  return count
+end
+
+-- Decides the first of so many requests that ask for the same, and with it all that are answered alike; adds the answer,
+-- and returns how many they are.
+local function decide(count, limits, answers)
+  local all = true
+  for i = 1, limits do
+    local bucket = asked_buckets[i]
+    local yes, wait, delay = bucket.algorithm.check(bucket, asked_permits[i])
+    granted[i], later[i] = yes, delay or not yes and wait
+    all = all and (yes or only_watches[i])
+  end
+  if all and count > 1 then count = alike(count, limits) end
+  for i = 1, limits do
+    local bucket, said, yes, wait = asked_buckets[i], 1, granted[i], later[i]
+    local algorithm = bucket.algorithm
+    if all and yes then algorithm.charge(bucket, count * asked_permits[i]) else bucket.refused = true end
+    if not yes then said = 0 elseif wait then said = 2 end
+    local remaining, reset = algorithm.tell(bucket)
+    answers[#answers + 1] = i == 1 and struct.pack('<I4BI4I6', count, said, remaining, reset)
+      or struct.pack('<BI4I6', said, remaining, reset)
+    if wait then answers[#answers + 1] = struct.pack('<i8', wait) end
+  end
+  return count
+end
+
+-- Decides all requests; returns the answers.
+local function decide_all(buckets, now, requests)
+  local unpack, at, length, answers = struct.unpack, 1, #requests, { struct.pack('<I8', now) }
+  while at <= length do
+    local left, limits, number, watches, permits
+    left, limits, number, watches, permits, at = unpack('<I4BI2BI4', requests, at)
+    asked_buckets[1], only_watches[1], asked_permits[1] = buckets[number], watches == 1, permits
+    for i = 2, limits do
+      number, watches, permits, at = unpack('<I2BI4', requests, at)
+      asked_buckets[i], only_watches[i], asked_permits[i] = buckets[number], watches == 1, permits
+    end
+    while left > 0 do left = left - decide(left, limits, answers) end
+  end
+  return table.concat(answers)
+end
+
+local function admit(arguments)
+  local words, requests, random, now = arguments[2], arguments[3], arguments[4], present(arguments[5] or '')
+  local buckets, failure, unknown = open_all(words, now)
+  if failure then return redis.error_reply(failure) end
+  if unknown then return struct.pack('<I8', now) end
+  local answers = decide_all(buckets, now, requests)
+  for _, bucket in ipairs(buckets) do
+    if bucket.added then
+      bucket.algorithm.save(bucket, random)
+    elseif bucket.refused then
+      bucket.algorithm.settle(bucket, random)
+    end
+  end
+  return answers
+end

@@ -1,7 +1,7 @@
 -- fixed_window: at most `rate` permits from one boundary of a calendar to the next. The translation of
 -- src/limit/fixed_window.rs, where the law is told; a property test holds the two equal.
 --
--- KEYS  of a bucket: window  the counters of the present window and of the one before it (see counters.lua)
+-- KEYS  of a bucket: one string, a log as shared.lua has it, each entry dated when its window ends
 -- ARGV  rate, and five boundaries (ms): those around the window of the caller's present (give_back: of the moment of the
 --       grant), two before it and one after it. They choose nothing but what is known here.
 -- open() returns a bucket that is `unknown` if `now` is in no window that was sent.
@@ -9,14 +9,14 @@
 -- Invariant: `now` alone says which window counts. The key lives until its window has ended, and as long again, at most
 -- an hour, for a clock that is set back over the boundary.
 
-local fixed_window = { shared_keys = 0, keys = 1, args = 6 }
+local fixed_window = { keys = 1, args = 6 }
 
 local HOUR = 60 * 60 * 1000
 
 -- What the buckets of a limiter have in common.
-function fixed_window.limiter(_, words, at)
-  local limiter = { rate = tonumber(words[at]) }
-  for i = 1, 5 do limiter[i] = tonumber(words[at + i]) end
+function fixed_window.limiter(words)
+  local limiter = { rate = tonumber(words[1]) }
+  for i = 1, 5 do limiter[i] = tonumber(words[i + 1]) end
   return limiter
 end
 
@@ -32,42 +32,49 @@ end
 function fixed_window.open(limiter, key, now)
   local previous, start, ends = window_of(limiter, now)
   if not ends then return { unknown = true } end
-  local bucket = {
-    key = KEYS[key], now = now, rate = limiter.rate, length = ends - start,
-    horizon = start, forget = previous, present = ends, counters = counters.read(KEYS[key]),
-  }
-  counters.take_stock(bucket)
+  local bucket = log.open(key, now, limiter)
+  bucket.forget, bucket.present, bucket.length = previous, ends, ends - start
+  log.read(bucket, start)
   return bucket
 end
 
 -- What is left, and when there will be more.
 function fixed_window.tell(bucket)
-  return counters.remaining(bucket), bucket.used > 0 and bucket.present - bucket.now or 0
+  return math.max(0, bucket.limiter.rate - bucket.used), bucket.used > 0 and bucket.present - bucket.now or 0
 end
 
 -- Judges a request; writes nothing.
 function fixed_window.check(bucket, permits)
-  if permits == 0 or permits <= counters.remaining(bucket) then return true, 0 end
-  return false, permits <= bucket.rate and bucket.present - bucket.now or -1
+  local rate = bucket.limiter.rate
+  if permits == 0 or bucket.used + permits <= rate then return true, 0 end
+  return false, permits <= rate and bucket.present - bucket.now or -1
 end
 
 -- Takes permits that check() granted.
 function fixed_window.charge(bucket, permits)
-  if permits > 0 then counters.charge(bucket, permits) end
+  if permits == 0 then return end
+  bucket.last = 0
+  log.charge(bucket, permits, bucket.forget, bucket.present, bucket.present - 1)
 end
 
 -- Writes what was charged in this call.
 function fixed_window.save(bucket)
-  counters.save(bucket, bucket.present - bucket.now + math.min(bucket.length, HOUR))
+  log.write(bucket, bucket.present, text(bucket.present - bucket.now + math.min(bucket.length, HOUR)))
 end
 
--- After a refusal: nothing is written, unless windows end after the present one.
+-- After a refusal: writes nothing, unless windows end after the present one.
 function fixed_window.settle(bucket)
-  counters.settle(bucket)
+  if not bucket.date or bucket.date <= bucket.present then return end
+  log.begin(bucket, bucket.forget, bucket.present, bucket.present - 1)
+  fixed_window.save(bucket)
 end
 
 -- Takes permits out of their window, as if they had never been granted.
 function fixed_window.give_back(limiter, key, permits, at)
-  local _, _, ends = window_of(limiter, at)
-  if ends then counters.remove(KEYS[key], permits, ends) end
+  local bucket, _, _, ends = log.open(key, at, limiter), window_of(limiter, at)
+  if not ends then return end
+  log.read(bucket, -1)
+  log.take_out(bucket, permits, ends, ends)
 end
+
+algorithms.fixed_window = fixed_window

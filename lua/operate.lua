@@ -1,9 +1,16 @@
--- operate: an operation of the library on one limiter (see the end of redisson.lua).
+-- operate: what a call asks for, by its first argument: to decide (admit.lua), to undo (give_back.lua), or an operation of
+-- the library on one shared limiter (see the end of redisson.lua).
 --
--- KEYS  those of a bucket of redisson.lua
--- ARGV  release, set_rate or expire; now (ms; empty: the server's TIME); the operation's own
+-- KEYS  admit, give_back: those of all buckets; else those of one bucket of redisson.lua
+-- ARGV  the operation; admit, give_back: as these take them; else now (ms; empty: the server's TIME), and the operation's own
 -- Returns what the operation says, or the error of a limiter that has no rate.
 --
--- Invariant: that of redisson.lua.
+-- Invariant: that of the operation.
 
-return redisson[ARGV[1]](present(ARGV[2]), unpack(ARGV, 3))
+local operations = { admit = admit, give_back = give_back }
+
+for _, name in ipairs({ 'release', 'set_rate', 'expire' }) do
+  operations[name] = function(arguments)
+    return algorithms.redisson[name](present(arguments[2]), unpack(arguments, 3))
+  end
+end

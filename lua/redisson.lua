@@ -21,7 +21,7 @@
 -- newest entries hold and one permit for each of the rest. A call removes 512 entries that have returned; a request that
 -- the others may hold up is told to ask again at once.
 
-local redisson = { shared_keys = 0, keys = 6, args = 4 }
+local redisson = { keys = 6, args = 4 }
 
 local call = redis.call
 local BOUND = 512
@@ -152,7 +152,6 @@ local function read(limiter, key, now)
     rate = limiter.rate, interval = limiter.interval, config = nil, stored_rate = nil, note = nil, follows = nil,
     counter = nil, entries = 0, stored = 0, sure = 0, doubt = 0, used = 0, first = nil, first_at = nil, newest = nil,
     newest_at = nil, returned = 0, returned_permits = 0, left_behind = 0, live = 0, granted = nil, wait = 0, added = nil,
-    random = nil,
   }
   bucket.failure = read_hash(bucket, limiter.type)
   if bucket.failure then return bucket end
@@ -281,9 +280,8 @@ local function place_release(bucket, permits)
 end
 
 -- What the buckets of a limiter have in common.
-function redisson.limiter(_, words, at, _, before)
-  return before or
-    { law = words[at], type = words[at + 1], rate = tonumber(words[at + 2]), interval = tonumber(words[at + 3]) }
+function redisson.limiter(words)
+  return { law = words[1], type = words[2], rate = tonumber(words[3]), interval = tonumber(words[4]) }
 end
 
 -- A bucket as it is stored, once what peers have released is out of it.
@@ -351,10 +349,10 @@ function redisson.tell(bucket)
 end
 
 -- Takes what check() granted; writes nothing.
-function redisson.charge(bucket, permits, random)
+function redisson.charge(bucket, permits)
   if permits == 0 then return end
   if not bucket.added and joins_newest(bucket) then bucket.joined = bucket.newest end
-  bucket.random, bucket.added, bucket.used = random, (bucket.added or 0) + permits, bucket.used + permits
+  bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
 -- In the library, entries ahead of the clock become one of the present when it went back, as far as the bound allows.
@@ -418,8 +416,9 @@ end
 
 -- Writes what was charged in this call: one entry, as all of it was granted in one millisecond. One that is there already
 -- was granted before: the call was sent twice.
-function redisson.save(bucket)
-  local random, permits, now = sixteen(bucket.random), bucket.added, bucket.now
+function redisson.save(bucket, random)
+  local permits, now = bucket.added, bucket.now
+  random = sixteen(random)
   forget(bucket)
   redate(bucket, random)
   local joined = bucket.joined and permits_of(bucket.joined) or 0
@@ -533,3 +532,5 @@ function redisson.expire(now, millis)
   end
   return 1
 end
+
+algorithms.redisson = redisson

@@ -4,7 +4,7 @@
 //! change of them sets a permit free too early, and a counter that ends later than the present one is a sign that the
 //! clock went back or that they were longer once: its permits belong to the present one at the latest.
 //!
-//! `lua/counters.lua` is the translation of this file.
+//! `lua/shared.lua` has the same as a log.
 
 use super::entries::Entries;
 use super::packed::Packed;

@@ -263,7 +263,7 @@ async fn the_client_is_told_by_its_address_or_as_it_stands_in_the_stores_keys() 
     let gateway = Logged::listening("client", &more, "builtin:echo", limit);
     let fields = "X-Forwarded-For: 192.0.2.7\r\nX-Api-Key: CANARY\r\n";
     assert_eq!(get(&mut gateway.client().await, "/", fields).await.status(), 200);
-    let keys: Vec<String> = redis.connection().keys("*permits*").expect("keys");
+    let keys: Vec<String> = redis.connection().keys("{tidegate:*}:l:*").expect("keys");
     let lines = gateway.lines().await;
     let line = line(&lines, "GET /");
     assert_eq!((&line["client"], &line["peer"]), (&"192.0.2.7".into(), &"127.0.0.1".into()), "{line}");

@@ -237,7 +237,7 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} 
     assert!(gateway.counter("tidegate_store_known_refusals_total").await >= 490);
 }
 
-/// What a seal says is believed until the counter is written; by then other buckets have been charged, too.
+/// What is no bucket of ours is as good as none, and spoils none of the others.
 #[test]
 fn a_bucket_that_was_tampered_with_does_not_spoil_the_others_of_its_call() {
     let Some(server) = RedisServer::start() else { return };
@@ -246,24 +246,22 @@ fn a_bucket_that_was_tampered_with_does_not_spoil_the_others_of_its_call() {
     let clients = [&b"a"[..], b"b", b"c"];
     let ask = || together(&runtime, &store, &clients.map(request), Some(START));
     assert!(ask().iter().all(Outcome::granted));
-    for tampered in ["3", "1000", "-7", "nonsense"] {
-        let keys: Vec<String> = redis.keys("{own}:value:*").expect("keys");
-        assert_eq!(keys.len(), 3);
+    let keys: Vec<String> = redis.keys("own:*").expect("keys");
+    assert_eq!(keys.len(), 3);
+    for tampered in [&b""[..], b"nonsense", b"\x03 a format that nobody has", b"\x01short", b"\x02neither"] {
         cmd("SET").arg(&keys[1]).arg(tampered).arg("KEEPTTL").exec(&mut redis).expect("set");
         let answers = ask();
-        let told: Vec<_> = answers.iter().map(|one| (one.granted(), one.decisions[1].remaining)).collect();
-        let undone: Vec<_> = answers.iter().zip(clients).map(|(answer, client)| answer.made(request(client))).collect();
-        assert_eq!(told, [(true, 1); 3], "{tampered}");
-        for one in &undone {
-            let moment = Timestamp::from_millis(START);
-            runtime.block_on(store.give_back_at(one, moment)).expect("given back");
+        let mut left: Vec<_> = answers.iter().map(|one| one.decisions[1].remaining).collect();
+        left.sort_unstable();
+        assert_eq!(left, [1, 1, 3], "{tampered:?}");
+        for (answer, client) in answers.iter().zip(clients) {
+            let made = answer.made(request(client));
+            runtime.block_on(store.give_back_at(&made, Timestamp::from_millis(START))).expect("given back");
         }
-        for key in &keys {
-            assert_eq!(redis.get::<_, String>(key).expect("a counter"), "3", "{tampered}");
-            assert!(redis.pttl::<_, i64>(key).expect("a time to live") > 0, "{tampered}");
-        }
-        assert_eq!(redis.get::<_, String>("{all}:value").expect("a counter"), "47", "{tampered}");
     }
+    cmd("DEL").arg(&keys[1]).exec(&mut redis).expect("gone");
+    cmd("HSET").arg(&keys[1]).arg("rate").arg(1).exec(&mut redis).expect("set");
+    assert!(ask().iter().all(Outcome::granted), "a key of another type");
 }
 
 /// Each rule counts what it takes in a call; both in one call would not see each other's.

@@ -204,9 +204,8 @@ async fn a_shadow_is_judged_and_counted_and_refuses_nobody() {
         assert_eq!(counted("key").await, [1, 1, 0], "who has no client was judged in {store}");
     }
     let Some(redis) = redis else { return };
-    let log: u64 =
-        redis.connection().zcard("{tidegate:all}:own.candidate:permits:127.0.0.1").expect("a bucket of its own");
-    assert_eq!(log, 2);
+    let is_there: bool = redis.connection().exists("{tidegate:all}:own.candidate:127.0.0.1").expect("an answer");
+    assert!(is_there, "a shadow has no bucket of its own");
     let gateway = TestGateway::start(&rules(&redis.rule(), limits));
     drop(redis);
     assert_eq!(gateway.get("/", "").await.status(), 200, "a shadow denied what the store did not count");

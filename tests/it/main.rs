@@ -35,11 +35,9 @@ mod rate_limiter;
 mod readme;
 mod redis_connection;
 mod redis_format;
-
 mod redisson_weaknesses;
 mod reference;
 mod replaced_rules;
-mod rows;
 mod slots;
 mod spellings;
 mod starvation;

@@ -30,10 +30,10 @@ impl Ours {
         Some(ours)
     }
 
-    fn call<T: deadpool_redis::redis::FromRedisValue>(&mut self, name: &str, arguments: &[&[u8]]) -> T {
+    fn call<T: deadpool_redis::redis::FromRedisValue>(&mut self, arguments: &[&[u8]]) -> T {
         let keys = self.peer.our_keys();
         let mut call = cmd("EVAL");
-        call.arg(script(name)).arg(keys.len()).arg(&keys[..]).arg(arguments);
+        call.arg(script()).arg(keys.len()).arg(&keys[..]).arg(arguments);
         call.query(self.peer.redis()).expect("an answer")
     }
 
@@ -41,7 +41,7 @@ impl Ours {
         let [rate, interval, keep_alive] = [rate, interval, keep_alive].map(|number| number.to_string());
         let usage = if how == "set" { "reset" } else { "keep" };
         let arguments = ["set_rate", &T.to_string(), how, &rate, &interval, "0", &keep_alive, usage];
-        self.call("operate", &arguments.map(str::as_bytes))
+        self.call(&arguments.map(str::as_bytes))
     }
 
     fn acquire(&mut self, permits: u32, now: u64) -> Said {
@@ -51,8 +51,8 @@ impl Ours {
 
     fn acquire_as(&mut self, random: u128, permits: u32, now: u64) -> Said {
         let (now, request, random) = (now.to_string(), request(permits), random.to_be_bytes());
-        let arguments = [b"redisson library    1 ", &request[..], &random, now.as_bytes()];
-        let [_, granted, remaining, wait, ..] = answer(&self.call::<Vec<u8>>("admit", &arguments));
+        let arguments = [b"admit", &b"redisson library    1 "[..], &request, &random, now.as_bytes()];
+        let [_, granted, remaining, wait, ..] = answer(&self.call::<Vec<u8>>(&arguments));
         Said { granted: granted == 1, remaining, wait }
     }
 
@@ -61,7 +61,7 @@ impl Ours {
     }
 
     fn release(&mut self, permits: u32, now: u64) -> i64 {
-        self.call("operate", &[b"release", now.to_string().as_bytes(), permits.to_string().as_bytes()])
+        self.call(&[b"release", now.to_string().as_bytes(), permits.to_string().as_bytes()])
     }
 
     /// The times to live of hash, counter and log.
@@ -229,7 +229,7 @@ fn refusals_keep_nothing_alive_longer_than_their_wait() {
 fn permits_in_use_outlive_a_limiter_that_expires() {
     let Some(mut ours) = Ours::start(5, 30_000, 0) else { return };
     assert!(ours.acquire(5, T).granted);
-    assert_eq!(ours.call::<i64>("operate", &[b"expire", T.to_string().as_bytes(), b"40"]), 1);
+    assert_eq!(ours.call::<i64>(&[b"expire", T.to_string().as_bytes(), b"40"]), 1);
     assert!(ours.ttls()[1] > 20_000 && ours.ttls()[2] > 20_000, "{:?}", ours.ttls());
     // As if the 40 ms were over.
     cmd("DEL").arg("lim").exec(ours.peer.redis()).expect("deleted");
@@ -237,7 +237,7 @@ fn permits_in_use_outlive_a_limiter_that_expires() {
     assert!(!ours.acquire(1, T + 1).granted);
     assert!(ours.acquire(5, T + 30_000).granted);
     // While it is going to expire, grants do not shorten the life of their log either.
-    assert_eq!(ours.call::<i64>("operate", &[b"expire", T.to_string().as_bytes(), b"10000"]), 1);
+    assert_eq!(ours.call::<i64>(&[b"expire", T.to_string().as_bytes(), b"10000"]), 1);
     assert!(ours.acquire(5, T + 60_000).granted);
     assert!(ours.ttls()[0] <= 10_000 && ours.ttls()[2] > 20_000, "{:?}", ours.ttls());
 }

@@ -1,6 +1,5 @@
 //! What the algorithms that count in windows keep in Redis, and for how long.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,6 +25,11 @@ fn charge(algorithm: Algorithm, interval: u64, rate: u64) -> Charge {
 
 fn monthly(rate: u64) -> Charge {
     charge(Algorithm::FixedWindow(Calendar::new(Unit::Month, "Europe/Rome").expect("a calendar")), 1, rate)
+}
+
+/// The last so many bytes of a number.
+fn big_endian(number: u64, bytes: usize) -> Vec<u8> {
+    number.to_be_bytes()[8 - bytes..].to_vec()
 }
 
 /// A folder that is gone with its owner.
@@ -63,7 +67,7 @@ async fn a_monthly_quota_survives_a_redis_that_was_killed() {
     assert_eq!((decision.granted, decision.remaining), (true, 0));
     assert!(!store.take(&[monthly(3)]).await.expect("a decision").granted());
 
-    let ttl: i64 = server.connection().pttl("{lim}:window").expect("a time to live");
+    let ttl: i64 = server.connection().pttl("lim:window").expect("a time to live");
     let rest = decision.reset.cast_signed();
     assert!((rest - 10_000..=rest + HOUR).contains(&ttl), "the month ends in {rest} ms, the key in {ttl} ms");
 }
@@ -75,14 +79,17 @@ async fn counters_lie_under_one_key_that_outlives_them_and_refusals_do_not_keep_
     let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "UTC").expect("a calendar"));
     let segments = Algorithm::SlidingWindow { segments: 10 };
     for (key, charge, ends, live) in [
-        ("{lim}:window", charge(day, 1, 2), 1_700_006_400_000_u64, 6_400_000 + HOUR),
-        ("{lim}:segments", charge(segments, 60_000, 2), 1_700_000_004_000, 124_000),
+        ("lim:window", charge(day, 1, 2), 1_700_006_400_000_u64, 6_400_000 + HOUR),
+        ("lim:segments", charge(segments, 60_000, 2), 1_700_000_004_000, 124_000),
     ] {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let take = async || store.take_at(std::slice::from_ref(&charge), now).await.expect("a decision").granted();
         assert!(take().await && take().await);
-        let counters: HashMap<String, String> = redis.hgetall(key).expect("a hash");
-        assert_eq!(counters, HashMap::from([(ends.to_string(), "2".to_owned())]));
+        // Format, permits of all entries, no interval, and the only entry: when it ends, and its permits.
+        let value: Vec<u8> = redis.get(key).expect("a string");
+        let expected =
+            [&[1][..], &big_endian(2, 6), &big_endian(0, 5), &big_endian(ends, 6), &big_endian(2, 5)].concat();
+        assert_eq!(value, expected);
         let ttl: i64 = redis.pttl(key).expect("a time to live");
         assert!((live - 10_000..=live).contains(&ttl), "{key} lives for {ttl} ms, not {live}");
 

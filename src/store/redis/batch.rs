@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::answers::{Answer, Answers};
 use super::buckets::{Buckets, Place};
-use super::requests::{Asked, How, Requests};
 use super::resp::Command;
 use crate::clock::Timestamp;
 use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome};
@@ -103,11 +102,11 @@ impl Batch {
         let foreign = self.algorithms().any(|algorithm| matches!(algorithm, Algorithm::Foreign(_)));
         // Every argument costs Redis as much as a look at a small table: there are none that nobody needs.
         let told = [foreign || moment.now.is_some(), moment.now.is_some()];
-        let mut call = Command::begin(unsent, keys + 5 + told.iter().filter(|told| **told).count());
+        let mut call = Command::begin(unsent, keys + 6 + told.iter().filter(|told| **told).count());
         call.arg(command.as_bytes()).arg(name.as_bytes()).arg(number.format(keys).as_bytes());
         self.buckets.each_key(secret, |key| _ = call.arg(key.as_bytes()));
-        call.arg(self.buckets.limiters(moment.near).as_bytes());
-        call.arg(self.requests().bytes());
+        call.arg(b"admit").arg(self.buckets.limiters(moment.near).as_bytes());
+        call.arg(&self.requests());
         if told[0] {
             call.arg(&moment.random.to_be_bytes());
         }
@@ -127,28 +126,20 @@ impl Batch {
     }
 
     /// The requests as the script takes them.
-    fn requests(&self) -> Requests {
-        let mut requests = Requests::with_capacity(self.kinds.len(), self.limits.len());
-        let (firsts, mut asked) = (self.buckets.firsts(), Vec::new());
+    fn requests(&self) -> Vec<u8> {
+        let (firsts, mut bytes) =
+            (self.buckets.firsts(), Vec::with_capacity(7 * (self.kinds.len() + self.limits.len())));
         for (count, sought) in self.kinds() {
-            let taken_by = |one: &Sought, count| !one.shadow && self.buckets.is_taken_by(one.place, count);
-            let row = sought.iter().all(|one| taken_by(one, count));
-            let alone = sought.iter().rposition(|one| taken_by(one, 1));
-            asked.clear();
-            asked.extend(sought.iter().enumerate().map(|(index, one)| Asked {
-                limiter: one.place.limiter,
-                number: u16::try_from(one.place.number(&firsts)).unwrap_or(u16::MAX),
-                how: match index {
-                    _ if row => How::Row,
-                    _ if alone == Some(index) => How::Alone,
-                    _ if one.shadow => How::Shadow,
-                    _ => How::Live,
-                },
-                permits: one.permits,
-            }));
-            requests.push(count, &asked);
+            bytes.extend(count.to_le_bytes());
+            // A route has at most as many limits as fit here, and a call as many buckets.
+            bytes.push(u8::try_from(sought.len()).unwrap_or(u8::MAX));
+            for one in sought {
+                bytes.extend(u16::try_from(one.place.number(&firsts)).unwrap_or(u16::MAX).to_le_bytes());
+                bytes.push(u8::from(one.shadow));
+                bytes.extend(one.permits.to_le_bytes());
+            }
         }
-        requests
+        bytes
     }
 
     /// Reads what the script returns.

@@ -29,8 +29,6 @@ pub(super) struct Place {
 struct OfLimiter {
     limiter: Arc<Limiter>,
     clients: Vec<Option<ClientId>>,
-    /// How often each was asked for.
-    asked: Vec<u32>,
     places: HashMap<Option<ClientId>, usize>,
 }
 
@@ -52,10 +50,8 @@ impl Buckets {
         };
         if bucket == next {
             of.clients.push(charge.client.clone());
-            of.asked.push(0);
             self.len += 1;
         }
-        of.asked[bucket] += 1;
         Place { limiter, bucket }
     }
 
@@ -64,7 +60,6 @@ impl Buckets {
         let limiter = self.limiter(&charge.limiter);
         let of = &mut self.limiters[limiter];
         of.clients.push(charge.client.clone());
-        of.asked.push(1);
         self.len += 1;
         Place { limiter, bucket: of.clients.len() - 1 }
     }
@@ -82,19 +77,13 @@ impl Buckets {
         (&of.limiter, of.clients[place.bucket].as_ref())
     }
 
-    /// Was a bucket asked for so many times, by an algorithm whose script has a way of its own if these are all?
-    pub(super) fn is_taken_by(&self, place: Place, times: u32) -> bool {
-        let of = &self.limiters[place.limiter];
-        of.asked[place.bucket] == times && of.limiter.quota.algorithm() == Algorithm::TokenBucket
-    }
-
     fn limiter(&mut self, limiter: &Arc<Limiter>) -> usize {
         let is_it = |of: &OfLimiter| Arc::ptr_eq(&of.limiter, limiter);
         let same = |of: &OfLimiter| *of.limiter == **limiter;
         let known = self.limiters.iter().position(is_it).or_else(|| self.limiters.iter().position(same));
         known.unwrap_or_else(|| {
-            let (clients, asked, places) = (Vec::new(), Vec::new(), HashMap::new());
-            self.limiters.push(OfLimiter { limiter: Arc::clone(limiter), clients, asked, places });
+            let (clients, places) = (Vec::new(), HashMap::new());
+            self.limiters.push(OfLimiter { limiter: Arc::clone(limiter), clients, places });
             self.limiters.len() - 1
         })
     }
@@ -169,7 +158,7 @@ fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Words) {
     call.arg(quota.algorithm().name());
     match quota.algorithm() {
         Algorithm::TokenBucket => {
-            call.arg(kind(limiter.mode)).number(quota.rate()).number(quota.interval());
+            call.number(quota.rate()).number(quota.interval());
         }
         Algorithm::Gcra { burst } => {
             call.number(quota.rate()).number(quota.interval()).number(burst);

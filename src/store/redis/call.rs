@@ -14,7 +14,7 @@ use super::library::{is_forbidden, is_unknown};
 use super::load::Load;
 use super::refusals::Age;
 use super::resp::Reply;
-use super::script::{ADMIT, Script};
+use super::script::SCRIPT;
 use crate::clock::Timestamp;
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
@@ -23,7 +23,6 @@ use crate::store::settings::KeySecret;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) load: Load,
-    script: &'static Script,
     pub(super) way: Way,
     /// Replies that come before its own, and tell nothing.
     pub(super) replies_before: usize,
@@ -67,11 +66,10 @@ pub(super) enum Again {
 
 impl Call {
     pub(super) fn new(load: Load, way: Way, shared: &Shared) -> Self {
-        let script = ADMIT.for_all(load.batch.algorithms());
         let at = load.now();
         let near = at.unwrap_or_else(|| shared.present.guess());
         let (age, sent) = (shared.refusals.age(), Instant::now());
-        Self { load, script, way, replies_before: 0, at, near, knows_the_present: false, sent, age }
+        Self { load, way, replies_before: 0, at, near, knows_the_present: false, sent, age }
     }
 
     /// Adds what is to be sent.
@@ -82,13 +80,13 @@ impl Call {
         shared.metrics.store_called();
         if self.way == Way::NewFunction {
             // Another gateway may have loaded it just now; whether it is there now is for the call to say.
-            self.script.library().write_load(unsent);
+            SCRIPT.library().write_load(unsent);
             self.replies_before = 1;
         }
         let (name, script) = match self.way {
-            Way::Function | Way::NewFunction => ("FCALL", self.script.library().name()),
-            Way::Digest => ("EVALSHA", self.script.digest()),
-            Way::Source => ("EVAL", self.script.source()),
+            Way::Function | Way::NewFunction => ("FCALL", SCRIPT.library().name()),
+            Way::Digest => ("EVALSHA", SCRIPT.digest()),
+            Way::Source => ("EVAL", SCRIPT.source()),
         };
         let moment = Moment { now: self.at, near: self.near, random };
         self.load.batch.write(name, script, secret, moment, unsent);

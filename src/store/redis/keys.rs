@@ -1,4 +1,4 @@
-//! Where Redisson looks for a limiter's data: the names of its keys.
+//! The names of keys: one for each bucket of ours, and where Redisson looks for the data of a limiter that is shared.
 //!
 //! A client's address is written as it is; everything else that a client sends is there only as a keyed hash of fixed
 //! length, without braces or colons. So nothing that it sends moves a key to another cluster slot or onto another
@@ -9,29 +9,27 @@ use std::fmt::Write;
 use crate::limit::{Algorithm, ClientId, Limiter};
 use crate::store::settings::KeySecret;
 
-/// The suffixes of a bucket's keys, in the order in which its algorithm's script takes them.
-fn suffixes(algorithm: Algorithm) -> &'static [&'static str] {
-    match algorithm {
-        Algorithm::TokenBucket => &["value", "permits"],
-        Algorithm::Gcra { .. } => &["gcra"],
-        Algorithm::LeakyBucket(_) => &["slots"],
-        Algorithm::SlidingWindow { .. } => &["segments"],
-        Algorithm::FixedWindow(_) => &["window"],
-        Algorithm::Foreign(_) => &[],
-    }
-}
-
-/// How many keys a limiter and so many of its buckets have.
+/// How many keys so many buckets have.
 pub(super) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     match algorithm {
         Algorithm::Foreign(_) => 6 * buckets,
-        Algorithm::TokenBucket => 1 + 2 * buckets,
-        own => suffixes(own).len() * buckets,
+        _ => buckets,
     }
 }
 
-/// Shows `each` the keys of a limiter and of its buckets, in the order in which its algorithm's script takes them; each is
-/// written into `key`, which is no use to anybody else meanwhile.
+/// What tells the buckets of an algorithm from those of the others; nothing for `token_bucket`.
+fn suffix(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::Foreign(_) => "",
+        Algorithm::Gcra { .. } => ":gcra",
+        Algorithm::LeakyBucket(_) => ":slots",
+        Algorithm::SlidingWindow { .. } => ":segments",
+        Algorithm::FixedWindow(_) => ":window",
+    }
+}
+
+/// Shows `each` the keys of a limiter's buckets, in the order in which its algorithm's script takes them; each is written
+/// into `key`, which is no use to anybody else meanwhile.
 pub(super) fn each(
     limiter: &Limiter,
     clients: &[Option<ClientId>],
@@ -40,23 +38,17 @@ pub(super) fn each(
     mut each: impl FnMut(&str),
 ) {
     let (name, algorithm) = (&limiter.name, limiter.quota.algorithm());
-    if algorithm == Algorithm::TokenBucket {
-        each(name);
-    }
-    let mut client = String::with_capacity(48);
     for id in clients {
-        client.clear();
-        if let Some(id) = id {
-            write_client(id, secret, &mut client);
-        }
+        key.clear();
         if let Algorithm::Foreign(_) = algorithm {
-            foreign(name, &client).iter().for_each(|key| each(key));
+            id.iter().for_each(|id| write_client(id, secret, key));
+            foreign(name, key).iter().for_each(|key| each(key));
+            continue;
         }
-        for suffix in suffixes(algorithm) {
-            key.clear();
-            write_suffixed(name, suffix, &client, key);
-            each(key);
-        }
+        key.push_str(name);
+        key.push_str(suffix(algorithm));
+        id.iter().for_each(|id| write_client(id, secret, key));
+        each(key);
     }
 }
 
@@ -104,33 +96,35 @@ mod tests {
         keys
     }
 
-    fn keys_of(name: &str, client: Option<ClientId>) -> [String; 3] {
-        let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
+    fn key_of(name: &str, algorithm: Algorithm, client: Option<ClientId>) -> String {
+        let quota = Quota::new(1, 1_000, algorithm).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
-        all_of(&Limiter { name: name.into(), mode, quota }, &[client]).try_into().expect("three keys")
+        let [key] = all_of(&Limiter { name: name.into(), mode, quota }, &[client]).try_into().expect("one key");
+        key
     }
 
     #[test]
-    fn the_keys_are_those_of_redisson() {
-        let overall = ["{tidegate:rest}:total", "{tidegate:rest}:total:value", "{tidegate:rest}:total:permits"];
-        assert_eq!(keys_of("{tidegate:rest}:total", None), overall);
-        assert_eq!(keys_of("lim", None), ["lim", "{lim}:value", "{lim}:permits"]);
+    fn a_bucket_has_one_key_and_algorithms_share_none() {
+        assert_eq!(key_of("{tidegate:rest}:total", Algorithm::TokenBucket, None), "{tidegate:rest}:total");
+        assert_eq!(key_of("{tidegate:rest}:total", Algorithm::Gcra { burst: 1 }, None), "{tidegate:rest}:total:gcra");
     }
 
     #[test]
-    fn gcra_has_one_key() {
-        let quota = Quota::new(1, 1_000, Algorithm::Gcra { burst: 1 }).expect("a quota");
-        assert_eq!(all_of(&Limiter { name: "lim".into(), mode: Mode::Overall, quota }, &[None]), ["{lim}:gcra"]);
+    fn the_keys_of_shared_limiters_are_those_of_redisson() {
+        let keys = ["lim", "{lim}:value", "{lim}:value:x", "{lim}:permits", "{lim}:permits:x", "{lim}:tidegate:x"];
+        assert_eq!(foreign("lim", ":x"), keys);
+        assert_eq!(foreign("{a}b", "")[1], "{a}b:value");
     }
 
     #[test]
     fn an_address_is_written_as_it_is_and_a_value_as_a_hash_of_fixed_length() {
-        let address = |text: &str| Some(ClientId::Address(text.parse().expect("a network")));
-        assert_eq!(keys_of("lim", address("192.0.2.1/32"))[1], "{lim}:value:192.0.2.1");
-        assert_eq!(keys_of("lim", address("2001:db8::/64"))[1], "{lim}:value:2001:db8::/64");
+        let key = |client| key_of("{lim}", Algorithm::TokenBucket, Some(client));
+        let address = |text: &str| key(ClientId::Address(text.parse().expect("a network")));
+        assert_eq!(address("192.0.2.1/32"), "{lim}:192.0.2.1");
+        assert_eq!(address("2001:db8::/64"), "{lim}:2001:db8::/64");
         for value in [&b""[..], b"a}b{c}:x", b"\r\n\0{}", &[0xff; 16 * 1024]] {
-            let [_, _, permits] = keys_of("lim", Some(ClientId::Value(value.into())));
-            let hash = permits.strip_prefix("{lim}:permits:").expect("the prefix");
+            let key = key(ClientId::Value(value.into()));
+            let hash = key.strip_prefix("{lim}:").expect("the prefix");
             assert!(hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
         }
     }
@@ -138,8 +132,8 @@ mod tests {
     #[test]
     fn different_values_have_different_keys() {
         proptest::proptest!(|(one: Vec<u8>, two: Vec<u8>)| {
-            let keys = |value: &[u8]| keys_of("lim", Some(ClientId::Value(value.into())));
-            proptest::prop_assert_eq!(one == two, keys(&one) == keys(&two));
+            let key = |value: &[u8]| key_of("lim", Algorithm::TokenBucket, Some(ClientId::Value(value.into())));
+            proptest::prop_assert_eq!(one == two, key(&one) == key(&two));
         });
     }
 }

@@ -1,18 +1,14 @@
 //! The operations of the library's limiters, one script call or command for each.
 
-use std::sync::LazyLock;
-
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
 
 use super::buckets::kind;
-use super::script::{FOREIGN, Script};
+use super::script::SCRIPT;
 use super::{Redis, failure, keys};
 use crate::limit::{Mode, RateConfig};
 use crate::store::StoreError;
 use crate::store::limiters::{Named, SetRate};
-
-static OPERATE: LazyLock<Script> = LazyLock::new(|| Script::new(FOREIGN, include_str!("../../../lua/operate.lua")));
 
 /// The moment to decide at, as scripts take it: Redis's own.
 const NOW: &str = "";
@@ -93,7 +89,7 @@ impl Redis {
                 call.arg(script).arg(keys.len()).arg(&keys[..]).arg(arguments);
                 call
             };
-            OPERATE.run(&mut live.connection, command).await.map_err(|error| failure(&error))
+            SCRIPT.run(&mut live.connection, command).await.map_err(|error| failure(&error))
         })
         .await
     }

@@ -18,7 +18,6 @@ mod outage;
 mod pipeline;
 mod present;
 mod refusals;
-mod requests;
 mod resp;
 mod script;
 mod trouble;
@@ -36,7 +35,7 @@ use self::lane::{Lane, Shared};
 use self::link::{Live, SharedSecret};
 use self::present::Present;
 use self::refusals::Refusals;
-use self::script::GIVE_BACK;
+use self::script::SCRIPT;
 use self::trouble::Troubles;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
 use super::{Known, StoreError};
@@ -194,17 +193,16 @@ async fn undo(live: &mut Live, granted: &[Granted], now: Option<Timestamp>) -> R
     let numbers: Vec<String> = placed.iter().map(|(_, one)| number(one)).collect();
     // Slots lie after the decision, windows do not.
     let near = granted.iter().map(|one| one.at).min().unwrap_or_default();
-    let script = GIVE_BACK.for_all(buckets.algorithms());
     let command = |name: &str, script: &str| {
         let mut call = cmd(name);
         call.arg(script);
         call.arg(buckets.number_of_keys());
         buckets.each_key(&live.secret, |key| _ = call.arg(key));
-        call.arg(buckets.limiters(near)).arg(numbers.join(" "));
+        call.arg("give_back").arg(buckets.limiters(near)).arg(numbers.join(" "));
         call.arg(now.map(|now| now.as_millis().to_string()));
         call
     };
-    script.run(&mut live.connection, command).await.map_err(|error| failure(&error))
+    SCRIPT.run(&mut live.connection, command).await.map_err(|error| failure(&error))
 }
 
 fn failure(error: &RedisError) -> StoreError {

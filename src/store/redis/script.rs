@@ -1,58 +1,38 @@
-//! The scripts, put together of the files in `lua/`.
+//! The script, put together of the files in `lua/`.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult};
 
 use super::library::Library;
-use crate::limit::Algorithm;
 
-/// Decides requests.
-pub(super) static ADMIT: Scripts = Scripts::new(&DECIDING, include_str!("../../../lua/admit.lua"));
+/// Decides requests, undoes what was decided, and has the operations of the library. There is one for all calls.
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    let algorithms: String = ALGORITHMS.iter().map(|file| format!("do\n{file}end\n")).collect();
+    let made_once = [BEGIN, SHARED, &algorithms, ADMIT, GIVE_BACK, OPERATE].join("\n");
+    Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
+});
 
-/// Undoes a list of charges.
-pub(super) static GIVE_BACK: Scripts = Scripts::new(&[], include_str!("../../../lua/give_back.lua"));
+/// What algorithms put themselves into.
+const BEGIN: &str = "local algorithms = {}";
 
-/// The files of the algorithms, each behind those that it stands on, and who needs it.
-const PARTS: [Part; 7] = [
-    (include_str!("../../../lua/token_bucket.lua"), TOKEN_BUCKET),
-    (include_str!("../../../lua/gcra.lua"), GCRA | LEAKY_BUCKET),
-    (include_str!("../../../lua/leaky_bucket.lua"), LEAKY_BUCKET),
-    (include_str!("../../../lua/redisson.lua"), FOREIGN),
-    (include_str!("../../../lua/counters.lua"), SLIDING_WINDOW | FIXED_WINDOW),
-    (include_str!("../../../lua/sliding_window.lua"), SLIDING_WINDOW),
-    (include_str!("../../../lua/fixed_window.lua"), FIXED_WINDOW),
+/// Stands before all others.
+const SHARED: &str = include_str!("../../../lua/shared.lua");
+
+/// One file for each algorithm, in a scope of its own: their order does not matter.
+const ALGORITHMS: [&str; 6] = [
+    include_str!("../../../lua/token_bucket.lua"),
+    include_str!("../../../lua/gcra.lua"),
+    include_str!("../../../lua/leaky_bucket.lua"),
+    include_str!("../../../lua/sliding_window.lua"),
+    include_str!("../../../lua/fixed_window.lua"),
+    include_str!("../../../lua/redisson.lua"),
 ];
 
-/// What `admit` stands on besides.
-const DECIDING: [Part; 2] =
-    [(include_str!("../../../lua/row.lua"), TOKEN_BUCKET), (include_str!("../../../lua/decide.lua"), u8::MAX)];
-
-/// A file and who needs it.
-type Part = (&'static str, u8);
-
-/// What everybody needs.
-const TEXT: &str = include_str!("../../../lua/text.lua");
-const ALGORITHMS: &str = include_str!("../../../lua/algorithms.lua");
-
-/// Algorithms that are left out of a script are known to it all the same, as nothing.
-const NAMES: &str = "local token_bucket, gcra, leaky_bucket, redisson, sliding_window, fixed_window\n";
-
-const TOKEN_BUCKET: u8 = 1;
-const GCRA: u8 = 2;
-const LEAKY_BUCKET: u8 = 4;
-pub(super) const FOREIGN: u8 = 8;
-const SLIDING_WINDOW: u8 = 16;
-const FIXED_WINDOW: u8 = 32;
-
-/// One script for each set of algorithms. Redis makes all functions of a script anew in every call, which costs more than
-/// most decisions do; so a call brings those of its own algorithms only.
-pub(super) struct Scripts {
-    own: &'static [Part],
-    last: &'static str,
-    of: [OnceLock<Script>; 64],
-}
+const ADMIT: &str = include_str!("../../../lua/admit.lua");
+const GIVE_BACK: &str = include_str!("../../../lua/give_back.lua");
+const OPERATE: &str = include_str!("../../../lua/operate.lua");
 
 /// A script; and the same as a library.
 #[derive(Debug)]
@@ -62,43 +42,13 @@ pub(super) struct Script {
     library: Library,
 }
 
-impl Scripts {
-    const fn new(own: &'static [Part], last: &'static str) -> Self {
-        Self { own, last, of: [const { OnceLock::new() }; 64] }
-    }
-
-    /// The script for these algorithms.
-    pub(super) fn for_all(&'static self, algorithms: impl Iterator<Item = Algorithm>) -> &'static Script {
-        let set = algorithms.fold(0, |set, algorithm| set | bit(algorithm));
-        self.of[usize::from(set)].get_or_init(|| Script::of(set, self.own, self.last))
-    }
-}
-
-fn bit(algorithm: Algorithm) -> u8 {
-    match algorithm {
-        Algorithm::TokenBucket => TOKEN_BUCKET,
-        Algorithm::Gcra { .. } => GCRA,
-        Algorithm::LeakyBucket(_) => LEAKY_BUCKET,
-        Algorithm::Foreign(_) => FOREIGN,
-        Algorithm::SlidingWindow { .. } => SLIDING_WINDOW,
-        Algorithm::FixedWindow(_) => FIXED_WINDOW,
-    }
-}
-
 impl Script {
-    /// A script that ends with `last` and knows a set of algorithms.
-    pub(super) fn new(set: u8, last: &str) -> Self {
-        Self::of(set, &[], last)
-    }
-
-    fn of(set: u8, own: &[Part], last: &str) -> Self {
-        let needed = |parts: &[Part]| parts.iter().filter(|part| part.1 & set != 0).map(|part| part.0).collect();
-        let parts: [Vec<&str>; 4] = [vec![NAMES, TEXT], needed(&PARTS), vec![ALGORITHMS], needed(own)];
-        let before_last = parts.concat().join("\n");
+    /// A script that runs `each_call`, which stands on what is `made_once`.
+    fn new(made_once: &str, each_call: &str) -> Self {
         // What a function is given is not global; so it is local everywhere, which is faster besides.
-        let source = format!("local KEYS, ARGV = KEYS, ARGV\n{before_last}\n{last}");
+        let source = format!("local KEYS, ARGV = KEYS, ARGV\n{made_once}\n{each_call}");
         let digest = deadpool_redis::redis::Script::new(&source).get_hash().to_owned();
-        Self { source, digest, library: Library::new(&before_last, last) }
+        Self { source, digest, library: Library::new(made_once, each_call) }
     }
 
     pub(super) fn source(&self) -> &str {

@@ -138,22 +138,16 @@ pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
     [&head[..], &permits.to_le_bytes()].concat()
 }
 
-/// A script of `lua/` with all that it stands on, for calls that no type can make.
-pub fn script(name: &str) -> String {
+/// The script, for calls that no type can make.
+pub fn script() -> String {
     let read = |name: &str| std::fs::read_to_string(format!("lua/{name}.lua")).expect("a script");
-    let algorithms = ["token_bucket", "gcra", "leaky_bucket", "redisson", "counters", "sliding_window", "fixed_window"];
-    ["text"]
-        .iter()
-        .chain(&algorithms)
-        .chain(&["algorithms", "decide", name])
-        .map(|name| read(name))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let parts = ["shared", "redisson", "admit", "give_back", "operate"].map(read).join("\n");
+    format!("local algorithms = {{}}\n{parts}\nreturn operations[ARGV[1]](ARGV)")
 }
 
 /// The one request of a call of `admit`: so many permits of its only bucket.
 pub fn request(permits: u32) -> Vec<u8> {
-    [&1_u32.to_le_bytes()[..], &1_u16.to_le_bytes(), &[1], &1_u16.to_le_bytes(), &[0], &permits.to_le_bytes()].concat()
+    [&1_u32.to_le_bytes()[..], &[1], &1_u16.to_le_bytes(), &[0], &permits.to_le_bytes()].concat()
 }
 
 /// What a call of `admit` about one request of one limit says: now, granted, remaining, wait, reset.
