@@ -20,6 +20,7 @@ mod functions;
 mod gateway;
 mod http2;
 mod http2_slow;
+mod interop;
 mod laws;
 mod laws_shadow;
 mod laws_windows;
