@@ -29,6 +29,18 @@ local BOUND = 512
 -- Rates of Java can be larger than numbers are exact, and sums larger than an entry holds.
 local MOST, MOST_IN_ENTRY = 9007199254740991, 4294967295
 
+-- Ranks and moments come again and again, and to make text of a number costs as much as a command: those that were made,
+-- not without end.
+local texts, texts_known, text_of = {}, 0, text
+local function text(number)
+  local known = texts[number]
+  if known then return known end
+  if texts_known == 2000 then texts, texts_known = {}, 0 end
+  known, texts_known = text_of(number), texts_known + 1
+  texts[number] = known
+  return known
+end
+
 -- Permits of an entry in any format that Redisson has had: always the last four bytes.
 local function permits_of(member)
   if #member < 4 then return 0 end
@@ -86,12 +98,13 @@ end
 
 -- Reads the entries that have returned, and the first that has not; returns the first of all.
 local function read_returned(bucket)
-  local expired, note, returned, head = bucket.now - bucket.interval, bucket.note, {}, nil
-  if note and note.first_at > expired then head = call('ZRANGE', bucket.log, '0', '0', 'WITHSCORES') end
-  if not head or head[2] and tonumber(head[2]) <= expired then
-    returned = call('ZRANGEBYSCORE', bucket.log, '-inf', text(expired), 'LIMIT', '0', BOUND)
-    head = entries(bucket, #returned, #returned)
+  local expired, note = bucket.now - bucket.interval, bucket.note
+  if note and note.first_at > expired and call('ZRANGE', bucket.log, '0', '0')[1] == note.first then
+    bucket.first, bucket.first_at = note.first, note.first_at
+    return note.first
   end
+  local returned = call('ZRANGEBYSCORE', bucket.log, '-inf', text(expired), 'LIMIT', '0', text(BOUND))
+  local head = entries(bucket, #returned, #returned)
   local permits = 0
   for _, member in ipairs(returned) do permits = permits + permits_of(member) end
   bucket.returned, bucket.returned_permits = #returned, permits
@@ -171,7 +184,8 @@ local function read(limiter, key, now)
 end
 
 -- How many permits peers have released since our last call, as far as the counter tells. It tells nothing above the rate,
--- which no release() reaches; nor when it was made anew, or is the same as then under another rate.
+-- which no release() reaches; nor when it was made anew, or is the same as then under another rate; nor below nothing if the
+-- rate is another, since Redisson then raises it to that.
 local function released(bucket)
   local counter, rate, note = bucket.counter, bucket.stored_rate, bucket.note
   if not (counter and rate) or counter > rate or bucket.left_behind > 0 or bucket.believed then return 0 end
@@ -185,7 +199,8 @@ local function write_counter(bucket, rate)
   local counter = rate - bucket.stored + (bucket.excess or 0)
   if bucket.counter == counter then return end
   call('SET', bucket.value, text(counter), 'KEEPTTL')
-  local left = bucket.counter and 0 or call('PTTL', bucket.hash)
+  local is_ours = bucket.law == 'library' and bucket.type == '1'
+  local left = bucket.counter and 0 or is_ours and bucket.interval or call('PTTL', bucket.hash)
   if left > 0 then call('PEXPIRE', bucket.value, text(left)) end
   bucket.counter = counter
 end
@@ -256,26 +271,29 @@ local function take_out(bucket, list, permits, newest_first)
 end
 
 -- Takes what peers have released out of the log. Nobody knows when they did. Entries that were there at our last look are
--- taken first, the newest of them first; then those that have come since, the oldest first: so that whatever was meant
--- would have returned later than what is taken for it. What has returned meanwhile may be what was released; and so may
--- what peers have removed, unless our last look is so long ago that nothing of it could be left.
+-- taken first, the newest of them first, then those that have come since, the oldest first; or the oldest first of all, if
+-- it is not known which those are: so that whatever was meant would not have returned earlier than what is taken for it.
+-- What has returned meanwhile may be what was released; and so may what peers have removed, unless our last look is so
+-- long ago that nothing of it could be left: then no more is taken than there still is of what was there.
 local function place_release(bucket, permits)
   local note, returned, returned_permits = bucket.note, bucket.returned, bucket.returned_permits
-  local known = note and bucket.follows and note.entries or 0
-  if note and not bucket.follows then known = call('ZCOUNT', bucket.log, '-inf', '(' .. text(note.at)) end
-  local all_new = not note or note.entries == 0 or note.at <= bucket.now - bucket.interval or bucket.is_whole
+  local known = bucket.follows and math.max(0, note.entries - returned) or 0
+  local is_missing = note and note.entries > 0 and note.at > bucket.now - bucket.interval and not bucket.is_whole
   forget(bucket)
-  known = math.max(0, known - returned)
   if known > 0 then
     permits = permits - take_out(bucket, entries(bucket, math.max(0, known - BOUND), known - 1), permits, true)
   end
   if known > BOUND then
     -- The rest stays on the counter for the next call.
     bucket.excess = permits
-  elseif all_new and permits > returned_permits then
-    permits = permits - returned_permits
-    take_out(bucket, entries(bucket, 0, BOUND - 1), permits)
+    return heal(bucket)
   end
+  local list, left = entries(bucket, 0, BOUND - 1), 0
+  for i = 1, #list, 2 do
+    if tonumber(list[i + 1]) < (note and note.at or 0) then left = left + permits_of(list[i]) end
+  end
+  if is_missing then permits = math.min(permits, left) end
+  take_out(bucket, list, math.max(0, permits - returned_permits))
   heal(bucket)
 end
 
@@ -505,9 +523,8 @@ function redisson.set_rate(now, how, rate, interval, kind, keep, usage)
   end
   call('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'keepAliveTime', keep, 'type', kind)
   if tonumber(keep) > 0 then call('PEXPIRE', KEYS[1], keep) else call('PERSIST', KEYS[1]) end
+  if own == 0 then call('PERSIST', KEYS[2]) call('PERSIST', KEYS[4]) end
   -- Peers believe the counter: it says at once what the log says under the new rate. What it said under none is nothing.
-  call('PERSIST', KEYS[2 + own])
-  call('PERSIST', KEYS[4 + own])
   local bucket = read({ law = 'library', type = kind }, 1, now)
   heal(bucket)
   if bucket.live > 0 then keep_alive(bucket) end

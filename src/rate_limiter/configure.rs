@@ -34,6 +34,15 @@ impl RateLimiter {
         self.answer(self.store.set_rate(&self.named, SetRate::Reset, config).await).map(drop)
     }
 
+    /// Gives the limiter this rate, whether it has one or not; what is in use stays in use and returns when it would have,
+    /// by the new interval. For programs that all say the same when they start: one call, whoever is the first.
+    ///
+    /// # Errors
+    /// See [`RateLimiterError`].
+    pub async fn ensure_rate(&self, config: &RateConfig) -> Result<(), RateLimiterError> {
+        self.answer(self.store.set_rate(&self.named, SetRate::Keep, config).await).map(drop)
+    }
+
     /// Gives the limiter another rate; says whether it had one, without which nothing happens. Under another mode
     /// nothing is in use afterwards, whatever `usage` says, since other buckets count.
     ///
@@ -80,6 +89,14 @@ impl RateLimiter {
     /// See [`RateLimiterError`].
     pub async fn clear_expire(&self) -> Result<bool, RateLimiterError> {
         self.answer(self.store.expire(&self.named, None).await)
+    }
+
+    /// How long the limiter stays unless it is used; nothing if it was not told to vanish.
+    ///
+    /// # Errors
+    /// See [`RateLimiterError`]; `NotInitialised` if there is no such limiter.
+    pub async fn time_to_live(&self) -> Result<Option<Duration>, RateLimiterError> {
+        self.answer(self.store.time_to_live(&self.named).await)
     }
 
     /// Removes the limiter and forgets what is in use of it; under PER_CLIENT, by this instance. Says whether there was

@@ -21,6 +21,8 @@ pub(crate) enum SetRate {
     Try,
     /// In any case; nothing is in use afterwards.
     Reset,
+    /// In any case; permits in use stay in use.
+    Keep,
     /// Only if it has one; permits in use stay in use.
     UpdateAndKeep,
     /// Only if it has one; nothing is in use afterwards.
@@ -109,6 +111,18 @@ impl Store {
             }
             Self::Redis(redis) => redis.expire(of, after).await,
         }
+    }
+
+    /// What is left of a limiter's life; nothing if it stays.
+    pub(crate) async fn time_to_live(&self, of: &Named) -> Result<Option<Duration>, StoreError> {
+        let millis = match self {
+            Self::Memory(memory) => {
+                let (mut limiters, now) = memory.limiters();
+                limiters.time_to_live(of, now)?
+            }
+            Self::Redis(redis) => redis.time_to_live(of).await?,
+        };
+        Ok(millis.map(Duration::from_millis))
     }
 
     /// Removes a limiter with what is in use of it; was there anything?

@@ -97,6 +97,12 @@ impl Registry {
         after.is_some() || before.is_some()
     }
 
+    /// Milliseconds until a limiter vanishes; nothing if it stays.
+    pub(super) fn time_to_live(&mut self, of: &Named, now: Timestamp) -> Result<Option<u64>, StoreError> {
+        let (entry, _) = configured(&mut self.0, of, now)?;
+        Ok(entry.expires_at.map(|at| at.millis_since(now)))
+    }
+
     pub(super) fn delete(&mut self, of: &Named, now: Timestamp) -> bool {
         let limiters = &mut self.0;
         let Ok((entry, config)) = configured(limiters, of, now) else { return false };

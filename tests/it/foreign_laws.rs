@@ -140,7 +140,9 @@ impl Together<'_> {
         if !believes && self.is_told && self.since.oldest() > self.expired() {
             prop_assert_eq!(live, self.since.at(self.expired()), "a release is not honoured");
         }
-        (self.since, self.looked_at, self.is_told) = (InUse::of(&log), Some(self.now), true);
+        // Of a limiter that nobody has used there is nothing to note, and while a lowered rate is exceeded nothing is told.
+        (self.since, self.looked_at) = (InUse::of(&log), Some(self.now));
+        self.is_told = self.peer.counter().is_some_and(|counter| counter >= 0);
         Ok(decision)
     }
 
@@ -209,11 +211,13 @@ impl Together<'_> {
                 if !keep {
                     (self.by_law, self.since) = (InUse::default(), InUse::default());
                 }
+                // A rate that is set twice between two looks may be the same as before, and the counter another.
+                self.looked_at = self.looked_at.filter(|_| self.is_told);
                 self.is_told = false;
             }
             // The entry is written once, whether it was before or is only now; the counter is lowered again.
             Step::Resend => {
-                if let Some((random, permits, at)) = self.last {
+                if let Some((random, permits, at)) = self.last.filter(|last| last.2 > self.expired()) {
                     self.peer_acquires(random, permits, at);
                     self.is_told = false;
                 }

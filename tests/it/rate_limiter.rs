@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use deadpool_redis::redis::Commands;
 use tidegate::RateLimiter;
 use tidegate::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use tidegate::limit::{Mode, RateConfig};
@@ -137,6 +138,55 @@ async fn a_limiter_expires_when_it_is_told_to_and_not_when_that_is_cleared() {
         }
         assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, 1, 3_600_000)).await, Ok(true));
         assert_eq!(limiter.try_acquire(1).await, Ok(false), "a window was granted twice");
+    }
+}
+
+#[tokio::test]
+async fn a_rate_is_ensured_whether_there_is_one_or_not_and_what_is_in_use_stays() {
+    let (stores, _redis) = stores();
+    for store in stores {
+        let limiter = RateLimiter::new(store, "lim").expect("a limiter");
+        let hour = |permits| rate(Mode::Overall, permits, 3_600_000);
+        assert_eq!(limiter.ensure_rate(&hour(5)).await, Ok(()));
+        assert_eq!(limiter.try_acquire(3).await, Ok(true));
+        for (permits, left) in [(5, 2), (9, 6), (2, 0)] {
+            assert_eq!(limiter.ensure_rate(&hour(permits)).await, Ok(()));
+            assert_eq!(limiter.available_permits().await, Ok(left));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_limiter_tells_how_long_it_stays() {
+    let (stores, _redis) = stores();
+    for store in stores {
+        let limiter = RateLimiter::new(store, "lim").expect("a limiter");
+        assert!(limiter.time_to_live().await.is_err(), "there is none");
+        limiter.set_rate(&rate(Mode::Overall, 1, 1_000)).await.expect("set");
+        assert_eq!(limiter.time_to_live().await, Ok(None));
+        assert_eq!(limiter.expire(millis(3_600_000)).await, Ok(true));
+        let left = limiter.time_to_live().await.expect("an answer").expect("a time");
+        assert!(left > millis(3_000_000) && left <= millis(3_600_000), "{left:?}");
+    }
+}
+
+/// Redisson leaves the state of every client that ever was, for ever.
+#[tokio::test]
+async fn the_state_of_each_instance_lives_no_longer_than_its_permits() {
+    let Some(server) = RedisServer::start() else { return };
+    let new = || RateLimiter::new(server.store(), "lim").expect("a limiter");
+    let (one, other) = (new(), new());
+    one.set_rate(&rate(Mode::PerClient, 2, 60_000)).await.expect("set");
+    for limiter in [&one, &other] {
+        assert_eq!((limiter.try_acquire(2).await, limiter.try_acquire(1).await), (Ok(true), Ok(false)));
+    }
+    assert_eq!(one.expire(millis(1_000)).await, Ok(true));
+    let mut redis = server.connection();
+    let keys: Vec<String> = redis.keys("*lim*").expect("keys");
+    assert_eq!(keys.len(), 7, "{keys:?}");
+    for key in keys {
+        let ttl: i64 = redis.pttl(&key).expect("a time");
+        assert!((1..=60_000).contains(&ttl), "{key}: {ttl}");
     }
 }
 

@@ -19,6 +19,7 @@ impl Redis {
         let (how, usage) = match how {
             SetRate::Try => ("try", "keep"),
             SetRate::Reset => ("set", "reset"),
+            SetRate::Keep => ("set", "keep"),
             SetRate::UpdateAndKeep => ("update", "keep"),
             SetRate::UpdateAndReset => ("update", "reset"),
         };
@@ -66,6 +67,19 @@ impl Redis {
     pub(crate) async fn expire(&self, of: &Named, after: Option<u64>) -> Result<bool, StoreError> {
         let millis = after.map(|millis| millis.to_string()).unwrap_or_default();
         self.operate(of, &["expire", NOW, &millis]).await
+    }
+
+    /// Milliseconds until a limiter vanishes; nothing if it stays.
+    pub(crate) async fn time_to_live(&self, of: &Named) -> Result<Option<u64>, StoreError> {
+        let ask = || {
+            let mut command = cmd("PTTL");
+            command.arg(of.name());
+            command
+        };
+        match self.command::<i64>(ask).await? {
+            -2 => Err(StoreError::NotInitialised),
+            left => Ok(u64::try_from(left).ok()),
+        }
     }
 
     /// Removes a limiter with its state, in Redis's background; was there anything?
