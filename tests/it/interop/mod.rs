@@ -191,7 +191,8 @@ async fn under_load_no_window_holds_more_than_the_rate() {
             "rate {rate} a second: certain grants in the fullest window {fullest}; of {SPAN} ms each has {shares:?}"
         );
         assert!(fullest <= rate, "{fullest} of {rate}");
-        let least = rate * (SPAN as usize / 1_000 - 1);
+        // The first interval is over before everybody asks.
+        let least = 3 * rate;
         assert!(shares.iter().sum::<usize>() >= least, "{shares:?} of at least {least}");
     }
 }
