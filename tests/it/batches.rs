@@ -1,6 +1,7 @@
 //! Requests that come together share calls, and are answered as if each had come alone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
@@ -12,11 +13,13 @@ use tidegate::metrics::Metrics;
 use tidegate::store::settings::{RedisSettings, RedisUrl};
 use tidegate::store::{Memory, Redis, Store};
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 use crate::laws::{START, config};
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};
-use crate::support::{charge_of, overall, per_client};
+use crate::support::redisson::Peer;
+use crate::support::{adopted, charge_of, overall, per_client};
 
 const INTERVAL: u64 = 60_000;
 
@@ -272,4 +275,60 @@ fn two_rules_for_one_bucket_do_not_share_a_call() {
     let request = |number: u64| vec![overall("lim", 10 + number % 2, 3_600_000, 1)];
     let answers = together(&runtime, &redis, &(0..40).map(request).collect::<Vec<_>>(), None);
     assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 11);
+}
+
+/// They used to have a call each, which took Redis's time from everybody else.
+#[test]
+fn requests_for_a_shared_limiter_that_come_together_are_few_calls() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, redis) = (runtime(), store(&server));
+    let mut peer = Peer::new(server.connection(), "java", "");
+    peer.configure(0, 500, 3_600_000, 0);
+    let requests: Vec<_> = (0..1_000).map(|_| vec![adopted("java", None, None, 1)]).collect();
+    assert!(runtime.block_on(redis.take(&requests[0])).expect("a decision").granted());
+    let before = calls(&server);
+    let answers = together(&runtime, &redis, &requests, None);
+    assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 499);
+    assert!(calls(&server) - before <= 20, "{} calls", calls(&server) - before);
+    assert_eq!(peer.counter(), Some(0));
+}
+
+/// Of whatever kind it is: who asks for another limit while thousands wait does not wait for them all.
+#[test]
+fn a_flood_of_one_limit_takes_no_decision_from_the_others() {
+    let Some(server) = RedisServer::start() else { return };
+    let (runtime, store) = (runtime(), store(&server));
+    for name in ["java", "other java"] {
+        Peer::new(server.connection(), name, "").configure(0, 1_000_000, 3_600_000, 0);
+    }
+    let one_client = |number: u32| vec![per_client("{r1}:each", &number.to_le_bytes(), 5, 3_600_000, 1)];
+    let floods: [(&str, Box<dyn Fn(u32) -> Vec<Charge>>); 4] = [
+        ("many clients", Box::new(one_client)),
+        ("one bucket", Box::new(|_| vec![overall("{r2}:all", 1_000_000, 3_600_000, 1)])),
+        ("costs that differ", Box::new(|number| vec![overall("{r3}:all", 1_000_000, 3_600_000, number % 90 + 1)])),
+        ("a shared limiter", Box::new(|number| vec![adopted("java", None, None, number % 90 + 1)])),
+    ];
+    for (kind, flood) in floods {
+        let left = runtime.block_on(async {
+            let (mut all, waiting) = (JoinSet::new(), Arc::new(AtomicUsize::new(20_000)));
+            for number in 0..20_000 {
+                let (store, charges, waiting) = (store.clone(), flood(number), Arc::clone(&waiting));
+                all.spawn(async move {
+                    store.take(&charges).await.expect("a decision");
+                    waiting.fetch_sub(1, Ordering::Relaxed);
+                    None
+                });
+            }
+            for charges in [vec![overall("{r4}:all", 50, 3_600_000, 1)], vec![adopted("other java", None, None, 1)]] {
+                let (store, waiting) = (store.clone(), Arc::clone(&waiting));
+                all.spawn(async move {
+                    store.take(&charges).await.expect("a decision");
+                    Some(waiting.load(Ordering::Relaxed))
+                });
+            }
+            all.join_all().await.into_iter().flatten().collect::<Vec<_>>()
+        });
+        assert_eq!(left.len(), 2);
+        assert!(left.iter().all(|left| *left > 5_000), "{left:?} were left of {kind} when others were answered");
+    }
 }

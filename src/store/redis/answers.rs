@@ -61,12 +61,6 @@ impl Answers {
         self.now
     }
 
-    /// Is anybody refused who is told to ask again at once? Who was granted has been charged.
-    pub(super) fn ask_again(&self) -> bool {
-        let refused = self.rows.iter().filter(|row| !row.granted);
-        refused.flat_map(|row| &row.decisions).any(|decision| decision.wait == Wait::Millis(0))
-    }
-
     /// What was decided of each request, in their order; with what all of them ask for.
     pub(super) fn outcomes(&self, limits: &[Sought]) -> impl Iterator<Item = Outcome> {
         let now = self.now;
@@ -128,42 +122,4 @@ fn decision(bytes: &mut &[u8]) -> Option<Decision> {
         _ => (true, Wait::Now, u64::try_from(millis()?).ok()?),
     };
     Some(Decision { granted, remaining, wait, reset, delay, overflow: false })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::limit::{Algorithm, Charge, Limiter, Mode, Quota};
-    use crate::store::redis::batch::Batch;
-
-    fn charge(name: &str, shadow: bool) -> Charge {
-        let quota = Quota::new(10, 60_000, Algorithm::TokenBucket).expect("a quota");
-        let limiter = Arc::new(Limiter { name: name.into(), mode: Mode::Overall, quota });
-        Charge { limiter, client: None, permits: 1, shadow }
-    }
-
-    /// To a request of two limits: a live one grants or refuses for a second, another says to ask again at once.
-    fn is_asked_again(granted: bool, shadow: bool) -> bool {
-        let mut batch = Batch::default();
-        batch.push(&[charge("live", false), charge("other", shadow)]);
-        let mut bytes = [1_000_i64.to_le_bytes().as_slice(), &1_u32.to_le_bytes()].concat();
-        bytes.extend([&[u8::from(granted)][..], &[0; 10]].concat());
-        if !granted {
-            bytes.extend(1_000_i64.to_le_bytes());
-        }
-        bytes.extend([0; 1 + 10 + 8]);
-        match batch.answer(&bytes) {
-            Ok(Answer::Decided(answers)) => answers.ask_again(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Each time it was asked again, its live limits were charged once more.
-    #[test]
-    fn a_granted_request_is_not_asked_again_because_of_a_shadow() {
-        assert!(!is_asked_again(true, true));
-        assert!(is_asked_again(false, true) && is_asked_again(true, false));
-    }
 }

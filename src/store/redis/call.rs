@@ -116,8 +116,6 @@ impl Call {
                 Next::Ask(Again::AsUsual)
             }
             Answer::BoundariesNeeded(_) => Next::Fail(StoreError::Shape),
-            // Refused because of permits that have returned, of which a call removes only so many; it removed some.
-            Answer::Decided(answers) if answers.ask_again() => Next::Ask(Again::AsUsual),
             Answer::Decided(answers) => {
                 if self.at.is_none() {
                     let refused = self.load.batch.refused(&answers);

@@ -83,7 +83,7 @@ impl Driver {
             return Poll::Ready(Event::Overdue);
         }
         let has_room = self.has_room();
-        match (self.core.poll_waiting(has_room, cx), connected) {
+        match (self.core.poll_waiting(has_room, self.depth, cx), connected) {
             (Poll::Ready(None), _) | (_, Poll::Ready(None)) => Poll::Ready(Event::Closed),
             (Poll::Ready(Some(())), Poll::Ready(Some(()))) => Poll::Ready(Event::Arrived),
             (Poll::Ready(Some(())), Poll::Pending) if self.core.link.is_down() => Poll::Ready(Event::Unreachable),
@@ -97,10 +97,10 @@ impl Driver {
         self.pipelines.last_mut().filter(|pipeline| !link.is_broken(&pipeline.live))
     }
 
-    /// May another call be under way that requests share?
+    /// May another call about limits of ours be under way?
     fn has_room(&mut self) -> bool {
         let depth = self.depth;
-        self.current().is_none_or(|pipeline| pipeline.shared_calls() < depth)
+        self.current().is_none_or(|pipeline| pipeline.calls_of_ours() < depth)
     }
 
     /// Ready when there is a connection for new calls; nothing if there will be none any more.
@@ -123,18 +123,21 @@ impl Driver {
     }
 
     fn send(&mut self) {
-        let (core, has_room) = (Arc::clone(&self.core), self.has_room());
+        let (core, has_room, depth) = (Arc::clone(&self.core), self.has_room(), self.depth);
         // While others had their turn, somebody's time may have passed, and the connection may have broken: then all wait
         // for the next.
         core.give_up_overdue(Instant::now());
         let Some(pipeline) = self.current() else { return };
-        core.loads_apart().chain(core.next_load(has_room)).for_each(|load| pipeline.send(load, &core.shared));
+        core.loads(has_room, depth).for_each(|load| pipeline.send(load, &core.shared));
     }
 
     fn settle(&mut self, number: usize) {
         let pipeline = &mut self.pipelines[number];
         match pipeline.settle(&self.core.shared) {
-            Ok(Some(took)) => self.note_distance(took),
+            Ok(Some((took, again))) => {
+                self.note_distance(took);
+                self.core.ask_again(again);
+            }
             Ok(None) => {}
             // What comes next may not be what it seems.
             Err(StoreError::Shape) => return self.lose(number, &StoreError::Shape),

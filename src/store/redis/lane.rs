@@ -5,7 +5,6 @@
 //! [`Batch`](super::batch::Batch). Where Redis is so far away that waiting for an answer would use up much of a decision's
 //! time, more calls are under way.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker};
@@ -17,9 +16,10 @@ use tokio::time::Instant;
 
 use super::driver::Driver;
 use super::link::{Link, SharedSecret};
-use super::load::{Load, Waiting, give_up_overdue};
+use super::load::{Load, Waiting};
 use super::outage::Outage;
 use super::present::Present;
+use super::queue::Queue;
 use super::refusals::Refusals;
 use super::trouble::Troubles;
 use crate::clock::Timestamp;
@@ -51,18 +51,6 @@ pub(super) struct Core {
     pub(super) shared: Arc<Shared>,
     pub(super) link: Link,
     queue: Mutex<Queue>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    /// Those who have calls of their own.
-    apart: VecDeque<Waiting>,
-    /// The task, if it sleeps.
-    driver: Option<Waker>,
-    /// It has room for another call of those who share one.
-    has_room: bool,
-    closed: bool,
 }
 
 // === impl Lane ===
@@ -98,77 +86,45 @@ impl Drop for Lane {
 
 impl Core {
     fn enqueue(&self, waiting: Waiting) {
-        let mut queue = self.queue.lock();
-        let shares = waiting.shares_its_call();
-        if queue.closed {
-            return;
-        }
-        let line = if shares { &mut queue.waiting } else { &mut queue.apart };
-        line.push_back(waiting);
-        let driver = if queue.has_room || !shares { queue.driver.take() } else { None };
-        drop(queue);
+        let driver = self.queue.lock().enter(waiting);
         driver.into_iter().for_each(Waker::wake);
     }
 
-    /// Ready when somebody can be sent, if there is room for another call or not; nothing if nobody will come any more.
-    pub(super) fn poll_waiting(&self, has_room: bool, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        let mut queue = self.queue.lock();
-        if queue.closed {
-            return Poll::Ready(None);
-        }
-        if !queue.apart.is_empty() || (has_room && !queue.waiting.is_empty()) {
-            return Poll::Ready(Some(()));
-        }
-        queue.has_room = has_room;
-        queue.driver = Some(cx.waker().clone());
-        Poll::Pending
+    /// Those who are to ask again come first.
+    pub(super) fn ask_again(&self, again: Vec<Waiting>) {
+        self.queue.lock().enter_first(again);
     }
 
-    /// As much of what waits as goes into one call, if there is room for it; nothing if nobody waits.
-    pub(super) fn next_load(&self, has_room: bool) -> Option<Load> {
-        let mut queue = self.queue.lock();
-        let mut load = Load::default();
-        while has_room && queue.waiting.front().is_some_and(|next| load.has_room_for(next)) {
-            if let Some(next) = queue.waiting.pop_front().filter(Waiting::is_waited_for) {
-                load.push(next);
-            }
-        }
-        (!load.is_empty()).then_some(load)
+    /// Ready when somebody can be sent, if there is room for another call about limits of ours or not, and each line of
+    /// shared limiters may have so many calls under way; nothing if nobody will come any more.
+    pub(super) fn poll_waiting(&self, has_room: bool, depth: usize, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        self.queue.lock().poll(has_room, depth, cx)
     }
 
-    /// Those who have calls of their own, however many are under way.
-    pub(super) fn loads_apart(&self) -> impl Iterator<Item = Load> {
-        let apart = std::mem::take(&mut self.queue.lock().apart);
-        apart.into_iter().filter(Waiting::is_waited_for).map(Load::of)
+    /// What can be sent now, call by call.
+    pub(super) fn loads(&self, has_room: bool, depth: usize) -> impl Iterator<Item = Load> {
+        self.queue.lock().loads(has_room, depth).into_iter()
     }
 
     /// Since when the one waits that has waited longest to be sent.
     pub(super) fn since(&self) -> Option<Instant> {
-        let queue = self.queue.lock();
-        [queue.waiting.front(), queue.apart.front()].into_iter().flatten().map(|first| first.since).min()
+        self.queue.lock().since()
     }
 
     /// Tells those whose time is over without being sent.
     pub(super) fn give_up_overdue(&self, now: Instant) {
-        let mut queue = self.queue.lock();
-        give_up_overdue(&mut queue.waiting, now, self.shared.settings.timeout);
-        give_up_overdue(&mut queue.apart, now, self.shared.settings.timeout);
+        self.queue.lock().give_up_overdue(now, self.shared.settings.timeout);
     }
 
     /// Tells all who wait.
     pub(super) fn fail_all(&self, error: &StoreError) {
-        let mut queue = self.queue.lock();
-        let (waiting, apart) = (std::mem::take(&mut queue.waiting), std::mem::take(&mut queue.apart));
-        drop(queue);
-        waiting.into_iter().chain(apart).for_each(|one| one.fail(error));
+        let waiting = self.queue.lock().take_all();
+        waiting.into_iter().for_each(|one| one.fail(error));
     }
 
     /// Nobody comes any more, and nobody waits any longer.
     pub(super) fn close(&self) {
-        let mut queue = self.queue.lock();
-        queue.closed = true;
-        let driver = queue.driver.take();
-        drop(queue);
+        let driver = self.queue.lock().close();
         self.fail_all(&StoreError::Broken);
         driver.into_iter().for_each(Waker::wake);
     }

@@ -1,6 +1,7 @@
 //! Requests that leave together.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 use super::answers::Answers;
 use super::batch::Batch;
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, Outcome};
+use crate::limit::{Algorithm, Charge, Outcome, Wait};
 use crate::store::StoreError;
 
 /// A request that waits to be decided.
@@ -26,15 +27,19 @@ pub(super) struct Waiting {
 pub(super) struct Load {
     pub(super) batch: Batch,
     members: VecDeque<Waiting>,
-    pub(super) shares_its_call: bool,
+    /// Counts the calls that are under way for a line of shared limiters.
+    ticket: Option<Arc<()>>,
     /// So many of the first have been given up.
     given_up: usize,
 }
 
 impl Waiting {
-    /// Limiters of others have a call of their own: what is wrong with one of them is nobody else's error.
-    pub(super) fn shares_its_call(&self) -> bool {
-        !self.charges.iter().any(|charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(_)))
+    /// The line that it waits in, by the names of its shared limiters; nothing if all of its limits are ours. What is wrong
+    /// with a shared limiter is nobody else's error, and a flood of one takes no call from the others.
+    pub(super) fn line(&self) -> Option<String> {
+        let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(_));
+        let names: Vec<&str> = self.charges.iter().filter(shared).map(|charge| charge.limiter.name.as_str()).collect();
+        (!names.is_empty()).then(|| names.join("\n"))
     }
 
     /// Who has left is not charged.
@@ -48,19 +53,34 @@ impl Waiting {
 }
 
 impl Load {
-    pub(super) fn of(waiting: Waiting) -> Self {
-        let mut load = Self::default();
-        load.push(waiting);
-        load
+    /// An empty one of a line of shared limiters.
+    pub(super) fn with_ticket(ticket: Arc<()>) -> Self {
+        Self { ticket: Some(ticket), ..Self::default() }
     }
 
-    pub(super) fn push(&mut self, waiting: Waiting) {
-        self.shares_its_call = waiting.shares_its_call();
+    /// Takes so many of a line at most, as far as there is room; returns whether there is none for the next. Who has left is
+    /// not charged.
+    pub(super) fn take(&mut self, line: &mut VecDeque<Waiting>, at_most: usize) -> bool {
+        for _ in 0..at_most {
+            let Some(next) = line.pop_front_if(|next| self.has_room_for(next)) else { return !line.is_empty() };
+            if next.is_waited_for() {
+                self.push(next);
+            }
+        }
+        false
+    }
+
+    /// Are its limits ours?
+    pub(super) fn is_ours(&self) -> bool {
+        self.ticket.is_none()
+    }
+
+    fn push(&mut self, waiting: Waiting) {
         self.batch.push(&waiting.charges);
         self.members.push_back(waiting);
     }
 
-    pub(super) fn has_room_for(&self, next: &Waiting) -> bool {
+    fn has_room_for(&self, next: &Waiting) -> bool {
         let same_moment = self.members.front().is_none_or(|first| first.now == next.now);
         same_moment && self.batch.has_room_for(&next.charges)
     }
@@ -80,11 +100,18 @@ impl Load {
         self.members.front().and_then(|first| first.now)
     }
 
-    pub(super) fn tell(self, answers: &Answers) {
+    /// Tells everybody what was decided, but those who are to ask again at once; these are returned.
+    pub(super) fn tell(self, answers: &Answers) -> Vec<Waiting> {
+        let mut again = Vec::new();
         for (member, outcome) in self.members.into_iter().zip(self.batch.outcomes(answers).skip(self.given_up)) {
-            // Who left meanwhile has been charged, as if it had left a moment later.
-            _ = member.decided.send(Ok(outcome));
+            if asks_again(&outcome) {
+                again.push(member);
+            } else {
+                // Who left meanwhile has been charged, as if it had left a moment later.
+                _ = member.decided.send(Ok(outcome));
+            }
         }
+        again
     }
 
     pub(super) fn fail(self, error: &StoreError) {
@@ -97,6 +124,12 @@ impl Load {
         give_up_overdue(&mut self.members, now, timeout);
         self.given_up += before - self.members.len();
     }
+}
+
+/// Was it refused because of permits that have returned, of which a call removes only so many? Who was granted has been
+/// charged.
+fn asks_again(outcome: &Outcome) -> bool {
+    !outcome.granted() && outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0))
 }
 
 /// Tells those whose time is over.

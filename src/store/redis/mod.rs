@@ -17,6 +17,7 @@ mod load;
 mod outage;
 mod pipeline;
 mod present;
+mod queue;
 mod refusals;
 mod resp;
 mod script;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::call::{Again, Call, Next, Way};
 use super::lane::Shared;
 use super::link::Live;
-use super::load::Load;
+use super::load::{Load, Waiting};
 use super::wire::Wire;
 use crate::store::StoreError;
 
@@ -28,9 +28,9 @@ impl Pipeline {
         Self { wire, live, calls: VecDeque::new(), way }
     }
 
-    /// How many calls are under way that requests share and that somebody waits for.
-    pub(super) fn shared_calls(&self) -> usize {
-        self.calls.iter().filter(|call| call.load.shares_its_call && !call.load.is_empty()).count()
+    /// How many calls about limits of ours are under way that somebody waits for.
+    pub(super) fn calls_of_ours(&self) -> usize {
+        self.calls.iter().filter(|call| call.load.is_ours() && !call.load.is_empty()).count()
     }
 
     /// Does anybody wait for it?
@@ -64,11 +64,11 @@ impl Pipeline {
         }
     }
 
-    /// Takes the reply that has come, and tells who waits for it. Returns how long Redis took.
+    /// Takes the reply that has come, and tells who waits for it. Returns how long Redis took, and who asks again at once.
     ///
     /// # Errors
     /// The connection is of no more use.
-    pub(super) fn settle(&mut self, shared: &Shared) -> Result<Option<Duration>, StoreError> {
+    pub(super) fn settle(&mut self, shared: &Shared) -> Result<Option<(Duration, Vec<Waiting>)>, StoreError> {
         let (Some(reply), Some(mut call)) = (self.wire.take_reply(), self.calls.pop_front()) else {
             return Err(StoreError::Shape);
         };
@@ -77,11 +77,11 @@ impl Pipeline {
             self.calls.push_front(call);
             return Ok(None);
         }
-        let took = call.sent.elapsed();
+        let (took, mut again) = (call.sent.elapsed(), Vec::new());
         match call.next(reply, shared) {
-            Next::Tell(answers) => call.load.tell(&answers),
-            Next::Ask(again) if !call.load.is_empty() => {
-                call.way = self.way_for(again);
+            Next::Tell(answers) => again = call.load.tell(&answers),
+            Next::Ask(way) if !call.load.is_empty() => {
+                call.way = self.way_for(way);
                 self.ask(call, shared);
             }
             Next::Ask(_) => {}
@@ -92,7 +92,7 @@ impl Pipeline {
                 }
             }
         }
-        Ok(Some(took))
+        Ok(Some((took, again)))
     }
 
     fn way_for(&mut self, again: Again) -> Way {

@@ -2,7 +2,8 @@
 //!
 //! Nothing but the passing of time, which is known, and what somebody gives back can set permits free. What is given back
 //! here is forgotten here at once; what other gateways give back is found within a second, after which one request asks
-//! again while the others are still refused. Limiters that others configure are never remembered.
+//! again while the others are still refused. What a limiter shared with others refuses is remembered for 100 ms at most, and
+//! in the library not at all.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::clock::Timestamp;
+use crate::limit::foreign::Sharing;
 use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait};
 use crate::store::Known;
 
@@ -29,6 +31,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long more permits than a bucket can hold are refused: as long as its rule is in force.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long what a shared limiter has refused is believed: its other users may release permits, or change its rate.
+const OF_SHARED: Duration = Duration::from_millis(100);
 
 /// The refusals of one gateway.
 #[derive(Debug)]
@@ -202,13 +207,15 @@ impl Refusals {
 /// How long a refusal holds after its call was sent. Redis's clock is read in whole milliseconds, of which the present one
 /// had begun already.
 fn lasts(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
-    if let Algorithm::Foreign(_) = limiter.quota.algorithm() {
-        return None;
-    }
-    match decision.wait {
-        Wait::Now | Wait::Millis(0 | 1) => None,
-        Wait::Millis(wait) => Some(Duration::from_millis(wait - 1)),
-        Wait::Never => Some(NEVER),
+    let lasts = match decision.wait {
+        Wait::Now | Wait::Millis(0 | 1) => return None,
+        Wait::Millis(wait) => Duration::from_millis(wait - 1),
+        Wait::Never => NEVER,
+    };
+    match limiter.quota.algorithm() {
+        Algorithm::Foreign(Sharing::Library) => None,
+        Algorithm::Foreign(_) => Some(lasts.min(OF_SHARED)),
+        _ => Some(lasts),
     }
 }
 
@@ -320,11 +327,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn limiters_of_others_are_never_remembered_and_shadows_never_refuse() {
+    async fn shared_limiters_are_remembered_for_a_moment_and_shadows_never_refuse() {
         let refusals = Refusals::new();
-        let foreign = limiter(Algorithm::Foreign(crate::limit::foreign::Sharing::Configure));
-        refuse(&refusals, &foreign, 1, Wait::Millis(5_000));
-        assert!(says(&refusals, &foreign, 1).is_none());
+        let shared = limiter(Algorithm::Foreign(Sharing::Configure));
+        refuse(&refusals, &shared, 1, Wait::Millis(5_000));
+        assert!(says(&refusals, &shared, 1).is_some());
+        pass(100).await;
+        assert!(says(&refusals, &shared, 1).is_none());
+        let library = limiter(Algorithm::Foreign(Sharing::Library));
+        refuse(&refusals, &library, 1, Wait::Millis(5_000));
+        assert!(says(&refusals, &library, 1).is_none());
         let own = limiter(Algorithm::TokenBucket);
         refuse(&refusals, &own, 1, Wait::Millis(5_000));
         assert!(refusals.known(&[Charge { shadow: true, ..charge(&own, 1) }]).is_none());
