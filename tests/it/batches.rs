@@ -302,7 +302,8 @@ fn a_flood_of_one_limit_takes_no_decision_from_the_others() {
         Peer::new(server.connection(), name, "").configure(0, 1_000_000, 3_600_000, 0);
     }
     let one_client = |number: u32| vec![per_client("{r1}:each", &number.to_le_bytes(), 5, 3_600_000, 1)];
-    let floods: [(&str, Box<dyn Fn(u32) -> Vec<Charge>>); 4] = [
+    type Flood = Box<dyn Fn(u32) -> Vec<Charge>>;
+    let floods: [(&str, Flood); 4] = [
         ("many clients", Box::new(one_client)),
         ("one bucket", Box::new(|_| vec![overall("{r2}:all", 1_000_000, 3_600_000, 1)])),
         ("costs that differ", Box::new(|number| vec![overall("{r3}:all", 1_000_000, 3_600_000, number % 90 + 1)])),

@@ -336,7 +336,7 @@ fn a_limiter_of_the_library_decides_as_the_embedded_store_does() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let (redis, memory) = (server.store(), Store::memory());
     let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
-    let outcome = proptest::test_runner::TestRunner::new(config).run(&lonely_life(), |(rate, interval, steps)| {
+    let outcome = TestRunner::new(config).run(&lonely_life(), |(rate, interval, steps)| {
         let name = fresh_name();
         Peer::new(server.connection(), &name, "").configure(0, rate, interval, 0);
         let mut now = NOW;
