@@ -140,7 +140,7 @@ async fn a_stream_of_http2_that_its_client_resets_left_no_line_and_no_count() {
 
 #[tokio::test]
 async fn a_client_that_leaves_while_it_waits_for_a_permit_is_told_of() {
-    let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 1m, max_wait: 1m }";
+    let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 50s, max_wait: 1m }";
     let gateway = Logged::start("left-waiting", "builtin:echo", limit);
     assert_eq!(get(&mut gateway.client().await, "/first", "").await.status(), 200);
     let mut client = gateway.client().await;
