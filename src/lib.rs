@@ -6,22 +6,22 @@
 //!
 //! # The map
 //!
-//! A floor imports the floors below it, never upwards; a test holds it to that.
+//! A layer imports the layers below it, never upwards; a test holds it to that.
 //!
-//! | floor | rooms |
+//! | layer | modules |
 //! |---|---|
-//! | 6 roof | [`cli`] the commands · [`gateway`] every floor put together · `internals` what benchmarks measure |
+//! | 6 program | [`cli`] the commands · [`gateway`] every layer put together · `internals` what benchmarks measure |
 //! | 5 services | `server` connections · `admin` what operators see · `access` the access log |
-//! | 4 the gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
+//! | 4 gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
 //! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
 //! | 2 machinery | [`store`] where buckets are · `upstream` where requests go · `http1` in which bytes |
 //! | 1 vocabulary | `sift` what nobody reads of it · `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`route`] which rules touch it · [`condition`] and why · [`rule`] the charges · [`policy`] what is told of them |
-//! | 0 ground | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` deadlines that move |
+//! | 0 core | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` deadlines that move |
 
 // What only the gateway uses is part of the layer's modules all the same.
 #![cfg_attr(not(feature = "gateway"), allow(dead_code))]
 
-// 0 ground
+// 0 core
 pub mod clock;
 pub mod limit;
 pub mod metrics;
@@ -51,7 +51,7 @@ pub mod upstream {
 mod admission;
 pub mod config;
 pub mod rate_limiter;
-// 4 the gateway
+// 4 gateway
 #[cfg(feature = "gateway")]
 mod forward;
 mod headers;
@@ -65,7 +65,7 @@ mod access;
 mod admin;
 #[cfg(feature = "gateway")]
 mod server;
-// 6 roof
+// 6 program
 #[cfg(feature = "gateway")]
 pub mod cli;
 #[cfg(feature = "gateway")]

@@ -65,20 +65,14 @@ impl Server {
         Ok(Spent { per_call: field("usec_per_call")?.parse()?, longest: self.longest()? })
     }
 
-    /// The entries of the logs with this name and the bytes of all keys with it.
-    pub fn weigh(&mut self, name: &str) -> Result<(u64, u64)> {
-        let (mut entries, mut bytes) = (0, 0);
+    /// The bytes of all keys with this name.
+    pub fn weigh(&mut self, name: &str) -> Result<u64> {
         let keys: Vec<String> = cmd("KEYS").arg(format!("*{name}*")).query(&mut self.connection)?;
+        let mut bytes = 0;
         for key in keys {
-            let weight: u64 = cmd("MEMORY").arg("USAGE").arg(&key).arg("SAMPLES").arg(0).query(&mut self.connection)?;
-            bytes += weight;
-            let kind: String = cmd("TYPE").arg(&key).query(&mut self.connection)?;
-            if kind == "zset" {
-                let length: u64 = cmd("ZCARD").arg(&key).query(&mut self.connection)?;
-                entries += length;
-            }
+            bytes += cmd("MEMORY").arg("USAGE").arg(&key).arg("SAMPLES").arg(0).query::<u64>(&mut self.connection)?;
         }
-        Ok((entries, bytes))
+        Ok(bytes)
     }
 
     fn longest(&mut self) -> Result<u64> {

@@ -13,10 +13,10 @@ pub struct Table<'t> {
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let heads = ["us/acquire", "ratio", "longest us", "usually", "for all us", "expired us", "entries", "bytes"];
-        let [cost, ratio, longest, usual, all, expired, entries, bytes] = heads;
+        let heads = ["us/acquire", "ratio", "longest us", "usually", "for all us", "expired us", "bytes"];
+        let [cost, ratio, longest, usual, all, expired, bytes] = heads;
         write!(f, "{:<15} {:>9} {cost:>10} {ratio:>6} {longest:>10} {usual:>7}", "algorithm", "rate")?;
-        writeln!(f, " {all:>10} {expired:>10} {entries:>8} {bytes:>10}")?;
+        writeln!(f, " {all:>10} {expired:>10} {bytes:>10}")?;
         let least = self.lives.first().map_or(f64::NAN, cost_of);
         for life in self.lives {
             row(f, life, least)?;
@@ -36,7 +36,7 @@ fn row(f: &mut fmt::Formatter<'_>, life: &Life, least: f64) -> fmt::Result {
     let (all, expired) = (life.refusals.iter().max().unwrap_or(&0), life.expiries.iter().max().unwrap_or(&0));
     let cost = cost_of(life);
     write!(f, "{:<15} {:>9} {cost:>10.1} {:>6.2}", life.subject.name, life.subject.rate, cost / least)?;
-    writeln!(f, " {most:>10} {usual:>7} {all:>10} {expired:>10} {:>8} {:>10}", life.entries, life.bytes)
+    writeln!(f, " {most:>10} {usual:>7} {all:>10} {expired:>10} {:>10}", life.bytes)
 }
 
 /// Microseconds per decision: the median of the rounds.

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The floors of `src/lib.rs`' map. A module names those of its own floor and of the floors below.
-const FLOORS: [(&str, &[&str], &str); 7] = [
-    ("0 ground", &["clock", "limit", "metrics", "timer"], "arithmetic and time: no request, no socket, no file"),
+/// The layers of `src/lib.rs`' map. A module names those of its own layer and of the layers below.
+const LAYERS: [(&str, &[&str], &str); 7] = [
+    ("0 core", &["clock", "limit", "metrics", "timer"], "arithmetic and time: no request, no socket, no file"),
     (
         "1 vocabulary",
         &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "sift"],
@@ -21,15 +21,15 @@ const FLOORS: [(&str, &[&str], &str); 7] = [
         &["admission", "config", "rate_limiter"],
         "what the rules mean: once to a request, once to a reader of the file",
     ),
-    ("4 the gateway", &["forward", "headers", "layer", "refusal", "ruleset"], "the life of one request"),
+    ("4 gateway", &["forward", "headers", "layer", "refusal", "ruleset"], "the life of one request"),
     ("5 services", &["access", "admin", "server"], "what stands around requests: connections, operators, logs"),
-    ("6 roof", &["cli", "gateway", "internals", "lib", "main"], "every floor put together"),
+    ("6 program", &["cli", "gateway", "internals", "lib", "main"], "every layer put together"),
 ];
 
-/// Rooms of one floor that do not know each other: `check` needs no store, and a decision needs no file.
+/// Modules of one layer that do not know each other: `check` needs no store, and a decision needs no file.
 const STRANGERS: [(&str, &str); 1] = [("admission", "config")];
 
-/// Files that may name a higher floor: where, what, why.
+/// Files that may name a higher layer: where, what, why.
 const UPWARD: [(&str, &str, &str); 1] =
     [("src/forward/tests", "server", "forwarding is tried on real sockets, and a server is what reads them")];
 
@@ -69,23 +69,25 @@ fn every_file_opens_by_saying_what_it_is() {
 }
 
 #[test]
-fn no_module_names_a_higher_floor() {
+fn no_module_names_a_higher_layer() {
     none(rust().iter().flat_map(upward));
 }
 
 #[test]
-fn the_floors_are_those_of_the_map_and_of_the_tree() {
-    let of_the_table: BTreeSet<String> =
-        FLOORS.iter().flat_map(|(floor, rooms, _)| rooms.iter().map(move |room| format!("{floor}: {room}"))).collect();
+fn the_layers_are_those_of_the_map_and_of_the_tree() {
+    let of_the_table: BTreeSet<String> = LAYERS
+        .iter()
+        .flat_map(|(layer, modules, _)| modules.iter().map(move |module| format!("{layer}: {module}")))
+        .collect();
     let map = read("src/lib.rs");
-    let mut of_the_map = rooms_of_the_map(&map.text);
-    of_the_map.extend(["6 roof: lib", "6 roof: main"].map(String::from)); // they are the house, not rooms of it
+    let mut of_the_map = modules_of_the_map(&map.text);
+    of_the_map.extend(["6 program: lib", "6 program: main"].map(String::from)); // they are the house, not modules of it
     assert_eq!(of_the_table, of_the_map);
 
     let folder = fs::read_dir(root().join("src")).expect("src");
     let in_the_tree: BTreeSet<String> =
-        folder.map(|entry| room_of(&format!("src/{}", entry.expect("a file").file_name().display()))).collect();
-    let in_the_table = FLOORS.iter().flat_map(|(_, rooms, _)| rooms.iter().map(ToString::to_string)).collect();
+        folder.map(|entry| module_of(&format!("src/{}", entry.expect("a file").file_name().display()))).collect();
+    let in_the_table = LAYERS.iter().flat_map(|(_, modules, _)| modules.iter().map(ToString::to_string)).collect();
     assert_eq!(in_the_tree, in_the_table);
 }
 
@@ -106,9 +108,14 @@ fn every_exception_is_still_needed() {
     let sleeps = |path: &str| sources.iter().any(|source| source.path.starts_with(path) && !sleeps(source).is_empty());
     none(SLEEPERS.iter().filter(|(path, _)| !sleeps(path)).map(|(path, _)| format!("{path} does not sleep")));
     let names =
-        |source: &Source, room: &str| references(&source.path, &source.text).iter().any(|(_, name)| name == room);
-    let used = |path: &str, room: &str| sources.iter().any(|one| one.path.starts_with(path) && names(one, room));
-    none(UPWARD.iter().filter(|(path, room, _)| !used(path, room)).map(|(path, room, _)| format!("{path}: {room}")));
+        |source: &Source, module: &str| references(&source.path, &source.text).iter().any(|(_, name)| name == module);
+    let used = |path: &str, module: &str| sources.iter().any(|one| one.path.starts_with(path) && names(one, module));
+    none(
+        UPWARD
+            .iter()
+            .filter(|(path, module, _)| !used(path, module))
+            .map(|(path, module, _)| format!("{path}: {module}")),
+    );
 }
 
 #[test]
@@ -146,20 +153,20 @@ fn every_link_to_a_file_leads_to_one() {
 
 // === the rules ===
 
-/// References to modules on higher floors, to strangers, and to what is in no room.
+/// References to modules on higher layers, to strangers, and to what is in no module.
 fn upward(source: &Source) -> Vec<String> {
     let Source { path, text } = source;
-    let Some(own) = path.starts_with("src/").then(|| room_of(path)) else { return Vec::new() };
+    let Some(own) = path.starts_with("src/").then(|| module_of(path)) else { return Vec::new() };
     let mut findings = Vec::new();
-    for (line, room) in references(path, text) {
-        let say = |what: &str| format!("{path}:{line}: `{own}` names `{room}`, {what}");
-        match (floor(&own), floor(&room)) {
-            _ if TEST_ROOMS.contains(&room.as_str()) && is_test_file(path) => {}
-            _ if UPWARD.iter().any(|(from, to, _)| path.starts_with(from) && room == *to) => {}
-            (_, None) => findings.push(say("which is on no floor: name the module that it is from")),
-            (None, _) => findings.push(say("but is on no floor itself")),
-            (Some(from), Some(to)) if to > from => findings.push(say(&format!("{} floors up", to - from))),
-            _ if STRANGERS.contains(&(&own, &room)) || STRANGERS.contains(&(&room, &own)) => {
+    for (line, module) in references(path, text) {
+        let say = |what: &str| format!("{path}:{line}: `{own}` names `{module}`, {what}");
+        match (layer(&own), layer(&module)) {
+            _ if TEST_ROOMS.contains(&module.as_str()) && is_test_file(path) => {}
+            _ if UPWARD.iter().any(|(from, to, _)| path.starts_with(from) && module == *to) => {}
+            (_, None) => findings.push(say("which is on no layer: name the module that it is from")),
+            (None, _) => findings.push(say("but is on no layer itself")),
+            (Some(from), Some(to)) if to > from => findings.push(say(&format!("{} layers up", to - from))),
+            _ if STRANGERS.contains(&(&own, &module)) || STRANGERS.contains(&(&module, &own)) => {
                 findings.push(say("and they do not know each other"));
             }
             _ => {}
@@ -178,8 +185,8 @@ fn references(path: &str, text: &str) -> Vec<(usize, String)> {
         for (at, _) in code.match_indices(way).filter(|(at, _)| starts_a_word(&code, *at)) {
             let line = code[..at].matches('\n').count() + 1;
             let names = first_names(&code[at + way.len()..]);
-            // A `super::` too few or in an inner module leads elsewhere; what is there has other names than rooms.
-            let names = names.into_iter().filter(|name| way == "crate::" || floor(name).is_some());
+            // A `super::` too few or in an inner module leads elsewhere; what is there has other names than modules.
+            let names = names.into_iter().filter(|name| way == "crate::" || layer(name).is_some());
             found.extend(names.map(|name| (line, name)));
         }
     }
@@ -213,15 +220,15 @@ fn first_names(path: &str) -> Vec<String> {
     names
 }
 
-/// The rooms in the rows of the map, as `6 roof: cli`.
-fn rooms_of_the_map(lib: &str) -> BTreeSet<String> {
+/// The modules in the rows of the map, as `6 program: cli`.
+fn modules_of_the_map(lib: &str) -> BTreeSet<String> {
     let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | "));
     let rows = rows.filter(|row| row.starts_with(|c: char| c.is_ascii_digit()));
-    let rooms = |row: &str| -> Vec<String> {
-        let (floor, rooms) = row.split_once(" | ").expect("two columns");
-        rooms.split('`').skip(1).step_by(2).map(|room| format!("{floor}: {room}")).collect()
+    let modules = |row: &str| -> Vec<String> {
+        let (layer, modules) = row.split_once(" | ").expect("two columns");
+        modules.split('`').skip(1).step_by(2).map(|module| format!("{layer}: {module}")).collect()
     };
-    rows.flat_map(rooms).collect()
+    rows.flat_map(modules).collect()
 }
 
 fn unfinished(source: &Source) -> Vec<String> {
@@ -296,13 +303,13 @@ fn code_of(line: &str) -> &str {
 }
 
 /// The top-level module that a file of `src` belongs to.
-fn room_of(path: &str) -> String {
-    let room = path.trim_start_matches("src/").split('/').next().unwrap_or_default();
-    room.trim_end_matches(".rs").to_owned()
+fn module_of(path: &str) -> String {
+    let module = path.trim_start_matches("src/").split('/').next().unwrap_or_default();
+    module.trim_end_matches(".rs").to_owned()
 }
 
-fn floor(room: &str) -> Option<usize> {
-    FLOORS.iter().position(|(_, rooms, _)| rooms.contains(&room))
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|(_, modules, _)| modules.contains(&module))
 }
 
 fn is_test_file(path: &str) -> bool {
