@@ -49,18 +49,19 @@ impl Queue {
         if self.closed {
             return None;
         }
-        let wakes = self.has_room || waiting.line().is_some();
-        self.line_of(&waiting).push_back(waiting);
+        let shared = waiting.line();
+        let wakes = self.has_room || shared.is_some();
+        self.line_of(shared, &waiting).push_back(waiting);
         if wakes { self.driver.take() } else { None }
     }
 
     /// Lets requests wait before all others of their lines.
     pub(super) fn enter_first(&mut self, again: Vec<Waiting>) {
-        again.into_iter().rev().for_each(|waiting| self.line_of(&waiting).push_front(waiting));
+        again.into_iter().rev().for_each(|waiting| self.line_of(waiting.line(), &waiting).push_front(waiting));
     }
 
-    fn line_of(&mut self, waiting: &Waiting) -> &mut VecDeque<Waiting> {
-        if let Some(name) = waiting.line() {
+    fn line_of(&mut self, shared: Option<String>, waiting: &Waiting) -> &mut VecDeque<Waiting> {
+        if let Some(name) = shared {
             return &mut self.shared.entry(name).or_default().waiting;
         }
         let route = route_of(waiting);
@@ -135,6 +136,8 @@ impl Queue {
         let all = self.lines().flat_map(std::mem::take).collect();
         self.ours.clear();
         self.turns.clear();
+        // Nobody comes to send what there is of them while Redis is away.
+        self.shared.retain(|_, line| !line.is_useless());
         all
     }
 
