@@ -7,8 +7,8 @@ use deadpool_redis::redis::{Cmd, Connection, Pipeline, Script, cmd};
 use tidegate::clock::Timestamp;
 use tidegate::limit::{Charge, Limiter, Mode, Quota};
 use tidegate::metrics::Metrics;
-use tidegate::store::settings::{RedisSettings, RedisUrl};
-use tidegate::store::{Redis, Store};
+use tidegate::store::Store;
+use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 
 use super::Result;
 use super::server::Server;
@@ -38,7 +38,7 @@ impl Subject {
             pool_size: 1,
             key_secret: None,
         };
-        let store = Store::Redis(Arc::new(Redis::new(settings, Arc::new(Metrics::new()))?));
+        let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
         let (name, rate) = (quota.algorithm().name(), quota.rate().into());
         let limiter = Arc::new(Limiter { name: key(name, rate), mode: Mode::Overall, quota });
         Ok(Self { name, rate, way: Way::Ours { store, limiter } })

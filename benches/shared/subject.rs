@@ -8,8 +8,8 @@ use tidegate::clock::Timestamp;
 use tidegate::limit::foreign::Sharing;
 use tidegate::limit::{Charge, Limiter, Mode, Quota};
 use tidegate::metrics::Metrics;
-use tidegate::store::settings::{RedisSettings, RedisUrl};
-use tidegate::store::{Redis as RedisStore, Store};
+use tidegate::store::Store;
+use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 
 use super::Result;
 use super::redis::Redis;
@@ -27,7 +27,7 @@ impl Subject {
     pub fn shared(server: &Redis) -> Result<Self> {
         let url = RedisUrl::new(server.url());
         let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
-        let store = Store::Redis(Arc::new(RedisStore::new(settings, Arc::new(Metrics::new()))?));
+        let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
         let quota = Quota::adopted(Sharing::Adopt(None));
         let limiter = Arc::new(Limiter { name: "java".into(), mode: Mode::Overall, quota });
         Ok(Self::Shared { store, charge: Charge { limiter, client: None, permits: 1, shadow: false } })

@@ -75,7 +75,7 @@ impl Store {
                 let (mut limiters, now) = memory.limiters();
                 limiters.set_rate(of, how, config, now)
             }
-            Self::Redis(redis) => redis.set_rate(of, how, config).await,
+            Self::Redis(redis) => redis.store().set_rate(of, how, config).await,
         }
     }
 
@@ -86,7 +86,7 @@ impl Store {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.config(of, now))
             }
-            Self::Redis(redis) => redis.rate_config(of).await,
+            Self::Redis(redis) => redis.store().rate_config(of).await,
         }
     }
 
@@ -97,7 +97,7 @@ impl Store {
                 let (mut limiters, now) = memory.limiters();
                 limiters.release(of, permits, now)
             }
-            Self::Redis(redis) => redis.release(of, permits).await,
+            Self::Redis(redis) => redis.store().release(of, permits).await,
         }
     }
 
@@ -109,7 +109,7 @@ impl Store {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.expire(of, after, now))
             }
-            Self::Redis(redis) => redis.expire(of, after).await,
+            Self::Redis(redis) => redis.store().expire(of, after).await,
         }
     }
 
@@ -120,7 +120,7 @@ impl Store {
                 let (mut limiters, now) = memory.limiters();
                 limiters.time_to_live(of, now)?
             }
-            Self::Redis(redis) => redis.time_to_live(of).await?,
+            Self::Redis(redis) => redis.store().time_to_live(of).await?,
         };
         Ok(millis.map(Duration::from_millis))
     }
@@ -132,7 +132,7 @@ impl Store {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.delete(of, now))
             }
-            Self::Redis(redis) => redis.delete(of).await,
+            Self::Redis(redis) => redis.store().delete(of).await,
         }
     }
 }

@@ -6,6 +6,7 @@
 mod builder;
 mod limiters;
 mod memory;
+mod negative_cache;
 mod redis;
 mod registry;
 pub mod settings;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub use self::builder::{MemoryBuilder, RedisBuilder};
 pub(crate) use self::limiters::{Named, SetRate};
 pub use self::memory::{Memory, Usage};
+pub use self::negative_cache::NegativeCache;
 pub use self::redis::Redis;
 #[cfg(feature = "gateway")]
 pub(crate) use self::redis::redis_keys;
@@ -40,7 +42,7 @@ pub enum Store {
     /// Buckets in this process: exact for one gateway, gone with it.
     Memory(Arc<Memory>),
     /// Buckets in Redis: exact for all gateways together.
-    Redis(Arc<Redis>),
+    Redis(Arc<NegativeCache<Redis>>),
 }
 
 /// Why the store did not decide. Whether it counted the request anyway is unknown after [`StoreError::Timeout`] and
@@ -98,8 +100,9 @@ impl Store {
                 Self::Memory(Arc::new(Memory::new(Arc::new(SystemClock::new()), *key_secret)))
             }
             StoreSettings::Redis(settings) => {
-                let redis = Redis::new(settings.clone(), metrics);
-                Self::Redis(Arc::new(redis.map_err(|error| OpenError(settings.url.clone(), error.to_string()))?))
+                let redis = Redis::new(settings.clone(), Arc::clone(&metrics));
+                let redis = redis.map_err(|error| OpenError(settings.url.clone(), error.to_string()))?;
+                Self::Redis(Arc::new(NegativeCache::new(redis, metrics)))
             }
         })
     }
@@ -108,7 +111,7 @@ impl Store {
     pub fn for_worker(&self) -> Self {
         match self {
             Self::Memory(memory) => Self::Memory(Arc::clone(memory)),
-            Self::Redis(redis) => Self::Redis(Arc::new(redis.for_worker())),
+            Self::Redis(redis) => Self::Redis(Arc::new(redis.beside(redis.store().for_worker()))),
         }
     }
 
@@ -152,14 +155,14 @@ impl Store {
         let ClientId::Value(value) = client else { return None };
         match self {
             Self::Memory(memory) => Some(memory.key_of(value)),
-            Self::Redis(redis) => redis.key_of(value),
+            Self::Redis(redis) => redis.store().key_of(value),
         }
     }
 
     /// Opens connections before the first decision needs them, on the Tokio runtime this is called on.
     pub fn connect(&self) {
         if let Self::Redis(redis) = self {
-            redis.connect();
+            redis.store().connect();
         }
     }
 
@@ -167,7 +170,7 @@ impl Store {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Memory(_) => "memory".to_owned(),
-            Self::Redis(redis) => redis.url().to_string(),
+            Self::Redis(redis) => redis.store().url().to_string(),
         }
     }
 
@@ -175,7 +178,7 @@ impl Store {
     pub(crate) fn outage(&self) -> Option<String> {
         match self {
             Self::Memory(_) => None,
-            Self::Redis(redis) => redis.outage(),
+            Self::Redis(redis) => redis.store().outage(),
         }
     }
 
@@ -183,7 +186,7 @@ impl Store {
     pub async fn is_up(&self) -> bool {
         match self {
             Self::Memory(_) => true,
-            Self::Redis(redis) => redis.is_up().await,
+            Self::Redis(redis) => redis.store().is_up().await,
         }
     }
 
@@ -205,7 +208,7 @@ impl Store {
     pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => memory.take_at(charges, now),
-            Self::Redis(redis) => redis.take_at(charges, now).await,
+            Self::Redis(redis) => redis.store().take_at(charges, now).await,
         }
     }
 }

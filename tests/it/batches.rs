@@ -10,8 +10,8 @@ use tidegate::limit::calendar::{Calendar, Unit};
 use tidegate::limit::leaky_bucket::Queue;
 use tidegate::limit::{Algorithm, Charge, Limiter, Mode, Outcome, Quota};
 use tidegate::metrics::Metrics;
-use tidegate::store::settings::{RedisSettings, RedisUrl};
-use tidegate::store::{Memory, Redis, Store};
+use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::store::{Memory, Store};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -28,7 +28,7 @@ fn store(server: &RedisServer) -> Store {
     let url = RedisUrl::new(server.url());
     let settings =
         RedisSettings { pool_size: 1, timeout: std::time::Duration::from_secs(10), ..RedisSettings::new(url) };
-    Store::Redis(Arc::new(Redis::new(settings, Arc::new(Metrics::new())).expect("a store")))
+    Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new())).expect("a store")
 }
 
 /// A runtime on which nothing is sent before all have asked.

@@ -56,23 +56,11 @@ impl Answer {
 // === impl Answers ===
 
 impl Answers {
-    /// Redis's clock when it decided.
-    pub(super) fn now(&self) -> Timestamp {
-        self.now
-    }
-
     /// What was decided of each request, in their order; with what all of them ask for.
     pub(super) fn outcomes(&self, limits: &[Sought]) -> impl Iterator<Item = Outcome> {
         let now = self.now;
         let of_row = move |row: &Row, after: u32| Outcome::decided(now, row.decisions(limits, after), row.granted);
         self.rows.iter().flat_map(move |row| (0..row.count).rev().map(move |after| of_row(row, after)))
-    }
-
-    /// Which live limits refused, and what they said; with what all requests ask for.
-    pub(super) fn refused<'a>(&'a self, limits: &'a [Sought]) -> impl Iterator<Item = (&'a Sought, Decision)> {
-        let of_row = |row: &'a Row| limits[row.first..].iter().zip(row.decisions.iter().copied());
-        let refused = self.rows.iter().filter(|row| !row.granted).flat_map(of_row);
-        refused.filter(|(sought, decision)| !sought.shadow && !decision.granted)
     }
 }
 

@@ -3,13 +3,11 @@
 //! A bucket that many of them ask for is read and written once, and requests in a row that ask for the same are one entry
 //! with a count. So what a call costs grows with its buckets, and hardly with its requests.
 
-use std::sync::Arc;
-
 use super::answers::{Answer, Answers};
 use super::buckets::{Buckets, Place};
 use super::resp::Command;
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome};
+use crate::limit::{Algorithm, Charge, Outcome};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
@@ -150,17 +148,6 @@ impl Batch {
     /// What was decided of each request, in their order.
     pub(super) fn outcomes(&self, answers: &Answers) -> impl Iterator<Item = Outcome> {
         answers.outcomes(&self.limits)
-    }
-
-    /// Who refused what: limiter, client and permits, and what was said.
-    pub(super) fn refused<'b>(
-        &'b self,
-        answers: &'b Answers,
-    ) -> impl Iterator<Item = (&'b Arc<Limiter>, Option<&'b ClientId>, u32, Decision)> {
-        answers.refused(&self.limits).map(|(sought, decision)| {
-            let (limiter, client) = self.buckets.at(sought.place);
-            (limiter, client, sought.permits, decision)
-        })
     }
 }
 

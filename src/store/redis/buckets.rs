@@ -71,12 +71,6 @@ impl Buckets {
         charges.iter().any(|charge| !known(charge) && self.limiters.iter().any(|of| other(&of.limiter, charge)))
     }
 
-    /// The limiter of a bucket, and whose bucket it is.
-    pub(super) fn at(&self, place: Place) -> (&Arc<Limiter>, Option<&ClientId>) {
-        let of = &self.limiters[place.limiter];
-        (&of.limiter, of.clients[place.bucket].as_ref())
-    }
-
     fn limiter(&mut self, limiter: &Arc<Limiter>) -> usize {
         let is_it = |of: &OfLimiter| Arc::ptr_eq(&of.limiter, limiter);
         let same = |of: &OfLimiter| *of.limiter == **limiter;

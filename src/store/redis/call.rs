@@ -12,7 +12,6 @@ use super::batch::Moment;
 use super::lane::Shared;
 use super::library::{is_forbidden, is_unknown};
 use super::load::Load;
-use super::refusals::Age;
 use super::resp::Reply;
 use super::script::SCRIPT;
 use crate::clock::Timestamp;
@@ -31,7 +30,6 @@ pub(super) struct Call {
     near: Timestamp,
     knows_the_present: bool,
     pub(super) sent: Instant,
-    age: Age,
 }
 
 /// How Redis is asked to run the script.
@@ -68,15 +66,14 @@ impl Call {
     pub(super) fn new(load: Load, way: Way, shared: &Shared) -> Self {
         let at = load.now();
         let near = at.unwrap_or_else(|| shared.present.guess());
-        let (age, sent) = (shared.refusals.age(), Instant::now());
-        Self { load, way, replies_before: 0, at, near, knows_the_present: false, sent, age }
+        Self { load, way, replies_before: 0, at, near, knows_the_present: false, sent: Instant::now() }
     }
 
     /// Adds what is to be sent.
     pub(super) fn write(&mut self, secret: &KeySecret, shared: &Shared, unsent: &mut Vec<u8>) {
         // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
         let random = shared.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        (self.age, self.sent) = (shared.refusals.age(), Instant::now());
+        self.sent = Instant::now();
         shared.metrics.store_called();
         if self.way == Way::NewFunction {
             // Another gateway may have loaded it just now; whether it is there now is for the call to say.
@@ -116,13 +113,7 @@ impl Call {
                 Next::Ask(Again::AsUsual)
             }
             Answer::BoundariesNeeded(_) => Next::Fail(StoreError::Shape),
-            Answer::Decided(answers) => {
-                if self.at.is_none() {
-                    let refused = self.load.batch.refused(&answers);
-                    refused.for_each(|one| shared.refusals.remember(one, answers.now(), self.sent, self.age));
-                }
-                Next::Tell(answers)
-            }
+            Answer::Decided(answers) => Next::Tell(answers),
         }
     }
 

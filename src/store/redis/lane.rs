@@ -20,7 +20,6 @@ use super::load::{Load, Waiting};
 use super::outage::Outage;
 use super::present::Present;
 use super::queue::Queue;
-use super::refusals::Refusals;
 use super::trouble::Troubles;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
@@ -36,7 +35,6 @@ pub(super) struct Shared {
     pub(super) outage: Arc<Outage>,
     pub(super) random: AtomicU64,
     pub(super) present: Present,
-    pub(super) refusals: Refusals,
     pub(super) troubles: Troubles,
     pub(super) metrics: Arc<Metrics>,
 }

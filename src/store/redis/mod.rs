@@ -18,7 +18,6 @@ mod outage;
 mod pipeline;
 mod present;
 mod queue;
-mod refusals;
 mod resp;
 mod script;
 mod trouble;
@@ -35,11 +34,11 @@ use self::buckets::Buckets;
 use self::lane::{Lane, Shared};
 use self::link::{Live, SharedSecret};
 use self::present::Present;
-use self::refusals::Refusals;
 use self::script::SCRIPT;
 use self::trouble::Troubles;
+use super::StoreError;
+use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
-use super::{Known, StoreError};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
@@ -71,9 +70,8 @@ impl Redis {
             pool.map_err(|_| RedisError::from((deadpool_redis::redis::ErrorKind::InvalidClientConfig, "no pool")))?;
         let secret = Arc::new(SharedSecret::new(&settings));
         let random = AtomicU64::new(random_start());
-        let (present, refusals, troubles) = (Present::default(), Refusals::new(), Troubles::default());
-        let shared =
-            Arc::new(Shared { settings, secret, outage: Arc::default(), random, present, refusals, troubles, metrics });
+        let (present, troubles) = (Present::default(), Troubles::default());
+        let shared = Arc::new(Shared { settings, secret, outage: Arc::default(), random, present, troubles, metrics });
         Ok(Self { shared, pool, lanes: OnceLock::new(), turn: AtomicUsize::new(0) })
     }
 
@@ -82,14 +80,6 @@ impl Redis {
     pub fn for_worker(&self) -> Self {
         let (shared, pool) = (Arc::clone(&self.shared), self.pool.clone());
         Self { shared, pool, lanes: OnceLock::new(), turn: AtomicUsize::new(0) }
-    }
-
-    /// Makes all charges or none, at Redis's TIME.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        self.decide(charges, None).await
     }
 
     /// Makes all charges or none, at `now`.
@@ -103,25 +93,6 @@ impl Redis {
     /// What stands for a client's value; nothing before Redis was there for the first time.
     pub(crate) fn key_of(&self, value: &[u8]) -> Option<u128> {
         Some(self.shared.secret.known()?.hash(value))
-    }
-
-    /// What is known to refuse these charges without asking.
-    pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
-        let known = self.shared.refusals.known(charges)?;
-        self.shared.metrics.store_known();
-        Some(known)
-    }
-
-    /// Gives back what was granted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
-        let charges = || granted.iter().map(|one| &one.charge);
-        self.shared.refusals.forget(charges());
-        let given_back = self.within_deadline(async |live| undo(live, granted, now).await).await;
-        self.shared.refusals.forget(charges());
-        given_back
     }
 
     /// Its address.
@@ -154,7 +125,6 @@ impl Redis {
         if decided.is_ok() {
             self.shared.metrics.store_answered(since.elapsed());
         }
-        self.shared.refusals.answered(charges, since, decided.as_ref().ok());
         self.shared.troubles.note(charges, decided.as_ref().err());
         decided
     }
@@ -177,6 +147,23 @@ impl Redis {
     fn next_lane(&self) -> &Lane {
         let lanes = self.lanes();
         &lanes[self.turn.fetch_add(1, Ordering::Relaxed) % lanes.len()]
+    }
+}
+
+impl Remote for Redis {
+    async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        self.decide(charges, None).await
+    }
+
+    async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
+        self.within_deadline(async |live| undo(live, granted, now).await).await
+    }
+
+    async fn time(&self) -> Result<Timestamp, StoreError> {
+        let ask = |mut live: Live| async move { cmd("TIME").query_async::<(u64, u64)>(&mut live.connection).await };
+        let time = async |live: &mut Live| ask(live.clone()).await.map_err(|error| failure(&error));
+        let (seconds, micros) = self.within_deadline(time).await?;
+        Ok(Timestamp::from_millis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
     }
 }
 

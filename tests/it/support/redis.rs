@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Client, Connection, InfoDict, cmd};
 use tidegate::metrics::Metrics;
+use tidegate::store::Store;
 use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::store::{Redis, Store};
 
 /// A running Redis.
 pub struct RedisServer {
@@ -125,7 +125,7 @@ impl RedisServer {
             pool_size: StoreSettings::DEFAULT_POOL_SIZE,
             key_secret: None,
         };
-        Store::Redis(Arc::new(Redis::new(settings, Arc::new(Metrics::new())).expect("a store")))
+        Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new())).expect("a store")
     }
 
     /// Sends it a signal, such as `STOP` or `CONT`.

@@ -1,0 +1,299 @@
+//! What is known to be refused: a bounded table of buckets, of which it knows hashes and no names.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Slot;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::super::Known;
+use crate::clock::Timestamp;
+use crate::limit::foreign::Sharing;
+use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait};
+
+const SHARDS: usize = 64;
+
+/// Refusals that a shard holds at most: as many as a table of 1,024 slots takes.
+const SHARD: usize = 896;
+
+/// Bytes that all tables occupy at most, whoever is refused: those of a full shard have 1,024 slots, or twice as many where
+/// many have come and gone.
+#[cfg(test)]
+pub(super) const MAX_BYTES: usize = SHARDS * 2 * 1_024 * (size_of::<Entry>() + 2);
+
+/// After how long a bucket is asked again although its refusal holds, as far as is known here.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long more permits than a bucket can hold are refused: as long as its rule is in force.
+const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long what a shared limiter has refused is believed: its other users may release permits, or change its rate.
+const OF_SHARED: Duration = Duration::from_millis(100);
+
+/// The refusals that a gateway knows of.
+#[derive(Debug)]
+pub(super) struct Entries {
+    shards: Box<[Mutex<HashTable<Entry>>]>,
+    /// How many there are. Almost always none, and then nobody looks for theirs.
+    len: AtomicUsize,
+    age: AtomicU64,
+    /// Under keys that nobody knows, and two of them, so that no two buckets have one hash.
+    hashers: [RandomState; 2],
+}
+
+/// How often something happened after which what was said before means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Age(u64);
+
+/// What a bucket said to a charge.
+#[derive(Debug)]
+pub(super) struct Refused<'d> {
+    /// The store's clock when it was said.
+    pub(super) said: Timestamp,
+    /// When the store was asked, and when it had answered; it decided between.
+    pub(super) asked: Instant,
+    pub(super) heard: Instant,
+    pub(super) permits: u32,
+    pub(super) decision: &'d Decision,
+}
+
+/// What a bucket said, and until when it says so. Nothing that a client sent is kept.
+#[derive(Debug)]
+struct Entry {
+    key: u128,
+    #[expect(dead_code, reason = "the key has its address, which is nobody else's as long as it is here")]
+    limiter: Arc<Limiter>,
+    permits: u32,
+    remaining: u32,
+    /// Milliseconds; nothing if waiting cannot help.
+    wait: Option<u64>,
+    reset: u64,
+    said: Timestamp,
+    asked: Instant,
+    heard: Instant,
+    until: Instant,
+    ask_again: Instant,
+}
+
+// === impl Entries ===
+
+impl Default for Entries {
+    fn default() -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let hashers = [RandomState::new(), RandomState::new()];
+        Self { shards, len: AtomicUsize::new(0), age: AtomicU64::new(0), hashers }
+    }
+}
+
+impl Entries {
+    /// What is known to refuse these charges, and what the store's clock shows; nothing if somebody has to ask.
+    pub(super) fn known(&self, charges: &[Charge]) -> Option<Known> {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let (now, mut time) = (Instant::now(), None);
+        let mut decisions = Vec::with_capacity(charges.len());
+        for charge in charges {
+            let known = if charge.shadow { Ok(None) } else { self.of(charge, now) };
+            decisions.push(known.ok()?.map(|(present, decision)| {
+                time = Some(present);
+                decision
+            }));
+        }
+        time.map(|now| Known { now, decisions })
+    }
+
+    /// What a bucket is known to say.
+    ///
+    /// # Errors
+    /// It is time to ask it again.
+    fn of(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
+        let key = self.key(charge);
+        let mut shard = self.shard(key).lock();
+        let Some(entry) = shard.find_mut(slot(key), |entry| entry.key == key) else { return Ok(None) };
+        if !entry.refuses(charge.permits, now) {
+            return Ok(None);
+        }
+        if entry.ask_again <= now {
+            entry.ask_again = now + ASK_AGAIN;
+            return Err(());
+        }
+        Ok(Some(entry.at(now)))
+    }
+
+    /// How old what is known now is; to be asked before the store is.
+    pub(super) fn age(&self) -> Age {
+        Age(self.age.load(Ordering::SeqCst))
+    }
+
+    /// Remembers what a bucket said, unless something has happened since after which it means nothing.
+    pub(super) fn remember(&self, charge: &Charge, refused: &Refused<'_>, age: Age) {
+        let Some(lasts) = lasts(&charge.limiter, refused.decision) else { return };
+        let key = self.key(charge);
+        let mut shard = self.shard(key).lock();
+        let known = shard.find(slot(key), |entry| entry.key == key).map(|entry| (entry.permits, entry.until));
+        if age != self.age() || !self.makes_room(&mut shard, known, refused) {
+            return;
+        }
+        let place = shard.entry(slot(key), |entry| entry.key == key, |entry| slot(entry.key));
+        if let Slot::Vacant(_) = place {
+            self.len.fetch_add(1, Ordering::Relaxed);
+        }
+        place.insert(Entry::new(key, &charge.limiter, refused, lasts));
+    }
+
+    /// Is there room for a bucket's refusal? One of fewer permits says more than one of more.
+    fn makes_room(&self, shard: &mut HashTable<Entry>, known: Option<(u32, Instant)>, refused: &Refused<'_>) -> bool {
+        if let Some((least, until)) = known {
+            return least >= refused.permits || until <= refused.heard;
+        }
+        if shard.len() >= SHARD {
+            let before = shard.len();
+            shard.retain(|entry| entry.until > refused.heard);
+            self.len.fetch_sub(before - shard.len(), Ordering::Relaxed);
+        }
+        shard.len() < SHARD
+    }
+
+    /// What was asked since then in spite of all is no longer known to be refused if it was granted, or nobody knows. What
+    /// was said to a request that asked later still is.
+    pub(super) fn answered(&self, charges: &[Charge], asked: Instant, outcome: Option<&Outcome>) {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let refused = |index: usize| outcome.is_some_and(|outcome| !outcome.decisions[index].granted);
+        for (_, charge) in charges.iter().enumerate().filter(|(index, _)| !refused(*index)) {
+            self.remove_if(charge, |entry| entry.permits <= charge.permits && entry.asked <= asked);
+        }
+    }
+
+    /// Something is about to be given back, or was: what was said before means nothing.
+    pub(super) fn forget<'c>(&self, charges: impl Iterator<Item = &'c Charge>) {
+        self.age.fetch_add(1, Ordering::SeqCst);
+        charges.for_each(|charge| self.remove_if(charge, |_| true));
+    }
+
+    /// What was said before means nothing, to nobody.
+    pub(super) fn forget_all(&self) {
+        self.age.fetch_add(1, Ordering::SeqCst);
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            self.len.fetch_sub(shard.len(), Ordering::Relaxed);
+            shard.clear();
+        }
+    }
+
+    fn remove_if(&self, charge: &Charge, which: impl Fn(&Entry) -> bool) {
+        let key = self.key(charge);
+        let mut shard = self.shard(key).lock();
+        if let Ok(known) = shard.find_entry(slot(key), |entry| entry.key == key && which(entry)) {
+            known.remove();
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A keyed hash of a bucket: its limiter, known by where it is, and its client.
+    fn key(&self, charge: &Charge) -> u128 {
+        let [high, low] = self.hashers.each_ref().map(|hasher| {
+            let mut hasher = hasher.build_hasher();
+            hasher.write_usize(Arc::as_ptr(&charge.limiter).addr());
+            write_client(charge.client.as_ref(), &mut hasher);
+            u128::from(hasher.finish())
+        });
+        high << 64 | low
+    }
+
+    fn shard(&self, key: u128) -> &Mutex<HashTable<Entry>> {
+        &self.shards[usize::from(key.to_le_bytes()[15]) % SHARDS]
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let len = self.shards.iter().map(|shard| shard.lock().len()).sum();
+        assert_eq!(self.len.load(Ordering::Relaxed), len);
+        len
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().allocation_size()).sum()
+    }
+}
+
+/// The half of a key by which a table places it.
+fn slot(key: u128) -> u64 {
+    u64::try_from(key & u128::from(u64::MAX)).unwrap_or_default()
+}
+
+/// In one piece each, which is faster than field by field.
+fn write_client(client: Option<&ClientId>, hasher: &mut impl Hasher) {
+    match client {
+        None => hasher.write_u8(0),
+        Some(ClientId::Address(IpNet::V4(network))) => {
+            hasher.write(&[1, network.prefix_len()]);
+            hasher.write_u32(network.addr().to_bits());
+        }
+        Some(ClientId::Address(IpNet::V6(network))) => {
+            hasher.write(&[2, network.prefix_len()]);
+            hasher.write_u128(network.addr().to_bits());
+        }
+        Some(ClientId::Value(value)) => {
+            hasher.write_u8(3);
+            hasher.write(value);
+        }
+        Some(ClientId::Instance(id)) => {
+            hasher.write_u8(4);
+            hasher.write(id.as_bytes());
+        }
+    }
+}
+
+/// How long a refusal holds after it was asked for. The store's clock is read in whole milliseconds, of which the present one
+/// had begun already.
+fn lasts(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
+    let lasts = match decision.wait {
+        Wait::Now | Wait::Millis(0 | 1) => return None,
+        Wait::Millis(wait) => Duration::from_millis(wait - 1),
+        Wait::Never => NEVER,
+    };
+    match limiter.quota.algorithm() {
+        Algorithm::Foreign(Sharing::Library) => None,
+        Algorithm::Foreign(_) => Some(lasts.min(OF_SHARED)),
+        _ => Some(lasts),
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(key: u128, limiter: &Arc<Limiter>, refused: &Refused<'_>, lasts: Duration) -> Self {
+        let Refused { said, asked, heard, permits, decision } = *refused;
+        let wait = match decision.wait {
+            Wait::Millis(wait) => Some(wait),
+            Wait::Now | Wait::Never => None,
+        };
+        let limiter = Arc::clone(limiter);
+        let (until, ask_again) = (asked + lasts, asked + ASK_AGAIN);
+        let Decision { remaining, reset, .. } = *decision;
+        Self { key, limiter, permits, remaining, wait, reset, said, asked, heard, until, ask_again }
+    }
+
+    fn refuses(&self, permits: u32, now: Instant) -> bool {
+        permits >= self.permits && now < self.until
+    }
+
+    /// What the store's clock shows now at least, and what the bucket says. Counted from when that was heard: who waits as
+    /// long as this says is not too early.
+    fn at(&self, now: Instant) -> (Timestamp, Decision) {
+        let passed = u64::try_from(now.saturating_duration_since(self.heard).as_millis()).unwrap_or(u64::MAX);
+        let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1)));
+        let (remaining, reset) = (self.remaining, self.reset.saturating_sub(passed));
+        let decision = Decision { granted: false, remaining, wait, reset, delay: 0, overflow: false };
+        (self.said.plus_millis(passed), decision)
+    }
+}
