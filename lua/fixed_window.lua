@@ -4,77 +4,37 @@
 -- KEYS  of a bucket: one string, a log as shared.lua has it, each entry dated when its window ends
 -- ARGV  rate, and five boundaries (ms): those around the window of the caller's present (give_back: of the moment of the
 --       grant), two before it and one after it. They choose nothing but what is known here.
--- open() returns a bucket that is `unknown` if `now` is in no window that was sent.
+-- Returns what admit.lua says of an algorithm; its limiter is `unknown` if `now` is in no window that was sent
 --
 -- Invariant: `now` alone says which window counts. The key lives until its window has ended, and as long again, at most
 -- an hour, for a clock that is set back over the boundary.
 
-local fixed_window = { keys = 1, args = 6 }
+local fixed_window = log.windows(6)
 
 local HOUR = 60 * 60 * 1000
 
--- What the buckets of a limiter have in common.
-function fixed_window.limiter(words)
-  local limiter = { rate = tonumber(words[1]) }
-  for i = 1, 5 do limiter[i] = tonumber(words[i + 1]) end
-  return limiter
-end
-
 -- The window that a moment is in, and the start of the one before it; nil if it was not sent.
-local function window_of(limiter, at)
-  for i = 1, 3 do
-    local start, ends = limiter[i + 1], limiter[i + 2]
-    if start <= at and at < ends then return limiter[i], start, ends end
+local function window_of(words, at)
+  for i = 2, 4 do
+    local start, ends = tonumber(words[i + 1]), tonumber(words[i + 2])
+    if start <= at and at < ends then return tonumber(words[i]), start, ends end
   end
 end
 
--- A bucket as it is stored.
-function fixed_window.open(limiter, key, now)
-  local previous, start, ends = window_of(limiter, now)
-  if not ends then return { unknown = true } end
-  local bucket = log.open(key, now, limiter)
-  bucket.forget, bucket.present, bucket.length = previous, ends, ends - start
-  log.read(bucket, start)
-  return bucket
-end
-
--- What is left, and when there will be more.
-function fixed_window.tell(bucket)
-  return math.max(0, bucket.limiter.rate - bucket.used), bucket.used > 0 and bucket.present - bucket.now or 0
-end
-
--- Judges a request; writes nothing.
-function fixed_window.check(bucket, permits)
-  local rate = bucket.limiter.rate
-  if permits == 0 or bucket.used + permits <= rate then return true, 0 end
-  return false, permits <= rate and bucket.present - bucket.now or -1
-end
-
--- Takes permits that check() granted.
-function fixed_window.charge(bucket, permits)
-  if permits == 0 then return end
-  bucket.last = 0
-  log.charge(bucket, permits, bucket.forget, bucket.present, bucket.present - 1)
-end
-
--- Writes what was charged in this call.
-function fixed_window.save(bucket)
-  log.write(bucket, bucket.present, text(bucket.present - bucket.now + math.min(bucket.length, HOUR)))
-end
-
--- After a refusal: writes nothing, unless windows end after the present one.
-function fixed_window.settle(bucket)
-  if not bucket.date or bucket.date <= bucket.present then return end
-  log.begin(bucket, bucket.forget, bucket.present, bucket.present - 1)
-  fixed_window.save(bucket)
+-- What the buckets of a limiter have in common.
+function fixed_window.limiter(words, now)
+  local previous, start, ends = window_of(words, now)
+  if not ends then return { unknown = true, words = words } end
+  return {
+    rate = tonumber(words[1]), words = words, now = now, present = ends, returns_at = ends, expired = start, joins = ends,
+    forget = previous, keep = text(ends - now + math.min(ends - start, HOUR)),
+  }
 end
 
 -- Takes permits out of their window, as if they had never been granted.
 function fixed_window.give_back(limiter, key, permits, at)
-  local bucket, _, _, ends = log.open(key, at, limiter), window_of(limiter, at)
-  if not ends then return end
-  log.read(bucket, -1)
-  log.take_out(bucket, permits, ends, ends)
+  local _, _, ends = window_of(limiter.words, at)
+  if ends then fixed_window.take_out(limiter, key, permits, ends) end
 end
 
 algorithms.fixed_window = fixed_window

@@ -1,10 +1,12 @@
--- shared: what several algorithms stand on: the time, numbers as text, logs of grants, and fractions of a permit.
+-- shared: what several algorithms stand on: the time, logs of grants, and fractions of a permit.
 --
 -- KEYS  none of its own
 -- ARGV  none of its own
 -- Returns nothing: it stands before all others.
 --
 -- Invariant: it keeps nothing from one call to the next.
+
+local to_bytes, from_bytes = struct.pack, struct.unpack
 
 -- A whole number as text, without an exponent.
 local function text(number)
@@ -22,167 +24,222 @@ end
 --   format (1 byte), permits of all entries (6), by which interval it was charged last (5, ms), the newest entry: a moment
 --   (6, ms) and permits (5); in format 2 also a longer interval that others judge by (5) and until when that is remembered
 --   (6, ms), and where the first of the other entries begins (3) and the last ends (3)
--- The other entries follow, 11 bytes each, oldest first. A short log is read and written whole. A long one is changed in
--- place: read in chunks, where it is needed; one entry is added at its end, its first ones are skipped by the header, and
--- it is written anew when more than half of it is skipped. In a bucket all that is a field, and besides:
---   first    where the first entry begins that has not returned
---   oldest   its moment; nil if there is none
---   used     the permits of all entries that have not returned
---   pending  permits that this call adds in one entry, with those of the entries that it joins; nil before
+-- The other entries follow, 11 bytes each, oldest first. Up to CHUNK bytes are read and written whole. A longer log is
+-- changed in place: it is read in chunks, an entry is added at its end, its first ones are skipped by the header, and it is
+-- written anew when more than half of it is skipped. A bucket has these fields of the header, and besides:
+--   first, oldest  where the first entry begins that has not returned, and its moment
+--   used           the permits of all entries that have not returned, those that are added included
+--   added, joined  permits that this call adds in one entry; the moment of the newest entry, if they join it
+-- Its limiter says:
+--   rate, now      what it allows, and the moment to decide at
+--   present        the date of what is granted now; what is dated later counts as this
+--   expired        what is dated then or before has returned
+--   interval       how long after its date an entry returns; or `returns_at`, when all of them do
+--   joins          the newest entry is joined if it is dated then or later
+--   forget, keep   what is dated `forget` or before is dropped; how long the bucket lives (ms)
 local log = {}
 
 local NARROW, NARROW_BYTES, WIDE, WIDE_BYTES = '>BI6I5I6I5', 23, '>BI6I5I6I5I5I6I3I3', 40
 local ENTRY, BYTES = '>I6I5', 11
 local CHUNK = 512
 
--- Reads the header and the first chunk of a bucket. A key of another type or format is none of ours, and as good as none.
-function log.open(key, now, limiter)
-  local chunk = redis.pcall('GETRANGE', KEYS[key], '0', '511')
-  local length, format = type(chunk) == 'string' and #chunk or 0, nil
-  local stored, last, date, held, retain, retained_until, from, to = 0, nil, nil, 0, 0, 0, NARROW_BYTES, NARROW_BYTES
-  if length >= NARROW_BYTES then format = string.byte(chunk) end
-  if format == 1 then
-    format, stored, last, date, held = struct.unpack(NARROW, chunk)
-    to = length
-  elseif format == 2 then
-    format, stored, last, date, held, retain, retained_until, from, to = struct.unpack(WIDE, chunk)
-  end
-  return {
-    key = KEYS[key], now = now, limiter = limiter, chunk = chunk, chunk_at = 0, stored = stored, last = last, date = date,
-    held = held, retain = retain, retained_until = retained_until, from = from, to = to, used = 0, first = to,
-    oldest = nil, pending = nil, append = nil,
-  }
-end
-
 -- The entry that begins there.
 local function entry_at(bucket, at)
-  local offset = at - bucket.chunk_at
+  local offset = at - (bucket.chunk_at or 0)
   if offset < 0 or offset + BYTES > #bucket.chunk then
     bucket.chunk, bucket.chunk_at, offset = redis.call('GETRANGE', bucket.key, at, at + CHUNK - 1), at, 0
   end
-  return struct.unpack(ENTRY, bucket.chunk, offset + 1)
+  return from_bytes(ENTRY, bucket.chunk, offset + 1)
 end
 
--- Finds out what has not returned; what is dated `expired` or before has.
-function log.read(bucket, expired)
-  local newest = bucket.date
-  if not newest or newest <= expired or bucket.stored == 0 then return end
-  local at, to, used, date, permits = bucket.from, bucket.to, bucket.stored, newest, nil
-  while at < to do
-    date, permits = entry_at(bucket, at)
-    if date > expired then break end
-    at, used, date = at + BYTES, used - permits, newest
+-- Reads a bucket. A key of another type or format is none of ours, and as good as none.
+function log.open(limiter, key)
+  key = KEYS[key]
+  local chunk, expired = redis.pcall('GETRANGE', key, '0', '511'), limiter.expired
+  local length, format = type(chunk) == 'string' and #chunk or 0, nil
+  local stored, last, date, held, retain, retained_until, from, to = 0, nil, 0, 0, 0, 0, NARROW_BYTES, NARROW_BYTES
+  if length >= NARROW_BYTES then format = string.byte(chunk) end
+  if format == 1 then
+    format, stored, last, date, held = from_bytes(NARROW, chunk)
+    to = length
+  elseif format == 2 and length >= WIDE_BYTES then
+    format, stored, last, date, held, retain, retained_until, from, to = from_bytes(WIDE, chunk)
   end
-  bucket.first, bucket.used, bucket.oldest = at, used, date
+  if stored == 0 then date = 0 end
+  local bucket = {
+    key = key, limiter = limiter, chunk = chunk, stored = stored, last = last, date = date, held = held, retain = retain,
+    retained_until = retained_until, from = from, to = to, first = to, oldest = nil, used = 0, added = nil, joined = nil,
+  }
+  if stored == 0 or date <= expired then return bucket end
+  local used, oldest, permits = stored, date, nil
+  while from < to do
+    oldest, permits = entry_at(bucket, from)
+    if oldest > expired then break end
+    from, used, oldest = from + BYTES, used - permits, date
+  end
+  bucket.first, bucket.oldest, bucket.used = from, oldest, used
+  return bucket
 end
 
--- The moment of the entry with which so many permits have returned, oldest first; nil if that is what this call adds.
-function log.date_of(bucket, permits)
+-- Milliseconds until what is dated so returns.
+local function returns_in(limiter, date)
+  return (limiter.returns_at or math.min(date, limiter.present) + limiter.interval) - limiter.now
+end
+
+-- The date of the entry with which so many permits have returned, oldest first.
+local function date_of(bucket, permits)
   for at = bucket.first, bucket.to - BYTES, BYTES do
     local date, held = entry_at(bucket, at)
     permits = permits - held
     if permits <= 0 then return date end
   end
-  if (not bucket.pending or bucket.append) and permits <= bucket.held then return bucket.date end
+  local date = bucket.date
+  return date > bucket.limiter.expired and permits <= bucket.held and date or bucket.limiter.present
 end
 
--- Begins the entry that this call adds: drops what is dated `forget` or before, and joins all that is dated after `ahead`,
--- or else the newest entry if it is dated `joins` or after.
-function log.begin(bucket, forget, joins, ahead)
-  local newest, pending = bucket.date, 0
-  if not newest or newest <= forget then
-    bucket.from, bucket.to, bucket.stored = NARROW_BYTES, NARROW_BYTES, 0
-  else
-    while bucket.from < bucket.first do
-      local date, permits = entry_at(bucket, bucket.from)
-      if date > forget then break end
-      bucket.from, bucket.stored = bucket.from + BYTES, bucket.stored - permits
-    end
-    if newest > ahead or newest >= joins then
-      pending = bucket.held
-      while newest > ahead and bucket.to > bucket.from do
-        local date, permits = entry_at(bucket, bucket.to - BYTES)
-        if date <= ahead then break end
-        bucket.to, pending = bucket.to - BYTES, pending + permits
-      end
-      if bucket.first >= bucket.to then bucket.oldest = nil end
-    elseif bucket.held > 0 then
-      bucket.append = struct.pack(ENTRY, newest, bucket.held)
-    end
+-- Judges a request; writes nothing.
+function log.check(bucket, permits)
+  local limiter = bucket.limiter
+  local over = bucket.used + permits - limiter.rate
+  if over <= 0 or permits == 0 then return true, 0 end
+  return false, permits <= limiter.rate and returns_in(limiter, date_of(bucket, over)) or -1
+end
+
+-- What is left, and when there will be more.
+function log.tell(bucket)
+  local limiter, used = bucket.limiter, bucket.used
+  local remaining = limiter.rate - used
+  return remaining > 0 and remaining or 0, used > 0 and returns_in(limiter, bucket.oldest) or 0
+end
+
+-- Takes permits that check() granted.
+function log.charge(bucket, permits, joins)
+  if not bucket.added then
+    local present, date = bucket.limiter.present, bucket.date
+    bucket.added = 0
+    if date >= (joins or bucket.limiter.joins) then bucket.joined, bucket.date = date, present end
+    if bucket.used == 0 or (bucket.joined and bucket.first >= bucket.to) then bucket.oldest = present end
   end
-  bucket.pending = pending
+  bucket.added, bucket.used = bucket.added + permits, bucket.used + permits
 end
 
--- Takes permits that a check() granted; what begin() takes comes after them.
-function log.charge(bucket, permits, forget, joins, ahead)
-  if not bucket.pending then log.begin(bucket, forget, joins, ahead) end
-  bucket.pending, bucket.stored = bucket.pending + permits, bucket.stored + permits
-  bucket.used, bucket.added = bucket.used + permits, true
-end
-
--- The other entries, as far as they stay.
-local function entries_of(bucket)
-  local from, to, at = bucket.from, bucket.to, bucket.chunk_at
+-- The entries from one byte to another.
+local function entries_of(bucket, from, to)
+  local at = bucket.chunk_at or 0
   if from >= to then return '' end
   if from >= at and to <= at + #bucket.chunk then return string.sub(bucket.chunk, from - at + 1, to - at) end
   return redis.call('GETRANGE', bucket.key, from, to - 1)
 end
 
 -- Writes a bucket whole: its newest entry, and the others. `...` says how long it lives, as SET takes it.
-local function write_whole(bucket, date, held, entries, ...)
+local function write_whole(bucket, stored, date, held, entries, ...)
   local header
   if bucket.retain == 0 and NARROW_BYTES + #entries <= CHUNK then
-    header = struct.pack(NARROW, 1, bucket.stored, bucket.last, date, held)
+    header = to_bytes(NARROW, 1, stored, bucket.last, date, held)
   else
-    header = struct.pack(WIDE, 2, bucket.stored, bucket.last, date, held, bucket.retain, bucket.retained_until,
-      WIDE_BYTES, WIDE_BYTES + #entries)
+    header = to_bytes(WIDE, 2, stored, bucket.last, date, held, bucket.retain, bucket.retained_until, WIDE_BYTES,
+      WIDE_BYTES + #entries)
   end
   redis.call('SET', bucket.key, header .. entries, ...)
 end
 
--- Writes a bucket whose newest entry is what this call adds, dated `date`; it lives for so many milliseconds.
-function log.write(bucket, date, keep)
-  local append, to = bucket.append or '', bucket.to
-  if to <= CHUNK or bucket.from - WIDE_BYTES > to - bucket.from then
-    return write_whole(bucket, date, bucket.pending, entries_of(bucket) .. append, 'PX', keep)
+-- Writes what was charged. With it, all entries that are dated ahead become one.
+function log.save(bucket, forget, keep)
+  local limiter, stored, from, to = bucket.limiter, bucket.used, bucket.first, bucket.to
+  local date, held, joined, tail = limiter.present, bucket.added, bucket.joined, ''
+  if forget < limiter.expired then
+    stored, from = bucket.stored + held, bucket.from
+    while from < to do
+      local at, permits = entry_at(bucket, from)
+      if at > forget then break end
+      stored, from = stored - permits, from + BYTES
+    end
   end
-  if append ~= '' then redis.call('SETRANGE', bucket.key, to, append) end
-  redis.call('SETRANGE', bucket.key, 0, struct.pack(WIDE, 2, bucket.stored, bucket.last, date, bucket.pending, bucket.retain,
-    bucket.retained_until, bucket.from, to + #append))
+  if joined then
+    held = held + bucket.held
+    while joined > date and from < to do
+      local at, permits = entry_at(bucket, to - BYTES)
+      if at < date then break end
+      held, to = held + permits, to - BYTES
+    end
+  elseif bucket.date > forget then
+    tail = to_bytes(ENTRY, bucket.date, bucket.held)
+  else
+    stored = held
+  end
+  if to <= CHUNK or from - WIDE_BYTES > to - from then
+    return write_whole(bucket, stored, date, held, entries_of(bucket, from, to) .. tail, 'PX', keep)
+  end
+  if tail ~= '' then redis.call('SETRANGE', bucket.key, to, tail) end
+  redis.call('SETRANGE', bucket.key, '0', to_bytes(WIDE, 2, stored, bucket.last, date, held, bucket.retain,
+    bucket.retained_until, from, to + #tail))
   redis.call('PEXPIRE', bucket.key, keep)
 end
 
 -- Writes what of a bucket's header is not about entries; it lives for so many milliseconds.
 function log.write_header(bucket, keep)
-  write_whole(bucket, bucket.date, bucket.held, entries_of(bucket), 'PX', keep)
+  local entries = entries_of(bucket, bucket.from, bucket.to)
+  write_whole(bucket, bucket.stored, bucket.date, bucket.held, entries, 'PX', keep)
 end
 
--- Takes permits out of a live entry that is dated `first` to `last`: of one that holds just as many before one that holds
--- more. There may be none. A bucket without entries keeps its header, with a newest entry of no permits.
+-- Takes permits out of an entry that has not returned and is dated `first` to `last`: of one that holds just as many before
+-- one that holds more. There may be none. A bucket without entries keeps its header, with a newest entry of no permits.
 function log.take_out(bucket, permits, first, last)
   if bucket.used == 0 or permits == 0 then return end
-  local entries, found, found_date, found_held = entries_of(bucket) .. struct.pack(ENTRY, bucket.date, bucket.held), nil, nil, nil
+  local entries = entries_of(bucket, bucket.from, bucket.to) .. to_bytes(ENTRY, bucket.date, bucket.held)
+  local found, found_date, found_held
   for at = bucket.first - bucket.from + 1, #entries, BYTES do
-    local date, held = struct.unpack(ENTRY, entries, at)
+    local date, held = from_bytes(ENTRY, entries, at)
     if first <= date and date <= last and (held == permits or (held > permits and not found)) then
       found, found_date, found_held = at, date, held
       if held == permits then break end
     end
   end
   if not found then return end
-  bucket.stored = bucket.stored - permits
-  local left = found_held > permits and struct.pack(ENTRY, found_date, found_held - permits) or ''
+  local left = found_held > permits and to_bytes(ENTRY, found_date, found_held - permits) or ''
   entries = string.sub(entries, 1, found - 1) .. left .. string.sub(entries, found + BYTES)
-  if entries == '' then return write_whole(bucket, found_date, 0, '', 'KEEPTTL') end
-  local date, held = struct.unpack(ENTRY, entries, #entries - BYTES + 1)
-  write_whole(bucket, date, held, string.sub(entries, 1, -BYTES - 1), 'KEEPTTL')
+  local date, held = found_date, 0
+  if entries ~= '' then date, held = from_bytes(ENTRY, entries, #entries - BYTES + 1) end
+  write_whole(bucket, bucket.stored - permits, date, held, string.sub(entries, 1, -BYTES - 1), 'KEEPTTL')
 end
 
--- Fractions: permits that return continuously. A bucket that has them has these fields:
---   rate, interval  so many permits return in so many milliseconds
---   used, parts     so many permits are in use, and so many parts of which `interval` make a permit
--- Every number is a whole one below 2^53, which a double holds exactly: no rate is ever multiplied with an interval.
+-- An algorithm of windows: their limiters say all of the above.
+function log.windows(arguments)
+  local windows = { keys = 1, args = arguments, open = log.open, check = log.check, tell = log.tell }
+
+  function windows.charge(bucket, permits)
+    if permits > 0 then log.charge(bucket, permits) end
+  end
+
+  function windows.save(bucket)
+    bucket.last = 0
+    log.save(bucket, bucket.limiter.forget, bucket.limiter.keep)
+  end
+
+  -- After a refusal: writes nothing, unless windows end after the present one.
+  function windows.settle(bucket)
+    if bucket.date <= bucket.limiter.present then return end
+    log.charge(bucket, 0)
+    windows.save(bucket)
+  end
+
+  -- Takes permits out of the window that ends at a moment, as if they had never been granted.
+  function windows.take_out(limiter, key, permits, ends)
+    limiter.expired = -1
+    log.take_out(log.open(limiter, key), permits, ends, ends)
+  end
+
+  return windows
+end
+
+-- Fractions: what gcra and leaky_bucket keep of a bucket, whose permits return continuously: one string, big-endian.
+--   format (1 byte, 1), a moment (6, ms), permits that were in use then (6), parts of a permit (5), how many parts make
+--   a permit (5): `interval` of them, so that `rate` parts return in a millisecond
+-- A bucket has `at`, that moment, if it is stored, and `used` and `parts`, which are in use now. Every number is a whole one
+-- below 2^53, which a double holds exactly: no rate is ever multiplied with an interval.
 local fractions = {}
+
+local FRACTIONS, FRACTIONS_BYTES = '>BI6I6I5I5', 23
 
 -- The longest wait that is told: a thousand years.
 local MAX_WAIT = 1000 * 366 * 24 * 60 * 60 * 1000
@@ -190,47 +247,50 @@ local MAX_WAIT = 1000 * 366 * 24 * 60 * 60 * 1000
 -- floor(a * b / divisor), and the remainder, for a < 2^48 and b and divisor < 2^36: the product is never made, but
 -- divided digit by digit of 16 bits. A quotient that reaches 2^53 is not exact.
 function fractions.multiply_divide(a, b, divisor)
-  local quotient, rest = 0, 0
-  for _, unit in ipairs({ 4294967296, 65536, 1 }) do
-    local digit = math.floor(a / unit) % 65536
-    local part = rest * 65536 + digit * b
-    quotient = quotient * 65536 + math.floor(part / divisor)
+  local quotient, rest, unit = 0, 0, 4294967296
+  while unit >= 1 do
+    local part = rest * 65536 + math.floor(a / unit) % 65536 * b
     rest = part % divisor
+    quotient, unit = quotient * 65536 + (part - rest) / divisor, unit / 65536
   end
   return quotient, rest
 end
 
 -- Takes permits and parts out of what is in use; what is not in use cannot be taken.
 function fractions.lower(bucket, permits, parts)
-  local left = bucket.parts - parts
-  bucket.parts = left % bucket.interval
-  bucket.used = bucket.used - permits + math.floor(left / bucket.interval)
+  local left, interval = bucket.parts - parts, bucket.limiter.interval
+  bucket.parts = left % interval
+  bucket.used = bucket.used - permits + math.floor(left / interval)
   if bucket.used < 0 then bucket.used, bucket.parts = 0, 0 end
 end
 
 -- The permits and parts that return in so many milliseconds.
-function fractions.returned(bucket, millis)
-  return fractions.multiply_divide(math.min(math.max(0, millis), 2 ^ 48 - 1), bucket.rate, bucket.interval)
+function fractions.returned(limiter, millis)
+  return fractions.multiply_divide(math.min(math.max(0, millis), 2 ^ 48 - 1), limiter.rate, limiter.interval)
 end
 
 -- Milliseconds until so many permits and the parts in use have returned.
 function fractions.millis_for(bucket, permits)
-  local millis, rest = fractions.multiply_divide(permits, bucket.interval, bucket.rate)
-  return math.min(millis + math.ceil((rest + bucket.parts) / bucket.rate), MAX_WAIT)
+  local limiter = bucket.limiter
+  local millis, rest = fractions.multiply_divide(permits, limiter.interval, limiter.rate)
+  return math.min(millis + math.ceil((rest + bucket.parts) / limiter.rate), MAX_WAIT)
 end
 
-local FRACTIONS, FRACTIONS_BYTES = '>BI6I6I5I5', 23
-
--- Reads what was in use at a moment, and what of it is now; a value that is not ours is none.
+-- Reads what is in use at a moment; a value that is not ours is none.
 function fractions.open(limiter, key, now)
-  local bucket = { key = KEYS[key], now = now, used = 0, parts = 0, rate = limiter.rate, interval = limiter.interval }
+  local bucket = { key = KEYS[key], limiter = limiter, at = nil, used = 0, parts = 0, added = nil }
   local value = redis.pcall('GET', bucket.key)
   if type(value) ~= 'string' or #value ~= FRACTIONS_BYTES or string.byte(value) ~= 1 then return bucket end
-  local _, at, used, parts, interval = struct.unpack(FRACTIONS, value)
-  local whole, rest = fractions.multiply_divide(parts, bucket.interval, interval)
+  local _, at, used, parts, interval = from_bytes(FRACTIONS, value)
+  local whole, rest = fractions.multiply_divide(parts, limiter.interval, interval)
   bucket.at, bucket.used, bucket.parts = at, used, whole + (rest > 0 and 1 or 0)
-  fractions.lower(bucket, fractions.returned(bucket, now - at))
+  fractions.lower(bucket, fractions.returned(limiter, now - at))
   return bucket
+end
+
+-- Takes permits that check() granted.
+function fractions.charge(bucket, permits)
+  if permits > 0 then bucket.used, bucket.added = bucket.used + permits, true end
 end
 
 -- How long a bucket is kept: until it is full, and a second longer.
@@ -240,7 +300,8 @@ end
 
 -- Writes what is in use.
 function fractions.save(bucket)
-  local value = struct.pack(FRACTIONS, 1, bucket.now, bucket.used, bucket.parts, bucket.interval)
+  local limiter = bucket.limiter
+  local value = to_bytes(FRACTIONS, 1, limiter.now, bucket.used, bucket.parts, limiter.interval)
   redis.call('SET', bucket.key, value, 'PX', text(keep(bucket)))
 end
 
@@ -248,7 +309,7 @@ end
 -- full by that rule.
 function fractions.settle(bucket)
   if not bucket.at then return end
-  if bucket.at > bucket.now then return fractions.save(bucket) end
+  if bucket.at > bucket.limiter.now then return fractions.save(bucket) end
   local keep = keep(bucket)
   if redis.call('PTTL', bucket.key) < keep - 1000 then redis.call('PEXPIRE', bucket.key, text(keep)) end
 end

@@ -1,9 +1,10 @@
 //! `leaky_bucket`: slots at an even distance, first come first served across all gateways.
 //!
 //! **Law.** Requests go on at slots that are at least `interval / rate` apart, told to the millisecond above. A request is
-//! given the next free slot at once, and waits for it (`delay`). It is refused if more than `queue` permits would wait, or
-//! if it would wait for longer than `max_wait`; then it knows to the millisecond when it would be given a slot: refused at
-//! `now + wait - 1`, granted at `now + wait`, if nothing else happens. A request of n permits takes n slots.
+//! given the next free slot at once, and waits for it (`delay`). It is refused if more than `queue` permits would wait, its
+//! own included, or if it would wait for longer than `max_wait`; then it knows to the millisecond when it would be given a
+//! slot: refused at `now + wait - 1`, granted at `now + wait`, if nothing else happens. A request of n permits takes n
+//! slots, of which the first is not waited in. One that finds the bucket empty does not wait, whatever the queue.
 //!
 //! **State.** What is in the bucket and leaks out at the rate: the arithmetic is that of [`gcra`], whose
 //! bucket holds what is in use. Here it holds what is still to go on, and a slot is when all of it has.
@@ -41,13 +42,15 @@ impl State {
         let level = self.0.used_at(quota, now);
         let delay = gcra::millis_for(level, quota);
         let waiting = level.div_ceil(quota.interval().into());
-        let fits = waiting <= queue.length.into() && delay <= queue.max_wait;
+        // One permit of all is at its slot, the others wait.
+        let room = queue.length.saturating_add(1).saturating_sub(permits);
+        let fits = waiting <= room.into() && delay <= queue.max_wait;
         let wait = if permits > quota.rate() {
             Wait::Never
         } else if permits == 0 || fits {
             Wait::Now
         } else {
-            let too_many = level.saturating_sub(parts(queue.length, quota));
+            let too_many = level.saturating_sub(parts(room, quota));
             Wait::Millis(gcra::millis_for(too_many, quota).max(delay.saturating_sub(queue.max_wait)))
         };
         Decision {
@@ -93,12 +96,12 @@ fn queue(quota: &Quota) -> Queue {
     }
 }
 
-/// How many requests of one permit would be given a slot now.
+/// How many permits can be spent now, together or one by one.
 fn remaining(level: u128, waiting: u128, quota: &Quota, queue: Queue) -> u32 {
     let places = (u128::from(queue.length) + 1).saturating_sub(waiting);
     let in_time = returned(Timestamp::default(), Timestamp::from_millis(queue.max_wait), quota);
     let timely = in_time.checked_sub(level).map_or(0, |left| left / u128::from(quota.interval()) + 1);
-    u32::try_from(places.min(timely)).unwrap_or(u32::MAX)
+    u32::try_from(places.min(timely).min(quota.rate().into())).unwrap_or(u32::MAX)
 }
 
 /// The parts that leak before one permit less is in the bucket.
@@ -146,6 +149,30 @@ mod tests {
         assert_eq!([0, 0].map(|now| take(&mut state, &quota, now).delay), [0, 100]);
         assert_eq!(take(&mut state, &quota, 0).wait, Wait::Millis(50));
         assert_eq!(take(&mut state, &quota, 50).delay, 150);
+    }
+
+    #[test]
+    fn the_cost_of_a_request_counts_against_the_queue_that_it_would_wait_in() {
+        let queue = Queue { length: 7, max_wait: 60_000 };
+        let quota = Quota::new(7, 5_000, Algorithm::LeakyBucket(queue)).expect("a quota");
+        let mut state = State::default();
+        assert_eq!(state.check(&quota, 0, at(0)).remaining, 7);
+        assert_eq!(state.check(&quota, 7, at(0)).delay, 0);
+        assert_eq!(state.charge(&quota, 7, at(0)).remaining, 1);
+        assert!(state.check(&quota, 1, at(0)).granted, "what remains cannot be spent");
+        // With seven more, one would be at its slot and thirteen would wait. There is room when one of the first is left.
+        assert_eq!(state.check(&quota, 7, at(0)).wait, Wait::Millis(4_286));
+        assert!(!state.check(&quota, 7, at(4_285)).granted);
+        assert!(state.check(&quota, 7, at(4_286)).granted);
+    }
+
+    #[test]
+    fn a_request_that_finds_the_bucket_empty_does_not_wait_whatever_the_queue() {
+        let (mut state, quota) = (State::default(), quota(10, 1, 10_000));
+        assert!(state.check(&quota, 5, at(0)).granted);
+        state.charge(&quota, 5, at(0));
+        assert_eq!(state.check(&quota, 5, at(0)).wait, Wait::Millis(500));
+        assert!(state.check(&quota, 5, at(500)).granted);
     }
 
     #[test]
