@@ -46,7 +46,8 @@ def draw(section: Section) -> str:
 
 def legend(bars: list[Bar]) -> str:
     """What the lighter pieces are, if there are any."""
-    return "; the paler part is Redis" if any(len(bar.parts) > 1 for bar in bars) else ""
+    behind = list(dict.fromkeys(name for bar in bars for name in list(bar.parts)[1:]))
+    return f"; paler: {' and '.join(behind)}" if behind else ""
 
 
 def told(section: Section) -> str:

@@ -32,17 +32,17 @@ WORDS = {True: "met", False: "**missed**", None: "**not measured**"}
 ABOUT = """\
 ## Beside nginx, haproxy, Envoy and Caddy
 
-`benches/peers/run` wrote this section and its pictures. It installs the peers from packages, starts everything on the
-loopback, and loads the contestants of a row in turns, round after round, so that none has the quiet moments of the
-machine alone. What to look at are ratios of medians within one row: absolute figures differ from machine to machine,
-and from hour to hour.
+`benches/peers/run` wrote this section and its pictures. It installs the peers from packages, envoyproxy/ratelimit from
+Go's module proxy, starts everything on the loopback, and loads the contestants of a row in turns, round after round, so
+that none has the quiet moments of the machine alone. What to look at are ratios of medians within one row: absolute
+figures differ from machine to machine, and from hour to hour.
 
 * All have one worker, keep their connections to clients and upstream, write no access log, and tell the upstream who
   asked by `X-Forwarded-For` and `X-Forwarded-Proto`. Each is set up as its own documentation recommends: the files are
   linked in the tables.
 * The load is wrk with {connections} connections, the upstream one nginx that answers 100 bytes to everybody.
-* CPU is the user and system time of all threads and processes of the gateway, and of its Redis where it has one, from
-  `/proc/PID/stat`.
+* CPU is the user and system time of all threads and processes of the gateway, and of its Redis and the service
+  that asks it where it has them, from `/proc/PID/stat`.
 * Before it is measured, each must answer as expected and keep the connection. One error, or one answer of another kind,
   and it has failed and is told as such. Those that refuse may let one request in a thousand pass.
 * Limits that let everything pass have a rate of a million a second, so that all do their whole work and none refuses.

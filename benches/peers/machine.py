@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from install import Tools
+from install import RATELIMIT_VERSION, Tools
 from process import TICK
 
 
@@ -57,6 +57,7 @@ def describe(tools: Tools) -> Machine:
         "nginx": version([tools.nginx, "-v"]).rpartition("/")[2],
         "haproxy": word(version([tools.haproxy, "-v"]), 2),
         "Envoy": version([tools.envoy, "--version"]).rpartition("version: ")[2].partition("/")[2].partition("/")[0],
+        "envoyproxy/ratelimit": RATELIMIT_VERSION if tools.ratelimit.exists() else "",
         "Caddy": word(version([tools.caddy, "version"]), 0).removeprefix("v"),
         "Redis": word(version([tools.redis, "--version"]), 2).removeprefix("v="),
         "libnginx-mod-http-lua": version(["dpkg-query", "-W", "-f", "${Version}", "libnginx-mod-http-lua"]),

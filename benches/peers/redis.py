@@ -34,9 +34,9 @@ class Redis:
         return calls
 
 
-def start_redis(stage: Stage) -> Redis:
-    """A server with nothing in it, which writes nothing to disk."""
+def start_redis(stage: Stage, *settings: str) -> Redis:
+    """A server with nothing in it, which writes no data to disk."""
     port = free_port()
     command: Command = [stage.tools.redis, "--port", str(port), "--bind", "127.0.0.1"]
-    command += ["--save", "", "--appendonly", "no", "--dir", stage.folder, "--daemonize", "no"]
+    command += ["--save", "", "--appendonly", "no", "--dir", stage.folder, "--daemonize", "no", *settings]
     return Redis(port, stage.start("redis", command, port), stage)

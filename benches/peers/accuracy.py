@@ -1,0 +1,117 @@
+"""How many requests a limit grants within a second when it is asked for far more."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from asker import Asker
+from contestant import Contestant
+from gateways import tidegate_on_redis
+from process import Failed
+from ratelimit import envoy_with_ratelimit
+from rows import PLENTY, SERVICE, TIDEGATE
+from section import Bar, Line, Section, Spread, Verdict
+from stage import Stage
+
+NAME = "accuracy"
+TITLE = "What a limit of 100 a second lets pass"
+LIMIT, RATE = 100, 1_000
+
+# Who counts by seconds of the clock on the wall, grants the whole limit at the end of one and again in the next. A
+# client can choose when it asks, and so does this one: it begins so long before a second ends.
+LEAD_SECONDS = 0.15
+ABOUT = (
+    f"A limit of {LIMIT} a second in Redis is asked {RATE:,} times a second, evenly, beginning "
+    f"{LEAD_SECONDS * 1000:.0f} ms before a second of the clock on the wall ends. The fullest second is the one, "
+    "beginning at any moment, within which the most answers were 200: as the client has received them, and by the "
+    "store's clock, which Tidegate's access log tells. The way back takes one answer longer than another, so the "
+    "client may see a few more than there were."
+)
+COLUMNS = ["in the fullest second", "in all", "asked", "seconds"]
+LOG = "access.log"
+
+OURS = Contestant(
+    "tidegate",
+    TIDEGATE,
+    "tidegate_one_limit.yaml",
+    tidegate_on_redis("tidegate_one_limit.yaml", RATE=LIMIT, LOG=f"@FOLDER@/{LOG}"),
+)
+THEIRS = Contestant("Envoy + ratelimit", SERVICE, "envoy_ratelimit.yaml", envoy_with_ratelimit(LIMIT, PLENTY))
+STORE = "tidegate, by the store's clock"
+GOAL = f"granted by tidegate in the fullest second by the store's clock: {LIMIT}"
+
+
+@dataclass(frozen=True)
+class Grants:
+    """When requests were granted, in milliseconds of one clock, and how many were asked for."""
+
+    times: list[float]
+    asked: int
+
+    def fullest(self) -> int:
+        """The most of them within a second: what is granted a whole second later is not within it any more."""
+        first, most, times = 0, 0, sorted(self.times)
+        for last, at in enumerate(times):
+            while at - times[first] >= 1_000:
+                first += 1
+            most = max(most, last - first + 1)
+        return most
+
+
+def measure(stage: Stage, seconds: float, say: Callable[[str], None]) -> Section:
+    """Asks one contestant after the other."""
+    grants: dict[str, Grants] = {}
+    failures: dict[str, str] = {}
+    for contestant in (OURS, THEIRS):
+        say(f"{NAME}: {contestant.name}")
+        try:
+            grants[f"{contestant.name}, as clients see it"] = grants_of(stage, contestant, seconds)
+            if contestant is OURS:
+                grants[STORE] = logged(stage.folder / LOG)
+        except (Failed, OSError) as failure:
+            failures[contestant.name] = str(failure)
+    return section(grants, failures, seconds)
+
+
+def grants_of(stage: Stage, contestant: Contestant, seconds: float) -> Grants:
+    """It is stopped afterwards, and has written all of its log."""
+    if reason := contestant.missing(stage):
+        raise Failed(reason)
+    with stage.scene():
+        running = contestant.start(stage)
+        asker = Asker(running.port)
+        asker.ask(RATE, seconds, LEAD_SECONDS)
+    return Grants([at * 1_000 for at in asker.granted], asker.asked)
+
+
+def logged(log: Path) -> Grants:
+    """What the lines of an access log say: when the store has granted it, in milliseconds."""
+    lines = [line for line in log.read_text().splitlines() if " status=" in line]
+    at = [re.search(r" at=(\d+) ", line) for line in lines if " status=200 " in line]
+    return Grants([int(found[1]) for found in at if found], len(lines))
+
+
+def section(grants: dict[str, Grants], failures: dict[str, str], seconds: float) -> Section:
+    lines = [Line(name, config_of(name), cells(one, seconds)) for name, one in grants.items()]
+    lines += [Line(name, config_of(name), [], failure) for name, failure in failures.items()]
+    bars = [Bar(name, Spread.of([float(one.fullest())]), {}) for name, one in grants.items()]
+    unit = "requests granted in the fullest second"
+    return Section(NAME, TITLE, ABOUT, COLUMNS, lines, [verdict(grants)], unit, bars)
+
+
+def config_of(name: str) -> str:
+    return next(one.config for one in (OURS, THEIRS) if name.startswith(one.name))
+
+
+def cells(grants: Grants, seconds: float) -> list[str]:
+    return [f"{grants.fullest():,}", f"{len(grants.times):,}", f"{grants.asked:,}", f"{seconds:.0f}"]
+
+
+def verdict(grants: dict[str, Grants]) -> Verdict:
+    if STORE not in grants:
+        return Verdict(GOAL, "nothing", None)
+    fullest = grants[STORE].fullest()
+    return Verdict(GOAL, f"{fullest:,}", fullest == LIMIT)

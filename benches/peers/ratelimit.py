@@ -1,0 +1,71 @@
+"""Envoy with envoyproxy/ratelimit, the service that keeps its limits in a Redis."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from contestant import Running
+from gateways import Start, envoy
+from process import START_SECONDS, Failed, Process, free_port
+from redis import Redis, start_redis
+from stage import Stage
+
+# How long the service holds back what it writes to Redis, to send it together with what comes meanwhile: the least that
+# its documentation recommends.
+WINDOW = "150us"
+SLOTS = ("0", "16383")
+
+
+def envoy_with_ratelimit(overall: int, per_address: int, buffered: bool = False) -> Start:
+    """Its service writes each request's commands at once, or `buffered`. It buffers only what it writes to a Redis
+    Cluster; that has one node here."""
+
+    def start(stage: Stage) -> Running:
+        redis = start_cluster(stage) if buffered else start_redis(stage)
+        port = free_port()
+        service = start_service(stage, port, redis, buffered, OVERALL=overall, PER_ADDRESS=per_address)
+        running = envoy("envoy_ratelimit.yaml", SERVICE=port)(stage)
+        return replace(running, processes=[*running.processes, service, redis.process], redis=redis)
+
+    return start
+
+
+def start_service(stage: Stage, port: int, redis: Redis, buffered: bool, **limits: int) -> Process:
+    """It reads all files of a folder, and so has one of its own. It has one worker, as all that is measured."""
+    folder = stage.folder / f"ratelimit-{port}" / "config"
+    folder.mkdir(parents=True)
+    stage.config("ratelimit.yaml", **limits).rename(folder / "limits.yaml")
+    env = {
+        "GOMAXPROCS": "1",
+        "RUNTIME_ROOT": str(folder.parent),
+        "RUNTIME_SUBDIRECTORY": "",
+        "RUNTIME_WATCH_ROOT": "false",
+        "LOG_LEVEL": "error",
+        "DISABLE_STATS": "true",
+        "GRPC_HOST": "127.0.0.1",
+        "GRPC_PORT": str(port),
+        "HOST": "127.0.0.1",
+        "PORT": str(free_port()),
+        "DEBUG_HOST": "127.0.0.1",
+        "DEBUG_PORT": str(free_port()),
+        "REDIS_SOCKET_TYPE": "tcp",
+        "REDIS_URL": f"127.0.0.1:{redis.port}",
+        "REDIS_TYPE": "CLUSTER" if buffered else "SINGLE",
+        "REDIS_PIPELINE_WINDOW": WINDOW if buffered else "0",
+    }
+    return stage.start("ratelimit", [stage.tools.ratelimit], port, env=env)
+
+
+def start_cluster(stage: Stage) -> Redis:
+    """A Redis Cluster of one node."""
+    port = str(free_port())
+    cluster = ["--cluster-enabled", "yes", "--cluster-port", port, "--cluster-config-file", f"nodes-{port}.conf"]
+    redis = start_redis(stage, *cluster, "--cluster-announce-ip", "127.0.0.1")
+    redis.ask("cluster", "addslotsrange", *SLOTS)
+    end = time.monotonic() + START_SECONDS
+    while "cluster_state:ok" not in redis.ask("cluster", "info"):
+        if time.monotonic() > end:
+            raise Failed("redis does not become a cluster")
+        time.sleep(0.05)
+    return redis
