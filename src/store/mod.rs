@@ -3,7 +3,9 @@
 //! A store takes a list of charges and makes all of them or none, atomically, where the buckets are. Shadow charges only
 //! watch: each is made if the live ones are and its own limit grants it.
 
+mod adopted;
 mod builder;
+mod clock_offset;
 mod limiters;
 mod memory;
 mod negative_cache;
@@ -100,7 +102,7 @@ impl Store {
                 Self::Memory(Arc::new(Memory::new(Arc::new(SystemClock::new()), *key_secret)))
             }
             StoreSettings::Redis(settings) => {
-                let redis = Redis::new(settings.clone(), Arc::clone(&metrics));
+                let redis = Redis::new(settings, Arc::clone(&metrics));
                 let redis = redis.map_err(|error| OpenError(settings.url.clone(), error.to_string()))?;
                 Self::Redis(Arc::new(NegativeCache::new(redis, metrics)))
             }

@@ -24,8 +24,8 @@ pub struct RedisSettings {
     pub timeout: Duration,
     /// Put before every key, inside the hash tag.
     pub prefix: String,
-    /// Connections for decisions that each worker keeps open, each with one beside it for everything else. One carries the
-    /// decisions of all requests that come while Redis answers; more of them make calls smaller.
+    /// Connections that each worker keeps open. One carries the decisions of all requests that come while Redis answers; more
+    /// of them make calls smaller.
     pub pool_size: usize,
     /// The secret under which client values are hashed; made once in Redis if none is given.
     pub key_secret: Option<KeySecret>,

@@ -35,6 +35,7 @@ mod program;
 mod rate_limiter;
 mod readme;
 mod redis_connection;
+mod redis_faults;
 mod redis_format;
 mod redisson_weaknesses;
 mod reference;

@@ -80,7 +80,7 @@ async fn decisions_are_made_by_the_user_and_in_the_database_that_the_address_nam
     let store = RedisServer::store_at(format!("redis://gate:se%20cret@127.0.0.1:{}/3", server.port), PATIENCE);
     assert_eq!(take(&store, "bucket", 10).await, Ok(9));
     let others = others(&mut redis);
-    assert!(others.len() > 1 && others.iter().all(|line| line.contains(" user=gate ")), "{others:?}");
+    assert!(!others.is_empty() && others.iter().all(|line| line.contains(" user=gate ")), "{others:?}");
     let keys = |redis: &mut Connection, database: &str| -> Vec<String> {
         cmd("SELECT").arg(database).exec(redis).expect("selected");
         cmd("KEYS").arg("*bucket*").query(redis).expect("keys")
@@ -178,11 +178,11 @@ async fn calls_that_nobody_waits_for_any_more_take_no_room() {
 /// It accepts one client more than it serves, and tells that one so. A gateway took that for a connection that broke later, and
 /// opened the next without growing pauses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_has_room_for_half_of_a_connection_is_tried_again_with_pauses() {
+async fn a_redis_that_has_no_room_for_a_connection_is_tried_again_with_pauses() {
     let Some(server) = RedisServer::start() else { return };
     let mut redis = server.connection();
     let mut set = |most: u32| cmd("CONFIG").arg("SET").arg("maxclients").arg(most).exec(&mut redis).expect("set");
-    set(2);
+    set(1);
     let store = server.store_with_timeout(Duration::from_millis(300));
     assert!(take(&store, "bucket", 10).await.is_err());
     let tried = Stopwatch::start();

@@ -1,14 +1,14 @@
 //! The answers to the requests of a call, read from what the script returns (`lua/admit.lua`).
 
-use super::batch::Sought;
+use super::buckets::AskedLimit;
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
 
 /// What a call comes back with.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     Decided(Answers),
-    /// Nothing was decided and nothing ran: this is the present, and a calendar was sent boundaries of another time.
+    /// Nothing was decided and nothing ran: this is Redis's time, and a calendar was sent boundaries of another time.
     BoundariesNeeded(Timestamp),
 }
 
@@ -30,24 +30,24 @@ struct Row {
     decisions: Vec<Decision>,
 }
 
-// === impl Answer ===
+// === impl Reply ===
 
-impl Answer {
+impl Reply {
     /// Reads the answer about these kinds of requests: how many of each, and what one asks for. Nothing if it is none.
-    pub(super) fn read<'k>(mut bytes: &[u8], kinds: impl Iterator<Item = (u32, &'k [Sought])>) -> Option<Self> {
+    pub(super) fn read<'k>(mut bytes: &[u8], kinds: impl Iterator<Item = (u32, &'k [AskedLimit])>) -> Option<Self> {
         let now = u64::try_from(i64::from_le_bytes(*split(&mut bytes)?)).ok().map(Timestamp::from_millis)?;
         let mut kinds = kinds.peekable();
         if bytes.is_empty() && kinds.peek().is_some() {
             return Some(Self::BoundariesNeeded(now));
         }
         let (mut rows, mut first) = (Vec::with_capacity(kinds.size_hint().0), 0);
-        for (mut left, sought) in kinds {
+        for (mut left, asked) in kinds {
             while left > 0 {
-                let row = Row::read(&mut bytes, first, sought)?;
+                let row = Row::read(&mut bytes, first, asked)?;
                 left = left.checked_sub(row.count).filter(|_| row.count > 0)?;
                 rows.push(row);
             }
-            first += sought.len();
+            first += asked.len();
         }
         bytes.is_empty().then_some(Self::Decided(Answers { now, rows }))
     }
@@ -57,7 +57,7 @@ impl Answer {
 
 impl Answers {
     /// What was decided of each request, in their order; with what all of them ask for.
-    pub(super) fn outcomes(&self, limits: &[Sought]) -> impl Iterator<Item = Outcome> {
+    pub(super) fn outcomes(&self, limits: &[AskedLimit]) -> impl Iterator<Item = Outcome> {
         let now = self.now;
         let of_row = move |row: &Row, after: u32| Outcome::decided(now, row.decisions(limits, after), row.granted);
         self.rows.iter().flat_map(move |row| (0..row.count).rev().map(move |after| of_row(row, after)))
@@ -67,22 +67,22 @@ impl Answers {
 // === impl Row ===
 
 impl Row {
-    fn read(bytes: &mut &[u8], first: usize, sought: &[Sought]) -> Option<Self> {
+    fn read(bytes: &mut &[u8], first: usize, asked: &[AskedLimit]) -> Option<Self> {
         let count = u32::from_le_bytes(*split(bytes)?);
-        let mut decisions = Vec::with_capacity(sought.len());
-        for _ in sought {
+        let mut decisions = Vec::with_capacity(asked.len());
+        for _ in asked {
             decisions.push(decision(bytes)?);
         }
-        let granted = sought.iter().zip(&decisions).all(|(sought, decision)| sought.shadow || decision.granted);
+        let granted = asked.iter().zip(&decisions).all(|(asked, decision)| asked.shadow || decision.granted);
         Some(Self { count, granted, first, decisions })
     }
 
     /// Those of the request that so many of the row follow.
-    fn decisions(&self, limits: &[Sought], after: u32) -> Vec<Decision> {
+    fn decisions(&self, limits: &[AskedLimit], after: u32) -> Vec<Decision> {
         let mut decisions = self.decisions.clone();
         if self.granted && after > 0 {
             let granted = decisions.iter_mut().zip(&limits[self.first..]).filter(|(one, _)| one.granted);
-            granted.for_each(|(decision, sought)| decision.remaining += after * sought.permits);
+            granted.for_each(|(decision, asked)| decision.remaining += after * asked.permits);
         }
         decisions
     }

@@ -3,11 +3,17 @@
 //! A bucket that many of them ask for is read and written once, and requests in a row that ask for the same are one entry
 //! with a count. So what a call costs grows with its buckets, and hardly with its requests.
 
-use super::answers::{Answer, Answers};
-use super::buckets::{Buckets, Place};
-use super::resp::Command;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use deadpool_redis::redis::{Cmd, Value};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::answers::{Answers, Reply};
+use super::buckets::{AskedLimit, Buckets};
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, Outcome};
+use crate::limit::{Algorithm, Charge, Outcome, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
@@ -21,15 +27,27 @@ const ENTRIES: u32 = 16;
 /// Most requests of a call.
 const MAX_REQUESTS: usize = 4_096;
 
+/// A request that waits to be decided.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) charges: Vec<Charge>,
+    /// The moment to decide at; Redis's own if none is given.
+    pub(super) now: Option<Timestamp>,
+    pub(super) deadline: Instant,
+    pub(super) decided: oneshot::Sender<Result<Outcome, StoreError>>,
+}
+
 /// The requests of a call, in the order in which they came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Batch {
+    requests: Vec<Request>,
     buckets: Buckets,
     kinds: Vec<Kind>,
     /// What all kinds ask for, one after the other.
-    limits: Vec<Sought>,
-    len: usize,
+    limits: Vec<AskedLimit>,
     work: usize,
+    /// Counts the calls that are under way for its line.
+    _ticket: Arc<()>,
 }
 
 /// So many requests in a row that ask for the same.
@@ -37,14 +55,6 @@ pub(super) struct Batch {
 struct Kind {
     count: u32,
     limits: usize,
-}
-
-/// What a request asks of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sought {
-    place: Place,
-    pub(super) shadow: bool,
-    pub(super) permits: u32,
 }
 
 /// When and by what a call decides.
@@ -58,26 +68,56 @@ pub(super) struct Moment {
     pub(super) random: u64,
 }
 
+// === impl Request ===
+
+impl Request {
+    /// Who has left is not charged, nor is one whose time is over.
+    fn is_waited_for(&self, now: Instant) -> bool {
+        now < self.deadline && !self.decided.is_closed()
+    }
+
+    pub(super) fn fail(self, error: &StoreError) {
+        _ = self.decided.send(Err(error.clone()));
+    }
+}
+
 // === impl Batch ===
 
 impl Batch {
-    /// Can these charges be decided in the same call?
-    pub(super) fn has_room_for(&self, charges: &[Charge]) -> bool {
-        let work = charges.iter().map(work).sum::<usize>();
-        // Those of a bucket that is in the call already are as good as nothing, and seldom as many as there is room for.
-        let room = self.len < MAX_REQUESTS && self.work + work <= MAX_WORK;
-        self.len == 0 || (room && !self.buckets.contradict(charges))
+    /// An empty one.
+    pub(super) fn new(ticket: Arc<()>) -> Self {
+        let (requests, kinds, limits) = (Vec::new(), Vec::new(), Vec::new());
+        Self { requests, buckets: Buckets::default(), kinds, limits, work: 0, _ticket: ticket }
     }
 
-    /// Adds a request at the end.
-    pub(super) fn push(&mut self, charges: &[Charge]) {
-        self.len += 1;
+    /// Takes so many of a line at most, as far as there is room; returns whether there is none for the next.
+    pub(super) fn take(&mut self, line: &mut VecDeque<Request>, at_most: usize, now: Instant) -> bool {
+        for _ in 0..at_most {
+            let Some(next) = line.pop_front_if(|next| self.has_room_for(next)) else { return !line.is_empty() };
+            if next.is_waited_for(now) {
+                self.push(next);
+            } else {
+                next.fail(&StoreError::Timeout);
+            }
+        }
+        false
+    }
+
+    fn has_room_for(&self, next: &Request) -> bool {
+        let Some(first) = self.requests.first() else { return true };
+        // Those of a bucket that is in the call already are as good as nothing, and seldom as many as there is room for.
+        let work = self.work + next.charges.iter().map(work).sum::<usize>();
+        let has_room = self.requests.len() < MAX_REQUESTS && work <= MAX_WORK;
+        has_room && first.now == next.now && !self.buckets.contradict(&next.charges)
+    }
+
+    fn push(&mut self, request: Request) {
         let begin = self.limits.len();
-        for charge in charges {
+        for charge in &request.charges {
             let known = self.buckets.len();
-            let place = self.buckets.place(charge);
+            let bucket = self.buckets.index(charge);
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
-            self.limits.push(Sought { place, shadow: charge.shadow, permits: charge.permits });
+            self.limits.push(AskedLimit { bucket, shadow: charge.shadow, permits: charge.permits });
         }
         let (before, asked) = self.limits.split_at(begin);
         match self.kinds.last_mut() {
@@ -87,52 +127,58 @@ impl Batch {
             }
             _ => self.kinds.push(Kind { count: 1, limits: asked.len() }),
         }
+        self.requests.push(request);
     }
 
-    /// The algorithms of all limits.
-    pub(super) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
-        self.buckets.algorithms()
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
     }
 
-    /// Adds the command that has it all decided, by what is named so.
-    pub(super) fn write(&self, command: &str, name: &str, secret: &KeySecret, moment: Moment, unsent: &mut Vec<u8>) {
-        let (keys, mut number) = (self.buckets.number_of_keys(), itoa::Buffer::new());
-        let foreign = self.algorithms().any(|algorithm| matches!(algorithm, Algorithm::Foreign(_)));
+    /// The moment to decide at; Redis's own if none is given.
+    pub(super) fn now(&self) -> Option<Timestamp> {
+        self.requests.first().and_then(|first| first.now)
+    }
+
+    /// When the time of all of them is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.requests.iter().map(|request| request.deadline).max()
+    }
+
+    /// Adds the keys and arguments by which the script decides all of it.
+    pub(super) fn write(&self, call: &mut Cmd, secret: &KeySecret, moment: Moment) {
+        call.arg(self.buckets.number_of_keys());
+        self.buckets.each_key(secret, |key| _ = call.arg(key));
+        call.arg("admit").arg(self.buckets.limiters(moment.near)).arg(self.asked());
         // Every argument costs Redis as much as a look at a small table: there are none that nobody needs.
-        let told = [foreign || moment.now.is_some(), moment.now.is_some()];
-        let mut call = Command::begin(unsent, keys + 6 + told.iter().filter(|told| **told).count());
-        call.arg(command.as_bytes()).arg(name.as_bytes()).arg(number.format(keys).as_bytes());
-        self.buckets.each_key(secret, |key| _ = call.arg(key.as_bytes()));
-        call.arg(b"admit").arg(self.buckets.limiters(moment.near).as_bytes());
-        call.arg(&self.requests());
-        if told[0] {
+        let is_shared = |algorithm| matches!(algorithm, Algorithm::Foreign(_));
+        if moment.now.is_some() || self.buckets.algorithms().any(is_shared) {
             call.arg(&moment.random.to_be_bytes());
         }
         if let Some(now) = moment.now {
-            call.arg(number.format(now.as_millis()).as_bytes());
+            call.arg(now.as_millis());
         }
     }
 
     /// How many requests there are of each kind, and what one asks for.
-    fn kinds(&self) -> impl Iterator<Item = (u32, &[Sought])> {
+    fn kinds(&self) -> impl Iterator<Item = (u32, &[AskedLimit])> {
         let mut limits = &self.limits[..];
         self.kinds.iter().map(move |kind| {
-            let (sought, rest) = limits.split_at(kind.limits);
+            let (asked, rest) = limits.split_at(kind.limits);
             limits = rest;
-            (kind.count, sought)
+            (kind.count, asked)
         })
     }
 
     /// The requests as the script takes them.
-    fn requests(&self) -> Vec<u8> {
+    fn asked(&self) -> Vec<u8> {
         let (firsts, mut bytes) =
             (self.buckets.firsts(), Vec::with_capacity(7 * (self.kinds.len() + self.limits.len())));
-        for (count, sought) in self.kinds() {
+        for (count, asked) in self.kinds() {
             bytes.extend(count.to_le_bytes());
             // A route has at most as many limits as fit here, and a call as many buckets.
-            bytes.push(u8::try_from(sought.len()).unwrap_or(u8::MAX));
-            for one in sought {
-                bytes.extend(u16::try_from(one.place.number(&firsts)).unwrap_or(u16::MAX).to_le_bytes());
+            bytes.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
+            for one in asked {
+                bytes.extend(u16::try_from(one.bucket.number(&firsts)).unwrap_or(u16::MAX).to_le_bytes());
                 bytes.push(u8::from(one.shadow));
                 bytes.extend(one.permits.to_le_bytes());
             }
@@ -141,14 +187,34 @@ impl Batch {
     }
 
     /// Reads what the script returns.
-    pub(super) fn answer(&self, bytes: &[u8]) -> Result<Answer, StoreError> {
-        Answer::read(bytes, self.kinds()).ok_or(StoreError::Shape)
+    pub(super) fn read(&self, reply: &Value) -> Result<Reply, StoreError> {
+        let Value::BulkString(bytes) = reply else { return Err(StoreError::Shape) };
+        Reply::read(bytes, self.kinds()).ok_or(StoreError::Shape)
     }
 
-    /// What was decided of each request, in their order.
-    pub(super) fn outcomes(&self, answers: &Answers) -> impl Iterator<Item = Outcome> {
-        answers.outcomes(&self.limits)
+    /// Tells everybody what was decided, but those who are to ask again at once; these are returned.
+    pub(super) fn tell(self, answers: &Answers) -> Vec<Request> {
+        let mut again = Vec::new();
+        for (request, outcome) in self.requests.into_iter().zip(answers.outcomes(&self.limits)) {
+            if asks_again(&outcome) {
+                again.push(request);
+            } else {
+                // Who left meanwhile has been charged, as if it had left a moment later.
+                _ = request.decided.send(Ok(outcome));
+            }
+        }
+        again
     }
+
+    pub(super) fn fail(self, error: &StoreError) {
+        self.requests.into_iter().for_each(|request| request.fail(error));
+    }
+}
+
+/// Was it refused because of permits that have returned, of which a call removes only so many? Who was granted has been
+/// charged.
+fn asks_again(outcome: &Outcome) -> bool {
+    !outcome.granted() && outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0))
 }
 
 /// How much a charge may have to be read for, in buckets.

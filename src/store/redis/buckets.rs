@@ -20,16 +20,24 @@ pub(super) struct Buckets {
 
 /// Where a bucket is in a call: its limiter among the limiters, and itself among the limiter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) limiter: usize,
+pub(super) struct BucketIndex {
+    limiter: usize,
     bucket: usize,
+}
+
+/// What a request asks of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AskedLimit {
+    pub(super) bucket: BucketIndex,
+    pub(super) shadow: bool,
+    pub(super) permits: u32,
 }
 
 #[derive(Debug)]
 struct OfLimiter {
     limiter: Arc<Limiter>,
     clients: Vec<Option<ClientId>>,
-    places: HashMap<Option<ClientId>, usize>,
+    index: HashMap<Option<ClientId>, usize>,
 }
 
 impl Buckets {
@@ -38,30 +46,30 @@ impl Buckets {
         self.len
     }
 
-    /// The place of a charge's bucket, made if there is none.
-    pub(super) fn place(&mut self, charge: &Charge) -> Place {
+    /// The index of a charge's bucket, which is added if it is new.
+    pub(super) fn index(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
         let of = &mut self.limiters[limiter];
         // One that all share, or one client's that is asked for many times in a row.
         let next = of.clients.len();
         let bucket = match of.clients.last() {
             Some(last) if *last == charge.client => next - 1,
-            _ => *of.places.entry(charge.client.clone()).or_insert(next),
+            _ => *of.index.entry(charge.client.clone()).or_insert(next),
         };
         if bucket == next {
             of.clients.push(charge.client.clone());
             self.len += 1;
         }
-        Place { limiter, bucket }
+        BucketIndex { limiter, bucket }
     }
 
-    /// A place of its own for a charge, whatever was asked of its bucket before.
-    pub(super) fn add(&mut self, charge: &Charge) -> Place {
+    /// Adds a charge's bucket, whatever was asked of it before.
+    pub(super) fn add(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
         let of = &mut self.limiters[limiter];
         of.clients.push(charge.client.clone());
         self.len += 1;
-        Place { limiter, bucket: of.clients.len() - 1 }
+        BucketIndex { limiter, bucket: of.clients.len() - 1 }
     }
 
     /// Is one of these limiters here under another rule? The two would not see what the other takes.
@@ -76,8 +84,8 @@ impl Buckets {
         let same = |of: &OfLimiter| *of.limiter == **limiter;
         let known = self.limiters.iter().position(is_it).or_else(|| self.limiters.iter().position(same));
         known.unwrap_or_else(|| {
-            let (clients, places) = (Vec::new(), HashMap::new());
-            self.limiters.push(OfLimiter { limiter: Arc::clone(limiter), clients, places });
+            let (clients, index) = (Vec::new(), HashMap::new());
+            self.limiters.push(OfLimiter { limiter: Arc::clone(limiter), clients, index });
             self.limiters.len() - 1
         })
     }
@@ -139,7 +147,7 @@ impl Words {
     }
 }
 
-impl Place {
+impl BucketIndex {
     /// The number of the bucket, if the limiters' first ones have these.
     pub(super) fn number(self, firsts: &[usize]) -> usize {
         firsts[self.limiter] + self.bucket

@@ -2,12 +2,25 @@
 //!
 //! A client's address is written as it is; everything else that a client sends is there only as a keyed hash of fixed
 //! length, without braces or colons. So nothing that it sends moves a key to another cluster slot or onto another
-//! client's bucket.
+//! client's bucket. The secret of that hash is the same for all gateways on a Redis.
 
 use std::fmt::Write;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisResult, SetOptions};
 
 use crate::limit::{Algorithm, ClientId, Limiter};
-use crate::store::settings::KeySecret;
+use crate::store::settings::{KeySecret, RedisSettings};
+
+/// The secret of the client hashes: the rule file's, or the text that lies in Redis.
+#[derive(Debug)]
+pub(super) struct SharedSecret {
+    configured: Option<KeySecret>,
+    key: String,
+    kept: ArcSwapOption<String>,
+}
 
 /// How many keys so many buckets have.
 pub(super) fn count(algorithm: Algorithm, buckets: usize) -> usize {
@@ -82,6 +95,40 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
         ClientId::Value(value) => write!(out, ":{:032x}", secret.hash(value)),
         ClientId::Instance(id) => write!(out, ":{id}"),
     };
+}
+
+/// What decides which node of a cluster has a key, and what all keys of a route have in common.
+pub(super) fn hash_tag(name: &str) -> &str {
+    name.split_once('}').map_or(name, |(tag, _)| tag)
+}
+
+// === impl SharedSecret ===
+
+impl SharedSecret {
+    pub(super) fn new(settings: &RedisSettings) -> Self {
+        let key = format!("{}tidegate:key_secret", settings.prefix);
+        Self { configured: settings.key_secret, key, kept: ArcSwapOption::empty() }
+    }
+
+    /// The secret, as far as it is known.
+    pub(super) fn known(&self) -> Option<KeySecret> {
+        self.configured.or_else(|| Some(KeySecret::derive(self.kept.load().as_ref()?.as_bytes())))
+    }
+
+    /// The secret that all gateways on this Redis use. The first of them puts it there; a Redis that has lost it is
+    /// given it again, and whoever comes later follows.
+    pub(super) async fn fetch(&self, redis: &mut MultiplexedConnection) -> RedisResult<KeySecret> {
+        if let Some(secret) = self.configured {
+            return Ok(secret);
+        }
+        let ours = self.kept.load_full().unwrap_or_else(|| Arc::new(KeySecret::random().to_hex()));
+        let if_absent = SetOptions::default().conditional_set(ExistenceCheck::NX);
+        redis.set_options(&self.key, ours.as_str(), if_absent).await?;
+        let kept = redis.get(&self.key).await?.unwrap_or_else(|| ours.to_string());
+        let secret = KeySecret::derive(kept.as_bytes());
+        self.kept.store(Some(Arc::new(kept)));
+        Ok(secret)
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The operations of the library's limiters, one script call or command for each.
 
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
+use deadpool_redis::redis::{Cmd, FromRedisValue, cmd, from_redis_value};
 
 use super::buckets::kind;
-use super::script::SCRIPT;
-use super::{Redis, failure, keys};
+use super::connection::Connection;
+use super::{Redis, keys};
 use crate::limit::{Mode, RateConfig};
 use crate::store::StoreError;
 use crate::store::limiters::{Named, SetRate};
@@ -31,13 +30,9 @@ impl Redis {
 
     /// The configuration, if there is one.
     pub(crate) async fn rate_config(&self, of: &Named) -> Result<Option<RateConfig>, StoreError> {
-        let fields: Vec<Option<String>> = self
-            .command(|| {
-                let mut command = cmd("HMGET");
-                command.arg(of.name()).arg(&["rate", "interval", "type", "keepAliveTime"]);
-                command
-            })
-            .await?;
+        let mut command = cmd("HMGET");
+        command.arg(of.name()).arg(&["rate", "interval", "type", "keepAliveTime"]);
+        let fields: Vec<Option<String>> = self.query(&command).await?;
         let [Some(rate), Some(interval), Some(kind), keep_alive] = &fields[..] else { return Ok(None) };
         let mode = match kind.as_str() {
             "1" => Mode::PerClient,
@@ -71,12 +66,7 @@ impl Redis {
 
     /// Milliseconds until a limiter vanishes; nothing if it stays.
     pub(crate) async fn time_to_live(&self, of: &Named) -> Result<Option<u64>, StoreError> {
-        let ask = || {
-            let mut command = cmd("PTTL");
-            command.arg(of.name());
-            command
-        };
-        match self.command::<i64>(ask).await? {
+        match self.query::<i64>(cmd("PTTL").arg(of.name())).await? {
             -2 => Err(StoreError::NotInitialised),
             left => Ok(u64::try_from(left).ok()),
         }
@@ -84,35 +74,16 @@ impl Redis {
 
     /// Removes a limiter with its state, in Redis's background; was there anything?
     pub(crate) async fn delete(&self, of: &Named) -> Result<bool, StoreError> {
-        let keys = keys_of(of);
-        let removed: u64 = self
-            .command(|| {
-                let mut command = cmd("UNLINK");
-                command.arg(&keys[..]);
-                command
-            })
-            .await?;
+        let removed: u64 = self.query(cmd("UNLINK").arg(&keys_of(of)[..])).await?;
         Ok(removed > 0)
     }
 
     async fn operate<T: FromRedisValue>(&self, of: &Named, arguments: &[&str]) -> Result<T, StoreError> {
         let keys = keys_of(of);
-        self.within_deadline(async |live| {
-            let command = |name: &str, script: &str| {
-                let mut call = cmd(name);
-                call.arg(script).arg(keys.len()).arg(&keys[..]).arg(arguments);
-                call
-            };
-            SCRIPT.run(&mut live.connection, command).await.map_err(|error| failure(&error))
-        })
-        .await
-    }
-
-    async fn command<T: FromRedisValue>(&self, command: impl Fn() -> Cmd) -> Result<T, StoreError> {
-        let ask = async |connection: &mut MultiplexedConnection| -> RedisResult<T> {
-            command().query_async(connection).await
-        };
-        self.within_deadline(async |live| ask(&mut live.connection).await.map_err(|error| failure(&error))).await
+        let add = |call: &mut Cmd| _ = call.arg(keys.len()).arg(&keys[..]).arg(arguments);
+        let run = async |connection: &mut Connection| connection.script.run(add).await;
+        let reply = self.within_deadline(of.name(), run).await?;
+        from_redis_value(reply).map_err(|_| StoreError::Shape)
     }
 }
 

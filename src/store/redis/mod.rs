@@ -1,4 +1,4 @@
-//! The store in Redis: decisions are made by scripts, many of them in a call, over a few connections.
+//! The store in Redis: decisions are made by a script, many of them in a call, over a connection for each worker.
 //!
 //! A decision has one deadline, over waiting for a connection and for the answer together. A call that may have run is
 //! never sent again.
@@ -6,53 +6,44 @@
 mod answers;
 mod batch;
 mod buckets;
-mod call;
-mod driver;
+mod connection;
+mod dispatcher;
 mod keys;
-mod lane;
-mod library;
 mod limiters;
-mod link;
-mod load;
-mod outage;
-mod pipeline;
-mod present;
 mod queue;
-mod resp;
 mod script;
-mod trouble;
-mod wire;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use deadpool_redis::redis::{AsyncConnectionConfig, RedisError, cmd};
-use deadpool_redis::{Manager, Pool, Runtime};
+use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, cmd};
 use tokio::time::Instant;
 
 use self::buckets::Buckets;
-use self::lane::{Lane, Shared};
-use self::link::{Live, SharedSecret};
-use self::present::Present;
-use self::script::SCRIPT;
-use self::trouble::Troubles;
+use self::connection::{Connection, Node};
+use self::dispatcher::{Context, Dispatcher};
+use self::keys::SharedSecret;
+use self::script::failure;
 use super::StoreError;
+use super::adopted::AdoptedFailures;
+use super::clock_offset::ClockOffset;
 use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 
-/// Most connections of a gateway, those of all workers together.
-const MAX_CONNECTIONS: usize = 4_096;
-
 /// Buckets in Redis.
 #[derive(Debug)]
 pub struct Redis {
-    shared: Arc<Shared>,
-    pool: Pool,
+    context: Arc<Context>,
+    node: Arc<Node>,
+    secret: Arc<SharedSecret>,
+    adopted: Arc<AdoptedFailures>,
+    /// How many connections to have.
+    pool_size: usize,
     /// Started with the first decision, on the runtime that it is made on.
-    lanes: OnceLock<Box<[Lane]>>,
+    dispatchers: OnceLock<Box<[Dispatcher]>>,
     turn: AtomicUsize,
 }
 
@@ -61,25 +52,22 @@ impl Redis {
     ///
     /// # Errors
     /// The URL is none that leads to a Redis.
-    pub fn new(settings: RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
-        // The deadlines are ours: `timeout` for a decision, the link's for connecting.
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let manager = Manager::new_with_config(settings.url.expose(), config)?;
-        let pool = Pool::builder(manager).max_size(MAX_CONNECTIONS).runtime(Runtime::Tokio1).build();
-        let pool =
-            pool.map_err(|_| RedisError::from((deadpool_redis::redis::ErrorKind::InvalidClientConfig, "no pool")))?;
-        let secret = Arc::new(SharedSecret::new(&settings));
+    pub fn new(settings: &RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
+        let secret = Arc::new(SharedSecret::new(settings));
+        let node = Arc::new(Node::new(settings, Arc::clone(&secret))?);
         let random = AtomicU64::new(random_start());
-        let (present, troubles) = (Present::default(), Troubles::default());
-        let shared = Arc::new(Shared { settings, secret, outage: Arc::default(), random, present, troubles, metrics });
-        Ok(Self { shared, pool, lanes: OnceLock::new(), turn: AtomicUsize::new(0) })
+        let context = Context { timeout: settings.timeout, clock: ClockOffset::default(), random, metrics };
+        let pool_size = settings.pool_size.max(1);
+        let (context, adopted, turn) = (Arc::new(context), Arc::default(), AtomicUsize::new(0));
+        Ok(Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn })
     }
 
     /// The same buckets over connections of its own, which live on the runtime that uses them first: so that the requests
     /// of a worker never change threads.
     pub fn for_worker(&self) -> Self {
-        let (shared, pool) = (Arc::clone(&self.shared), self.pool.clone());
-        Self { shared, pool, lanes: OnceLock::new(), turn: AtomicUsize::new(0) }
+        let (context, node, secret) = (Arc::clone(&self.context), Arc::clone(&self.node), Arc::clone(&self.secret));
+        let (adopted, pool_size, turn) = (Arc::clone(&self.adopted), self.pool_size, AtomicUsize::new(0));
+        Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn }
     }
 
     /// Makes all charges or none, at `now`.
@@ -92,61 +80,72 @@ impl Redis {
 
     /// What stands for a client's value; nothing before Redis was there for the first time.
     pub(crate) fn key_of(&self, value: &[u8]) -> Option<u128> {
-        Some(self.shared.secret.known()?.hash(value))
+        Some(self.secret.known()?.hash(value))
     }
 
     /// Its address.
     pub(crate) fn url(&self) -> &RedisUrl {
-        &self.shared.settings.url
+        self.node.url()
     }
 
     /// Why it cannot be reached, if it is known that it cannot.
     pub(crate) fn outage(&self) -> Option<String> {
-        self.shared.outage.cause()
+        self.node.outage()
     }
 
     /// Opens the connections before the first decision needs them.
     pub fn connect(&self) {
-        self.lanes();
+        self.dispatchers();
     }
 
     /// Does Redis answer?
     pub async fn is_up(&self) -> bool {
-        let ping = |mut live: Live| async move { cmd("PING").exec_async(&mut live.connection).await };
-        self.within_deadline(async |live| ping(live.clone()).await.map_err(|error| failure(&error))).await.is_ok()
+        self.query::<String>(&cmd("PING")).await.is_ok()
     }
 
     async fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
-        if charges.is_empty() {
-            return Ok(Outcome::decided(now.unwrap_or_else(|| self.shared.present.guess()), Vec::new(), true));
-        }
+        let Some(first) = charges.first() else {
+            return Ok(Outcome::decided(now.unwrap_or_else(|| self.context.clock.redis_now()), Vec::new(), true));
+        };
         let since = Instant::now();
-        let decided = self.next_lane().take(charges, now).await;
+        let decided = self.dispatcher_of(&first.limiter.name).take(charges, now).await;
         if decided.is_ok() {
-            self.shared.metrics.store_answered(since.elapsed());
+            self.context.metrics.store_answered(since.elapsed());
         }
-        self.shared.troubles.note(charges, decided.as_ref().err());
+        self.adopted.note(charges, decided.as_ref().err());
         decided
+    }
+
+    /// Asks whichever connection has its turn for something that is not a decision.
+    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        let ask = async |connection: &mut Connection| {
+            command.query_async(&mut connection.redis).await.map_err(|error| failure(&error))
+        };
+        self.within_deadline("", ask).await
     }
 
     /// Waits for a connection and for what `call` asks on it, all within the deadline.
     async fn within_deadline<T>(
         &self,
-        call: impl AsyncFnOnce(&mut Live) -> Result<T, StoreError>,
+        name: &str,
+        call: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.next_lane().link().within(Instant::now() + self.shared.settings.timeout, call).await
+        let deadline = Instant::now() + self.context.timeout;
+        self.dispatcher_of(name).connection().within(deadline, call).await
     }
 
-    fn lanes(&self) -> &[Lane] {
-        self.lanes.get_or_init(|| {
-            let start = || Lane::start(self.pool.clone(), Arc::clone(&self.shared));
-            (0..self.shared.settings.pool_size.max(1)).map(|_| start()).collect()
+    fn dispatchers(&self) -> &[Dispatcher] {
+        self.dispatchers.get_or_init(|| {
+            let start = || Dispatcher::start(Arc::clone(&self.node), Arc::clone(&self.context));
+            (0..self.pool_size).map(|_| start()).collect()
         })
     }
 
-    fn next_lane(&self) -> &Lane {
-        let lanes = self.lanes();
-        &lanes[self.turn.fetch_add(1, Ordering::Relaxed) % lanes.len()]
+    /// Where a limiter of this name is decided: one of the dispatchers of its node. There is one node; of several, the hash tag
+    /// of the name will choose ([`hash_tag`](keys::hash_tag)).
+    fn dispatcher_of(&self, _name: &str) -> &Dispatcher {
+        let dispatchers = self.dispatchers();
+        &dispatchers[self.turn.fetch_add(1, Ordering::Relaxed) % dispatchers.len()]
     }
 }
 
@@ -156,13 +155,13 @@ impl Remote for Redis {
     }
 
     async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
-        self.within_deadline(async |live| undo(live, granted, now).await).await
+        let Some(first) = granted.first() else { return Ok(()) };
+        let undo = async |connection: &mut Connection| undo(connection, granted, now).await;
+        self.within_deadline(&first.charge.limiter.name, undo).await
     }
 
     async fn time(&self) -> Result<Timestamp, StoreError> {
-        let ask = |mut live: Live| async move { cmd("TIME").query_async::<(u64, u64)>(&mut live.connection).await };
-        let time = async |live: &mut Live| ask(live.clone()).await.map_err(|error| failure(&error));
-        let (seconds, micros) = self.within_deadline(time).await?;
+        let (seconds, micros) = self.query::<(u64, u64)>(&cmd("TIME")).await?;
         Ok(Timestamp::from_millis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
     }
 }
@@ -173,43 +172,22 @@ pub(crate) fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String, 
 }
 
 /// Undoes a decision.
-async fn undo(live: &mut Live, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
+async fn undo(connection: &mut Connection, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
     let mut buckets = Buckets::default();
-    let mut placed: Vec<_> = granted.iter().map(|one| (buckets.add(&one.charge), one)).collect();
-    placed.sort_by_key(|(place, _)| *place);
+    let mut indexed: Vec<_> = granted.iter().map(|one| (buckets.add(&one.charge), one)).collect();
+    indexed.sort_by_key(|(index, _)| *index);
     let number = |one: &Granted| format!("{} {}", one.charge.permits, one.at.as_millis());
-    let numbers: Vec<String> = placed.iter().map(|(_, one)| number(one)).collect();
+    let numbers: Vec<String> = indexed.iter().map(|(_, one)| number(one)).collect();
     // Slots lie after the decision, windows do not.
     let near = granted.iter().map(|one| one.at).min().unwrap_or_default();
-    let command = |name: &str, script: &str| {
-        let mut call = cmd(name);
-        call.arg(script);
+    let secret = connection.secret;
+    let add = |call: &mut Cmd| {
         call.arg(buckets.number_of_keys());
-        buckets.each_key(&live.secret, |key| _ = call.arg(key));
+        buckets.each_key(&secret, |key| _ = call.arg(key));
         call.arg("give_back").arg(buckets.limiters(near)).arg(numbers.join(" "));
         call.arg(now.map(|now| now.as_millis().to_string()));
-        call
     };
-    SCRIPT.run(&mut live.connection, command).await.map_err(|error| failure(&error))
-}
-
-fn failure(error: &RedisError) -> StoreError {
-    match error.code() {
-        Some(word) => answered_with(word, error.detail().unwrap_or_default()),
-        None if error.is_io_error() || error.is_unrecoverable_error() => StoreError::Broken,
-        None => StoreError::Shape,
-    }
-}
-
-/// What an error means, by its first word. Up to version 6, what went wrong within a script is told at the end of another:
-/// `ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -READONLY You can't write …`.
-fn answered_with(word: &str, rest: &str) -> StoreError {
-    let within = rest.strip_prefix("Error running script").and_then(|rest| rest.split_once(": -"));
-    match within.map_or(word, |(_, error)| error.split(' ').next().unwrap_or(word)) {
-        "NOTINITIALISED" => StoreError::NotInitialised,
-        "MODEDIFFERS" => StoreError::ModeDiffers,
-        word => StoreError::Answer(word.to_owned()),
-    }
+    connection.script.run(add).await.map(|_| ())
 }
 
 fn random_start() -> u64 {
@@ -272,19 +250,19 @@ mod tests {
             pool_size: 1,
             key_secret: None,
         };
-        let redis = Redis::new(settings, Arc::new(Metrics::new())).expect("a store");
+        let redis = Redis::new(&settings, Arc::new(Metrics::new())).expect("a store");
         while !redis.is_up().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar"));
         let charges = [charge("bucket", Algorithm::TokenBucket), charge("day", day)];
         for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
-            redis.shared.present.learn(Timestamp::from_millis(guess));
+            redis.context.clock.learn(Timestamp::from_millis(guess));
             let outcome = redis.take(&charges).await.expect("a decision");
             let told: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
             assert_eq!(told, [(true, left); 2]);
-            assert!(redis.shared.present.guess().millis_since(outcome.now) < 60_000, "it has not learned");
-            redis.shared.present.learn(Timestamp::from_millis(guess));
+            assert!(redis.context.clock.redis_now().millis_since(outcome.now) < 60_000, "it has not learned");
+            redis.context.clock.learn(Timestamp::from_millis(guess));
             redis.give_back(&outcome.made(charges[..1].to_vec()), None).await.expect("given back");
             redis.take(&charges[..1]).await.expect("a decision");
         }

@@ -3,30 +3,31 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::load::{Load, Waiting, give_up_overdue};
+use super::batch::{Batch, Request};
+use super::keys::hash_tag;
+use crate::limit::{Algorithm, Charge};
+use crate::store::StoreError;
 
 /// Most requests that a line sends in its turn while others wait for theirs.
 const TURN: usize = 64;
 
-/// The lines of a lane.
-#[derive(Debug, Default)]
+/// The lines of those who wait for a node.
+#[derive(Debug)]
 pub(super) struct Queue {
     /// Those whose limits are all ours, by the [`Route`] of these. They share calls.
-    ours: HashMap<Route, VecDeque<Waiting>>,
+    ours: HashMap<Route, VecDeque<Request>>,
     /// The lines of these, each of which has somebody, in the order of their turns.
     turns: VecDeque<Route>,
+    /// One for each call that is under way for them, and this.
+    tickets: Arc<()>,
     /// The others, by their shared limiters. Each line has calls of its own.
     shared: HashMap<String, Line>,
-    /// The task that sends them, if it sleeps.
-    driver: Option<Waker>,
-    /// It has room for another call about limits of ours.
-    has_room: bool,
-    closed: bool,
+    /// How many calls may be under way for all of ours, and for each line of shared limiters.
+    depth: usize,
+    is_closed: bool,
 }
 
 /// What stands for the route whose limits these are: requests of a route ask for the same limits, and of others for others.
@@ -36,7 +37,7 @@ type Route = u64;
 /// Requests about the same shared limiters.
 #[derive(Debug, Default)]
 struct Line {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Request>,
     /// One for each call that is under way, and this.
     tickets: Arc<()>,
 }
@@ -44,67 +45,77 @@ struct Line {
 // === impl Queue ===
 
 impl Queue {
-    /// Lets a request wait; returns whom to wake.
-    pub(super) fn enter(&mut self, waiting: Waiting) -> Option<Waker> {
-        if self.closed {
-            return None;
+    /// An empty one.
+    pub(super) fn new(depth: usize) -> Self {
+        let (ours, turns, tickets, shared) = Default::default();
+        Self { ours, turns, tickets, shared, depth, is_closed: false }
+    }
+
+    /// From now on so many calls may be under way.
+    pub(super) fn set_depth(&mut self, depth: usize) {
+        self.depth = depth;
+    }
+
+    /// Lets a request wait; returns whether one can be sent.
+    pub(super) fn enter(&mut self, request: Request) -> bool {
+        if self.is_closed {
+            return false;
         }
-        let shared = waiting.line();
-        let wakes = self.has_room || shared.is_some();
-        self.line_of(shared, &waiting).push_back(waiting);
-        if wakes { self.driver.take() } else { None }
+        let (now, depth) = (Instant::now(), self.depth);
+        let (line, tickets) = self.line_of(&request);
+        // While Redis is away nobody takes them out.
+        while let Some(overdue) = line.pop_front_if(|first| first.deadline <= now) {
+            overdue.fail(&StoreError::Timeout);
+        }
+        line.push_back(request);
+        under_way(tickets) < depth
     }
 
     /// Lets requests wait before all others of their lines.
-    pub(super) fn enter_first(&mut self, again: Vec<Waiting>) {
-        again.into_iter().rev().for_each(|waiting| self.line_of(waiting.line(), &waiting).push_front(waiting));
+    pub(super) fn enter_first(&mut self, again: Vec<Request>) {
+        again.into_iter().rev().for_each(|request| self.line_of(&request).0.push_front(request));
     }
 
-    fn line_of(&mut self, shared: Option<String>, waiting: &Waiting) -> &mut VecDeque<Waiting> {
-        if let Some(name) = shared {
-            return &mut self.shared.entry(name).or_default().waiting;
+    /// The line of a request, and the tickets of that line's calls.
+    fn line_of(&mut self, request: &Request) -> (&mut VecDeque<Request>, &Arc<()>) {
+        if let Some(names) = shared_limiters(&request.charges) {
+            let line = self.shared.entry(names).or_default();
+            return (&mut line.waiting, &line.tickets);
         }
-        let route = route_of(waiting);
-        self.ours.entry(route).or_insert_with(|| {
+        let route = route_of(&request.charges);
+        let line = self.ours.entry(route).or_insert_with(|| {
             self.turns.push_back(route);
             VecDeque::new()
-        })
+        });
+        (line, &self.tickets)
     }
 
-    /// Ready when somebody can be sent, if there is room for another call about limits of ours or not, and each line of
-    /// shared limiters may have so many calls under way; nothing if nobody will come any more.
-    pub(super) fn poll(&mut self, has_room: bool, depth: usize, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        if self.closed {
-            return Poll::Ready(None);
-        }
-        let of_ours = has_room && !self.turns.is_empty();
-        if of_ours || self.shared.values().any(|line| line.has_room(depth) && !line.waiting.is_empty()) {
-            return Poll::Ready(Some(()));
-        }
-        self.has_room = has_room;
-        self.driver = Some(cx.waker().clone());
-        Poll::Pending
+    /// Can anybody be sent?
+    pub(super) fn is_ready(&self) -> bool {
+        let ours = !self.turns.is_empty() && under_way(&self.tickets) < self.depth;
+        ours || self.shared.values().any(|line| !line.waiting.is_empty() && under_way(&line.tickets) < self.depth)
     }
 
     /// What can be sent now, call by call. Calls take turns in Redis: nobody waits for longer than those that are under way.
-    pub(super) fn loads(&mut self, has_room: bool, depth: usize) -> Vec<Load> {
-        self.shared.retain(|_, line| !line.is_useless());
-        let lines = self.shared.values_mut().filter(|line| line.has_room(depth));
-        let mut loads: Vec<Load> = lines.map(Line::load).collect();
-        if has_room {
-            loads.push(self.load_of_ours());
+    pub(super) fn batches(&mut self) -> Vec<Batch> {
+        self.forget_useless();
+        let (now, depth) = (Instant::now(), self.depth);
+        let lines = self.shared.values_mut().filter(|line| under_way(&line.tickets) < depth);
+        let mut batches: Vec<Batch> = lines.map(|line| line.batch(now)).collect();
+        if under_way(&self.tickets) < depth {
+            batches.push(self.batch_of_ours(now));
         }
-        loads.retain(|load| !load.is_empty());
-        loads
+        batches.retain(|batch| !batch.is_empty());
+        batches
     }
 
     /// As much of the lines as goes into one call, each in its turn.
-    fn load_of_ours(&mut self) -> Load {
-        let mut load = Load::default();
+    fn batch_of_ours(&mut self, now: Instant) -> Batch {
+        let mut batch = Batch::new(Arc::clone(&self.tickets));
         while let Some(route) = self.turns.pop_front() {
             let Some(line) = self.ours.get_mut(&route) else { continue };
             let (before, at_most) = (line.len(), if self.turns.is_empty() { usize::MAX } else { TURN });
-            let is_full = load.take(line, at_most);
+            let is_full = batch.take(line, at_most, now);
             if line.is_empty() {
                 self.ours.remove(&route);
             } else if line.len() < before {
@@ -116,64 +127,56 @@ impl Queue {
                 break;
             }
         }
-        load
-    }
-
-    /// Since when the one waits that has waited longest.
-    pub(super) fn since(&mut self) -> Option<Instant> {
-        self.lines().filter_map(|line| line.front()).map(|first| first.since).min()
-    }
-
-    /// Tells those whose time is over.
-    pub(super) fn give_up_overdue(&mut self, now: Instant, timeout: Duration) {
-        self.lines().for_each(|line| give_up_overdue(line, now, timeout));
-        self.ours.retain(|_, line| !line.is_empty());
-        self.turns.retain(|route| self.ours.contains_key(route));
+        batch
     }
 
     /// Everybody leaves.
-    pub(super) fn take_all(&mut self) -> Vec<Waiting> {
-        let all = self.lines().flat_map(std::mem::take).collect();
+    pub(super) fn take_all(&mut self) -> Vec<Request> {
+        let shared = self.shared.values_mut().map(|line| &mut line.waiting);
+        let all = self.ours.values_mut().chain(shared).flat_map(std::mem::take).collect();
         self.ours.clear();
         self.turns.clear();
-        // Nobody comes to send what there is of them while Redis is away.
-        self.shared.retain(|_, line| !line.is_useless());
+        self.forget_useless();
         all
     }
 
-    /// Nobody may come any more; returns whom to wake.
-    pub(super) fn close(&mut self) -> Option<Waker> {
-        self.closed = true;
-        self.driver.take()
+    /// Everybody leaves, and nobody may come any more.
+    pub(super) fn close(&mut self) -> Vec<Request> {
+        self.is_closed = true;
+        self.take_all()
     }
 
-    fn lines(&mut self) -> impl Iterator<Item = &mut VecDeque<Waiting>> {
-        self.ours.values_mut().chain(self.shared.values_mut().map(|line| &mut line.waiting))
+    fn forget_useless(&mut self) {
+        self.shared.retain(|_, line| !line.waiting.is_empty() || under_way(&line.tickets) > 0);
     }
 }
 
 // === impl Line ===
 
 impl Line {
-    fn load(&mut self) -> Load {
-        let mut load = Load::with_ticket(Arc::clone(&self.tickets));
-        load.take(&mut self.waiting, usize::MAX);
-        load
-    }
-
-    fn has_room(&self, depth: usize) -> bool {
-        Arc::strong_count(&self.tickets) <= depth
-    }
-
-    fn is_useless(&self) -> bool {
-        self.waiting.is_empty() && Arc::strong_count(&self.tickets) == 1
+    fn batch(&mut self, now: Instant) -> Batch {
+        let mut batch = Batch::new(Arc::clone(&self.tickets));
+        batch.take(&mut self.waiting, usize::MAX, now);
+        batch
     }
 }
 
-/// The keys of a route's limits have one hash tag.
-fn route_of(waiting: &Waiting) -> Route {
-    let name = waiting.charges.first().map_or("", |charge| &charge.limiter.name);
+/// How many calls have one of these tickets.
+fn under_way(tickets: &Arc<()>) -> usize {
+    Arc::strong_count(tickets) - 1
+}
+
+/// The shared limiters among those that are asked; nothing if all are ours. What is wrong with a shared limiter is nobody
+/// else's error, and a flood of one takes no call from the others.
+fn shared_limiters(charges: &[Charge]) -> Option<String> {
+    let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(_));
+    let names: Vec<&str> = charges.iter().filter(shared).map(|charge| charge.limiter.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join("\n"))
+}
+
+fn route_of(charges: &[Charge]) -> Route {
+    let name = charges.first().map_or("", |charge| &charge.limiter.name);
     let mut hasher = DefaultHasher::new();
-    name.split_once('}').map_or(name, |(tag, _)| tag).hash(&mut hasher);
+    hash_tag(name).hash(&mut hasher);
     hasher.finish()
 }

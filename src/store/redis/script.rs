@@ -1,14 +1,23 @@
-//! The script, put together of the files in `lua/`.
+//! The script, put together of the files in `lua/`, and how a Redis is asked to run it.
+//!
+//! Where Redis keeps functions (since version 7) it is a library with one function, whose own functions and tables are made once in the life of
+//! the server, and not anew in every call, which is a third of what a small call costs. Elsewhere it is a script that Redis knows by
+//! its digest. Redis is asked again only where its answer says that nothing ran.
+//!
+//! A library is named after the digest of its source, and so is its function: gateways of different versions side by side
+//! each have their own. Those of old versions are left where they are: nobody can tell whether another gateway still calls
+//! them, and they are a few ten thousand bytes each.
 
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{Cmd, FromRedisValue, RedisResult};
+use deadpool_redis::redis::{Cmd, RedisError, RedisResult, Script as Digest, Value, cmd};
 
-use super::library::Library;
+use crate::store::StoreError;
 
 /// Decides requests, undoes what was decided, and has the operations of the library. There is one for all calls.
-pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let algorithms: String = ALGORITHMS.iter().map(|file| format!("do\n{file}end\n")).collect();
     let made_once = [BEGIN, SHARED, &algorithms, ADMIT, GIVE_BACK, OPERATE].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
@@ -36,46 +45,146 @@ const OPERATE: &str = include_str!("../../../lua/operate.lua");
 
 /// A script; and the same as a library.
 #[derive(Debug)]
-pub(super) struct Script {
+struct Script {
     source: String,
     digest: String,
-    library: Library,
+    library: String,
+    /// What the library and its function are called.
+    function: String,
 }
 
+/// Runs the script on a connection, as its Redis likes it best.
+#[derive(Clone)]
+pub(super) struct Invoker {
+    redis: MultiplexedConnection,
+    /// Does this Redis keep functions for us, as far as is known?
+    has_functions: Arc<AtomicBool>,
+}
+
+/// How Redis is asked to run the script. Each is tried once at most, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Invocation {
+    /// As a function, which costs it least.
+    Function,
+    /// As a function that it is sent before.
+    NewFunction,
+    /// By the digest under which it knows a script that has run.
+    Digest,
+    /// As a whole.
+    Source,
+}
+
+// === impl Script ===
+
 impl Script {
-    /// A script that runs `each_call`, which stands on what is `made_once`.
+    /// A script that runs `each_call`, which stands on what is `made_once`. While a library is loaded Lua has no functions of
+    /// its own; so that is made by the first call.
     fn new(made_once: &str, each_call: &str) -> Self {
         // What a function is given is not global; so it is local everywhere, which is faster besides.
         let source = format!("local KEYS, ARGV = KEYS, ARGV\n{made_once}\n{each_call}");
-        let digest = deadpool_redis::redis::Script::new(&source).get_hash().to_owned();
-        Self { source, digest, library: Library::new(made_once, each_call) }
+        let body = format!(
+            "local run\nlocal function make()\nlocal KEYS, ARGV\n{made_once}\nreturn function(keys, arguments)\n\
+             KEYS, ARGV = keys, arguments\n{each_call}\nend\nend\n"
+        );
+        let function = format!("tidegate_{}", Digest::new(&body).get_hash());
+        let call = "function(keys, arguments)\nrun = run or make()\nreturn run(keys, arguments)\nend";
+        let library = format!("#!lua name={function}\n{body}redis.register_function('{function}', {call})\n");
+        Self { digest: Digest::new(&source).get_hash().to_owned(), source, library, function }
+    }
+}
+
+// === impl Invoker ===
+
+impl Invoker {
+    /// Asks for a function that nobody has, before any is called: a Redis that does not know the command puts its arguments
+    /// into the error, and a client cannot read those of ours that are not text.
+    ///
+    /// # Errors
+    /// The connection does not work.
+    pub(super) async fn of(mut redis: MultiplexedConnection) -> RedisResult<Self> {
+        let has_functions = match cmd("FCALL").arg("tidegate").arg(0).exec_async(&mut redis).await {
+            Err(error) if error.code().is_none() => return Err(error),
+            answer => answer.is_err_and(|error| is_unknown(&error)),
+        };
+        Ok(Self { redis, has_functions: Arc::new(AtomicBool::new(has_functions)) })
     }
 
-    pub(super) fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// Under which a Redis knows it once it has run.
-    pub(super) fn digest(&self) -> &str {
-        &self.digest
-    }
-
-    /// The same as a function that Redis keeps.
-    pub(super) fn library(&self) -> &Library {
-        &self.library
-    }
-
-    /// Runs the script. A Redis that does not know it has run nothing, so that it may be sent once more, whole.
-    pub(super) async fn run<T: FromRedisValue>(
-        &self,
-        connection: &mut MultiplexedConnection,
-        command: impl Fn(&str, &str) -> Cmd,
-    ) -> RedisResult<T> {
-        match command("EVALSHA", &self.digest).query_async(connection).await {
-            Err(error) if error.code() == Some("NOSCRIPT") => {
-                command("EVAL", &self.source).query_async(connection).await
+    /// Runs the script with the keys and arguments that `add` adds to a command.
+    ///
+    /// # Errors
+    /// What went wrong the last time it was asked. It is never asked again after it may have run.
+    pub(super) async fn run(&mut self, add: impl Fn(&mut Cmd) + Sync) -> Result<Value, StoreError> {
+        let has_functions = self.has_functions.load(Ordering::Relaxed);
+        let mut how = if has_functions { Invocation::Function } else { Invocation::Digest };
+        loop {
+            match self.ask(how, &add).await {
+                Ok(value) => return Ok(value),
+                Err(error) => how = self.instead(how, &error).ok_or_else(|| failure(&error))?,
             }
-            answer => answer,
         }
+    }
+
+    async fn ask(&mut self, how: Invocation, add: &(impl Fn(&mut Cmd) + Sync)) -> RedisResult<Value> {
+        let (command, script) = match how {
+            Invocation::Function | Invocation::NewFunction => ("FCALL", &SCRIPT.function),
+            Invocation::Digest => ("EVALSHA", &SCRIPT.digest),
+            Invocation::Source => ("EVAL", &SCRIPT.source),
+        };
+        if how == Invocation::NewFunction {
+            self.load().await?;
+        }
+        let mut command = cmd(command);
+        add(command.arg(script));
+        self.redis.send_packed_command(&command).await?.extract_error()
+    }
+
+    /// Another gateway may have loaded it just now, or nobody may: whether it is there is for the call to say.
+    async fn load(&mut self) -> RedisResult<()> {
+        match cmd("FUNCTION").arg("LOAD").arg(&SCRIPT.library).exec_async(&mut self.redis).await {
+            Err(error) if error.code().is_none() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// How else to ask after an error that says that nothing ran.
+    fn instead(&self, how: Invocation, error: &RedisError) -> Option<Invocation> {
+        match how {
+            Invocation::Function if is_unknown(error) => Some(Invocation::NewFunction),
+            Invocation::Function | Invocation::NewFunction if is_unknown(error) || is_forbidden(error) => {
+                self.has_functions.store(false, Ordering::Relaxed);
+                Some(Invocation::Digest)
+            }
+            // A Redis without memory runs no function that could write; a script it runs until that writes. So who is
+            // refused is told so.
+            Invocation::Function | Invocation::NewFunction if error.code() == Some("OOM") => Some(Invocation::Digest),
+            Invocation::Digest if error.code() == Some("NOSCRIPT") => Some(Invocation::Source),
+            _ => None,
+        }
+    }
+}
+
+/// Nothing ran, since Redis does not know the function.
+fn is_unknown(error: &RedisError) -> bool {
+    error.detail() == Some("Function not found")
+}
+
+/// Nothing ran, since we may not call functions any more. What goes wrong in a function is not meant: it has run.
+fn is_forbidden(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM") && error.detail().is_some_and(|detail| detail.contains("'fcall'"))
+}
+
+/// What an error means. Up to version 6, what went wrong within a script is told at the end of another:
+/// `ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -READONLY You can't write …`.
+pub(super) fn failure(error: &RedisError) -> StoreError {
+    let Some(word) = error.code() else {
+        let is_broken = error.is_io_error() || error.is_unrecoverable_error();
+        return if is_broken { StoreError::Broken } else { StoreError::Shape };
+    };
+    let within = error.detail().and_then(|detail| detail.strip_prefix("Error running script"));
+    let within = within.and_then(|rest| rest.split_once(": -"));
+    match within.map_or(word, |(_, error)| error.split(' ').next().unwrap_or(word)) {
+        "NOTINITIALISED" => StoreError::NotInitialised,
+        "MODEDIFFERS" => StoreError::ModeDiffers,
+        word => StoreError::Answer(word.to_owned()),
     }
 }

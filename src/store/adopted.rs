@@ -9,15 +9,15 @@ use crate::limit::foreign::Sharing;
 use crate::limit::{Algorithm, Charge};
 use crate::store::StoreError;
 
-/// The limiters that are in trouble at present.
+/// The limiters that cannot be judged at present.
 #[derive(Debug, Default)]
-pub(super) struct Troubles {
+pub(super) struct AdoptedFailures {
     /// Is there any? Almost always not, and then no decision waits for the lock.
     any: AtomicBool,
     by_limiter: Mutex<HashMap<String, StoreError>>,
 }
 
-impl Troubles {
+impl AdoptedFailures {
     /// Notes what became of a decision over `charges`.
     pub(super) fn note(&self, charges: &[Charge], error: Option<&StoreError>) {
         match error {
@@ -29,23 +29,23 @@ impl Troubles {
     }
 
     fn begin(&self, charges: &[Charge], error: &StoreError) {
-        let mut troubled = self.by_limiter.lock();
+        let mut failing = self.by_limiter.lock();
         for name in adopted(charges) {
-            if troubled.insert(name.to_owned(), error.clone()).as_ref() != Some(error) {
+            if failing.insert(name.to_owned(), error.clone()).as_ref() != Some(error) {
                 tracing::warn!(limiter = name, %error, "limiter of others cannot be judged");
             }
         }
-        self.any.store(!troubled.is_empty(), Ordering::Relaxed);
+        self.any.store(!failing.is_empty(), Ordering::Relaxed);
     }
 
     fn end(&self, charges: &[Charge]) {
-        let mut troubled = self.by_limiter.lock();
+        let mut failing = self.by_limiter.lock();
         for name in adopted(charges) {
-            if troubled.remove(name).is_some() {
+            if failing.remove(name).is_some() {
                 tracing::info!(limiter = name, "limiter of others can be judged again");
             }
         }
-        self.any.store(!troubled.is_empty(), Ordering::Relaxed);
+        self.any.store(!failing.is_empty(), Ordering::Relaxed);
     }
 }
 
@@ -79,20 +79,20 @@ mod tests {
     }
 
     #[test]
-    fn a_trouble_is_logged_when_it_begins_when_it_changes_and_when_it_is_over() {
+    fn a_failure_is_logged_when_it_begins_when_it_changes_and_when_it_is_over() {
         let quota = Quota::adopted(Sharing::Adopt(None));
         let limiter = Arc::new(Limiter { name: "java".into(), mode: Mode::Overall, quota });
         let charges = [Charge { limiter, client: None, permits: 1, shadow: false }];
-        let (troubles, log) = (Troubles::default(), Log::default());
+        let (failures, log) = (AdoptedFailures::default(), Log::default());
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
         tracing::subscriber::with_default(subscriber, || {
             let (missing, other) = (StoreError::NotInitialised, StoreError::ModeDiffers);
             for error in [None, Some(&missing), Some(&missing), Some(&StoreError::Timeout), Some(&missing)] {
-                troubles.note(&charges, error);
+                failures.note(&charges, error);
             }
             for error in [Some(&other), Some(&other), None, None, Some(&missing)] {
-                troubles.note(&charges, error);
+                failures.note(&charges, error);
             }
         });
         let log = String::from_utf8(log.0.lock().clone()).expect("text");

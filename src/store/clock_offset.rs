@@ -1,4 +1,4 @@
-//! What the clock of Redis shows, as far as it can be guessed from here.
+//! How far the clock of Redis is ahead of ours, as far as is known.
 //!
 //! Nothing is decided by it: it only chooses which boundaries of a calendar a decision is sent with, and Redis asks for
 //! others if the guess was wrong. A host whose clock is off is wrong once, not with every decision.
@@ -9,14 +9,14 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// A guess, and how wrong it was last.
 #[derive(Debug, Default)]
-pub(super) struct Present {
+pub(super) struct ClockOffset {
     clock: SystemClock,
     ahead: AtomicI64,
 }
 
-impl Present {
+impl ClockOffset {
     /// What Redis's clock may show now.
-    pub(super) fn guess(&self) -> Timestamp {
+    pub(super) fn redis_now(&self) -> Timestamp {
         let ours = self.clock.now().as_millis();
         Timestamp::from_millis(ours.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
     }
@@ -34,10 +34,10 @@ mod tests {
 
     #[test]
     fn a_guess_that_was_wrong_is_set_right() {
-        let present = Present::default();
+        let clock = ClockOffset::default();
         for shown in [5, 4_000_000_000_000] {
-            present.learn(Timestamp::from_millis(shown));
-            let guess = present.guess().as_millis();
+            clock.learn(Timestamp::from_millis(shown));
+            let guess = clock.redis_now().as_millis();
             assert!((shown..shown + 60_000).contains(&guess), "{guess} for {shown}");
         }
     }

@@ -1,0 +1,283 @@
+//! A node of Redis, and the connections to it. Each is kept by a task, its connection manager, which opens it, and opens it
+//! again when it breaks.
+//!
+//! Callers clone the connection and share it; they never wait for one that is known to be down. So while a node is away a
+//! decision fails at once, and it is the manager alone that keeps trying, with growing pauses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::io::tcp::TcpSettings;
+use deadpool_redis::redis::{
+    AsyncConnectionConfig, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisError, RedisResult,
+};
+use deadpool_redis::{Manager, Pool, PoolError};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::keys::SharedSecret;
+use super::script::Invoker;
+use crate::store::StoreError;
+use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
+
+/// The longest an attempt to connect may take, with everything that belongs to it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+
+/// A Redis that has buckets: where it is, how it is connected to, and whether it can be reached, as far as all connections to
+/// it have found.
+#[derive(Debug)]
+pub(super) struct Node {
+    url: RedisUrl,
+    address: ConnectionInfo,
+    secret: Arc<SharedSecret>,
+    /// How many connections are down, and how often they were tried since the first of them was.
+    down: AtomicUsize,
+    attempts: AtomicU64,
+    /// Why the first of them could not be opened.
+    cause: ArcSwapOption<String>,
+}
+
+/// A connection that is down. The first of a node is logged when it goes down, and the last when it is back.
+#[derive(Debug)]
+struct Outage<'n> {
+    node: &'n Node,
+    is_over: bool,
+}
+
+/// A connection that works as far as is known.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) redis: MultiplexedConnection,
+    pub(super) script: Invoker,
+    pub(super) secret: KeySecret,
+    /// Notified when it has ended; no two connections have the same.
+    ended: Arc<Notify>,
+}
+
+/// Keeps a connection open; its task ends with it.
+#[derive(Debug)]
+pub(super) struct ConnectionManager {
+    status: Arc<watch::Sender<Status>>,
+    task: JoinHandle<()>,
+}
+
+/// What is known of a connection that is kept.
+#[derive(Clone, Debug)]
+pub(super) enum Status {
+    /// The first attempt since the last connection broke is under way.
+    Connecting,
+    Up(Connection),
+    /// The last attempt failed.
+    Down,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// # Errors
+    /// The URL is none that leads to a Redis.
+    pub(super) fn new(settings: &RedisSettings, secret: Arc<SharedSecret>) -> RedisResult<Self> {
+        let address = settings.url.expose().into_connection_info()?;
+        // RESP3, in which the client says when a connection ends that nobody uses.
+        let redis = address.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        // A call is sent while another is under way.
+        let tcp = TcpSettings::default().set_nodelay(true);
+        let address = address.set_redis_settings(redis).set_tcp_settings(tcp);
+        let (down, attempts, cause) = Default::default();
+        Ok(Self { url: settings.url.clone(), address, secret, down, attempts, cause })
+    }
+
+    /// Its address.
+    pub(super) fn url(&self) -> &RedisUrl {
+        &self.url
+    }
+
+    /// Why it cannot be connected to at present.
+    pub(super) fn outage(&self) -> Option<String> {
+        self.cause.load().as_deref().cloned()
+    }
+
+    /// Opens a connection, and finds out what has to be known before it is used.
+    async fn connect(&self) -> Result<Connection, String> {
+        let connect = async {
+            let ended = Arc::new(Notify::new());
+            let mut redis = self.open(Arc::clone(&ended)).await?;
+            let secret = self.secret.fetch(&mut redis).await?;
+            let script = Invoker::of(redis.clone()).await?;
+            Ok(Connection { redis, script, secret, ended })
+        };
+        match timeout(CONNECT_TIMEOUT, connect).await {
+            Ok(connected) => connected.map_err(|error: RedisError| error.to_string()),
+            Err(_) => Err("no answer in time".into()),
+        }
+    }
+
+    /// A pool for each connection, which is taken out of it for good: so it is known which one has ended. All deadlines are
+    /// ours.
+    async fn open(&self, ended: Arc<Notify>) -> RedisResult<MultiplexedConnection> {
+        let note_end = move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                ended.notify_one();
+            }
+            Ok::<(), ()>(())
+        };
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let manager = Manager::new_with_config(self.address.clone(), config.set_push_sender(note_end))?;
+        let no_pool = |_| RedisError::from((ErrorKind::InvalidClientConfig, "no pool"));
+        let pool = Pool::builder(manager).max_size(1).build().map_err(no_pool)?;
+        match pool.get().await {
+            Ok(connection) => Ok(deadpool_redis::Connection::take(connection)),
+            Err(PoolError::Backend(error)) => Err(error),
+            Err(_) => Err(RedisError::from((ErrorKind::Io, "no connection from the pool"))),
+        }
+    }
+
+    fn begin_outage(&self, error: &str) -> Outage<'_> {
+        if self.down.fetch_add(1, SeqCst) == 0 {
+            self.attempts.store(0, SeqCst);
+            self.cause.store(Some(Arc::new(error.to_owned())));
+            tracing::warn!(url = %self.url, %error, "store is unreachable, trying on");
+        }
+        Outage { node: self, is_over: false }
+    }
+}
+
+// === impl Outage ===
+
+impl Outage<'_> {
+    fn failed(&self) {
+        self.node.attempts.fetch_add(1, SeqCst);
+    }
+
+    fn over(mut self) {
+        self.is_over = true;
+    }
+}
+
+/// A connection that is given up while it is down is none that is back.
+impl Drop for Outage<'_> {
+    fn drop(&mut self) {
+        if self.node.down.fetch_sub(1, SeqCst) > 1 {
+            return;
+        }
+        self.node.cause.store(None);
+        if self.is_over {
+            let attempts = self.node.attempts.load(SeqCst);
+            tracing::info!(url = %self.node.url, attempts, "store is back");
+        }
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.ended, &other.ended)
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+// === impl ConnectionManager ===
+
+impl ConnectionManager {
+    /// Connects at once. Must be called on a Tokio runtime, which it lives on.
+    pub(super) fn start(node: Arc<Node>) -> Self {
+        let status = Arc::new(watch::Sender::new(Status::Connecting));
+        let task = tokio::spawn(keep_connected(node, Arc::clone(&status)));
+        Self { status, task }
+    }
+
+    /// What is known of the connection, now and whenever that changes.
+    pub(super) fn status(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    /// The connection, waiting for it only while it is first being opened, after one that is known to be broken too.
+    async fn connection(&self) -> Result<Connection, StoreError> {
+        let mut status = self.status.subscribe();
+        let settled = status.wait_for(|status| !matches!(status, Status::Connecting)).await;
+        match settled.as_deref() {
+            Ok(Status::Up(connection)) => Ok(connection.clone()),
+            _ => Err(StoreError::Unreachable),
+        }
+    }
+
+    /// Waits for the connection and for what `call` asks on it, all until then. A connection that failed, or did not
+    /// answer in time, is never used again.
+    pub(super) async fn within<T>(
+        &self,
+        deadline: Instant,
+        call: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut used = None;
+        let asked = async { call(used.insert(self.connection().await?)).await };
+        let answer = timeout_at(deadline, asked).await.unwrap_or(Err(StoreError::Timeout));
+        if let (Some(connection), Err(error)) = (&used, &answer) {
+            self.report(connection, error);
+        }
+        answer
+    }
+
+    /// Says what went wrong on a connection. One that does not work is not used again: a late answer meets nobody.
+    pub(super) fn report(&self, connection: &Connection, error: &StoreError) {
+        if error.condemns_connection() {
+            self.status.send_if_modified(|status| match status {
+                Status::Up(current) if current.is(connection) => {
+                    *status = Status::Connecting;
+                    true
+                }
+                _ => false,
+            });
+        }
+    }
+}
+
+impl Drop for ConnectionManager {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn keep_connected(node: Arc<Node>, status: Arc<watch::Sender<Status>>) {
+    let (mut seen, mut pause, mut outage) = (status.subscribe(), FIRST_PAUSE, None::<Outage<'_>>);
+    loop {
+        match node.connect().await {
+            Ok(connection) => {
+                outage.take().into_iter().for_each(Outage::over);
+                pause = FIRST_PAUSE;
+                let ended = Arc::clone(&connection.ended);
+                status.send_replace(Status::Up(connection));
+                tokio::select! {
+                    () = ended.notified() => {}
+                    _ = seen.wait_for(|status| !matches!(status, Status::Up(_))) => {}
+                }
+                status.send_replace(Status::Connecting);
+            }
+            Err(error) => {
+                outage.get_or_insert_with(|| node.begin_outage(&error)).failed();
+                status.send_replace(Status::Down);
+                sleep(jittered(pause)).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+/// Half to all of the pause, so that many gateways do not come back at the same moment.
+fn jittered(pause: Duration) -> Duration {
+    let mut byte = [0; 1];
+    _ = getrandom::fill(&mut byte);
+    pause / 2 + pause * u32::from(byte[0]) / 512
+}

@@ -1,0 +1,235 @@
+//! Where requests come to be decided by a node: a queue, and a task that sends what waits in it.
+//!
+//! Two calls are under way at a time, and whoever comes meanwhile leaves together with the next. There is no timer: an idle
+//! dispatcher sends a request as soon as all that is ready beside it has had its turn, and a busy one gathers what comes
+//! until Redis has answered. So calls grow as Redis slows or the worker is busy, up to the bounds of a [`Batch`]. Where Redis
+//! is so far away that waiting for an answer would use up much of a decision's time, more calls are under way.
+//!
+//! A request has one deadline, over waiting in the queue, for the connection and for the answer. A call that may have run is
+//! never sent again.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio::select;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, timeout_at};
+
+use super::answers::{Answers, Reply};
+use super::batch::{Batch, Moment, Request};
+use super::connection::{Connection, ConnectionManager, Node, Status};
+use super::queue::Queue;
+use crate::clock::Timestamp;
+use crate::limit::{Charge, Outcome};
+use crate::metrics::Metrics;
+use crate::store::StoreError;
+use crate::store::clock_offset::ClockOffset;
+
+/// One call travels while the other is decided: neither Redis nor the worker has to wait for the other to wake up. More of
+/// them would be smaller, and cost a busy Redis more.
+const SHALLOWEST: usize = 2;
+/// Most calls under way.
+const DEEPEST: usize = 16;
+
+/// Where requests come to be decided; its task ends with it.
+#[derive(Debug)]
+pub(super) struct Dispatcher {
+    core: Arc<Core>,
+    task: JoinHandle<()>,
+}
+
+/// What all dispatchers of a gateway know.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) timeout: Duration,
+    pub(super) clock: ClockOffset,
+    pub(super) random: AtomicU64,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// What a dispatcher and its task share.
+#[derive(Debug)]
+struct Core {
+    context: Arc<Context>,
+    connection: ConnectionManager,
+    queue: Mutex<Queue>,
+    /// Somebody has come who can be sent.
+    arrived: Notify,
+}
+
+/// The task. On drop, fails all who wait.
+struct Sender {
+    core: Arc<Core>,
+    calls: FuturesUnordered<Pin<Box<dyn Future<Output = Ended> + Send>>>,
+}
+
+/// A call that is over.
+#[derive(Default)]
+struct Ended {
+    /// How long Redis took, if it has decided.
+    took: Option<Duration>,
+    /// Who is to ask again at once.
+    again: Vec<Request>,
+}
+
+// === impl Dispatcher ===
+
+impl Dispatcher {
+    /// Connects at once. Must be called on a Tokio runtime, which it lives on.
+    pub(super) fn start(node: Arc<Node>, context: Arc<Context>) -> Self {
+        let (connection, queue) = (ConnectionManager::start(node), Mutex::new(Queue::new(SHALLOWEST)));
+        let core = Arc::new(Core { context, connection, queue, arrived: Notify::new() });
+        let sender = Sender { core: Arc::clone(&core), calls: FuturesUnordered::new() };
+        Self { core, task: tokio::spawn(sender.run()) }
+    }
+
+    /// The connection, for whatever is asked beside decisions.
+    pub(super) fn connection(&self) -> &ConnectionManager {
+        &self.core.connection
+    }
+
+    /// Has a request decided, at Redis's TIME unless a moment is given.
+    pub(super) async fn take(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+        let deadline = Instant::now() + self.core.context.timeout;
+        let (decided, decision) = oneshot::channel();
+        let request = Request { charges: charges.to_vec(), now, deadline, decided };
+        let can_be_sent = self.core.queue.lock().enter(request);
+        if can_be_sent {
+            self.core.arrived.notify_one();
+        }
+        match until(deadline, decision).await {
+            Some(decided) => decided.unwrap_or(Err(StoreError::Broken)),
+            None => Err(StoreError::Timeout),
+        }
+    }
+}
+
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+// === impl Sender ===
+
+impl Sender {
+    async fn run(mut self) {
+        let mut status = self.core.connection.status();
+        loop {
+            select! {
+                biased;
+                Some(ended) = self.calls.next() => self.note(ended),
+                () = self.core.arrived.notified() => {}
+                _ = status.changed() => {}
+            }
+            self.note_ended();
+            if self.core.queue.lock().is_ready() {
+                // Whoever is ready has their turn first, and what they ask for leaves together: a call costs Redis much
+                // the same however many it is for, and a worker that has nothing else to do goes on at once.
+                yield_now().await;
+                self.note_ended();
+                self.send(&status.borrow_and_update());
+            }
+        }
+    }
+
+    /// Tells everybody whose call is over, before anybody else is sent.
+    fn note_ended(&mut self) {
+        while let Some(Some(ended)) = self.calls.next().now_or_never() {
+            self.note(ended);
+        }
+    }
+
+    fn send(&self, status: &Status) {
+        match status {
+            Status::Connecting => {}
+            Status::Down => {
+                let waiting = self.core.queue.lock().take_all();
+                waiting.into_iter().for_each(|request| request.fail(&StoreError::Unreachable));
+            }
+            Status::Up(connection) => {
+                let batches = self.core.queue.lock().batches();
+                let call = |batch| call(batch, connection.clone(), Arc::clone(&self.core));
+                batches.into_iter().for_each(|batch| self.calls.push(Box::pin(call(batch))));
+            }
+        }
+    }
+
+    /// So many calls may be under way that nobody waits for long for the next.
+    fn note(&self, ended: Ended) {
+        let mut queue = self.core.queue.lock();
+        queue.enter_first(ended.again);
+        if let Some(took) = ended.took {
+            let times = 8 * took.as_micros() / self.core.context.timeout.as_micros().max(1);
+            let depth = usize::try_from(times).unwrap_or(DEEPEST).saturating_add(1);
+            queue.set_depth(depth.clamp(SHALLOWEST, DEEPEST));
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let waiting = self.core.queue.lock().close();
+        waiting.into_iter().for_each(|request| request.fail(&StoreError::Broken));
+    }
+}
+
+// === a call ===
+
+/// Sends a batch, and tells all whose requests are in it.
+async fn call(batch: Batch, mut connection: Connection, core: Arc<Core>) -> Ended {
+    let sent = Instant::now();
+    let deadline = batch.deadline().unwrap_or(sent);
+    let answers = until(deadline, decide(&batch, &mut connection, &core.context)).await;
+    let took = sent.elapsed();
+    match answers.unwrap_or(Err(StoreError::Timeout)) {
+        Ok(answers) => Ended { took: Some(took), again: batch.tell(&answers) },
+        Err(error) => {
+            // That a call which was sent late had no answer in time says nothing about the connection.
+            if error != StoreError::Timeout || took >= core.context.timeout / 2 {
+                core.connection.report(&connection, &error);
+            }
+            batch.fail(&error);
+            Ended::default()
+        }
+    }
+}
+
+/// Has a batch decided. It is asked for once more if it needs the boundaries of a calendar around Redis's time, since nothing
+/// ran then.
+async fn decide(batch: &Batch, connection: &mut Connection, context: &Context) -> Result<Answers, StoreError> {
+    let now = batch.now();
+    let mut near = now.unwrap_or_else(|| context.clock.redis_now());
+    // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
+    let random = context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    for _ in 0..2 {
+        context.metrics.store_called();
+        let (secret, moment) = (connection.secret, Moment { now, near, random });
+        let reply = connection.script.run(|call| batch.write(call, &secret, moment)).await?;
+        match batch.read(&reply)? {
+            Reply::Decided(answers) => return Ok(answers),
+            Reply::BoundariesNeeded(shown) => {
+                context.clock.learn(shown);
+                near = shown;
+            }
+        }
+    }
+    Err(StoreError::Shape)
+}
+
+/// Waits until then at most. What has come by then counts, although whoever was to hand it on has not had a turn yet.
+async fn until<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    if let Ok(output) = timeout_at(deadline, &mut future).await {
+        return Some(output);
+    }
+    yield_now().await;
+    future.now_or_never()
+}
