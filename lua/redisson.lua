@@ -20,7 +20,7 @@
 
 local redisson = { keys = 6, args = 4 }
 
-local call, pack, unpack_bytes, min, max = redis.call, struct.pack, struct.unpack, math.min, math.max
+local call, min, max = redis.call, math.min, math.max
 local BOUND = 512
 
 -- Rates of Java can be larger than numbers are exact, and sums larger than an entry holds.
@@ -33,7 +33,7 @@ for number = -1 - BOUND, 2 * BOUND do texts[number] = text(number) end
 -- Permits of an entry in any format that Redisson has had: always the last four bytes.
 local function permits_of(member)
   if #member < 4 then return 0 end
-  return (unpack_bytes('<I4', member, #member - 3))
+  return (from_bytes('<I4', member, #member - 3))
 end
 
 -- Entries by rank, oldest first, or newest first if the command is ZREVRANGE. Lists of entries have a score behind each.
@@ -65,7 +65,7 @@ end
 local NOTE, NOTE_BYTES = '<I4dddddddB', 61
 local function recall(told)
   if not told or #told < NOTE_BYTES then return end
-  local number, sure, believed, doubt, rate, at, first_at, newest_at, length = unpack_bytes(NOTE, told)
+  local number, sure, believed, doubt, rate, at, first_at, newest_at, length = from_bytes(NOTE, told)
   local first, newest = string.sub(told, NOTE_BYTES + 1, NOTE_BYTES + length), string.sub(told, NOTE_BYTES + 1 + length)
   return {
     entries = number, sure = sure, believed = believed, doubt = doubt, rate = rate, at = at, first = first,
@@ -194,7 +194,7 @@ local function write_note(bucket, rate)
   local from = first and { first, bucket.first_at } or entries(bucket, 0, 0)
   local to = newest and { newest, bucket.newest_at } or entries(bucket, -1, -1)
   first, newest, bucket.newest_at = from[1] or '', to[1] or '', tonumber(to[2]) or 0
-  local told = pack(NOTE, bucket.entries, bucket.sure, bucket.believed, bucket.doubt, rate, now, tonumber(from[2]) or 0,
+  local told = to_bytes(NOTE, bucket.entries, bucket.sure, bucket.believed, bucket.doubt, rate, now, tonumber(from[2]) or 0,
     bucket.newest_at, #first) .. first .. newest
   if bucket.type == '1' then
     call('SET', KEYS[bucket.key + 5], told, 'PX', bucket.interval)
@@ -228,7 +228,7 @@ local function take_out(bucket, list, permits)
     if part > 0 then
       -- Added before the other goes: an empty log would lose its time to live.
       if held > part then
-        call('ZADD', bucket.log, list[i + 1], string.sub(member, 1, -5) .. pack('<I4', held - part))
+        call('ZADD', bucket.log, list[i + 1], string.sub(member, 1, -5) .. to_bytes('<I4', held - part))
       end
       call('ZREM', bucket.log, member)
       permits, bucket.entries = permits - part, bucket.entries - (held > part and 0 or 1)
@@ -376,12 +376,21 @@ local function keep_alive(bucket)
   if left > 0 then expire_state(bucket, max(left, least)) end
 end
 
+-- Is a member behind another of the same moment? Redis compares their bytes.
+local function is_after(one, other)
+  for i = 1, #other do
+    local byte, other_byte = string.byte(one, i), string.byte(other, i)
+    if byte ~= other_byte then return byte > other_byte end
+  end
+  return true
+end
+
 -- Writes one entry for what was charged in this call, as all of it was granted in one millisecond, in place of those that it
 -- joins. One that is there already was granted before: the call was sent twice.
 local function write_entry(bucket, random)
   local now, joined, newest_at = bucket.now, bucket.joined or {}, bucket.newest_at or 0
   local permits = (bucket.added or 0) + sum(joined)
-  local member = pack('<Bc0I4', 16, #random == 16 and random or random .. random, permits)
+  local member = to_bytes('<Bc0I4', 16, #random == 16 and random or random .. random, permits)
   if call('ZADD', bucket.log, 'NX', now, member) == 0 then return false end
   for i = 1, #joined, 2 do
     call('ZREM', bucket.log, joined[i])
@@ -389,11 +398,8 @@ local function write_entry(bucket, random)
   end
   count(bucket, permits, now)
   bucket.entries, bucket.is_noted = bucket.entries + 1 - #joined / 2, false
-  -- Of one millisecond, the order is that of the bytes.
-  if #joined > 0 or newest_at < now then
+  if #joined > 0 or newest_at < now or newest_at == now and is_after(member, bucket.newest) then
     bucket.newest, bucket.newest_at = member, now
-  elseif newest_at == now and call('ZRANK', bucket.log, member) == bucket.entries - 1 then
-    bucket.newest = member
   end
   if bucket.entries == 1 then
     bucket.first, bucket.first_at = member, now
