@@ -12,11 +12,11 @@
 -- counter below that has lost permits (Redisson sends calls twice) and is healed. One above it tells of a peer's
 -- release(), which raises the counter alone: so many permits leave the log, and no release returns twice.
 --
--- Bounded cost: the note tells what the log was after our last call. While its first entry is the first, all others are
--- there, and only what has come behind its last one is read; before the first one returns, a counter that says what the log
--- says proves that it is there. Else the log is read: all of up to 512 entries. Of more, the counter is believed until all
--- have returned, but never less than the 512 newest hold and one permit for each of the rest. A call removes 512 entries
--- that have returned; a request that the others may hold up is told to ask again at once.
+-- Bounded cost: a note tells what the log was after our last call. While its first entry is the first, all others are there,
+-- and only what has come behind its last one is read; before the first returns, a counter that says what the log says proves
+-- that it is there. Else the log is read: all of up to 512 entries. Of more, the counter is believed until all have returned,
+-- but never less than the 512 newest hold and one permit for each of the rest. A call removes 512 entries that have returned;
+-- a request that the others may hold up is told to ask again at once.
 
 local redisson = { keys = 6, args = 4 }
 
@@ -26,9 +26,9 @@ local BOUND = 512
 -- Rates of Java can be larger than numbers are exact, and sums larger than an entry holds.
 local MOST, MOST_IN_ENTRY = 9007199254740991, 4294967295
 
--- Redis makes text of numbers, which costs as much as a small command: of those that come again and again, it is made here.
+-- To make text of a number costs Redis as much as a small command: of those that come again and again, it is made once.
 local texts = {}
-for number = -1 - BOUND, 2 * BOUND do texts[number] = text(number) end
+for number = -16, 64 do texts[number] = text(number) end
 
 -- Permits of an entry in any format that Redisson has had: always the last four bytes.
 local function permits_of(member)
@@ -37,8 +37,14 @@ local function permits_of(member)
 end
 
 -- Entries by rank, oldest first, or newest first if the command is ZREVRANGE. Lists of entries have a score behind each.
-local function entries(bucket, from, to, command)
-  return call(command or 'ZRANGE', bucket.log, texts[from] or from, texts[to] or to, 'WITHSCORES')
+local function entries(log, from, to, command)
+  return call(command or 'ZRANGE', log.key, texts[from] or from, texts[to] or to, 'WITHSCORES')
+end
+
+-- The entry of a rank: its member and its score.
+local function entry(log, rank)
+  local list = entries(log, rank, rank)
+  return list[1], tonumber(list[2])
 end
 
 -- The permits of a list of entries, as far as they are dated before a moment.
@@ -50,138 +56,139 @@ local function sum(list, before)
   return permits
 end
 
--- Counts permits of an entry that has come, or gone if they are negative. What is dated up to `doubt` is only known as the
--- counter told it.
-local function count(bucket, permits, at)
-  if at > bucket.doubt then
-    bucket.sure = bucket.sure + permits
-  else
-    bucket.believed = max(0, bucket.believed + permits)
-  end
+-- Counts permits of an entry that has come, or gone if they are negative.
+local function count(log, permits, at)
+  if at > log.doubt then log.sure = log.sure + permits else log.believed = max(0, log.believed + permits) end
 end
 
--- The note: how many entries our last call left, what they hold (sure, believed, doubt), the rate, when it looked, and the
--- first and the newest entry.
+-- What a call knows of a log, and notes for the next: how many entries there are; what they hold, `sure` in those dated after
+-- `doubt` and `believed` in the others, as the counter told it; the first and the newest; the rate, and when it was noted.
+-- What the last note tells is not read again; nobody else has it while a call changes it.
 local NOTE, NOTE_BYTES = '<I4dddddddB', 61
-local function recall(told)
-  if not told or #told < NOTE_BYTES then return end
+local last = {}
+local function recall(key, told)
+  if told and told == last.told and key == last.key then
+    local log = last
+    last = {}
+    return log
+  end
+  if not told or #told < NOTE_BYTES then return { key = key, entries = 0, sure = 0, believed = 0, doubt = 0, at = 0 } end
   local number, sure, believed, doubt, rate, at, first_at, newest_at, length = from_bytes(NOTE, told)
-  local first, newest = string.sub(told, NOTE_BYTES + 1, NOTE_BYTES + length), string.sub(told, NOTE_BYTES + 1 + length)
+  local newest_from = NOTE_BYTES + 1 + length
   return {
-    entries = number, sure = sure, believed = believed, doubt = doubt, rate = rate, at = at, first = first,
-    first_at = first_at, newest = newest, newest_at = newest_at,
+    key = key, told = told, entries = number, sure = sure, believed = believed, doubt = doubt, rate = rate, at = at,
+    first = string.sub(told, NOTE_BYTES + 1, newest_from - 1), first_at = first_at, newest = string.sub(told, newest_from),
+    newest_at = newest_at,
   }
 end
 
--- Reads the hash, as far as the law wants to know it, counter and note; says what is wrong with the hash.
-local function read_keys(bucket, told)
-  local key, note = bucket.key, nil
-  local hash = call('HMGET', KEYS[key], 'rate', 'interval', 'type', 'keepAliveTime', 'tidegate')
-  local rate = tonumber(hash[1])
-  bucket.config, bucket.stored_rate = hash, rate and min(rate, MOST)
-  if bucket.law ~= 'configure' then
-    if not (rate and hash[2] and hash[3]) then return 'NOTINITIALISED ' .. KEYS[key] end
-    if told ~= '' and told ~= hash[3] then return 'MODEDIFFERS ' .. KEYS[key] end
-    bucket.rate, bucket.interval, bucket.type = bucket.stored_rate, tonumber(hash[2]), hash[3]
+-- Reads the hash into the limiter, as far as the law wants to know it; returns what is wrong with it, and the note in it.
+local function read_hash(limiter, key)
+  local hash = call('HMGET', key, 'rate', 'interval', 'type', 'keepAliveTime', 'tidegate')
+  local rate, kind = tonumber(hash[1]), hash[3]
+  if rate and rate > MOST then rate = MOST end
+  limiter.config, limiter.stored_rate = hash, rate
+  if limiter.law ~= 'configure' then
+    if not (rate and hash[2] and kind) then return 'NOTINITIALISED ' .. key end
+    if limiter.told ~= '' and limiter.told ~= kind then return 'MODEDIFFERS ' .. key end
+    limiter.rate, limiter.interval, limiter.type = limiter.stored_rate, tonumber(hash[2]), kind
   end
-  local own = bucket.type == '1' and 1 or 0
-  bucket.value, bucket.log, note = KEYS[key + 1 + own], KEYS[key + 3 + own], hash[5]
-  bucket.counter = tonumber(call('GET', bucket.value))
-  if own == 1 then note = call('GET', KEYS[key + 5]) end
-  bucket.note = recall(note)
+  return nil, hash[5]
 end
 
--- Takes over what the note says, and counts so many entries that are new; returns whether these stand behind the others.
-local function follow(bucket, note, new)
-  bucket.sure, bucket.believed, bucket.doubt = note.sure, note.believed, note.doubt
-  bucket.newest, bucket.newest_at, bucket.is_noted = note.newest, note.newest_at, new == 0
+-- Counts so many entries that are new; returns whether these stand behind the others.
+local function follow(log, new)
   if new == 0 then return true end
-  local list = new > 0 and new <= BOUND and entries(bucket, -1 - new, -1)
-  if not list or list[1] ~= note.newest then return false end
-  for i = 3, #list, 2 do count(bucket, permits_of(list[i]), tonumber(list[i + 1])) end
-  bucket.newest, bucket.newest_at = list[#list - 1], tonumber(list[#list])
+  local list = new > 0 and new <= BOUND and entries(log, -1 - new, -1)
+  if not list or list[1] ~= log.newest then return false end
+  for i = 3, #list, 2 do count(log, permits_of(list[i]), tonumber(list[i + 1])) end
+  log.entries, log.newest, log.newest_at = log.entries + new, list[#list - 1], tonumber(list[#list])
   return true
 end
 
--- Reads the whole log, or what there is to know of a longer one.
-local function read_all(bucket)
-  local list = entries(bucket, -BOUND, -1)
-  bucket.newest, bucket.newest_at, bucket.is_noted = list[#list - 1], tonumber(list[#list]), false
-  bucket.sure, bucket.believed, bucket.doubt = sum(list), 0, 0
-  if bucket.entries <= BOUND then return end
-  local told = bucket.counter and bucket.stored_rate and bucket.stored_rate - bucket.counter or 0
-  bucket.believed, bucket.sure = max(told, bucket.sure + bucket.entries - BOUND), 0
-  bucket.doubt, bucket.believes = max(bucket.now, bucket.newest_at), true
+-- Reads the whole log of so many entries, or what there is to know of a longer one.
+local function read_all(bucket, number)
+  local log, counter, rate = bucket.log, bucket.counter, bucket.limiter.stored_rate
+  local list = entries(log, -BOUND, -1)
+  log.entries, log.newest, log.newest_at = number, list[#list - 1], tonumber(list[#list])
+  log.sure, log.believed, log.doubt, bucket.is_noted = sum(list), 0, 0, false
+  if number <= BOUND then return end
+  log.believed, log.sure = max(counter and rate and rate - counter or 0, log.sure + number - BOUND), 0
+  log.doubt = max(bucket.now, log.newest_at)
 end
 
 -- Reads the entries that have returned, and the first one that has not; returns the former, without scores.
 local function read_returned(bucket, expired)
-  local list = call('ZRANGEBYSCORE', bucket.log, '-inf', expired, 'LIMIT', '0', '512')
-  local first = entries(bucket, #list, #list)
-  if first[2] and tonumber(first[2]) <= expired then
-    bucket.left_behind = call('ZCOUNT', bucket.log, '-inf', expired) - BOUND
-    first = entries(bucket, BOUND + bucket.left_behind, BOUND + bucket.left_behind)
+  local log = bucket.log
+  local list = call('ZRANGEBYSCORE', log.key, '-inf', expired, 'LIMIT', '0', '512')
+  bucket.returned, log.first, log.first_at = #list, entry(log, #list)
+  if log.first and log.first_at <= expired then
+    bucket.left_behind = call('ZCOUNT', log.key, '-inf', expired) - BOUND
+    log.first, log.first_at = entry(log, BOUND + bucket.left_behind)
   end
-  bucket.returned, bucket.first, bucket.first_at = #list, first[1], tonumber(first[2])
   return list
 end
 
--- A bucket as it is stored, whatever peers have released; of the log only what the bound allows. `stored` is what all
--- entries hold, `used` what those hold that have not returned.
+-- A bucket as it is stored, whatever peers have released; of the log only what the bound allows. `used` is what those entries
+-- hold that have not returned. `noted` is told if the counter is not what the log says: what was known before.
 local function read(limiter, key, now)
+  local failure, note = read_hash(limiter, KEYS[key])
+  if failure then return { failure = failure } end
+  local own = limiter.type == '1' and 1 or 0
+  if own == 1 then note = call('GET', KEYS[key + 5]) end
+  local value, log = KEYS[key + 1 + own], recall(KEYS[key + 3 + own], note)
+  local number, noted, first, first_at = call('ZCARD', log.key), log.entries, log.first, log.first_at
   -- All that most buckets ever have, since a table that grows costs as much as a command.
   local bucket = {
-    key = key, law = limiter.law, now = now, type = limiter.type, rate = limiter.rate, interval = limiter.interval,
-    value = nil, log = nil, config = nil, stored_rate = nil, note = nil, counter = nil, follows = nil, entries = 0,
-    sure = 0, believed = 0, doubt = 0, stored = 0, used = 0, first = nil, first_at = nil, newest = nil, newest_at = nil,
-    returned = 0, left_behind = 0, is_noted = false, is_whole = nil, granted = nil, wait = 0, added = nil,
+    limiter = limiter, key = key, now = now, value = value, counter = tonumber(call('GET', value)), log = log, used = 0,
+    returned = 0, left_behind = 0, is_noted = number == noted, noted = nil, granted = nil, wait = 0, added = nil,
   }
-  local failure = read_keys(bucket, limiter.type)
-  if failure then return { failure = failure } end
-  local note, expired = bucket.note, now - bucket.interval
-  bucket.entries = call('ZCARD', bucket.log)
-  local follows = note and note.entries > 0 and follow(bucket, note, bucket.entries - note.entries)
-  bucket.stored = bucket.sure + bucket.believed
-  if follows and note.first_at > expired and note.rate == bucket.stored_rate
-    and bucket.counter == note.rate - bucket.stored then
-    bucket.first, bucket.first_at, bucket.used = note.first, note.first_at, bucket.stored
+  local rate, expired = limiter.stored_rate, now - limiter.interval
+  local follows = noted > 0 and follow(log, number - noted)
+  local agrees = rate and log.rate == rate and bucket.counter == rate - log.sure - log.believed
+  if follows and agrees and first_at > expired then
+    bucket.used = log.sure + log.believed
     return bucket
   end
   local list = read_returned(bucket, expired)
-  local first = list[1] or bucket.first
-  -- Peers remove entries from the first on, those of one moment together: then none is gone.
-  bucket.is_whole = note and note.entries > 0
-    and (first == note.first or #list == 0 and bucket.first_at == note.first_at)
-  bucket.follows = follows and first == note.first
-  if not bucket.follows then read_all(bucket) end
-  bucket.stored = bucket.sure + bucket.believed
-  local in_doubt = bucket.doubt > 0 and call('ZCOUNT', bucket.log, '-inf', bucket.doubt) or 0
-  for i = 1, #list do count(bucket, -permits_of(list[i]), i > in_doubt and math.huge or 0) end
-  if in_doubt <= #list then bucket.believed, bucket.doubt = 0, 0 end
-  bucket.used = bucket.sure + bucket.believed
-  if bucket.left_behind > 0 and bucket.entries - #list - bucket.left_behind <= BOUND then
-    bucket.used = sum(entries(bucket, #list + bucket.left_behind, -1))
+  bucket.is_noted = bucket.is_noted and #list == 0
+  local is_same = (list[1] or log.first) == first
+  follows = follows and is_same
+  if not follows then read_all(bucket, number) end
+  if not (follows and agrees) then
+    -- Peers remove entries from the first on, those of one moment together: then none is gone.
+    local is_whole = noted > 0 and (is_same or #list == 0 and log.first_at == first_at)
+    bucket.noted = { entries = noted, stored = log.sure + log.believed, follows = follows, is_whole = is_whole }
+  end
+  local in_doubt = log.doubt > 0 and call('ZCOUNT', log.key, '-inf', log.doubt) or 0
+  for i = 1, #list do count(log, -permits_of(list[i]), i > in_doubt and math.huge or 0) end
+  if in_doubt <= #list then log.believed, log.doubt = 0, 0 end
+  bucket.used = log.sure + log.believed
+  if bucket.left_behind > 0 and number - #list - bucket.left_behind <= BOUND then
+    bucket.used = sum(entries(log, #list + bucket.left_behind, -1))
   end
   return bucket
 end
 
 -- How many permits peers have released since our last call, as far as the counter tells. It tells nothing above the rate,
--- which no release() reaches; nor when it was made anew, or is the same as then under another rate; nor below nothing if the
--- rate is another, since Redisson then raises it to that.
+-- which no release() reaches; nor while it is believed itself; nor when it was made anew, or is the same as then under another
+-- rate; nor below nothing if the rate is another, since Redisson then raises it to that.
 local function released(bucket)
-  local counter, rate, note = bucket.counter, bucket.stored_rate, bucket.note
-  if not (counter and rate) or counter > rate or bucket.left_behind > 0 or bucket.believes then return 0 end
-  local left, same_rate = rate - bucket.stored, note and note.rate == rate
-  if bucket.follows and not same_rate and counter == note.rate - bucket.stored then return 0 end
-  return max(0, counter - (same_rate and left or max(0, left)))
+  local counter, rate, noted, log = bucket.counter, bucket.limiter.stored_rate, bucket.noted, bucket.log
+  if not (noted and counter and rate) or counter > rate or bucket.left_behind > 0 then return 0 end
+  if log.doubt > 0 and not noted.follows then return 0 end
+  local left = rate - noted.stored
+  if log.rate == rate then return max(0, counter - left) end
+  if noted.follows and counter == log.rate - noted.stored then return 0 end
+  return max(0, counter - max(0, left))
 end
 
 -- Writes what the counter has to be. One that was not there lives as long as the log.
 local function write_counter(bucket, rate)
-  local counter = rate - bucket.sure - bucket.believed + (bucket.excess or 0)
+  local counter = rate - bucket.log.sure - bucket.log.believed + (bucket.excess or 0)
   if bucket.counter == counter then return end
   call('SET', bucket.value, texts[counter] or counter, 'KEEPTTL')
-  local left = bucket.counter and 0 or call('PTTL', bucket.log)
+  local left = bucket.counter and 0 or call('PTTL', bucket.log.key)
   if left > 0 then call('PEXPIRE', bucket.value, left) end
   bucket.counter = counter
 end
@@ -189,53 +196,58 @@ end
 -- Notes what the log is now, under the rate that the counter was written by. When it was looked at matters as long as
 -- anything of it could be left; a note that tells the same is renewed in time.
 local function write_note(bucket, rate)
-  local note, now, first, newest = bucket.note, bucket.now, bucket.first, bucket.newest
-  if bucket.is_noted and note.rate == rate and now >= note.at and now - note.at < bucket.interval / 2 then return end
-  local from = first and { first, bucket.first_at } or entries(bucket, 0, 0)
-  local to = newest and { newest, bucket.newest_at } or entries(bucket, -1, -1)
-  first, newest, bucket.newest_at = from[1] or '', to[1] or '', tonumber(to[2]) or 0
-  local told = to_bytes(NOTE, bucket.entries, bucket.sure, bucket.believed, bucket.doubt, rate, now, tonumber(from[2]) or 0,
-    bucket.newest_at, #first) .. first .. newest
-  if bucket.type == '1' then
-    call('SET', KEYS[bucket.key + 5], told, 'PX', bucket.interval)
+  local log, limiter, now = bucket.log, bucket.limiter, bucket.now
+  last = log
+  if bucket.is_noted and log.rate == rate and now >= log.at and now - log.at < limiter.interval / 2 then return end
+  log.rate, log.at = rate, now
+  if not log.first then log.first, log.first_at = entry(log, 0) end
+  if not log.newest then log.newest, log.newest_at = entry(log, -1) end
+  local first, newest = log.first or '', log.newest or ''
+  log.told = to_bytes(NOTE, log.entries, log.sure, log.believed, log.doubt, rate, now, log.first_at or 0, log.newest_at or 0,
+    #first) .. first .. newest
+  if limiter.type == '1' then
+    call('SET', KEYS[bucket.key + 5], log.told, 'PX', limiter.interval)
   else
-    call('HSET', KEYS[bucket.key], 'tidegate', told)
+    call('HSET', KEYS[bucket.key], 'tidegate', log.told)
   end
 end
 
 -- Removes what has returned.
 local function forget(bucket)
-  if bucket.left_behind > 0 then bucket.first = nil end
-  if bucket.returned == 0 then return end
-  call('ZREMRANGEBYRANK', bucket.log, '0', texts[bucket.returned - 1])
-  bucket.entries, bucket.returned, bucket.is_noted = bucket.entries - bucket.returned, 0, false
-  if bucket.entries == 0 then bucket.newest, bucket.newest_at = nil, nil end
+  local log, returned = bucket.log, bucket.returned
+  if bucket.left_behind > 0 then log.first = nil end
+  if returned == 0 then return end
+  call('ZREMRANGEBYRANK', log.key, '0', texts[returned - 1] or returned - 1)
+  log.entries, bucket.returned = log.entries - returned, 0
+  if log.entries == 0 then log.newest, log.newest_at = nil, nil end
 end
 
 -- Removes what has returned, and makes counter and note what they have to be; takes no permit from anybody.
 local function heal(bucket)
-  local rate, is_used = bucket.stored_rate, bucket.entries > 0 or bucket.counter
+  local rate, log = bucket.limiter.stored_rate, bucket.log
+  local is_used = log.entries > 0 or bucket.counter
   forget(bucket)
   if rate and is_used then write_counter(bucket, rate) end
-  if rate and (is_used or bucket.note) then write_note(bucket, rate) end
+  if rate and (is_used or log.rate) then write_note(bucket, rate) end
 end
 
 -- Takes so many permits out of a list of entries, in its order; returns how many are still to take.
 local function take_out(bucket, list, permits)
+  local log = bucket.log
   for i = 1, #list, 2 do
     local member, held = list[i], permits_of(list[i])
     local part = min(held, permits)
     if part > 0 then
       -- Added before the other goes: an empty log would lose its time to live.
       if held > part then
-        call('ZADD', bucket.log, list[i + 1], string.sub(member, 1, -5) .. to_bytes('<I4', held - part))
+        call('ZADD', log.key, list[i + 1], string.sub(member, 1, -5) .. to_bytes('<I4', held - part))
       end
-      call('ZREM', bucket.log, member)
-      permits, bucket.entries = permits - part, bucket.entries - (held > part and 0 or 1)
-      count(bucket, -part, tonumber(list[i + 1]))
+      call('ZREM', log.key, member)
+      permits, log.entries = permits - part, log.entries - (held > part and 0 or 1)
+      count(log, -part, tonumber(list[i + 1]))
     end
   end
-  bucket.newest, bucket.first, bucket.is_noted = nil, nil, false
+  log.newest, log.first, bucket.is_noted = nil, nil, false
   return permits
 end
 
@@ -245,18 +257,20 @@ end
 -- What has returned meanwhile may be what was released; and so may what peers have removed, unless our last look is so
 -- long ago that nothing of it could be left: then no more is taken than there still is of what was there.
 local function place_release(bucket, permits)
-  local note, returned_permits = bucket.note, bucket.stored - bucket.sure - bucket.believed
-  local before = bucket.follows and max(0, note.entries - bucket.returned) or 0
-  local is_missing = note and note.entries > 0 and note.at > bucket.now - bucket.interval and not bucket.is_whole
+  local log, noted, looked_at = bucket.log, bucket.noted, bucket.log.at
+  local before = noted.follows and max(0, noted.entries - bucket.returned) or 0
+  local is_missing = noted.entries > 0 and looked_at > bucket.now - bucket.limiter.interval and not noted.is_whole
+  local returned_permits = noted.stored - log.sure - log.believed
   forget(bucket)
-  local since = bucket.entries - before
-  if before > 0 then permits = take_out(bucket, entries(bucket, since, since + min(before, BOUND) - 1, 'ZREVRANGE'), permits) end
+  local since = log.entries - before
+  local list = before > 0 and entries(log, since, since + min(before, BOUND) - 1, 'ZREVRANGE') or {}
+  permits = take_out(bucket, list, permits)
   if before > BOUND then
     -- The rest stays on the counter for the next call.
     bucket.excess = permits
   else
-    local list = entries(bucket, 0, BOUND - 1)
-    if is_missing then permits = min(permits, sum(list, note.at)) end
+    list = entries(log, 0, BOUND - 1)
+    if is_missing then permits = min(permits, sum(list, looked_at)) end
     take_out(bucket, list, permits - returned_permits)
   end
   heal(bucket)
@@ -264,13 +278,14 @@ end
 
 -- What the buckets of a limiter have in common.
 function redisson.limiter(words)
-  return { law = words[1], type = words[2], rate = tonumber(words[3]), interval = tonumber(words[4]) }
+  local rate, interval = tonumber(words[3]), tonumber(words[4])
+  return { law = words[1], told = words[2], type = words[2], rate = rate, interval = interval, stored_rate = nil, config = nil }
 end
 
 -- A bucket as it is stored, once what peers have released is out of it.
 function redisson.open(limiter, key, now)
   local bucket = read(limiter, key, now)
-  local permits = bucket.failure and 0 or released(bucket)
+  local permits = bucket.noted and released(bucket) or 0
   if permits == 0 then return bucket end
   place_release(bucket, permits)
   local excess = bucket.excess
@@ -282,35 +297,35 @@ end
 -- Milliseconds until an entry returns. In the library, what is dated ahead counts as made now, since it will be joined;
 -- elsewhere it is left as its writer dated it.
 local function due_in(bucket, score)
-  if bucket.law == 'library' then score = min(score, bucket.now) end
-  return score + bucket.interval - bucket.now
+  if bucket.limiter.law == 'library' then score = min(score, bucket.now) end
+  return score + bucket.limiter.interval - bucket.now
 end
 
 -- Milliseconds until so many permits have returned. Beyond the bound every entry is taken to hold one.
 local function wait_for(bucket, missing)
-  if bucket.first and not bucket.joined and missing <= permits_of(bucket.first) then return due_in(bucket, bucket.first_at) end
-  local rank = bucket.returned + bucket.left_behind
-  local list = entries(bucket, rank, rank + BOUND - 1)
+  local log, joined, rank = bucket.log, bucket.joined, bucket.returned + bucket.left_behind
+  if log.first and not joined and missing <= permits_of(log.first) then return due_in(bucket, log.first_at) end
+  local list = entries(log, rank, rank + BOUND - 1)
   for i = 1, #list, 2 do
-    if bucket.joined and list[i] == bucket.joined[1] then return bucket.interval end
+    if joined and list[i] == joined[1] then return bucket.limiter.interval end
     missing = missing - permits_of(list[i])
     if missing <= 0 then return due_in(bucket, tonumber(list[i + 1])) end
   end
-  rank = rank + #list / 2 + missing - 1
-  local last = entries(bucket, rank, rank)
-  return last[2] and due_in(bucket, tonumber(last[2])) or bucket.interval
+  local _, last_at = entry(log, rank + #list / 2 + missing - 1)
+  return last_at and due_in(bucket, last_at) or bucket.limiter.interval
 end
 
 -- Judges a request; writes nothing.
 function redisson.check(bucket, permits)
-  local missing, behind = bucket.used + permits - bucket.rate, bucket.left_behind
+  local rate, behind, added = bucket.limiter.rate, bucket.left_behind, bucket.added or 0
+  local missing = bucket.used + permits - rate
   bucket.granted, bucket.wait = permits == 0 or missing <= 0, 0
   if bucket.granted then
     -- One entry holds no more: the rest is asked for again at once.
-    bucket.granted = (bucket.added or 0) + permits <= MOST_IN_ENTRY
-  elseif permits > bucket.rate then
+    bucket.granted = added + permits <= MOST_IN_ENTRY
+  elseif permits > rate then
     bucket.wait = -1
-  elseif not bucket.excess and (behind == 0 or bucket.entries - bucket.returned - behind + permits > bucket.rate) then
+  elseif not bucket.excess and (behind == 0 or bucket.log.entries - bucket.returned - behind + permits > rate) then
     -- Else what holds it up may have returned or been released, and is not removed yet.
     bucket.wait = wait_for(bucket, missing)
   end
@@ -319,121 +334,117 @@ end
 
 -- What is left, and when there will be more.
 function redisson.tell(bucket)
-  local remaining, oldest = min(max(0, bucket.rate - bucket.used), MOST_IN_ENTRY), bucket.first_at
-  if bucket.added and (not bucket.first or bucket.joined and bucket.first == bucket.joined[1]) then oldest = bucket.now end
+  local remaining, first, joined = bucket.limiter.rate - bucket.used, bucket.log.first, bucket.joined
+  local oldest = bucket.log.first_at
+  if bucket.added and (not first or joined and first == joined[1]) then oldest = bucket.now end
+  if remaining < 0 then remaining = 0 elseif remaining > MOST_IN_ENTRY then remaining = MOST_IN_ENTRY end
   return remaining, oldest and max(0, due_in(bucket, oldest)) or 0
 end
 
 -- The length of the slots of time whose grants share an entry: only in the library, where there would be more than BOUND.
-local function slot_of(bucket)
-  return bucket.law == 'library' and bucket.rate > BOUND and math.ceil(bucket.interval / (BOUND - 1))
+local function slot_of(limiter)
+  return limiter.law == 'library' and limiter.rate > BOUND and math.ceil(limiter.interval / (BOUND - 1))
 end
 
 -- In the library, the entries that this call's own takes the place of: those ahead of the clock if it went back, as far as
 -- the bound allows, or that of the same slot of time.
 local function join(bucket)
-  local now, newest_at, slot = bucket.now, bucket.newest_at, slot_of(bucket)
-  if bucket.law ~= 'library' or not bucket.first then return end
-  if newest_at > now then
-    local list = call('ZRANGEBYSCORE', bucket.log, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', '0', '513')
+  local log, now, slot = bucket.log, bucket.now, slot_of(bucket.limiter)
+  if not log.first then return end
+  if log.newest_at > now then
+    local list = call('ZRANGEBYSCORE', log.key, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', '0', '513')
     bucket.joined = #list <= 2 * BOUND and list or nil
-  elseif slot and newest_at >= now - now % slot then
-    bucket.joined = { bucket.newest, newest_at }
+  elseif slot and log.newest_at >= now - now % slot then
+    bucket.joined = { log.newest, log.newest_at }
   end
 end
 
 -- Takes what check() granted; writes nothing.
 function redisson.charge(bucket, permits)
   if permits == 0 then return end
-  if not bucket.added then join(bucket) end
+  if not bucket.added and bucket.limiter.law == 'library' then join(bucket) end
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
 -- Our rule into the hash. Java's keepAliveTime stays, unless it is none or would forget live permits.
-local function configure_hash(bucket)
-  local config, keep = bucket.config, tonumber(bucket.config[4])
-  if not keep or (keep > 0 and keep < bucket.interval) then keep = 2 * bucket.interval end
-  local rate, interval, kind, keep_text = text(bucket.rate), text(bucket.interval), bucket.type, text(keep)
+local function configure_hash(limiter, key)
+  local config, keep = limiter.config, tonumber(limiter.config[4])
+  if not keep or (keep > 0 and keep < limiter.interval) then keep = 2 * limiter.interval end
+  local rate, interval, kind, keep_text = text(limiter.rate), text(limiter.interval), limiter.type, text(keep)
   if config[1] ~= rate or config[2] ~= interval or config[3] ~= kind or config[4] ~= keep_text then
-    call('HSET', KEYS[bucket.key], 'rate', rate, 'interval', interval, 'keepAliveTime', keep_text, 'type', kind)
+    call('HSET', key, 'rate', rate, 'interval', interval, 'keepAliveTime', keep_text, 'type', kind)
   end
   config[4] = keep_text
 end
 
 local function expire_state(bucket, millis)
   call('PEXPIRE', bucket.value, millis)
-  call('PEXPIRE', bucket.log, millis)
+  call('PEXPIRE', bucket.log.key, millis)
 end
 
 -- Expiry as Redisson has it, after grants and refusals alike: by keepAliveTime, else what is left to the hash. In the
 -- library no live permit is forgotten, whatever becomes of the hash; and a client's own state, which no other touches,
 -- lives as long as its permits do.
 local function keep_alive(bucket)
-  local keep, least = tonumber(bucket.config[4]) or 0, bucket.law == 'library' and bucket.interval or 0
-  local left = keep > 0 and max(keep, least) or call('PTTL', KEYS[bucket.key])
-  if keep > 0 then call('PEXPIRE', KEYS[bucket.key], left) end
-  if least > 0 and bucket.type == '1' then left = bucket.newest_at + bucket.interval - bucket.now end
+  local limiter, hash = bucket.limiter, KEYS[bucket.key]
+  local keep, least = tonumber(limiter.config[4]) or 0, limiter.law == 'library' and limiter.interval or 0
+  local left = keep > 0 and max(keep, least) or call('PTTL', hash)
+  if keep > 0 then call('PEXPIRE', hash, left) end
+  if least > 0 and limiter.type == '1' then left = max(least, bucket.log.newest_at + least - bucket.now) end
   if left > 0 then expire_state(bucket, max(left, least)) end
-end
-
--- Is a member behind another of the same moment? Redis compares their bytes.
-local function is_after(one, other)
-  for i = 1, #other do
-    local byte, other_byte = string.byte(one, i), string.byte(other, i)
-    if byte ~= other_byte then return byte > other_byte end
-  end
-  return true
 end
 
 -- Writes one entry for what was charged in this call, as all of it was granted in one millisecond, in place of those that it
 -- joins. One that is there already was granted before: the call was sent twice.
 local function write_entry(bucket, random)
-  local now, joined, newest_at = bucket.now, bucket.joined or {}, bucket.newest_at or 0
-  local permits = (bucket.added or 0) + sum(joined)
+  local log, now, joined = bucket.log, bucket.now, bucket.joined or {}
+  local permits, newest_at = (bucket.added or 0) + sum(joined), log.newest_at or 0
   local member = to_bytes('<Bc0I4', 16, #random == 16 and random or random .. random, permits)
-  if call('ZADD', bucket.log, 'NX', now, member) == 0 then return false end
+  if call('ZADD', log.key, 'NX', now, member) == 0 then return false end
   for i = 1, #joined, 2 do
-    call('ZREM', bucket.log, joined[i])
-    count(bucket, -permits_of(joined[i]), tonumber(joined[i + 1]))
+    call('ZREM', log.key, joined[i])
+    count(log, -permits_of(joined[i]), tonumber(joined[i + 1]))
   end
-  count(bucket, permits, now)
-  bucket.entries, bucket.is_noted = bucket.entries + 1 - #joined / 2, false
-  if #joined > 0 or newest_at < now or newest_at == now and is_after(member, bucket.newest) then
-    bucket.newest, bucket.newest_at = member, now
+  count(log, permits, now)
+  log.entries, bucket.is_noted = log.entries + 1 - #joined / 2, false
+  -- Of one moment, the order is that of the bytes.
+  if #joined > 0 or newest_at < now or newest_at == now and call('ZRANK', log.key, member) == log.entries - 1 then
+    log.newest, log.newest_at = member, now
   end
-  if bucket.entries == 1 then
-    bucket.first, bucket.first_at = member, now
-  elseif (bucket.first_at or 0) >= now then
-    bucket.first = nil
+  if log.entries == 1 then
+    log.first, log.first_at = member, now
+  elseif (log.first_at or 0) >= now then
+    log.first = nil
   end
   return true
 end
 
 -- Writes what was charged in this call.
 function redisson.save(bucket, random)
+  local limiter = bucket.limiter
   forget(bucket)
   if not write_entry(bucket, random) then return heal(bucket) end
-  if bucket.law == 'configure' then configure_hash(bucket) end
-  write_counter(bucket, bucket.rate)
-  write_note(bucket, bucket.rate)
+  if limiter.law == 'configure' then configure_hash(limiter, KEYS[bucket.key]) end
+  write_counter(bucket, limiter.rate)
+  write_note(bucket, limiter.rate)
   keep_alive(bucket)
 end
 
 -- After a refusal: what Redisson does then, and what a clock that went back leaves to do. In the library nothing lives longer
 -- for it than until the wait that it was told is over.
 function redisson.settle(bucket, random)
+  local limiter, hash, wait = bucket.limiter, KEYS[bucket.key], bucket.wait
   forget(bucket)
-  if bucket.newest_at and bucket.newest_at > bucket.now then
+  if limiter.law == 'library' and (bucket.log.newest_at or 0) > bucket.now then
     join(bucket)
     if bucket.joined then write_entry(bucket, random) end
   end
   heal(bucket)
   if bucket.granted then return end
-  if bucket.law ~= 'library' then return keep_alive(bucket) end
-  if bucket.wait <= 0 or (tonumber(bucket.config[4]) or 0) == 0 then return end
-  if call('PTTL', KEYS[bucket.key]) > bucket.wait then return end
-  call('PEXPIRE', KEYS[bucket.key], bucket.wait + bucket.interval)
-  expire_state(bucket, bucket.wait + bucket.interval)
+  if limiter.law ~= 'library' then return keep_alive(bucket) end
+  if wait <= 0 or (tonumber(limiter.config[4]) or 0) == 0 or call('PTTL', hash) > wait then return end
+  call('PEXPIRE', hash, wait + limiter.interval)
+  expire_state(bucket, wait + limiter.interval)
 end
 
 -- Takes permits out of the log, as if they had never been granted: of the entry that their grant made or joined, one that
@@ -441,9 +452,9 @@ end
 function redisson.give_back(limiter, key, permits, at, now)
   local bucket = redisson.open(limiter, key, now)
   if bucket.failure or permits == 0 then return end
-  local slot, best, best_held = slot_of(bucket) or 1, nil, math.huge
+  local slot, best, best_held = slot_of(limiter) or 1, nil, math.huge
   at = at - at % slot
-  local list = call('ZRANGEBYSCORE', bucket.log, max(at, now - bucket.interval + 1), at + slot - 1, 'WITHSCORES')
+  local list = call('ZRANGEBYSCORE', bucket.log.key, max(at, now - limiter.interval + 1), at + slot - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
     local held = permits_of(list[i])
     if held >= permits and held < best_held then best, best_held = { list[i], list[i + 1] }, held end
@@ -458,11 +469,11 @@ end
 -- Puts permits back before they return by themselves, newest grants first; returns how many: fewer if fewer are in use, or
 -- if the 512 newest entries hold fewer.
 function redisson.release(now, permits)
-  local bucket = redisson.open({ law = 'library', type = '' }, 1, now)
+  local bucket = redisson.open({ law = 'library', told = '' }, 1, now)
   if bucket.failure then return redis.error_reply(bucket.failure) end
   forget(bucket)
-  local live = bucket.entries - bucket.left_behind
-  local list = live > 0 and entries(bucket, 0, min(live, BOUND) - 1, 'ZREVRANGE') or {}
+  local live = bucket.log.entries - bucket.left_behind
+  local list = live > 0 and entries(bucket.log, 0, min(live, BOUND) - 1, 'ZREVRANGE') or {}
   local put_back = permits - take_out(bucket, list, tonumber(permits))
   heal(bucket)
   if put_back > 0 then keep_alive(bucket) end
@@ -474,7 +485,7 @@ end
 -- changed. What is in use stays in use if it is kept, under the new rate; the state of an earlier life counts as far as it
 -- has not returned. Another type is another bucket: then this client's state is dropped.
 function redisson.set_rate(now, how, rate, interval, kind, keep, usage)
-  local limiter, stored = { law = 'library', type = kind }, call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+  local limiter, stored = { law = 'library', told = kind }, call('HMGET', KEYS[1], 'rate', 'interval', 'type')
   local exists = stored[1] and stored[2] and stored[3]
   if (how == 'try' and exists) or (how == 'update' and not exists) then return 0 end
   if usage == 'reset' or stored[3] and stored[3] ~= kind then
@@ -489,7 +500,7 @@ function redisson.set_rate(now, how, rate, interval, kind, keep, usage)
   -- Peers believe the counter: it says at once what the log says under the new rate. What it said under none is nothing.
   local bucket = read(limiter, 1, now)
   heal(bucket)
-  if bucket.entries > 0 then keep_alive(bucket) end
+  if bucket.log.entries > 0 then keep_alive(bucket) end
   return 1
 end
 
@@ -502,10 +513,9 @@ function redisson.expire(now, millis)
     return was_to_vanish
   end
   if call('PEXPIRE', KEYS[1], millis) == 0 then return 0 end
-  local bucket = read({ law = 'library', type = '' }, 1, now)
-  if not bucket.failure then
-    expire_state(bucket, max(tonumber(millis), (bucket.newest_at or 0) + bucket.interval - now))
-  end
+  local bucket = read({ law = 'library', told = '' }, 1, now)
+  if bucket.failure then return 1 end
+  expire_state(bucket, max(tonumber(millis), (bucket.log.newest_at or 0) + bucket.limiter.interval - now))
   return 1
 end
 

@@ -3,6 +3,8 @@
 //! The first in line asks the store, learns to the millisecond when its permits will be there, and asks again then; the
 //! others wait for it. So a limiter's waiters cost the store one call for each grant, however many they are, and one
 //! who needs many permits is not overtaken for ever by those who need few. Who leaves the line has not been charged.
+//!
+//! What another program releases is announced to nobody: the first in line asks ten times a second whether there is any.
 
 use std::time::Duration;
 
@@ -20,8 +22,8 @@ pub(super) struct Line {
     released: Notify,
 }
 
-/// Waits are capped to this, since timers are; whoever wakes then asks again.
-const LONGEST_WAIT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// Whoever has waited for this long asks again: others may have released what it waits for.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 impl RateLimiter {
     /// Takes `permits`, at least 1, as soon as they are there, however long that takes.

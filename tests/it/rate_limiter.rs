@@ -286,6 +286,21 @@ async fn a_release_serves_the_first_in_line_at_once() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_waiter_learns_within_100_ms_of_what_another_instance_releases() {
+    let store = Store::memory();
+    let new = || RateLimiter::new(store.clone(), "lim").expect("a limiter");
+    let (waiting, other) = (new(), new());
+    waiting.set_rate(&rate(Mode::Overall, 2, 3_600_000)).await.expect("set");
+    waiting.acquire(2).await.expect("acquired");
+    let waiter = tokio::spawn(async move { waiting.acquire(1).await });
+    tokio::time::sleep(millis(777)).await;
+    let start = Instant::now();
+    assert_eq!(other.release(1).await, Ok(1));
+    waiter.await.expect("no panic").expect("acquired");
+    assert!(start.elapsed() <= millis(100), "{:?}", start.elapsed());
+}
+
 #[tokio::test]
 async fn a_clock_that_stands_still_returns_nothing() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
