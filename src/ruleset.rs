@@ -13,7 +13,7 @@ use crate::limit::Limiter;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::policy::policy;
 use crate::route::Route;
-use crate::rule::{Charges, Rules, Unjudged};
+use crate::rules::{Charges, Rules, Unjudged};
 use crate::sift::{Arrival, BadField, Field, Next, Seen, Sieve};
 
 /// The rules that a request is judged by, from its first fact to its answer.

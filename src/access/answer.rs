@@ -5,23 +5,27 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 
 use super::caught::catch;
 use super::line::Line;
 use crate::metrics::Metrics;
-use crate::upstream::{BoxError, ResponseBody};
 
-/// The body.
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body: the service's own, or that of an answer in its place.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    body: ResponseBody,
+pub(crate) struct Answer<B> {
+    body: Either<B, Full<Bytes>>,
     /// Nothing, where the access log is off.
     line: Option<Box<Line>>,
 }
 
-impl Answer {
-    pub(super) fn new(body: ResponseBody, line: Option<Box<Line>>) -> Self {
+impl<B> Answer<B>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    pub(super) fn new(body: Either<B, Full<Bytes>>, line: Option<Box<Line>>) -> Self {
         let mut answer = Self { body, line };
         answer.note_end();
         answer
@@ -49,14 +53,17 @@ impl Answer {
     }
 }
 
-impl Body for Answer {
+impl<B> Body for Answer<B>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Ok(polled) = catch(|| Pin::new(&mut self.body).poll_frame(cx)) else {
             Metrics::panicked();
-            self.body = Full::default().into();
+            self.body = Either::Right(Full::default());
             if let Some(line) = &mut self.line {
                 line.ends_early("panicked");
             }

@@ -5,7 +5,7 @@
 //! that no window held more than its rate. A line never tells the query or a header field: secrets travel there.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
@@ -13,9 +13,8 @@ use tracing::field::display;
 
 use super::TARGET;
 use crate::clock::{Stopwatch, Timestamp};
-use crate::layer::Report;
+use crate::layer::{Peer, Report, ReportSlot};
 use crate::server::Refused;
-use crate::upstream::{RequestBody, ResponseBody};
 
 /// The status of a request that got no answer, since its client did not wait for it; nginx's number.
 const CLIENT_GONE: u16 = 499;
@@ -27,7 +26,7 @@ pub(super) struct Line {
     path: String,
     peer: IpAddr,
     stopwatch: Stopwatch,
-    report: Report,
+    report: ReportSlot,
     /// The answer's status, and when its head was made.
     head: Option<(StatusCode, Duration)>,
     bytes: u64,
@@ -45,29 +44,27 @@ enum End {
 
 impl Line {
     /// Begins the line of a request, if anybody reads the log.
-    pub(super) fn begin(request: &Request<RequestBody>, peer: IpAddr) -> Option<Box<Self>> {
+    pub(super) fn begin<B>(request: &mut Request<B>) -> Option<Box<Self>> {
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return None;
         }
+        let (peer, report) = (request.extensions().get::<Peer>(), ReportSlot::default());
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0); // the server notes it
+        request.extensions_mut().insert(report.clone());
         Some(Box::new(Self {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
             peer,
             stopwatch: Stopwatch::start(),
-            report: Report::default(),
+            report,
             head: None,
             bytes: 0,
             end: End::Pending,
         }))
     }
 
-    /// Where the layer leaves what it decided.
-    pub(super) fn report(&mut self) -> &mut Report {
-        &mut self.report
-    }
-
     /// The answer has a head.
-    pub(super) fn head(&mut self, response: &Response<ResponseBody>) {
+    pub(super) fn head<B>(&mut self, response: &Response<B>) {
         self.head = Some((response.status(), self.stopwatch.elapsed()));
         if self.method == Method::HEAD {
             self.complete();
@@ -100,11 +97,13 @@ impl Drop for Line {
             End::Complete => None,
             End::Early(reason) => Some(reason),
         };
-        let route = self.report.route.as_deref().unwrap_or("-");
-        let limits = self.report.outcome.as_str();
-        let at = self.report.at.map(Timestamp::as_millis); // absent unless the store decided
-        let client = self.report.client.map(display);
-        let client_key = self.report.client_key.map(Hex).map(display);
+        let nothing = Report::default();
+        let report = self.report.get().unwrap_or(&nothing);
+        let route = report.route.as_deref().unwrap_or("-");
+        let limits = report.outcome.as_str();
+        let at = report.at.map(Timestamp::as_millis); // absent unless the store decided
+        let client = report.client.map(display);
+        let client_key = report.client_key.map(Hex).map(display);
         let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, took)| millis(took)));
         let (method, path, peer, bytes) = (self.method.as_str(), self.path.as_str(), self.peer, self.bytes);
         tracing::info!(

@@ -1,5 +1,4 @@
-//! One request from the listener to its answer: who sent it, what the layer and the service below make of it, and the
-//! line in the access log.
+//! The access log, as a Tower layer: a line for each request, written when all of its answer is over.
 //!
 //! A request that panics is answered with 500, and costs nobody else anything.
 
@@ -11,68 +10,103 @@ mod line;
 mod tests;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::Body;
+use http_body_util::Either;
+use pin_project_lite::pin_project;
+use tower::{Layer, Service};
 
 pub(crate) use self::answer::Answer;
-use self::caught::{Panicked, caught};
+use self::answer::BoxError;
+use self::caught::{Caught, Panicked, catch, caught};
 use self::line::Line;
 pub(crate) use self::line::refused;
-use crate::forward::Forward;
-use crate::layer::{Handover, RateLimited};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
-use crate::upstream::{RequestBody, ResponseBody};
 
 /// The target of access lines, which the logs are told apart by.
 pub(crate) const TARGET: &str = "tidegate::access";
 
-/// What answers a request that may go on.
-pub(crate) trait Origin {
-    /// Its answer, which is never an error.
-    fn forward<'a>(
-        &'a self,
-        request: &'a mut Request<RequestBody>,
-        handover: Handover,
-    ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send;
+/// Writes a line of the access log for each request to the service below.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AccessLogLayer;
+
+/// A service whose requests are logged; see [`AccessLogLayer`].
+#[derive(Clone, Debug)]
+pub(crate) struct AccessLog<S> {
+    inner: S,
 }
 
-/// Answers a request with the gateway's service: the layer over [`Forward`].
-#[expect(clippy::manual_async_fn, reason = "an async function has room for its arguments twice")]
-pub(crate) fn answer<O: Origin + Send + Sync>(
-    service: Arc<RateLimited<O>>,
-    mut request: Request<RequestBody>,
-    peer: SocketAddr,
-) -> impl Future<Output = Response<Answer>> + Send {
-    async move {
-        let mut line = Line::begin(&request, peer.ip());
-        let forward = |request, handover| service.inner().forward(request, handover);
-        let report = line.as_deref_mut().map(Line::report);
-        let response = match caught(service.answer(peer.ip(), &mut request, forward, report)).await {
-            Ok(Ok(response)) => response,
-            Err(Panicked) => {
-                Metrics::panicked();
-                if let Some(line) = &mut line {
-                    line.ends_early("panicked");
-                }
-                Refusal::Panicked.into_response().map(ResponseBody::from)
-            }
-        };
-        if let Some(line) = &mut line {
-            line.head(&response);
-        }
-        response.map(|body| Answer::new(body, line))
+pin_project! {
+    /// An answer to be, and its line.
+    pub(crate) struct Logged<F> {
+        // Nothing, where the call panicked.
+        #[pin]
+        answer: Option<Caught<F>>,
+        // Nothing, where the access log is off.
+        line: Option<Box<Line>>,
     }
 }
 
-impl Origin for Forward {
-    fn forward<'a>(
-        &'a self,
-        request: &'a mut Request<RequestBody>,
-        handover: Handover,
-    ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send {
-        self.forward(request, handover)
+impl<S> Layer<S> for AccessLogLayer {
+    type Service = AccessLog<S>;
+
+    fn layer(&self, inner: S) -> AccessLog<S> {
+        AccessLog { inner }
+    }
+}
+
+impl<S, B, RB> Service<Request<B>> for AccessLog<S>
+where
+    S: Service<Request<B>, Response = Response<RB>, Error = Infallible>,
+    RB: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    type Response = Response<Answer<RB>>;
+    type Error = Infallible;
+    type Future = Logged<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Logged<S::Future> {
+        let line = Line::begin(&mut request);
+        Logged { answer: catch(|| self.inner.call(request)).ok().map(caught), line }
+    }
+}
+
+impl<F, RB> Future for Logged<F>
+where
+    F: Future<Output = Result<Response<RB>, Infallible>>,
+    RB: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    type Output = Result<Response<Answer<RB>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answered = match this.answer.as_pin_mut() {
+            Some(answer) => ready!(answer.poll(cx)),
+            None => Err(Panicked),
+        };
+        let response = match answered {
+            Ok(Ok(response)) => response.map(Either::Left),
+            Err(Panicked) => {
+                Metrics::panicked();
+                if let Some(line) = this.line {
+                    line.ends_early("panicked");
+                }
+                Refusal::Panicked.into_response().map(Either::Right)
+            }
+        };
+        let mut line = this.line.take();
+        if let Some(line) = &mut line {
+            line.head(&response);
+        }
+        Poll::Ready(Ok(response.map(|body| Answer::new(body, line))))
     }
 }

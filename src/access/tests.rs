@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use super::*;
 use crate::config::{Config, Listen};
 use crate::layer::RateLimitLayer;
 use crate::server::{Drain, DrainTrigger, Server, bind};
-use crate::upstream::BoxError;
+use crate::upstream::{BoxError, RequestBody, ResponseBody};
 use crate::wire::raw::Raw;
 use crate::wire::soon;
 
@@ -22,6 +23,7 @@ routes: [{ name: all, match: { path: /** }, limits: [{ name: l, mode: OVERALL, r
 ";
 
 /// Answers what it is asked for, or panics.
+#[derive(Clone)]
 struct Panicking;
 
 /// A body that begins well.
@@ -33,17 +35,24 @@ struct Running {
     _trigger: DrainTrigger,
 }
 
-impl Origin for Panicking {
-    async fn forward<'a>(
-        &'a self,
-        request: &'a mut Request<RequestBody>,
-        _: Handover,
-    ) -> Result<Response<ResponseBody>, Infallible> {
-        let path = request.uri().path();
-        assert_ne!(path, "/panic", "a mistake");
-        let body = if path == "/late" { RequestBody::new(PanickingBody(1)) } else { RequestBody::none() };
-        tokio::task::yield_now().await;
-        Ok(Response::new(ResponseBody::echo(body)))
+impl Service<Request<RequestBody>> for Panicking {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let path = request.uri().path().to_owned();
+        assert_ne!(path, "/panic/at-once", "a mistake");
+        Box::pin(async move {
+            assert_ne!(path, "/panic", "a mistake");
+            let body = if path == "/late" { RequestBody::new(PanickingBody(1)) } else { RequestBody::none() };
+            tokio::task::yield_now().await;
+            Ok(Response::new(ResponseBody::echo(body)))
+        })
     }
 }
 
@@ -60,13 +69,12 @@ impl Body for PanickingBody {
 fn start() -> Running {
     let metrics = Arc::new(Metrics::new());
     let layer = RateLimitLayer::new(&Config::parse(RULES).unwrap(), Arc::clone(&metrics)).unwrap();
-    let service = Arc::new(layer.layer(Panicking));
+    let service = AccessLogLayer.layer(layer.layer(Panicking));
     let listen = Listen::new("127.0.0.1:0".parse().unwrap());
     let listener = bind(listen.address, 1).unwrap().remove(0);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();
-    let handler = move |request, peer| answer(Arc::clone(&service), request, peer);
-    tokio::spawn(Server::new(&listen, Arc::clone(&metrics), drain).serve(listener, handler));
+    tokio::spawn(Server::new(&listen, Arc::clone(&metrics), drain).serve(listener, service));
     Running { address, metrics, _trigger: trigger }
 }
 
@@ -85,12 +93,14 @@ fn get(path: &str) -> String {
 async fn a_panic_took_the_connection_with_it_and_is_an_answer_of_its_request_alone() {
     let server = start();
     let mut client = Raw::connect(server.address).await;
-    let answer = client.ask(get("/panic")).await;
-    assert_eq!(answer.status(), 500, "{answer:?}");
-    assert!(!answer.text().contains("mistake"), "{answer:?}");
+    for path in ["/panic", "/panic/at-once"] {
+        let answer = client.ask(get(path)).await;
+        assert_eq!(answer.status(), 500, "{answer:?}");
+        assert!(!answer.text().contains("mistake"), "{answer:?}");
+    }
     assert_eq!(client.ask(get("/a")).await.status(), 200);
     assert!(counts(&server.metrics, 1));
-    let failed = r#"tidegate_request_duration_seconds_count{route="all",status="5xx"} 1"#;
+    let failed = r#"tidegate_request_duration_seconds_count{route="all",status="5xx"} 2"#;
     assert!(server.metrics.render().contains(failed));
 }
 

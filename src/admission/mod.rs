@@ -15,7 +15,8 @@ pub(crate) use self::receipt::Receipt;
 pub(crate) use self::standing::Standing;
 use self::waiting::Waiting;
 use crate::limit::{Algorithm, Wait};
-use crate::rule::{Charges, Limit, LimitCharge, OnStoreFailure};
+use crate::rule::{Limit, OnStoreFailure};
+use crate::rules::{Charges, LimitCharge};
 use crate::store::{Store, StoreError};
 
 /// The proof that a request was judged and may go on.

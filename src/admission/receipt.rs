@@ -2,7 +2,7 @@
 
 use super::Standing;
 use crate::limit::{Charge, Granted};
-use crate::rule::{Charges, Positions};
+use crate::rules::{Charges, Positions};
 use crate::store::Store;
 
 /// What a request was charged, so that it can be given back.

@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
-use crate::rule::{Charges, LimitCharge};
+use crate::rules::{Charges, LimitCharge};
 use crate::store::Known;
 
 /// What the limits of a route said, what follows from it, and the store's time when they did.

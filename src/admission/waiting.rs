@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::line::{Full, Line, Lines, Place};
 use super::{Admitted, Denial, Receipt, Standing};
 use crate::limit::{Charge, Wait};
-use crate::rule::{Charges, LimitCharge, Positions};
+use crate::rules::{Charges, LimitCharge, Positions};
 use crate::store::Store;
 
 /// A request, and where it stands.

@@ -58,7 +58,7 @@ impl Listen {
     /// Bytes of header fields unless the rule file says otherwise.
     pub const DEFAULT_MAX_FIELD_BYTES: usize = 16 * 1024;
     /// Bytes of a target unless the rule file says otherwise.
-    pub const DEFAULT_MAX_TARGET: usize = crate::rule::DEFAULT_MAX_TARGET;
+    pub const DEFAULT_MAX_TARGET: usize = 8 * 1024;
 
     /// What holds at `address` where the rule file says nothing else.
     pub fn new(address: SocketAddr) -> Self {

@@ -6,6 +6,7 @@
 
 mod check;
 mod file;
+mod item;
 mod keys;
 mod listen;
 mod load;
@@ -34,7 +35,7 @@ pub use self::problem::{Problem, Problems};
 pub use self::reference::reference;
 #[cfg(feature = "gateway")]
 pub(crate) use self::units::Millis;
-use crate::rule::Rules;
+use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
 use crate::upstream::settings::UpstreamSettings;
 

@@ -6,19 +6,12 @@
 use serde_yaml::{Mapping, Value as Yaml};
 
 use super::file::SHAPES;
+use super::item::{Item, describe};
 use super::keys::{Key, Kind, Shape};
 use super::node::{Entry, MERGE_KEY, Node, Value};
 use super::problem::{Broken, Problems, quote, quote_all};
 use super::suggest::nearest;
 use super::word;
-
-/// A value that is held against its kind.
-#[derive(Clone, Copy)]
-pub(super) struct Item<'n> {
-    pub(super) node: &'n Node,
-    /// The key that it belongs to, for messages.
-    pub(super) key: &'n str,
-}
 
 /// The part of a value that is right.
 pub(super) type Filled = Result<Yaml, Broken>;
@@ -26,15 +19,6 @@ pub(super) type Filled = Result<Yaml, Broken>;
 /// The part of `node` that has the shape.
 pub(crate) fn fill(node: &Node, shape: &'static Shape, problems: &mut Problems) -> Filled {
     Item { node, key: shape.what }.map(shape, problems)
-}
-
-/// What a value is, in words.
-pub(super) fn describe(node: &Node) -> String {
-    match &node.value {
-        Value::Scalar(scalar) => word::describe(scalar),
-        Value::List(_) => "a list".to_owned(),
-        Value::Map(_) => "a map".to_owned(),
-    }
 }
 
 // === impl Item ===
@@ -71,11 +55,6 @@ impl<'n> Item<'n> {
             },
             Kind::Unbuilt => Err(self.wrong("is not built yet", "leave it out", problems)),
         }
-    }
-
-    /// Reports something about this value.
-    pub(super) fn wrong(self, what: &str, help: impl Into<String>, problems: &mut Problems) -> Broken {
-        problems.add(self.node.place, format!("{} {what}", quote(self.key)), help)
     }
 
     fn map(self, shape: &'static Shape, problems: &mut Problems) -> Filled {

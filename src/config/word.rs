@@ -1,9 +1,9 @@
 //! Holds single words of a tree against their kinds: text, names, numbers, durations, sizes.
 
+use super::item::{Item, describe};
 use super::node::Value;
 use super::problem::{Broken, Problems, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
-use super::shape::{Item, describe as describe_node};
 use super::suggest::nearest;
 use super::units::{Bytes, Millis, unit};
 use crate::limit::calendar::Unit;
@@ -23,15 +23,6 @@ pub(super) fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(valid)
 }
 
-/// What a word is, with the word.
-pub(super) fn describe(scalar: &Scalar) -> String {
-    match scalar.kind {
-        ScalarKind::Null => "nothing".to_owned(),
-        ScalarKind::Bool | ScalarKind::Int(_) | ScalarKind::Float => quote(&scalar.text),
-        ScalarKind::Text => format!("the text {}", quote(&scalar.text)),
-    }
-}
-
 // === impl Item ===
 
 impl<'n> Item<'n> {
@@ -46,7 +37,7 @@ impl<'n> Item<'n> {
             }
             None => "write one word, or text in quotes".to_owned(),
         };
-        Err(self.wrong(&format!("must be text, not {}", describe_node(self.node)), help, problems))
+        Err(self.wrong(&format!("must be text, not {}", describe(self.node)), help, problems))
     }
 
     pub(super) fn text_or_number(self, problems: &mut Problems) -> Result<&'n str, Broken> {
@@ -100,7 +91,7 @@ impl<'n> Item<'n> {
             }
             _ => "write `true` or `false`",
         };
-        Err(self.wrong(&format!("must be `true` or `false`, not {}", describe_node(self.node)), help, problems))
+        Err(self.wrong(&format!("must be `true` or `false`, not {}", describe(self.node)), help, problems))
     }
 
     pub(super) fn whole(self, least: u64, most: u64, problems: &mut Problems) -> Result<u64, Broken> {
@@ -118,7 +109,7 @@ impl<'n> Item<'n> {
             _ if self.key == "rate" => "`rate: 5` with `interval: 2s` is 2.5 in a second; write digits only".to_owned(),
             _ => "write digits only".to_owned(),
         };
-        let message = format!("must be a whole number from {least} to {most}, not {}", describe_node(self.node));
+        let message = format!("must be a whole number from {least} to {most}, not {}", describe(self.node));
         Err(self.wrong(&message, help, problems))
     }
 
@@ -136,7 +127,7 @@ impl<'n> Item<'n> {
                 let help = format!("write `{number}ms`, `{number}s`, `{number}m`, `{number}h` or `{number}d`");
                 return Err(self.wrong(&format!("must have a unit, not only {}", quote(text)), help, problems));
             }
-            _ => format!("must be a duration, not {}", describe_node(self.node)),
+            _ => format!("must be a duration, not {}", describe(self.node)),
         };
         Err(self.wrong(&message, UNITS_HELP, problems))
     }
@@ -155,7 +146,7 @@ impl<'n> Item<'n> {
                 let help = format!("write `{number}B`, `{number}KiB`, `{number}MiB` or `{number}GiB`");
                 return Err(self.wrong(&format!("must have a unit, not only {}", quote(text)), help, problems));
             }
-            _ => format!("must be a size, not {}", describe_node(self.node)),
+            _ => format!("must be a size, not {}", describe(self.node)),
         };
         Err(self.wrong(&message, SIZES_HELP, problems))
     }

@@ -15,9 +15,6 @@ pub(crate) use self::method::is_common;
 use crate::path::{self, EncodedSlash, Path};
 use crate::sift::BadField;
 
-/// The longest path and query together, in bytes, where nothing else is said; RFC 9110 section 4.1 asks for 8,000 at least.
-pub(crate) const DEFAULT_MAX_TARGET: usize = 8 * 1024;
-
 /// The facts of one request, from a live one, a log line or the command line.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
@@ -45,19 +42,11 @@ pub enum HostNeed {
     Optional,
 }
 
-/// How requests are read: `requests:` of the rule file, and what its listeners let through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How requests are read: `requests:` of the rule file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// What an encoded slash in a path is; a reason to answer with 400 unless the rule file says otherwise.
     pub encoded_slash: EncodedSlash,
-    /// The longest path and query together, in bytes: what the listener with the most generous `max_target` lets through.
-    pub max_target: usize,
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        Self { encoded_slash: EncodedSlash::default(), max_target: DEFAULT_MAX_TARGET }
-    }
 }
 
 /// Why a request cannot be judged and is answered with 400, unless something else is said.
@@ -75,9 +64,6 @@ pub enum BadRequest {
     /// RFC 9112 section 3.2: more than one Host, or one that is not a host.
     #[error("request has no valid host")]
     BadHost,
-    /// RFC 9110 section 15.5.15; answered with 414.
-    #[error("target is longer than {0} bytes")]
-    TargetTooLong(usize),
     /// The path has no normal form that every origin would agree on.
     #[error("path is not valid: {0}")]
     BadPath(#[from] path::PathError),
@@ -105,9 +91,6 @@ impl<'a> Facts<'a> {
         peer: impl Into<Option<IpAddr>>,
         requests: &Requests,
     ) -> Result<Self, BadRequest> {
-        if uri.path().len() + uri.query().map_or(0, str::len) > requests.max_target {
-            return Err(BadRequest::TargetTooLong(requests.max_target));
-        }
         method::check(method)?;
         let query = uri.query();
         if query.is_some_and(|query| !query.bytes().all(|byte| byte.is_ascii_graphic())) {

@@ -2,7 +2,7 @@
 //!
 //! Whatever came in, what goes out has one meaning: one host, the path that was judged, one framing.
 
-use http::{Extensions, HeaderMap, HeaderValue, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, header};
 use http_body::Body;
 
 use super::{Peer, fields};
@@ -69,7 +69,7 @@ pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) ->
     }
     *request.version_mut() = Version::HTTP_11;
     // What the client's connection left there is about that connection.
-    *request.extensions_mut() = Extensions::new();
+    request.extensions_mut().clear();
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::mem::take;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(crate) use self::head::response as rewrite_answer;
 use crate::layer::{Handover, NotSent};
 use crate::refusal::Refusal;
 use crate::sift::{Field, Seen};
-use crate::upstream::{Failure, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
+use crate::upstream::{Client, Failure, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
 
 /// The service under the rate limit.
 #[derive(Clone, Debug)]
@@ -41,6 +42,16 @@ pub(crate) struct Peer {
     pub(crate) trusted: bool,
 }
 
+/// A request whose head is ready for its upstream.
+#[derive(Debug)]
+pub(crate) struct Ready<'u> {
+    upstream: &'u Upstream,
+    /// Whose share of the upstream's connections it uses.
+    client: Client,
+    /// Whether the client reads trailers behind the answer.
+    takes_trailers: bool,
+}
+
 // === impl Forward ===
 
 impl Forward {
@@ -49,43 +60,49 @@ impl Forward {
         Self { upstreams }
     }
 
-    /// Forwards a request, with the [`Handover`] that came with it.
-    ///
-    /// The head is rewritten in its place, here and now, before the future is polled.
-    pub(crate) fn forward<'a>(
-        &'a self,
-        request: &'a mut Request<RequestBody>,
-        handover: Handover,
-    ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<'a> {
-        let client = handover.client;
-        let takes_trailers = takes_trailers(request.version(), handover.seen);
-        let prepared = self.prepare(request, handover);
-        async move {
-            Ok(match prepared {
-                Ok(upstream) => answer(upstream.send(request, client).await, takes_trailers),
-                Err(here) => *here,
-            })
-        }
-    }
-
-    /// Whom to send it to, or what to answer without.
-    pub(crate) fn prepare(
-        &self,
-        request: &mut Request<RequestBody>,
-        handover: Handover,
-    ) -> Result<&Upstream, Box<Response<ResponseBody>>> {
-        let Handover { upstream, peer, trusted_peer, max_body, seen, sieve, .. } = handover; // one permit, one request
+    /// Rewrites the head for the upstream; or says what to answer without it.
+    pub(crate) fn prepare(&self, request: &mut Request<RequestBody>) -> Result<Ready<'_>, Box<Response<ResponseBody>>> {
+        let handover = request.extensions_mut().remove::<Handover>(); // one permit, one request
+        let Some(handover) = handover else { return Err(Box::new(not_sent(Refusal::Internal))) };
+        let Handover { upstream, peer, trusted_peer, client, max_body, seen, sieve, .. } = handover;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(Refusal::Internal))) };
         if let Some(here) = here::answer(request) {
             return Err(Box::new(here));
         }
+        let takes_trailers = takes_trailers(request.version(), seen);
         let peer = Peer { address: peer, trusted: trusted_peer };
         head::request(request, Judged { peer, seen, sieve: sieve.as_deref(), upstream: upstream.host() })
             .map_err(refused)?;
         request.body_mut().sift(sieve);
         request.body_mut().limit(max_body).map_err(|TooLong| refused(Refusal::BodyTooLong))?;
-        Ok(upstream)
+        Ok(Ready { upstream, client, takes_trailers })
+    }
+}
+
+/// Forwards a request that carries its [`Handover`] in its extensions, and no other.
+impl Service<Request<RequestBody>> for Forward {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
+        let forward = self.clone();
+        // Written in line: a future within this one would have room for the request once more.
+        Box::pin(async move {
+            let mut response = match forward.prepare(&mut request) {
+                Ok(Ready { upstream, client, takes_trailers }) => {
+                    answer(upstream.send(&mut request, client).await, takes_trailers)
+                }
+                Err(here) => *here,
+            };
+            response.extensions_mut().extend(take(request.extensions_mut())); // its room is used for the next request
+            Ok(response)
+        })
     }
 }
 
@@ -108,28 +125,6 @@ fn answer(result: Result<Response<ResponseBody>, Failure>, takes_trailers: bool)
         Err(Failure::ClientStalled) => refused(Refusal::BodyTimedOut),
         Err(Failure::ClientBroken) => refused(Refusal::BodyBroken),
         Err(Failure::ClientTooLong) => refused(Refusal::BodyTooLong),
-    }
-}
-
-/// Forwards a request that carries its [`Handover`] in its extensions, and no other.
-impl Service<Request<RequestBody>> for Forward {
-    type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
-        let forward = self.clone();
-        let handover = request.extensions_mut().remove::<Handover>();
-        Box::pin(async move {
-            match handover {
-                Some(handover) => forward.forward(&mut request, handover).await,
-                None => Ok(not_sent(Refusal::Internal)),
-            }
-        })
     }
 }
 

@@ -15,13 +15,14 @@ mod descriptors;
 use tokio::runtime::{self, Runtime};
 use tower::Layer;
 
-use crate::access;
+use crate::access::{self, AccessLogLayer};
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::forward::Forward;
 use crate::layer::{RateLimitLayer, Unmatched};
 use crate::metrics::Metrics;
-use crate::server::{Capacity, Drain, DrainTrigger, Informed, Server, bind};
+use crate::server::{Capacity, Drain, DrainTrigger, Server, bind};
+use crate::sift::Next;
 use crate::store::{OpenError, Store};
 use crate::upstream::Upstreams;
 
@@ -81,7 +82,7 @@ impl Gateway {
         let config = Arc::new(config);
         let metrics = Arc::new(Metrics::new());
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
-        let layer = RateLimitLayer::builder().unmatched(Unmatched::Refuse).store(store.clone());
+        let layer = RateLimitLayer::builder().next(Next::Origin).unmatched(Unmatched::Refuse).store(store.clone());
         let layer = layer.metrics(Arc::clone(&metrics)).from_config(&config)?;
         let (drain, drained) = Drain::new();
 
@@ -160,7 +161,7 @@ fn listen(
         let failed = |cause| StartError::Bind { address: entry.address, cause };
         let bound = bind(entry.address, workers).map_err(failed)?;
         addresses.extend(bound.first().and_then(|listener| listener.local_addr().ok()));
-        let server = Server::within(&capacity, entry, drain.clone());
+        let server = Server::within(&capacity, entry, drain.clone(), access::refused);
         for (worker, listener) in listeners.iter_mut().zip(bound) {
             worker.push((server.clone(), listener));
         }
@@ -216,15 +217,13 @@ async fn tend(layer: RateLimitLayer) {
 impl Worker {
     fn run(self, runtime: &Runtime) -> io::Result<()> {
         let upstreams = Arc::new(Upstreams::new(self.config.upstreams.values(), self.workers, &self.metrics));
-        let service = Arc::new(self.layer.layer(Forward::new(upstreams)));
+        let service = AccessLogLayer.layer(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
             self.layer.connect();
             tokio::spawn(give_back_memory());
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
-                let service = Arc::clone(&service);
-                let answer = move |request, peer| access::answer(Arc::clone(&service), request, peer);
-                serving.spawn(server.serve(listener, Informed(answer, access::refused)));
+                serving.spawn(server.serve(listener, service.clone()));
             }
             while let Some(ended) = serving.join_next().await {
                 ended.map_err(io::Error::other)??;

@@ -1,31 +1,36 @@
 //! A message's way through the gateway, from bytes to bytes and without a socket; for the fuzzer.
 
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Version};
+use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use tower::Layer;
+use tower::{Layer, Service};
 
 use crate::config::Config;
 use crate::facts::{Facts, Requests};
 use crate::forward::{Forward, rewrite_answer};
 use crate::http1::{self, Framing, Left, Malformed, Outgoing, Piece, Terms};
-use crate::layer::{LayerError, RateLimitLayer, RateLimited};
+use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited};
 use crate::metrics::Metrics;
+use crate::sift::Next;
 use crate::upstream::{RequestBody, ResponseBody, Upstreams};
 
 /// A gateway without its sockets.
 #[derive(Debug)]
 pub struct Passage {
-    limited: RateLimited<()>,
-    forward: Forward,
+    limited: RateLimited<Written>,
 }
+
+/// A service that answers with what it would have sent an origin.
+#[derive(Clone, Debug)]
+struct Written(Forward);
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +67,8 @@ impl Passage {
         let config = Config::parse(rules)?;
         let metrics = Arc::new(Metrics::new());
         let forward = Forward::new(Arc::new(Upstreams::new(config.upstreams.values(), 1, &metrics)));
-        Ok(Self { limited: RateLimitLayer::new(&config, metrics)?.layer(()), forward })
+        let layer = RateLimitLayer::builder().next(Next::Origin).metrics(metrics).from_config(&config)?;
+        Ok(Self { limited: layer.layer(Written(forward)) })
     }
 
     /// Reads a request, judges it, and writes it to an origin.
@@ -94,14 +100,8 @@ impl Passage {
         let left = Left::all_of(framing);
         let body = if left.is_end() { RequestBody::none() } else { RequestBody::new(Here { left, unread }) };
         let mut request = asked.request.map(|()| body);
-        let call = |request: &mut Request<RequestBody>, handover| {
-            let prepared = self.forward.prepare(request, handover);
-            let sent = prepared.ok().and_then(|_| write_request(request));
-            let page = sent.map(Bytes::from).unwrap_or_default();
-            async move { Ok::<_, ()>(http::Response::new(Full::new(page))) }
-        };
-        let sent = now(self.limited.answer(peer, &mut request, call, None));
-        match sent {
+        request.extensions_mut().insert(Peer(peer));
+        match now(self.limited.clone().call(request)) {
             Some(Ok(response)) if response.status().is_success() => {
                 let sent = now(http_body_util::BodyExt::collect(response.into_body()));
                 let sent = sent.and_then(Result::ok).map(|body| body.to_bytes().to_vec()).unwrap_or_default();
@@ -210,6 +210,23 @@ fn write_body(framing: Framing, mut body: impl Body<Data = Bytes> + Unpin) -> Op
         if end {
             return (!is_wrong).then_some(sent);
         }
+    }
+}
+
+impl Service<Request<RequestBody>> for Written {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
+        let Self(forward) = self;
+        let is_ready = forward.prepare(&mut request).is_ok();
+        let sent = is_ready.then(|| write_request(&mut request)).flatten();
+        ready(Ok(Response::new(Full::new(sent.map(Bytes::from).unwrap_or_default()))))
     }
 }
 

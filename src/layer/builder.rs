@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::RateLimitLayer;
 use crate::config::{Config, LoadError, Problems};
 use crate::metrics::Metrics;
+use crate::sift::Next;
 use crate::store::{OpenError, Store};
 
 /// A layer before it has its rules; made by [`RateLimitLayer::builder`].
@@ -14,6 +15,7 @@ use crate::store::{OpenError, Store};
 pub struct LayerBuilder {
     store: Option<Store>,
     metrics: Option<Arc<Metrics>>,
+    next: Next,
     unmatched: Unmatched,
 }
 
@@ -52,6 +54,11 @@ impl LayerBuilder {
         Self { metrics: Some(metrics), ..self }
     }
 
+    /// What the layer stands over; handlers unless told otherwise.
+    pub(crate) fn next(self, next: Next) -> Self {
+        Self { next, ..self }
+    }
+
     /// What becomes of requests that no route names; they go on unless told otherwise.
     pub fn unmatched(self, unmatched: Unmatched) -> Self {
         Self { unmatched, ..self }
@@ -83,6 +90,6 @@ impl LayerBuilder {
             Some(store) => store,
             None => Store::open(&config.store, Arc::clone(&metrics))?,
         };
-        Ok(RateLimitLayer::make(config.rules.clone(), store, metrics, self.unmatched))
+        Ok(RateLimitLayer::make(config.rules.clone(), store, metrics, self.next, self.unmatched))
     }
 }

@@ -35,9 +35,7 @@ mod builder;
 mod notes;
 mod peer;
 
-use std::borrow::BorrowMut;
 use std::future::Future;
-use std::net::IpAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,17 +49,16 @@ use tower::{Layer, Service};
 
 pub use self::builder::{LayerBuilder, LayerError, Unmatched};
 use self::notes::{Life, Notes};
-pub use self::notes::{Outcome, Report};
+pub use self::notes::{Outcome, Report, ReportSlot};
 use self::peer::Hint;
 pub use self::peer::Peer;
 use crate::admission::{Admitted, Denial, Lines, Receipt, admit, free, store_failure};
-use crate::clock::Stopwatch;
 use crate::config::Config;
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
-use crate::rule::{Charges, Rules};
+use crate::rules::{Charges, Rules};
 pub use crate::ruleset::Handover;
 use crate::ruleset::RuleSet;
 use crate::sift::{Arrival, Next};
@@ -88,13 +85,15 @@ pub type Limited<B> = Either<B, Full<Bytes>>;
 pub struct NotSent;
 
 /// The rules in force, and the store their buckets are kept in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct RateLimiting {
     rules: Arc<ArcSwap<RuleSet>>,
     store: Store,
     /// Who waits for a permit.
     lines: Arc<Lines>,
     metrics: Arc<Metrics>,
+    /// What stands below.
+    next: Next,
     unmatched: Unmatched,
     hint: Arc<Hint>,
 }
@@ -131,22 +130,18 @@ impl RateLimitLayer {
         Self::builder().metrics(metrics).from_config(config)
     }
 
-    fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, unmatched: Unmatched) -> Self {
+    fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, next: Next, unmatched: Unmatched) -> Self {
         let rules = RuleSet::new(rules, &metrics);
         store.keep_room_for(rules.limiters(), std::iter::empty());
         let rules = Arc::new(ArcSwap::from_pointee(rules));
         let (lines, hint) = (Arc::new(Lines::new()), Arc::default());
-        Self { limiter: Arc::new(RateLimiting { rules, store, lines, metrics, unmatched, hint }) }
+        Self { limiter: Arc::new(RateLimiting { rules, store, lines, metrics, next, unmatched, hint }) }
     }
 
     /// The same layer for a thread with a runtime of its own: rules and buckets are shared, connections to the store are
     /// not, so that its requests never change threads.
     pub fn for_worker(&self) -> Self {
-        let RateLimiting { rules, store, lines, metrics, unmatched, hint } = &*self.limiter;
-        let (rules, lines, metrics, hint) =
-            (Arc::clone(rules), Arc::clone(lines), Arc::clone(metrics), Arc::clone(hint));
-        let (store, unmatched) = (store.for_worker(), *unmatched);
-        Self { limiter: Arc::new(RateLimiting { rules, store, lines, metrics, unmatched, hint }) }
+        Self { limiter: Arc::new(RateLimiting { store: self.limiter.store.for_worker(), ..(*self.limiter).clone() }) }
     }
 
     /// Connects to the store before the first request needs it. Must be called on the Tokio runtime that the
@@ -183,30 +178,6 @@ impl<S> Layer<S> for RateLimitLayer {
 
 // === impl RateLimited ===
 
-impl<S> RateLimited<S> {
-    /// Judges a request and, if it may go on, lets `call` answer it. The same as the service's `call`, for those who
-    /// need no boxed future and nothing in extensions, each of which is an allocation. `report` is written in the end, also
-    /// if the future is dropped before.
-    pub(crate) fn answer<'a, B, RB, E, F>(
-        &'a self,
-        peer: IpAddr,
-        request: &'a mut Request<B>,
-        call: impl FnOnce(&'a mut Request<B>, Handover) -> F,
-        report: Option<&'a mut Report>,
-    ) -> impl Future<Output = Result<Response<RB>, E>>
-    where
-        F: Future<Output = Result<Response<RB>, E>>,
-        RB: From<Full<Bytes>>,
-    {
-        self.limiter.answer(Some(peer), Next::Origin, request, call, RB::from, report)
-    }
-
-    /// The service below.
-    pub(crate) fn inner(&self) -> &S {
-        &self.inner
-    }
-}
-
 impl<S, B, RB> Service<Request<B>> for RateLimited<S>
 where
     S: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
@@ -223,22 +194,34 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // The clone was not asked whether it is ready; the one that was goes with the request.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limiter = Arc::clone(&self.limiter);
-        let peer = peer::of(request.extensions());
+        // Written in line: a future within this one would have room for the request once more.
         Box::pin(async move {
-            let call = |mut request: Request<B>, handover| {
-                request.extensions_mut().insert::<Handover>(handover);
-                let answer = inner.call(request);
-                async { answer.await.map(|response| response.map(Either::Left)) }
+            let rules = limiter.rules.load_full(); // one snapshot for the whole request
+            let mut life = Life::begin(&limiter.metrics, &rules, request.extensions_mut().remove::<ReportSlot>());
+            let mut response = match limiter.judge(&rules, &mut request, &mut life.notes).await {
+                Ok((handover, receipt)) => {
+                    request.extensions_mut().insert::<Handover>(handover);
+                    let response = match inner.call(request).await {
+                        Ok(response) => response,
+                        Err(error) => {
+                            life.failed();
+                            return Err(error);
+                        }
+                    };
+                    if response.extensions().get::<NotSent>().is_some() {
+                        // Boxed, as it is rare and large: what is in line makes the future of every request larger.
+                        Box::pin(receipt.give_back(&limiter.store)).await;
+                    }
+                    response.map(Either::Left)
+                }
+                Err(refusal) => refusal.into_response_in(std::mem::take(request.headers_mut())).map(Either::Right),
             };
-            let mut report = Report::default();
-            let answer = limiter.answer(peer, Next::Handler, request, call, Either::Right, Some(&mut report));
-            let mut response = answer.await?;
-            response.extensions_mut().insert(report);
+            life.answered(&mut response);
             Ok(response)
         })
     }
@@ -247,63 +230,20 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    /// The request is a value or a reference, as the service below takes it: the gateway passes a reference, so that no
-    /// stage's future has room for another copy.
-    async fn answer<B, R, RB, E, F>(
-        &self,
-        peer: Option<IpAddr>,
-        next: Next,
-        mut request: R,
-        call: impl FnOnce(R, Handover) -> F,
-        own: impl FnOnce(Full<Bytes>) -> RB,
-        report: Option<&mut Report>,
-    ) -> Result<Response<RB>, E>
-    where
-        R: BorrowMut<Request<B>>,
-        F: Future<Output = Result<Response<RB>, E>>,
-    {
-        let stopwatch = Stopwatch::start();
-        let rules = self.rules.load_full(); // one snapshot for the whole request
-        let mut life = Life::begin(&self.metrics, &rules, stopwatch, report);
-        let mut response = match self.judge(&rules, peer, next, request.borrow_mut(), &mut life.notes).await {
-            Ok((handover, receipt)) => {
-                let response = match call(request, handover).await {
-                    Ok(response) => response,
-                    Err(error) => {
-                        life.failed();
-                        return Err(error);
-                    }
-                };
-                if response.extensions().get::<NotSent>().is_some() {
-                    // Boxed, as it is rare and large: what is in line makes the future of every request larger.
-                    Box::pin(receipt.give_back(&self.store)).await;
-                }
-                response
-            }
-            Err(refusal) => {
-                let room = std::mem::take(request.borrow_mut().headers_mut());
-                refusal.into_response_in(room).map(own)
-            }
-        };
-        life.answered(&mut response);
-        Ok(response)
-    }
-
     /// The life of a request, from its facts to a handover or a refusal. One that may go on has its path in the normal form,
     /// so that what is served is what was judged.
     async fn judge<'r, B>(
         &self,
         rules: &'r RuleSet,
-        peer: Option<IpAddr>,
-        next: Next,
         request: &mut Request<B>,
         notes: &mut Notes<'r>,
     ) -> Result<(Handover, Receipt), Refusal> {
+        let peer = peer::of(request.extensions());
         let trusted_peer = peer.is_some_and(|peer| rules.trusts(peer));
-        let arrival = Arrival { version: request.version(), trusted: trusted_peer, next };
+        let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: self.next };
         let sifted = rules.sift(request.headers_mut(), arrival).inspect_err(|bad| self.metrics.rejected(bad.cause()));
         let seen = sifted.map_err(BadRequest::from)?; // 400
-        let facts = rules.read(request, peer, next)?; // 400, 414, 501
+        let facts = rules.read(request, peer, self.next)?; // 400, 501
         if facts.is_for_the_server() {
             return Err(Refusal::Options); // 204
         }

@@ -1,7 +1,7 @@
 //! What is noted of a request on its way, and what is made of it: a count, fields of the answer, a report.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::{HeaderValue, Response, StatusCode};
 
@@ -11,11 +11,11 @@ use crate::facts::Facts;
 use crate::headers;
 use crate::metrics::Metrics;
 use crate::route::Route;
-use crate::rule::Charges;
+use crate::rules::Charges;
 use crate::ruleset::{Prepared, RuleSet};
 use crate::store::Store;
 
-/// What was decided about a request, in its answer's extensions, for whoever writes the access log.
+/// What was decided about a request, for whoever writes the access log.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The route that it took.
@@ -31,6 +31,11 @@ pub struct Report {
     /// keyed hash.
     pub client_key: Option<u128>,
 }
+
+/// Where the layer leaves the [`Report`] of a request: put a clone into the request's extensions, and look here when the
+/// answer has come, or will not come any more.
+#[derive(Clone, Debug, Default)]
+pub struct ReportSlot(Arc<OnceLock<Report>>);
 
 /// What the limits of a route said to a request, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,21 +77,25 @@ pub(super) struct Life<'r> {
     stopwatch: Stopwatch,
     pub(super) notes: Notes<'r>,
     /// Where the report goes, if anybody wants it.
-    report: Option<&'r mut Report>,
+    report: Option<ReportSlot>,
     is_over: bool,
+}
+
+// === impl ReportSlot ===
+
+impl ReportSlot {
+    /// The report; nothing before the request is over.
+    pub fn get(&self) -> Option<&Report> {
+        self.0.get()
+    }
 }
 
 // === impl Life ===
 
 impl<'r> Life<'r> {
-    pub(super) fn begin(
-        metrics: &'r Metrics,
-        rules: &'r RuleSet,
-        stopwatch: Stopwatch,
-        report: Option<&'r mut Report>,
-    ) -> Self {
+    pub(super) fn begin(metrics: &'r Metrics, rules: &'r RuleSet, report: Option<ReportSlot>) -> Self {
         let notes = Notes { names_client: report.is_some(), ..Notes::default() };
-        Self { metrics, rules, stopwatch, notes, report, is_over: false }
+        Self { metrics, rules, stopwatch: Stopwatch::start(), notes, report, is_over: false }
     }
 
     /// Ends with an answer, which tells the client where it stands.
@@ -104,16 +113,17 @@ impl<'r> Life<'r> {
         self.is_over = true;
         let (counters, took) = (self.rules.metrics(self.notes.route), self.stopwatch.elapsed());
         match status {
-            Some(status) => counters.answered(status, took),
+            Some(status) => counters.answered(status.as_u16(), took),
             None => {
                 counters.abandoned(took);
                 self.metrics.rejected("client_gone");
             }
         }
-        if let Some(report) = self.report.as_deref_mut() {
+        if let Some(ReportSlot(slot)) = &self.report {
             let Notes { route, outcome, at, client, client_key, .. } = &self.notes;
             let route = route.map(|(route, _)| Arc::clone(&route.name));
-            *report = Report { route, outcome: *outcome, at: *at, client: *client, client_key: *client_key };
+            let report = Report { route, outcome: *outcome, at: *at, client: *client, client_key: *client_key };
+            _ = slot.set(report); // the first one, should a slot be used again
         }
     }
 }

@@ -14,13 +14,13 @@ pub(crate) use self::limited::Violated;
 use crate::client::NoClient;
 use crate::cost::BadCost;
 use crate::facts::BadRequest;
-use crate::rule::{Unclear, Unjudged};
+use crate::rules::{Unclear, Unjudged};
 use crate::sift::BadField;
 
 /// Why a request is answered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// 400, 414 or 508: no host, no valid path, too long, in a circle, ...
+    /// 400, 501 or 508: no host, no valid path, a tunnel, in a circle, ...
     BadRequest(BadRequest),
     /// 400: a limit cannot tell who is asking.
     NoClient {
@@ -122,9 +122,6 @@ impl Refusal {
     /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and the problem details as JSON.
     fn problem(&self) -> (StatusCode, Vec<u8>) {
         let (status, detail): (_, Cow<'_, str>) = match self {
-            Self::BadRequest(cause @ BadRequest::TargetTooLong(_)) => {
-                (StatusCode::URI_TOO_LONG, cause.to_string().into())
-            }
             Self::BadRequest(cause @ BadRequest::BadField(BadField::Circle)) => {
                 (StatusCode::LOOP_DETECTED, cause.to_string().into())
             }

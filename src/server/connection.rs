@@ -18,32 +18,32 @@ use super::protocol::{self, Protocol};
 use super::slots::Slot;
 use super::stream::Watched;
 use super::watch::{End, Watch};
-use super::{Handler, Terms};
+use super::{HttpService, Terms};
 
 /// While draining, a client that has connected and said nothing is given this long to say it.
 const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// A client's connection. It is all that there is of one that rests, so its size counts.
-struct Client<H> {
+struct Client<S> {
     /// None while requests are served.
     io: Option<Watched>,
-    handler: H,
+    service: S,
     peer: SocketAddr,
     watch: Watch,
     _slot: Arc<Slot>,
 }
 
 /// Serves until the client leaves, keeps us waiting for too long, or everything drains.
-pub(crate) fn serve<H: Handler>(
+pub(crate) fn serve<S: HttpService>(
     stream: TcpStream,
     peer: SocketAddr,
-    handler: H,
+    service: S,
     activity: Arc<Activity>,
     terms: Arc<Terms>,
     slot: Arc<Slot>,
 ) -> impl Future<Output = ()> + Send {
     let io = Some(Watched::new(stream, activity.clone()));
-    let mut client = Client { io, handler, peer, watch: Watch { activity, terms }, _slot: slot };
+    let mut client = Client { io, service, peer, watch: Watch { activity, terms }, _slot: slot };
     // Stages that are short or rare are boxed: in line, each would make every connection larger.
     async move {
         match Box::pin(client.first_bytes()).await {
@@ -61,7 +61,7 @@ async fn last_word(drain: &Drain) {
 
 // === impl Client ===
 
-impl<H: Handler> Client<H> {
+impl<S: HttpService> Client<S> {
     /// What the client speaks; nothing if it does not say so in time. What it has said is kept for whoever serves it.
     async fn first_bytes(&mut self) -> Option<Protocol> {
         let (io, Watch { activity, terms }) = (self.io.as_mut()?, &self.watch);
@@ -95,7 +95,7 @@ impl<H: Handler> Client<H> {
     /// there while they come, and gone while none do.
     async fn serve_http1(&mut self) -> bool {
         let Some(io) = self.io.take() else { return false };
-        let mut connection = Http1::new(io, self.handler.clone(), self.peer, Arc::clone(&self.watch.terms));
+        let mut connection = Http1::new(io, self.service.clone(), self.peer, Arc::clone(&self.watch.terms));
         match self.watch.drive(Pin::new(&mut connection), true).await {
             End::Over => false,
             End::Resting => {
@@ -107,7 +107,7 @@ impl<H: Handler> Client<H> {
 
     async fn serve_http2(&mut self) {
         let Some(io) = self.io.take() else { return };
-        let mut connection = Http2::new(io, self.handler.clone(), self.peer, Arc::clone(&self.watch.terms));
+        let mut connection = Http2::new(io, self.service.clone(), self.peer, Arc::clone(&self.watch.terms));
         self.watch.drive(Pin::new(&mut connection), false).await;
     }
 

@@ -3,10 +3,12 @@
 //! Every worker runs [`Server::serve`] on a listener of its own (see [`bind()`]); clones of one [`Server`] share the
 //! connection cap.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +17,7 @@ use http_body::Body;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tower::Service;
 
 mod accept;
 mod activity;
@@ -33,6 +36,8 @@ mod refused;
 mod slots;
 mod socket;
 mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
 mod watch;
 
 #[cfg(test)]
@@ -58,25 +63,20 @@ use slots::{Full, Slot, Slots};
 /// How many connections are ended for a place: another worker may take what the first one leaves.
 const TRIES: usize = 3;
 
-/// What answers requests: a function of the request and its peer.
-///
-/// Every `Fn(Request<RequestBody>, SocketAddr) -> Future<Output = Response<B>>` is one.
-pub(crate) trait Handler: Clone + Send + 'static {
+/// A Tower service that answers requests, and always has an answer. The client's address is in the extensions of each, as a
+/// [`Peer`](crate::layer::Peer).
+pub(crate) trait HttpService: Clone + Send + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static;
     /// Its answer to be.
-    type Future: Future<Output = Response<Self::Body>> + Send + 'static;
+    type Future: Future<Output = Result<Response<Self::Body>, Infallible>> + Send + 'static;
 
-    /// Answers one request.
-    fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> Self::Future;
+    /// See [`Service::poll_ready`].
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Is told of what was answered without it.
-    fn refused(&self, _refused: &Refused<'_>) {}
+    /// See [`Service::call`].
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future;
 }
-
-/// A handler of two functions: one answers, the other is told of what was answered without it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Informed<H, R>(pub H, pub R);
 
 /// One entry of `listen:`, ready to serve.
 #[derive(Clone, Debug)]
@@ -91,6 +91,8 @@ pub(crate) struct Terms {
     pub(crate) limits: Limits,
     pub(crate) drain: Drain,
     pub(crate) metrics: Arc<Metrics>,
+    /// Is told of what was answered without the service.
+    pub(crate) on_refused: fn(&Refused<'_>),
 }
 
 /// How long a connection may take for what.
@@ -114,12 +116,12 @@ impl Server {
     /// Serves as `listen` says, until `drain` is triggered; with a capacity of its own.
     #[cfg(test)]
     pub(crate) fn new(listen: &Listen, metrics: Arc<Metrics>, drain: Drain) -> Self {
-        Self::within(&Capacity::new(usize::MAX, AddressRules::default(), metrics), listen, drain)
+        Self::within(&Capacity::new(usize::MAX, AddressRules::default(), metrics), listen, drain, |_| {})
     }
 
     /// Serves as `listen` says, until `drain` is triggered.
-    pub(crate) fn within(capacity: &Capacity, listen: &Listen, drain: Drain) -> Self {
-        let terms = Terms { limits: Limits::of(listen), drain, metrics: Arc::clone(capacity.metrics()) };
+    pub(crate) fn within(capacity: &Capacity, listen: &Listen, drain: Drain, on_refused: fn(&Refused<'_>)) -> Self {
+        let terms = Terms { limits: Limits::of(listen), drain, metrics: Arc::clone(capacity.metrics()), on_refused };
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
 
@@ -129,14 +131,14 @@ impl Server {
     ///
     /// # Errors
     /// A listener that cannot be used. Failures to accept are waited out.
-    pub(crate) async fn serve<H: Handler>(self, listener: std::net::TcpListener, handler: H) -> io::Result<()> {
+    pub(crate) async fn serve<S: HttpService>(self, listener: std::net::TcpListener, service: S) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         socket::prepare(&listener, self.terms.limits.body.timeout)?;
         let mut listener = Some(Arc::new(listener));
         while let Some(open) = &listener {
             let mut serving = JoinSet::new();
-            serving.spawn(self.clone().accept(Arc::clone(open), handler.clone()));
+            serving.spawn(self.clone().accept(Arc::clone(open), service.clone()));
             let ended = tokio::select! {
                 biased;
                 ended = serving.join_next() => ended,
@@ -155,37 +157,37 @@ impl Server {
     }
 
     /// Accepts connections until the drain, then waits for their end.
-    async fn accept<H: Handler>(self, listener: Arc<TcpListener>, handler: H) {
+    async fn accept<S: HttpService>(self, listener: Arc<TcpListener>, service: S) {
         let mut accept = Accept::new(listener, Arc::clone(&self.terms.metrics));
         let mut open = Open::default();
         loop {
             tokio::select! {
                 biased;
                 _ = self.terms.drain.started() => break,
-                (stream, peer) = accept.next() => self.admit(stream, peer, &handler, &mut open),
+                (stream, peer) = accept.next() => self.admit(stream, peer, &service, &mut open),
                 Some(()) = open.next_end() => {}
             }
         }
         // Who has connected before the end has a place in the kernel's queue, and is served.
         while let Some((stream, peer)) = accept.now() {
-            self.admit(stream, peer, &handler, &mut open);
+            self.admit(stream, peer, &service, &mut open);
         }
         drop(accept);
         self.finish(open).await;
     }
 
-    fn admit<H: Handler>(&self, stream: TcpStream, mut peer: SocketAddr, handler: &H, open: &mut Open) {
+    fn admit<S: HttpService>(&self, stream: TcpStream, mut peer: SocketAddr, service: &S, open: &mut Open) {
         peer.set_ip(peer.ip().to_canonical()); // one form of an address, wherever it is told
         match self.place(peer, open) {
             Ok(slot) => {
                 let (slot, activity) = (Arc::new(slot), Arc::new(Activity::new(Instant::now())));
                 let terms = Arc::clone(&self.terms);
                 let (of_task, notes) = (Arc::clone(&slot), Arc::clone(&activity));
-                let serving = connection::serve(stream, peer, handler.clone(), notes, terms, of_task);
+                let serving = connection::serve(stream, peer, service.clone(), notes, terms, of_task);
                 open.spawn(peer, slot, activity, serving);
             }
             Err(full) => {
-                handler.refused(&Refused::connection(full.cause(), peer));
+                (self.terms.on_refused)(&Refused::connection(full.cause(), peer));
                 self.slots.refuse(stream, full);
             }
         }
@@ -234,36 +236,23 @@ impl Limits {
     }
 }
 
-// === impl Handler ===
+// === impl HttpService ===
 
-impl<H, F, B> Handler for H
+impl<S, B> HttpService for S
 where
-    H: Fn(Request<RequestBody>, SocketAddr) -> F + Clone + Send + 'static,
-    F: Future<Output = Response<B>> + Send + 'static,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Body = B;
-    type Future = F;
+    type Future = S::Future;
 
-    fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> F {
-        self(request, peer)
-    }
-}
-
-impl<H, R> Handler for Informed<H, R>
-where
-    H: Handler,
-    R: Fn(&Refused<'_>) + Clone + Send + 'static,
-{
-    type Body = H::Body;
-    type Future = H::Future;
-
-    fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> H::Future {
-        self.0.handle(request, peer)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Service::poll_ready(self, cx).map(|ready| ready.unwrap_or_else(|never| match never {}))
     }
 
-    fn refused(&self, refused: &Refused<'_>) {
-        (self.1)(refused);
+    fn call(&mut self, request: Request<RequestBody>) -> S::Future {
+        Service::call(self, request)
     }
 }

@@ -1,4 +1,4 @@
-//! What was answered without the handler: bytes that are no request, a head that is too large, a connection too many.
+//! What was answered without the service: bytes that are no request, a head that is too large, a connection too many.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode};
 use super::head::cause;
 use crate::refusal::Refusal;
 
-/// What a handler is told of an answer that it was not asked for.
+/// An answer that the service was not asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused<'r> {
     /// The client.

@@ -52,7 +52,7 @@ impl Watch {
 
     /// Drives a connection beside its timer and the drain.
     pub(crate) async fn drive(&self, mut connection: Pin<&mut impl Connection>, may_rest: bool) -> End {
-        let Terms { limits, drain, metrics } = &*self.terms;
+        let Terms { limits, drain, metrics, .. } = &*self.terms;
         let now = Instant::now();
         let first_look = self.until().unwrap_or(now);
         let mut timer = pin!(sleep_until(if may_rest { first_look.min(now + REST) } else { first_look }));

@@ -53,11 +53,12 @@ pub(crate) struct Arrival {
 }
 
 /// Who is given the request next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Next {
     /// An origin, on another connection.
     Origin,
     /// A handler, to which what is said of this connection is said too: it may be asked to upgrade it.
+    #[default]
     Handler,
 }
 

@@ -1,4 +1,4 @@
-//! Bodies on their way to and from an upstream: streamed, never gathered.
+//! The body of a request: streamed to its upstream, never gathered.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,9 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 
-use super::download::Download;
 use super::transfer::Transfer;
 use crate::sift::{self, Sieve, trailers};
 
@@ -32,18 +31,6 @@ pub struct RequestBody {
 pub struct TooLong;
 
 type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
-
-/// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
-/// comes from.
-#[derive(Debug)]
-pub struct ResponseBody(Source);
-
-#[derive(Debug)]
-enum Source {
-    Remote(Box<Download>),
-    Echo(RequestBody),
-    Page(Full<Bytes>),
-}
 
 // === impl RequestBody ===
 
@@ -80,9 +67,14 @@ impl RequestBody {
         self.sieve = sieve;
     }
 
-    /// Tells `transfer` how it gets on.
-    pub(crate) fn watch(&mut self, transfer: Arc<Transfer>) {
-        self.transfer = Some(transfer);
+    /// Begins to watch it on its way; nothing if there is none. A body that `waits` is held back until the upstream asks
+    /// for it.
+    pub(crate) fn watch(&mut self, waits: bool) -> Option<Arc<Transfer>> {
+        if self.is_end_stream() {
+            return None;
+        }
+        self.transfer = Some(Arc::new(Transfer::new(waits)));
+        self.transfer.clone()
     }
 
     fn note(&self, polled: &Poll<Option<Result<Frame<Bytes>, BoxError>>>) {
@@ -132,68 +124,4 @@ impl std::fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RequestBody").field("has_ended", &self.is_end_stream()).finish_non_exhaustive()
     }
-}
-
-// === impl ResponseBody ===
-
-impl ResponseBody {
-    /// The body of an upstream's answer.
-    pub(super) fn new(mut download: Download) -> Self {
-        match download.whole() {
-            Some(body) => Self(Source::Page(Full::new(body))),
-            None => Self(Source::Remote(Box::new(download))),
-        }
-    }
-
-    /// The client's own body.
-    pub(crate) fn echo(body: RequestBody) -> Self {
-        Self(Source::Echo(body))
-    }
-}
-
-/// A body that is here already.
-impl From<Full<Bytes>> for ResponseBody {
-    fn from(page: Full<Bytes>) -> Self {
-        Self(Source::Page(page))
-    }
-}
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.0 {
-            Source::Remote(download) => {
-                let polled = ready!(download.poll_frame(cx));
-                Poll::Ready(polled.map(|frame| frame.map(clean).map_err(Into::into)))
-            }
-            Source::Echo(body) => Pin::new(body).poll_frame(cx),
-            Source::Page(page) => Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Source::Remote(download) => download.is_end(),
-            Source::Echo(body) => body.is_end_stream(),
-            Source::Page(page) => page.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Source::Remote(download) => download.size_hint(),
-            Source::Echo(body) => body.size_hint(),
-            Source::Page(page) => page.size_hint(),
-        }
-    }
-}
-
-/// Removes from an answer's trailers what has no place there.
-fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
-    if let Some(trailers) = frame.trailers_mut() {
-        sift::remove(trailers, trailers::is_forbidden);
-    }
-    frame
 }

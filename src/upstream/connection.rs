@@ -15,10 +15,13 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::address::{Address, Patience};
-use super::pool::IDLE_TIMEOUT;
 use crate::http1::{Answer, Left, Malformed, Outgoing, Piece, poll_head_bytes, read_answer};
 use crate::metrics::{Present, UpstreamMetrics};
 use crate::timer::Timer;
+
+/// Less than the shortest keep-alive of common servers (Node.js: 5 s), so that it is we who close, and no request meets
+/// a connection that the other side is just closing.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 * 1024;

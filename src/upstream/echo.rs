@@ -5,7 +5,8 @@ use http_body::Body;
 use http_body_util::Full;
 use serde_json::{Map, Value, json};
 
-use super::body::{RequestBody, ResponseBody};
+use super::body::RequestBody;
+use super::response_body::ResponseBody;
 
 /// What stands for the value of a field that is a secret.
 const MASK: &str = "***";

@@ -8,10 +8,11 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::address::{Address, Patience};
-use super::body::{RequestBody, ResponseBody};
+use super::body::RequestBody;
 use super::connection::Connection;
 use super::exchange::exchange;
 use super::pool::Pool;
+use super::response_body::ResponseBody;
 use super::seats::{Client, Seat};
 use super::settings::UpstreamSettings;
 use super::{Attempt, Failure};

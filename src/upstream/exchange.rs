@@ -6,13 +6,15 @@ use std::mem::take;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body::Body;
 use tokio::time::Instant;
 
-use super::body::{RequestBody, ResponseBody};
+use super::body::RequestBody;
 use super::connection::Connection;
 use super::download::Download;
 use super::pool::Lease;
+use super::response_body::ResponseBody;
 use super::transfer::Transfer;
 use super::upload::{Trouble, Upload};
 use super::{Attempt, Failure};
@@ -26,7 +28,8 @@ pub(super) async fn exchange(
     now: Instant,
     limit: Duration,
 ) -> Result<Begun, Attempt> {
-    let transfer = Transfer::attach(request);
+    let waits = !request.body().is_end_stream() && expects_continue(request.headers());
+    let transfer = request.body_mut().watch(waits);
     let begun = Upload::begin(connection, request).map_err(|_| Attempt::Failed(Failure::ClientBroken));
     let mut sending = Some(begun?);
     let mut asking =
@@ -173,4 +176,9 @@ impl Asking<'_> {
 fn broken(error: &io::Error) -> Attempt {
     tracing::debug!(%error, "no valid answer from an upstream");
     Attempt::Failed(Failure::Broken)
+}
+
+/// Whether the client holds its body back until it is asked for it (RFC 9110 section 10.1.1).
+fn expects_continue(headers: &HeaderMap) -> bool {
+    headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }

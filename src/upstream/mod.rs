@@ -20,13 +20,15 @@ mod echo;
 mod endpoint;
 mod exchange;
 mod pool;
+mod response_body;
 mod seats;
 mod select;
 pub mod settings;
 mod transfer;
 mod upload;
 
-pub use body::{BoxError, RequestBody, ResponseBody, TooLong};
+pub use body::{BoxError, RequestBody, TooLong};
+pub use response_body::ResponseBody;
 
 use crate::metrics::{Metrics, UpstreamMetrics};
 use endpoint::Endpoint;

@@ -12,14 +12,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::Connection;
+use super::connection::{Connection, IDLE_TIMEOUT};
 use super::seats::{Seat, Seats};
 use super::settings::UpstreamSettings;
 use crate::metrics::UpstreamMetrics;
-
-/// Less than the shortest keep-alive of common servers (Node.js: 5 s), so that it is we who close, and no request meets
-/// a connection that the other side is just closing.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How often idle connections are looked at, to close those that the other side has closed.
 const SWEEP: Duration = Duration::from_secs(1);

@@ -4,17 +4,14 @@
 //! until the upstream has asked for it (`Expect: 100-continue`). Requests without a body have none.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::{Request, header};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::Failure;
-use super::body::RequestBody;
 
 /// How long a body is held back for an upstream that says nothing: it may never have heard of 100 (RFC 9110 section
 /// 10.1.1).
@@ -36,25 +33,16 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Begins to watch the body of a request that has one.
-    pub(crate) fn attach(request: &mut Request<RequestBody>) -> Option<Arc<Self>> {
-        if http_body::Body::is_end_stream(request.body()) {
-            return None;
-        }
-        let held = request
-            .headers()
-            .get(header::EXPECT)
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        let transfer = Arc::new(Self {
+    /// A body that has not moved yet; one that is `held` back waits for [`open`](Self::open).
+    pub(super) fn new(held: bool) -> Self {
+        Self {
             begin: Instant::now(),
             moved: AtomicU64::new(0),
             starved: AtomicBool::new(false),
             asked_for: AtomicBool::new(false),
             closed: AtomicBool::new(held),
             held: Mutex::new(None),
-        });
-        request.body_mut().watch(transfer.clone());
-        Some(transfer)
+        }
     }
 
     /// Waits for an answer for as long as `limit` after the request last moved.

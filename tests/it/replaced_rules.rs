@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response};
-use tidegate::layer::Report;
+use tidegate::layer::ReportSlot;
 use tidegate::{Config, Metrics, RateLimitLayer, Store};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -88,13 +88,15 @@ async fn a_request_under_way_is_answered_by_the_rules_that_it_began_with() {
     let layer =
         RateLimitLayer::builder().metrics(Arc::clone(&metrics)).from_config(&impatient("a", 3)).expect("a layer");
     let (app, gate) = held(&layer);
-    let asking = begin(&app, "/a");
+    let report = ReportSlot::default();
+    let request = Request::get("/a").extension(report.clone()).body(Body::empty()).expect("a request");
+    let asking = tokio::spawn(app.oneshot(request));
     tokio::time::sleep(Duration::from_millis(1)).await; // in virtual time: it is with its handler
+    assert!(report.get().is_none());
     layer.replace_rules(impatient("b", 3).rules);
     gate.add_permits(1);
-    let answer = asking.await.expect("an answer");
-    let report = answer.extensions().get::<Report>().expect("a report");
-    assert_eq!(report.route.as_deref(), Some("a"));
+    asking.await.expect("a task").expect("an answer");
+    assert_eq!(report.get().and_then(|report| report.route.as_deref()), Some("a"));
     let text = metrics.render();
     assert!(text.contains(r#"tidegate_request_duration_seconds_count{route="a",status="2xx"} 1"#), "{text}");
 }

@@ -8,7 +8,8 @@ use crate::facts::Facts;
 use crate::limit::{Charge, ClientId, Mode, Wait};
 use crate::policy::policy;
 use crate::route::Route;
-use crate::rule::{Due, Limit, Unclear};
+use crate::rule::Limit;
+use crate::rules::{Due, Unclear};
 
 /// All of them, and what clients are told.
 pub(super) fn limits(

@@ -19,7 +19,8 @@ use crate::condition::Search;
 use crate::config::Config;
 use crate::facts::{BadRequest, Facts};
 use crate::route::Route;
-use crate::rule::{Due, Limit, Rules};
+use crate::rule::Limit;
+use crate::rules::{Due, Rules};
 use crate::sift::{Arrival, Next};
 
 /// The request to explain, and the rules to explain it by.
@@ -77,6 +78,11 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut
             return Ok(2);
         }
     };
+    if let Some(longest) = request::excess(&args.url, &config) {
+        let why = format!("target is longer than {longest} bytes");
+        writeln!(out, "{} {}\n\nanswered with 414: {why}", args.method, args.url)?;
+        return Ok(1);
+    }
     let mut headers: HeaderMap = args.headers.iter().cloned().collect();
     let sent: Vec<HeaderName> = headers.keys().cloned().collect();
     let trusted = config.rules.addresses.trusts(args.peer.to_canonical());

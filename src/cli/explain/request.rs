@@ -3,6 +3,7 @@
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Uri};
 
+use crate::config::{Config, Listen};
 use crate::facts::BadRequest;
 use crate::sift::BadField;
 
@@ -25,10 +26,16 @@ pub(super) fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     Ok((name, value))
 }
 
+/// The longest target that a listener takes, in bytes, if this one is longer.
+pub(super) fn excess(target: &Uri, config: &Config) -> Option<usize> {
+    let longest = config.listen.iter().map(|listen| listen.max_target).max().unwrap_or(Listen::DEFAULT_MAX_TARGET);
+    let length = target.path_and_query().map_or(0, |path| path.as_str().len());
+    (length > longest).then_some(longest)
+}
+
 /// The status that such a request is answered with.
 pub(super) fn status(error: &BadRequest) -> u16 {
     match error {
-        BadRequest::TargetTooLong(_) => 414,
         BadRequest::BadField(BadField::Circle) => 508,
         BadRequest::Tunnel => 501,
         _ => 400,

@@ -8,7 +8,8 @@ use crate::client::{Trace, TraceEnd};
 use crate::condition::Condition;
 use crate::config::quote;
 use crate::limit::{Charge, Wait};
-use crate::rule::{Due, Limit};
+use crate::rule::Limit;
+use crate::rules::Due;
 
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::limits::quota;
+use super::quota::quota;
 use super::{Checked, part};
 use crate::config::file;
 use crate::config::node::Node;

@@ -8,7 +8,7 @@ use crate::config::Purpose;
 use crate::config::file::{self, File, Permits};
 use crate::config::node::Node;
 use crate::config::problem::{Place, Problems, quote};
-use crate::rule::{FieldRules, Pattern, Strip, Underscores};
+use crate::rules::{FieldRules, Pattern, Strip, Underscores};
 use crate::sift::{hops, name};
 
 /// What stands for all of [`Strip::DEFAULT`] in a list.

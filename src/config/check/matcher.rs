@@ -7,7 +7,7 @@ use crate::config::file;
 use crate::config::node::{Entry, Node};
 use crate::config::problem::{Broken, Place, Problems, quote};
 use crate::route::{HostPattern, Matcher, PathPattern, PatternError};
-use crate::rule::{EncodedSlash, Requests};
+use crate::rules::{EncodedSlash, Requests};
 
 pub(super) fn matcher(
     written: &file::Route,

@@ -8,6 +8,8 @@ mod foreign;
 mod limits;
 mod listen;
 mod matcher;
+mod names;
+mod quota;
 mod reach;
 mod requests;
 mod routes;
@@ -25,7 +27,7 @@ use super::problem::{Broken, Problems, quote};
 use super::units::Millis;
 use super::{Config, Purpose, shape, tree};
 use crate::client::AddressRules;
-use crate::rule::Rules;
+use crate::rules::Rules;
 
 /// Whatever a value becomes, or the knowledge that it has been reported.
 type Checked<T> = Result<T, Broken>;
@@ -66,9 +68,7 @@ fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -
         fields::Readers { fields, has_trusted_proxies, purpose }.check(file, root, problems);
     }
     let listen = listen?;
-    let mut requests = requests?;
-    requests.max_target = listen.iter().map(|entry| entry.max_target).max().unwrap_or(requests.max_target);
-    let rules = Rules { requests, addresses: addresses?, fields: fields?, routes: routes? };
+    let rules = Rules { requests: requests?, addresses: addresses?, fields: fields?, routes: routes? };
     Ok(Config {
         listen,
         max_connections: max_connections?,

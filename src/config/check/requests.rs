@@ -4,7 +4,7 @@ use super::{Checked, part};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
 use crate::config::problem::Problems;
-use crate::rule::{EncodedSlash, Requests};
+use crate::rules::{EncodedSlash, Requests};
 
 pub(super) fn requests(file: &File, root: &Node, problems: &mut Problems) -> Checked<Requests> {
     let node = root.at("requests");
@@ -15,5 +15,5 @@ pub(super) fn requests(file: &File, root: &Node, problems: &mut Problems) -> Che
         Some(file::EncodedSlash::Keep) => EncodedSlash::Keep,
         Some(file::EncodedSlash::Decode) => EncodedSlash::Decode,
     };
-    Ok(Requests { encoded_slash, ..Requests::default() })
+    Ok(Requests { encoded_slash })
 }

@@ -1,18 +1,18 @@
 //! Routes: their names, and where they lead.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::matcher::matcher;
+use super::names::duplicates;
 use super::{Checked, limits, needed, part, reach};
 use crate::config::Purpose;
 use crate::config::file::{self, Fields, File};
 use crate::config::node::Node;
-use crate::config::problem::{Place, Problems, quote, quote_all};
+use crate::config::problem::{Problems, quote, quote_all};
 use crate::config::suggest::nearest;
 use crate::policy::Told;
 use crate::route::{Matcher, Route, Routes};
-use crate::rule::Requests;
+use crate::rules::Requests;
 
 /// What a route is checked against.
 #[derive(Clone, Copy)]
@@ -68,25 +68,6 @@ fn told(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<
     let fields: Vec<Fields> =
         fields.iter().map(|field| needed(field, node, problems).copied()).collect::<Checked<_>>()?;
     Ok(Told { ietf: has(&fields, Fields::Ietf), legacy: has(&fields, Fields::Legacy) })
-}
-
-/// Names that are given twice among their kind.
-pub(super) fn duplicates<'f>(
-    named: impl Iterator<Item = (Option<&'f str>, &'f Node)>,
-    what: &str,
-    problems: &mut Problems,
-) {
-    let mut seen: HashMap<&str, Place> = HashMap::new();
-    for (name, node) in named {
-        let (Some(name), place) = (name, node.at("name").place) else { continue };
-        match seen.get(name) {
-            Some(first) => {
-                let message = format!("{what} {} is already on line {}", quote(name), first.line);
-                problems.add(place, message, format!("give each {what} its own name"));
-            }
-            None => drop(seen.insert(name, place)),
-        }
-    }
 }
 
 fn upstream(

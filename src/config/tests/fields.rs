@@ -1,7 +1,7 @@
 //! Which fields of requests are removed, by what the file says.
 
 use super::*;
-use crate::rule::{FieldRules, Strip, Underscores};
+use crate::rules::{FieldRules, Strip, Underscores};
 
 #[test]
 fn the_fields_that_are_removed_are_those_of_the_list_or_of_the_default() {

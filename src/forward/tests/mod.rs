@@ -35,6 +35,7 @@ use crate::admission::free;
 use crate::config::Listen;
 use crate::facts::BadRequest;
 use crate::metrics::Metrics;
+use crate::server::testing::Handled;
 use crate::server::{Drain, DrainTrigger, Server, bind};
 use crate::sift::{Arrival, Next, Sieve};
 use crate::upstream::settings::{Target, UpstreamSettings};
@@ -86,7 +87,7 @@ impl Settings {
         let listener = bind(listen.address, 1).unwrap().remove(0);
         let address = listener.local_addr().unwrap();
         let (trigger, drain) = Drain::new();
-        tokio::spawn(Server::new(listen, metrics.clone(), drain).serve(listener, handler));
+        tokio::spawn(Server::new(listen, metrics.clone(), drain).serve(listener, Handled(handler)));
         Gateway { address, metrics, _trigger: trigger }
     }
 }
@@ -118,7 +119,9 @@ async fn with_permit(
         seen,
         sieve: Some(sieve),
     };
-    let mut response = forward.forward(&mut request, handover).await.unwrap_or_else(|never| match never {});
+    request.extensions_mut().insert(handover);
+    let mut forward = forward;
+    let mut response = forward.call(request).await.unwrap_or_else(|never| match never {});
     if response.extensions().get::<NotSent>().is_some() {
         response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
     }

@@ -10,11 +10,7 @@ async fn a_request_without_a_permit_is_not_forwarded() {
     let listener = bind(listen.address, 1).unwrap().remove(0);
     let address = listener.local_addr().unwrap();
     let (_trigger, drain) = Drain::new();
-    let handler = move |request, _| {
-        let answer = forward.clone().call(request);
-        async move { answer.await.unwrap_or_else(|never| match never {}) }
-    };
-    tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, handler));
+    tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, forward));
     assert_eq!(Raw::connect(address).await.ask(get("/")).await.status(), 500);
     assert!(origin.requests().is_empty());
 }

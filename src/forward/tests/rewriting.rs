@@ -167,7 +167,7 @@ fn hold(sent: &HeaderMap, written: &[u8], body: Option<u64>, trusted: bool) {
         assert!(trusted || texts(one).len() == 1, "{one}");
     }
     assert!(texts("x-forwarded-for")[0].ends_with(PEER) && (trusted || texts("x-forwarded-for") == [PEER]));
-    let strip = crate::rule::Strip::default();
+    let strip = crate::rules::Strip::default();
     let (own, rewritten) =
         (["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"], ["host", "content-length", "cookie", "via"]);
     let named = |other: &str| {

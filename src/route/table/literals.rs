@@ -1,9 +1,12 @@
 //! The nodes one segment further: where there are a few, they are compared; where there are many, they are hashed.
 
+use std::num::NonZeroU32;
+
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::tree::Child;
+/// The number of a node that is not that of the first tree's root.
+pub(super) type Child = NonZeroU32;
 
 /// So many are compared faster than one is hashed.
 const FEW: usize = 4;

@@ -1,11 +1,9 @@
 //! Trees of path segments, packed: what a lookup among many thousands of routes costs is how often it has to wait for
 //! memory.
 
-use std::num::NonZeroU32;
-
 use smallvec::SmallVec;
 
-use super::literals::Literals;
+use super::literals::{Child, Literals};
 use crate::route::pattern::{PathPattern, Segment};
 
 /// The nodes of all trees.
@@ -15,9 +13,6 @@ pub(super) struct Trees(Vec<Node>);
 /// The number of a tree's first node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root(u32);
-
-/// The number of a node that is not that of the first tree's root.
-pub(super) type Child = NonZeroU32;
 
 /// What stands for the segments on the way to it. It is as long as a line of the processor's cache and begins with one.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::{Extensions, HeaderMap, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -25,19 +25,19 @@ pub(super) struct Answering<B> {
     begun: bool,
 }
 
-/// The body of an answer: the handler's, or a refusal's.
+/// The body of an answer: the service's, or a refusal's.
 pub(super) enum Reply<B> {
-    Handler(B),
+    Service(B),
     Own(Full<Bytes>),
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
-    /// Puts the head where it is written from. Returns the room of its fields as well.
+    /// Puts the head where it is written from. Returns the room of its fields and extensions as well.
     pub(super) fn begin(
         exchange: &Exchange,
         response: Response<Reply<B>>,
         outgoing: &mut Outgoing,
-    ) -> (Self, HeaderMap) {
+    ) -> (Self, HeaderMap, Extensions) {
         let terms = Terms {
             version: exchange.version,
             head_only: exchange.head_only,
@@ -47,8 +47,10 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
         let framing = write_answer(outgoing.bytes(), &response, terms);
         let (mut head, body) = response.into_parts();
         head.headers.clear();
+        head.extensions.clear();
         let missing = if let Framing::Length(length) = framing { length } else { 0 };
-        (Self { body, framing, missing, complete: framing == Framing::Length(0), begun: false }, head.headers)
+        let answering = Self { body, framing, missing, complete: framing == Framing::Length(0), begun: false };
+        (answering, head.headers, head.extensions)
     }
 
     /// Whether its end shows while the connection is open.
@@ -125,15 +127,15 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
 impl<B: Body<Data = Bytes> + Unpin> Reply<B> {
     fn exact_length(&self) -> Option<u64> {
         match self {
-            Self::Handler(body) if body.is_end_stream() => Some(0),
-            Self::Handler(body) => body.size_hint().exact(),
+            Self::Service(body) if body.is_end_stream() => Some(0),
+            Self::Service(body) => body.size_hint().exact(),
             Self::Own(body) => body.size_hint().exact(),
         }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ()>>> {
         match self {
-            Self::Handler(body) => Pin::new(body).poll_frame(cx).map_err(|_| ()),
+            Self::Service(body) => Pin::new(body).poll_frame(cx).map_err(|_| ()),
             Self::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
         }
     }

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{Extensions, HeaderMap, Method, StatusCode, Version};
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
@@ -26,8 +26,9 @@ use super::activity::{Activity, InFlight};
 use super::head::cause;
 use super::stream::{LINGER, Watched};
 use super::watch::Connection;
-use super::{Handler, Refused, Terms};
+use super::{HttpService, Refused, Terms};
 use crate::http1::{Asked, BadHead, Framing, Left, Outgoing, poll_head_bytes, read_request};
+use crate::layer::Peer;
 use crate::refusal::Refusal;
 use crate::timer::Timer;
 use crate::upstream::RequestBody;
@@ -36,18 +37,19 @@ use crate::upstream::RequestBody;
 const AHEAD: usize = 32 * 1024;
 
 /// Serves a client.
-pub(crate) struct Http1<H: Handler> {
+pub(crate) struct Http1<S: HttpService> {
     wire: Arc<Mutex<Wire>>,
     activity: Arc<Activity>,
-    handler: H,
+    service: S,
     peer: SocketAddr,
     terms: Arc<Terms>,
-    stage: Stage<H::Body>,
+    stage: Stage<S::Body>,
     /// The answer to be, in room that is used again.
-    handling: Pin<Box<Option<H::Future>>>,
+    handling: Pin<Box<Option<S::Future>>>,
     outgoing: Outgoing,
-    /// Room for the fields of the next request.
+    /// Room for the fields of the next request, and for what is noted of it.
     fields: HeaderMap,
+    extensions: Extensions,
     /// How much of a head has been looked at in vain.
     looked_at: usize,
     /// There is no next request.
@@ -57,7 +59,7 @@ pub(crate) struct Http1<H: Handler> {
 enum Stage<B> {
     /// Waits for a head.
     Head,
-    /// Waits for the handler.
+    /// Waits for the service.
     Handling(Exchange),
     Answering(Exchange, Answering<B>),
     /// Throws away what is left of a body, for as long as this.
@@ -90,18 +92,19 @@ enum Next {
     Over,
 }
 
-impl<H: Handler> Http1<H> {
-    pub(super) fn new(stream: Watched, handler: H, peer: SocketAddr, terms: Arc<Terms>) -> Self {
+impl<S: HttpService> Http1<S> {
+    pub(super) fn new(stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
         Self {
             activity: Arc::clone(stream.activity()),
             wire: Arc::new(Mutex::new(Wire::new(stream))),
-            handler,
+            service,
             peer,
             terms,
             stage: Stage::Head,
             handling: Box::pin(None),
             outgoing: Outgoing::default(),
             fields: HeaderMap::new(),
+            extensions: Extensions::new(),
             looked_at: 0,
             retired: false,
         }
@@ -113,8 +116,9 @@ impl<H: Handler> Http1<H> {
         (matches!(self.stage, Stage::Head) && wire.unread.is_empty()).then_some(wire.stream)
     }
 
-    /// Reads a head, and asks the handler.
+    /// Reads a head, and calls the service.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        ready!(self.service.poll_ready(cx));
         loop {
             let mut wire = self.wire.lock();
             if may_have_end(&wire.unread, self.looked_at) {
@@ -159,13 +163,16 @@ impl<H: Handler> Http1<H> {
         self.wire.lock().begin(left, expects_continue);
         if let Some(refusal) = self.terms.limits.head.excess(&request) {
             self.terms.metrics.rejected(cause(&refusal));
-            self.handler.refused(&Refused::request(&refusal, &request, self.peer));
+            (self.terms.on_refused)(&Refused::request(&refusal, &request, self.peer));
             exchange.keeps_open = false;
             self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
             return;
         }
         let body = if has_body { RequestBody::new(ClientBody::new(&self.wire)) } else { RequestBody::none() };
-        self.handling.set(Some(self.handler.handle(request.map(|()| body), self.peer)));
+        let mut request = request.map(|()| body);
+        request.extensions_mut().extend(std::mem::take(&mut self.extensions));
+        request.extensions_mut().insert(Peer(self.peer.ip()));
+        self.handling.set(Some(self.service.call(request)));
         self.stage = Stage::Handling(exchange);
     }
 
@@ -182,7 +189,7 @@ impl<H: Handler> Http1<H> {
     /// Answers what is no request. Whatever follows it has no beginning.
     fn refuse(&mut self, refusal: Refusal) -> Poll<Next> {
         self.terms.metrics.rejected(cause(&refusal));
-        self.handler.refused(&Refused::bytes(&refusal, self.peer));
+        (self.terms.on_refused)(&Refused::bytes(&refusal, self.peer));
         let in_flight = self.activity.begin_request(true);
         let (version, head_only, accepts_trailers) = (Version::HTTP_11, false, false);
         let exchange = Exchange { version, head_only, accepts_trailers, keeps_open: false, in_flight };
@@ -195,10 +202,10 @@ impl<H: Handler> Http1<H> {
             Some(handling) => handling.poll(cx),
             None => return Poll::Ready(Next::Over),
         };
-        let Poll::Ready(response) = handled else { return self.poll_gone(cx) };
+        let Poll::Ready(Ok(response)) = handled else { return self.poll_gone(cx) };
         self.handling.set(None);
         if let Stage::Handling(exchange) = std::mem::replace(&mut self.stage, Stage::Closing) {
-            self.stage = self.answer(exchange, response.map(Reply::Handler));
+            self.stage = self.answer(exchange, response.map(Reply::Service));
         }
         Poll::Ready(Next::Stage)
     }
@@ -216,13 +223,13 @@ impl<H: Handler> Http1<H> {
     }
 
     /// Writes the head of an answer.
-    fn answer(&mut self, mut exchange: Exchange, response: http::Response<Reply<H::Body>>) -> Stage<H::Body> {
+    fn answer(&mut self, mut exchange: Exchange, response: http::Response<Reply<S::Body>>) -> Stage<S::Body> {
         // Nobody holds the other end of the wire any more: nobody will read the body.
         let is_wanted = Arc::strong_count(&self.wire) > 1;
         let gave_up = response.status() == StatusCode::REQUEST_TIMEOUT;
         exchange.keeps_open &= !self.retired && !gave_up && self.wire.lock().leads_on(is_wanted);
-        let (answering, fields) = Answering::begin(&exchange, response, &mut self.outgoing);
-        self.fields = fields;
+        let (answering, fields, extensions) = Answering::begin(&exchange, response, &mut self.outgoing);
+        (self.fields, self.extensions) = (fields, extensions);
         Stage::Answering(exchange, answering)
     }
 
@@ -299,7 +306,7 @@ impl<H: Handler> Http1<H> {
     }
 }
 
-impl<H: Handler> Future for Http1<H> {
+impl<S: HttpService> Future for Http1<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -323,7 +330,7 @@ impl<H: Handler> Future for Http1<H> {
     }
 }
 
-impl<H: Handler> Connection for Http1<H> {
+impl<S: HttpService> Connection for Http1<S> {
     fn retire(mut self: Pin<&mut Self>) {
         self.retired = true;
     }
@@ -338,7 +345,7 @@ impl<H: Handler> Connection for Http1<H> {
 }
 
 /// All that has to stay in its place is boxed.
-impl<H: Handler> Unpin for Http1<H> {}
+impl<S: HttpService> Unpin for Http1<S> {}
 
 /// Whether there may be the end of a head in what was read, of which so much has been looked at in vain. Whoever sends
 /// byte by byte is not read from the beginning each time.

@@ -11,6 +11,7 @@ mod ping;
 mod stream;
 mod upload;
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -32,8 +33,9 @@ use super::activity::Activity;
 use super::head::cause;
 use super::stream::Watched;
 use super::watch::Connection;
-use super::{Handler, Limits, Refused, Terms};
+use super::{HttpService, Limits, Refused, Terms};
 use crate::http1::length;
+use crate::layer::Peer;
 use crate::upstream::RequestBody;
 
 /// The most bytes of a stream that wait to be sent, and how far ahead of us a client may send.
@@ -48,9 +50,9 @@ const REFUSALS: usize = 200;
 const GONE: &str = "gone";
 
 /// Serves a client.
-pub(crate) struct Http2<H: Handler> {
+pub(crate) struct Http2<S: HttpService> {
     stage: Stage,
-    handler: H,
+    service: S,
     peer: SocketAddr,
     activity: Arc<Activity>,
     terms: Arc<Terms>,
@@ -71,18 +73,18 @@ struct Serving {
     keep_alive: KeepAlive,
 }
 
-impl<H: Handler> Http2<H> {
-    pub(super) fn new(mut stream: Watched, handler: H, peer: SocketAddr, terms: Arc<Terms>) -> Self {
+impl<S: HttpService> Http2<S> {
+    pub(super) fn new(mut stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
         let activity = Arc::clone(stream.activity());
         let ledger = Arc::new(Ledger::default());
         stream.count_with(Frames::new(Arc::clone(&ledger)));
         let greeting = builder(&terms.limits).handshake(stream);
         let stage = Stage::Greeting(Box::pin(greeting));
-        Self { stage, handler, peer, activity, terms, ledger, retired: false, dismissed: false }
+        Self { stage, service, peer, activity, terms, ledger, retired: false, dismissed: false }
     }
 
     /// Serves a request in a task of its own.
-    fn begin(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let in_flight = self.activity.begin_request(false);
         let stream = Stream {
             respond,
@@ -96,7 +98,7 @@ impl<H: Handler> Http2<H> {
         }
         let excess = self.terms.limits.head.excess(&request).inspect(|refusal| {
             self.terms.metrics.rejected(cause(refusal));
-            self.handler.refused(&Refused::request(refusal, &request, self.peer));
+            (self.terms.on_refused)(&Refused::request(refusal, &request, self.peer));
         });
         let length = length(request.headers()).ok().flatten();
         let (head, body) = request.into_parts();
@@ -109,8 +111,12 @@ impl<H: Handler> Http2<H> {
             None => RequestBody::none(),
         };
         match excess {
-            Some(refusal) => spawn(stream, std::future::ready(refusal.into_response()), unread),
-            None => spawn(stream, self.handler.handle(Request::from_parts(head, body), self.peer), unread),
+            Some(refusal) => spawn(stream, std::future::ready(Ok(refusal.into_response())), unread),
+            None => {
+                let mut request = Request::from_parts(head, body);
+                request.extensions_mut().insert(Peer(self.peer.ip()));
+                spawn(stream, self.service.call(request), unread);
+            }
         }
     }
 
@@ -143,6 +149,7 @@ impl<H: Handler> Http2<H> {
                 self.terms.metrics.rejected(GONE);
                 return Poll::Ready(());
             }
+            ready!(self.service.poll_ready(cx));
             match serving.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     self.begin(request, respond);
@@ -174,7 +181,7 @@ impl<H: Handler> Http2<H> {
     }
 }
 
-impl<H: Handler> Future for Http2<H> {
+impl<S: HttpService> Future for Http2<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -190,7 +197,7 @@ impl<H: Handler> Future for Http2<H> {
     }
 }
 
-impl<H: Handler> Connection for Http2<H> {
+impl<S: HttpService> Connection for Http2<S> {
     fn retire(mut self: Pin<&mut Self>) {
         self.retired = true;
         if let Stage::Serving(serving) = &mut self.stage {
@@ -200,12 +207,12 @@ impl<H: Handler> Connection for Http2<H> {
 }
 
 /// All that has to stay in its place is boxed.
-impl<H: Handler> Unpin for Http2<H> {}
+impl<S: HttpService> Unpin for Http2<S> {}
 
 /// Answers in a task of its own; what nobody has read of the body is looked after when that is done.
 fn spawn<F, B>(stream: Stream, handling: F, unread: Option<Unread>)
 where
-    F: Future<Output = Response<B>> + Send + 'static,
+    F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     tokio::spawn(async move {

@@ -1,5 +1,6 @@
 //! One request and its answer.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -51,16 +52,16 @@ enum Broken {
 }
 
 impl Stream {
-    /// Answers what the handler answers.
+    /// Answers what the service answers.
     pub(super) async fn serve<F, B>(mut self, handling: F)
     where
-        F: Future<Output = Response<B>>,
+        F: Future<Output = Result<Response<B>, Infallible>>,
         B: Body<Data = Bytes> + Unpin,
     {
         let mut handling = pin!(handling);
-        // The handler goes first: what was asked is judged and charged, though it was reset at once.
+        // The service goes first: what was asked is judged and charged, though it was reset at once.
         let handled = poll_fn(|cx| match handling.as_mut().poll(cx) {
-            Poll::Ready(response) => Poll::Ready(Ok(response)),
+            Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
             Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(Broken::Reset)),
         });
         let answered = match handled.await {

@@ -16,7 +16,8 @@ async fn a_byte_that_tells_nothing_is_looked_at_once() {
     let server = Server::new(&Listen { header_timeout, ..listen() }, Arc::new(Metrics::new()), drain);
     let slot = server.slots.take(peer.ip()).unwrap();
     let activity = Arc::new(Activity::new(Instant::now()));
-    let mut serving = Box::pin(serve(stream, peer, describe, activity, server.terms.clone(), Arc::new(slot)));
+    let mut serving =
+        Box::pin(serve(stream, peer, testing::Handled(describe), activity, server.terms.clone(), Arc::new(slot)));
     client.send("P").await;
     let mut looks = 0;
     soon(poll_fn(|cx| {

@@ -14,7 +14,7 @@ impl Clone for Fragile {
     }
 }
 
-impl Handler for Fragile {
+impl testing::Handler for Fragile {
     type Body = Full<Bytes>;
     type Future = std::future::Ready<Response<Full<Bytes>>>;
 
@@ -30,7 +30,7 @@ async fn a_panic_of_the_task_that_accepts_lost_its_listener() {
     let listener = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
     let address = listener.local_addr().unwrap();
     let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
-    let serving = tokio::spawn(server.serve(listener, Fragile(Arc::clone(&breaks))));
+    let serving = tokio::spawn(server.serve(listener, testing::Handled(Fragile(Arc::clone(&breaks)))));
     assert_eq!(Raw::connect(address).await.ask(get("/")).await.status(), 200);
     breaks.store(true, Ordering::SeqCst);
     _ = soon(Raw::connect(address).await.rest()).await;

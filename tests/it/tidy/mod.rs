@@ -3,16 +3,22 @@
 //! Each rule is a function from text to findings, tried on a bad sample of its own below, so that a rule which finds
 //! nothing is known to look.
 
+mod crates;
+mod imports;
+mod samples;
+mod tree;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+
+use self::tree::{all, read, root, rust};
 
 /// The layers of `src/lib.rs`' map. A module names those of its own layer and of the layers below.
 const LAYERS: [(&str, &[&str], &str); 7] = [
     ("0 core", &["clock", "limit", "metrics", "timer"], "arithmetic and time: no request, no socket, no file"),
     (
         "1 vocabulary",
-        &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "sift"],
+        &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "rules", "sift"],
         "what a request says and costs: no IO",
     ),
     ("2 machinery", &["http1", "store", "upstream"], "IO that knows charges and addresses, but no routes and no YAML"),
@@ -49,7 +55,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("tests/it/redis_format.rs", "asks again until Redis has let its keys expire, on a clock that is not ours"),
     ("tests/it/replaced_rules.rs", "sleeps in virtual time"),
     ("tests/it/support/", "asks again until a condition holds; here, so that no test has to"),
-    ("tests/it/tidy.rs", "names what it looks for"),
+    ("tests/it/tidy/", "names what it looks for"),
     ("tests/it/waiting.rs", "sleeps in virtual time"),
 ];
 
@@ -71,6 +77,16 @@ fn every_file_opens_by_saying_what_it_is() {
 #[test]
 fn no_module_names_a_higher_layer() {
     none(rust().iter().flat_map(upward));
+}
+
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    none(imports::circles(&rust()).into_iter());
+}
+
+#[test]
+fn no_layer_knows_a_crate_of_a_higher_one() {
+    none(rust().iter().flat_map(crates::strange));
 }
 
 #[test]
@@ -132,9 +148,7 @@ fn no_file_is_longer_than_can_be_kept_in_mind() {
 #[test]
 fn a_module_of_several_files_has_one_shape() {
     let sources = rust();
-    let of_others =
-        |source: &&Source| !source.path.starts_with("src/server/") && !source.path.starts_with("src/store/");
-    none(sources.iter().filter(of_others).filter_map(|source| beside_its_folder(&source.path, &sources)));
+    none(sources.iter().filter_map(|source| beside_its_folder(&source.path, &sources)));
 }
 
 #[test]
@@ -239,10 +253,7 @@ fn unfinished(source: &Source) -> Vec<String> {
 }
 
 fn sleeps(source: &Source) -> Vec<String> {
-    let from = match is_test_file(&source.path) {
-        true => 0,
-        false => source.text.find("#[cfg(test)]\nmod ").unwrap_or(source.text.len()),
-    };
+    let from = if is_test_file(&source.path) { 0 } else { without_tests(&source.text).len() };
     let before = source.text[..from].matches('\n').count();
     let tests = source.text[from..].lines().enumerate().filter(|(_, line)| code_of(line).contains("sleep("));
     tests.map(|(number, _)| format!("{}:{}", source.path, before + number + 1)).collect()
@@ -313,108 +324,13 @@ fn layer(module: &str) -> Option<usize> {
 }
 
 fn is_test_file(path: &str) -> bool {
-    path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("/tests.rs")
+    path.starts_with("tests/")
+        || path.contains("/tests/")
+        || path.ends_with("/tests.rs")
+        || path.ends_with("/testing.rs")
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn rust() -> Vec<Source> {
-    let sources = all(&["rs"]);
-    assert!(sources.iter().any(|source| source.path == "src/lib.rs"), "this is not the source tree");
-    sources
-}
-
-fn read(path: &str) -> Source {
-    let text = fs::read_to_string(root().join(path)).expect("text");
-    Source { path: path.to_owned(), text }
-}
-
-/// All files of ours that end so.
-fn all(endings: &[&str]) -> Vec<Source> {
-    let mut found = Vec::new();
-    for folder in ["", "src", "tests", "examples", "benches", "docs", "lua", "config"] {
-        walk(folder, !folder.is_empty(), &mut found);
-    }
-    found.retain(|path| path.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending)));
-    found.sort();
-    found.iter().map(|path| read(path)).collect()
-}
-
-fn walk(folder: &str, deep: bool, found: &mut Vec<String>) {
-    let Ok(entries) = fs::read_dir(root().join(folder)) else { return }; // not every tree has examples
-    for entry in entries {
-        let entry = entry.expect("a file");
-        let path = format!("{folder}/{}", entry.file_name().display()).trim_start_matches('/').to_owned();
-        match entry.file_type().expect("a kind").is_dir() {
-            false => found.push(path),
-            true if deep && !path.ends_with("/target") => walk(&path, deep, found),
-            true => {}
-        }
-    }
-}
-
-// === the rules find what they look for ===
-
-fn sample(path: &str, text: &str) -> Source {
-    Source { path: path.to_owned(), text: text.to_owned() }
-}
-
-#[test]
-fn a_reference_upward_is_found_in_whatever_form_it_is_written() {
-    for text in [
-        "use crate::server::bind;",
-        "\nfn f() { crate::server::bind() }",
-        "use crate::{clock, server::{self, bind}};",
-        "use super::server::bind;",
-        "use crate::{\n    limit::{Charge, Quota},\n    server,\n};",
-    ] {
-        assert_eq!(upward(&sample("src/store/mod.rs", text)).len(), 1, "{text}");
-        assert_eq!(upward(&sample("src/gateway.rs", text)).len(), 0, "{text}");
-    }
-    assert_eq!(upward(&sample("src/store/redis/keys.rs", "use super::super::super::config::Config;")).len(), 1);
-    assert_eq!(upward(&sample("src/store/redis/keys.rs", "use super::server::Name;")).len(), 0);
-    assert_eq!(upward(&sample("src/store/memory.rs", "/// See [`crate::config`].\nuse crate::clock::Clock;")).len(), 0);
-}
-
-#[test]
-fn strangers_and_the_homeless_are_found() {
-    assert_eq!(upward(&sample("src/admission.rs", "use crate::config::Config;")).len(), 1);
-    assert_eq!(upward(&sample("src/config/check.rs", "use crate::admission::Permit;")).len(), 1);
-    assert_eq!(upward(&sample("src/gateway.rs", "use crate::Config;")).len(), 1);
-    assert_eq!(upward(&sample("src/attic.rs", "use crate::clock::Clock;")).len(), 1);
-    assert_eq!(upward(&sample("src/gateway.rs", "use crate::wire::soon;")).len(), 1);
-    assert_eq!(upward(&sample("src/server/tests.rs", "use crate::wire::soon;")).len(), 0);
-}
-
-#[test]
-fn what_is_unfinished_asleep_blank_or_long_is_found() {
-    let text = ["fn f() { to", "do!() }\n// to", "do!\n#[ign", "ore]\n"].concat();
-    assert_eq!(unfinished(&sample("src/a.rs", &text)).len(), 2);
-
-    let nap = "fn f() { sleep(LONG) }\n";
-    let tests = format!("{nap}#[cfg(test)]\nmod tests {{\n{nap}}}\n");
-    assert_eq!(sleeps(&sample("src/a.rs", &tests)), ["src/a.rs:4"]);
-    assert_eq!(sleeps(&sample("tests/it/a.rs", nap)), ["tests/it/a.rs:1"]);
-
-    assert_eq!(trailing(&sample("a.md", "a\nb \nc\t\nd\r\n")).len(), 3);
-    let long = "//! Why.\n".to_owned() + &"f();\n".repeat(LONGEST_FILE);
-    assert_eq!(too_long(&sample("src/a.rs", &long)), None);
-    assert!(too_long(&sample("src/a.rs", &(long + "f();\n"))).is_some());
-
-    let sources = [sample("src/a.rs", ""), sample("src/a/b.rs", ""), sample("src/ab.rs", "")];
-    let beside: Vec<_> = sources.iter().filter_map(|source| beside_its_folder(&source.path, &sources)).collect();
-    assert_eq!(beside, ["src/a.rs stands beside src/a/, and should be src/a/mod.rs"]);
-}
-
-#[test]
-fn a_script_without_its_contract_and_a_link_to_nowhere_are_found() {
-    let script = "-- a script\n-- KEYS  one\n\n-- ARGV  none\n";
-    assert_eq!(without_contract(&sample("lua/a.lua", script)), ["lua/a.lua: no ARGV", "lua/a.lua: no Invariant:"]);
-
-    let page = "[a](src/lib.rs#L1) [b](https://example.com) [c](#here) ![d](docs/none.png)";
-    assert_eq!(links(page), ["src/lib.rs", "docs/none.png"]);
-    assert_eq!(dangling(&sample("README.md", page), "src/lib.rs"), None);
-    assert!(dangling(&sample("README.md", page), "docs/none.png").is_some());
+/// A file up to its module of tests.
+fn without_tests(text: &str) -> &str {
+    text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
 }

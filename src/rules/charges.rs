@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::Limit;
 use crate::limit::Charge;
+use crate::rule::Limit;
 
 /// Positions of limits in their route, or of charges among those of a request. A few need no memory of their own.
 pub(crate) type Positions = SmallVec<[usize; 4]>;

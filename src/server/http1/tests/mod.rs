@@ -23,7 +23,8 @@ use tokio::net::TcpListener;
 use super::may_have_end;
 use crate::config::Listen;
 use crate::metrics::Metrics;
-use crate::server::{Drain, DrainTrigger, Handler, Server, bind};
+use crate::server::testing::{Handled, Handler};
+use crate::server::{Drain, DrainTrigger, Server, bind};
 use crate::upstream::RequestBody;
 use crate::wire::raw::Raw;
 
@@ -42,7 +43,7 @@ fn start<H: Handler>(handler: H) -> Running {
     let listener = bind(listen.address, 1).unwrap().remove(0);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();
-    tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, handler));
+    tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, Handled(handler)));
     Running { address, _trigger: trigger }
 }
 

@@ -1,7 +1,5 @@
 //! The server on real sockets, with handlers made for the occasion.
 
-mod panics;
-
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +15,7 @@ use tokio::task::JoinHandle;
 
 mod caps;
 mod first_bytes;
+mod panics;
 mod room;
 mod slow;
 
@@ -38,7 +37,7 @@ fn listen() -> Listen {
     Listen { max_connections: 100, header_timeout: LONG, idle_timeout: LONG, ..Listen::new(address) }
 }
 
-fn start<H: Handler>(listen: &Listen, handler: H) -> Running {
+fn start<H: testing::Handler>(listen: &Listen, handler: H) -> Running {
     start_within(&capacity(usize::MAX, AddressRules::default()), listen, handler)
 }
 
@@ -46,12 +45,13 @@ fn capacity(max: usize, addresses: AddressRules) -> Capacity {
     Capacity::new(max, addresses, Arc::new(Metrics::new()))
 }
 
-fn start_within<H: Handler>(capacity: &Capacity, listen: &Listen, handler: H) -> Running {
+fn start_within<H: testing::Handler>(capacity: &Capacity, listen: &Listen, handler: H) -> Running {
     let metrics = capacity.metrics().clone();
     let (trigger, drain) = Drain::new();
     let listener = bind(listen.address, 1).unwrap().remove(0);
     let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(Server::within(capacity, listen, drain).serve(listener, handler));
+    let serving =
+        tokio::spawn(Server::within(capacity, listen, drain, |_| {}).serve(listener, testing::Handled(handler)));
     Running { address, metrics, trigger, serving }
 }
 

@@ -1,0 +1,25 @@
+//! Names that must differ.
+
+use std::collections::HashMap;
+
+use crate::config::node::Node;
+use crate::config::problem::{Place, Problems, quote};
+
+/// Names that are given twice among their kind.
+pub(super) fn duplicates<'f>(
+    named: impl Iterator<Item = (Option<&'f str>, &'f Node)>,
+    what: &str,
+    problems: &mut Problems,
+) {
+    let mut seen: HashMap<&str, Place> = HashMap::new();
+    for (name, node) in named {
+        let (Some(name), place) = (name, node.at("name").place) else { continue };
+        match seen.get(name) {
+            Some(first) => {
+                let message = format!("{what} {} is already on line {}", quote(name), first.line);
+                problems.add(place, message, format!("give each {what} its own name"));
+            }
+            None => drop(seen.insert(name, place)),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How many permits come in which time, by which algorithm.
+
+use super::{Checked, foreign, needed, number, parsed, part, windows};
+use crate::config::file;
+use crate::config::node::Node;
+use crate::config::problem::{Problems, quote};
+use crate::limit::foreign::Sharing;
+use crate::limit::leaky_bucket::Queue;
+use crate::limit::{Algorithm, Quota};
+
+/// The keys that belong to one algorithm, with its name in the file.
+const OWN_KEYS: [(&str, file::Algorithm, &str); 3] = [
+    ("burst", file::Algorithm::Gcra, "gcra"),
+    ("segments", file::Algorithm::SlidingWindow, "sliding_window"),
+    ("timezone", file::Algorithm::FixedWindow, "fixed_window"),
+];
+
+pub(super) fn quota(
+    written: &file::Limit,
+    sharing: Option<Sharing>,
+    node: &Node,
+    problems: &mut Problems,
+) -> Checked<Quota> {
+    if let Some(sharing) = sharing {
+        return foreign::quota(written, sharing, node, problems);
+    }
+    let kind = part(&written.algorithm, node, "algorithm", problems)?.copied();
+    let kind = kind.unwrap_or(file::Algorithm::TokenBucket);
+    own_keys(kind, node, problems);
+    let (burst, interval) = (part(&written.burst, node, "burst", problems), needed(&written.interval, node, problems));
+    let windows = match kind {
+        file::Algorithm::SlidingWindow => Some(windows::sliding(written, node, problems)?),
+        file::Algorithm::FixedWindow => Some(windows::fixed(written, node, problems)?),
+        _ => None,
+    };
+    let (rate, interval) = (needed(&written.rate, node, problems)?, interval?);
+    let interval = windows::length(interval, windows.as_ref(), kind, node, problems)?;
+    let burst = number(burst?.copied().or(Some(*rate)), 1, node.at("burst"), problems)?;
+    let algorithm = match kind {
+        file::Algorithm::Gcra => Algorithm::Gcra { burst },
+        file::Algorithm::LeakyBucket => Algorithm::LeakyBucket(queue(written, *rate, interval, node, problems)?),
+        _ => windows.unwrap_or(Algorithm::TokenBucket),
+    };
+    parsed(Quota::new(*rate, interval, algorithm), "choose numbers in these ranges", node, problems)
+}
+
+/// Keys of one algorithm make no sense with another.
+fn own_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
+    for (key, _, name) in OWN_KEYS.iter().filter(|(_, owner, _)| *owner != algorithm) {
+        let Some(entry) = node.entries().iter().find(|entry| entry.key == *key) else { continue };
+        let message = format!("{} has no effect without `algorithm: {name}`", quote(key));
+        problems.add(entry.place, message, format!("leave it out, or add `algorithm: {name}`"));
+    }
+}
+
+/// What may wait for slots: as many permits as one interval has, for as long as that takes, unless the file says otherwise.
+fn queue(written: &file::Limit, rate: u64, interval: u64, node: &Node, problems: &mut Problems) -> Checked<Queue> {
+    let max_wait = part(&written.max_wait, node, "max_wait", problems)?.map_or(interval, |max_wait| max_wait.0);
+    let length = part(&written.queue, node, "queue", problems)?.copied().unwrap_or(rate);
+    Ok(Queue { length: number(Some(length), 0, node.at("queue"), problems)?, max_wait })
+}

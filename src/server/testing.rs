@@ -1,0 +1,62 @@
+//! Services made of a function, for tests.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tower::Service;
+
+use crate::layer::Peer;
+use crate::upstream::RequestBody;
+
+/// A function that answers a request of this client. Every
+/// `Fn(Request<RequestBody>, SocketAddr) -> Future<Output = Response<B>>` is one.
+pub(crate) trait Handler: Clone + Send + 'static {
+    /// The body of its answers.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static;
+    /// Its answer to be.
+    type Future: Future<Output = Response<Self::Body>> + Send + 'static;
+
+    /// Answers one request.
+    fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> Self::Future;
+}
+
+/// The service that it makes.
+#[derive(Clone, Debug)]
+pub(crate) struct Handled<H>(pub(crate) H);
+
+impl<H, F, B> Handler for H
+where
+    H: Fn(Request<RequestBody>, SocketAddr) -> F + Clone + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Body = B;
+    type Future = F;
+
+    fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> F {
+        self(request, peer)
+    }
+}
+
+impl<H: Handler> Service<Request<RequestBody>> for Handled<H> {
+    type Response = Response<H::Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let Peer(peer) = *request.extensions().get().expect("the server notes the peer");
+        let answer = self.0.handle(request, SocketAddr::new(peer, 0));
+        Box::pin(async { Ok(answer.await) })
+    }
+}

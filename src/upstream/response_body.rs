@@ -1,0 +1,88 @@
+//! The body of an answer: streamed to the client, never gathered.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+
+use super::body::{BoxError, RequestBody};
+use super::download::Download;
+use crate::sift::{self, trailers};
+
+/// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
+/// comes from.
+#[derive(Debug)]
+pub struct ResponseBody(Source);
+
+#[derive(Debug)]
+enum Source {
+    Remote(Box<Download>),
+    Echo(RequestBody),
+    Page(Full<Bytes>),
+}
+
+// === impl ResponseBody ===
+
+impl ResponseBody {
+    /// The body of an upstream's answer.
+    pub(super) fn new(mut download: Download) -> Self {
+        match download.whole() {
+            Some(body) => Self(Source::Page(Full::new(body))),
+            None => Self(Source::Remote(Box::new(download))),
+        }
+    }
+
+    /// The client's own body.
+    pub(crate) fn echo(body: RequestBody) -> Self {
+        Self(Source::Echo(body))
+    }
+}
+
+/// A body that is here already.
+impl From<Full<Bytes>> for ResponseBody {
+    fn from(page: Full<Bytes>) -> Self {
+        Self(Source::Page(page))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Source::Remote(download) => {
+                let polled = ready!(download.poll_frame(cx));
+                Poll::Ready(polled.map(|frame| frame.map(clean).map_err(Into::into)))
+            }
+            Source::Echo(body) => Pin::new(body).poll_frame(cx),
+            Source::Page(page) => Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Remote(download) => download.is_end(),
+            Source::Echo(body) => body.is_end_stream(),
+            Source::Page(page) => page.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Remote(download) => download.size_hint(),
+            Source::Echo(body) => body.size_hint(),
+            Source::Page(page) => page.size_hint(),
+        }
+    }
+}
+
+/// Removes from an answer's trailers what has no place there.
+fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        sift::remove(trailers, trailers::is_forbidden);
+    }
+    frame
+}
