@@ -2,8 +2,9 @@
 
 #[path = "../tests/it/support"]
 pub mod support {
-    //! The strict reader of the tests.
+    //! The strict reader of the tests, and their Redis.
 
+    pub mod redis;
     pub mod strict;
 }
 

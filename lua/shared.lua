@@ -29,6 +29,7 @@ end
 -- written anew when more than half of it is skipped. A bucket has these fields of the header, and besides:
 --   first, oldest  where the first entry begins that has not returned, and its moment
 --   used           the permits of all entries that have not returned, those that are added included
+--   counted, wrong  whether all entries were counted, and whether the header had said something else
 --   added, joined  permits that this call adds in one entry; the moment of the newest entry, if they join it
 -- Its limiter says:
 --   rate, now      what it allows, and the moment to decide at
@@ -40,8 +41,12 @@ end
 local log = {}
 
 local NARROW, NARROW_BYTES, WIDE, WIDE_BYTES = '>BI6I5I6I5', 23, '>BI6I5I6I5I5I6I3I3', 40
-local ENTRY, BYTES = '>I6I5', 11
+local ENTRY, PERMITS, BYTES = '>I6I5', '>I5', 11
 local CHUNK = 512
+-- In one of so many milliseconds all entries of a longer log are counted before it refuses.
+local SELDOM = 64
+-- The most bytes that entries take: more than there are in any bucket of ours.
+local MOST = 64 * CHUNK
 
 -- The entry that begins there.
 local function entry_at(bucket, at)
@@ -52,20 +57,58 @@ local function entry_at(bucket, at)
   return from_bytes(ENTRY, bucket.chunk, offset + 1)
 end
 
--- Reads a bucket. A key of another type or format is none of ours, and as good as none.
+-- The entries from one byte to another.
+local function entries_of(bucket, from, to)
+  local at = bucket.chunk_at or 0
+  if from >= to then return '' end
+  if from >= at and to <= at + #bucket.chunk then return string.sub(bucket.chunk, from - at + 1, to - at) end
+  return redis.call('GETRANGE', bucket.key, from, to - 1)
+end
+
+-- Counts all entries, since a header may be damaged. Had it said something else?
+local function recount(bucket)
+  local from, first, used = bucket.from, bucket.first, bucket.added or 0
+  local entries, stored = entries_of(bucket, from, bucket.to), bucket.held
+  if bucket.date > bucket.limiter.expired then used = used + stored end
+  for at = 1, #entries, BYTES do
+    local permits = from_bytes(PERMITS, entries, at + 6)
+    stored = stored + permits
+    if from + at > first then used = used + permits end
+  end
+  bucket.counted, bucket.wrong = true, stored ~= bucket.stored or used ~= bucket.used
+  bucket.stored, bucket.used = stored, used
+  return bucket.wrong
+end
+
+-- Are the entries where the header says?
+local function is_whole(key, length, first, from, to)
+  local bytes = to - from
+  if from < first or bytes < 0 or bytes > MOST or bytes % BYTES ~= 0 then return false end
+  return to <= length or (length == CHUNK and to <= redis.call('STRLEN', key))
+end
+
+-- What the header says. A key of another type or format is none of ours, and as good as none; so is a string that was cut.
+local function header_of(key, chunk)
+  local length = type(chunk) == 'string' and #chunk or 0
+  local format = length >= NARROW_BYTES and string.byte(chunk)
+  if format == 1 and is_whole(key, length, NARROW_BYTES, NARROW_BYTES, length) then
+    local _, stored, last, date, held = from_bytes(NARROW, chunk)
+    return stored, last, date, held, 0, 0, NARROW_BYTES, length
+  elseif format == 2 and length >= WIDE_BYTES then
+    local _, stored, last, date, held, retain, retained_until, from, to = from_bytes(WIDE, chunk)
+    if is_whole(key, length, WIDE_BYTES, from, to) then
+      return stored, last, date, held, retain, retained_until, from, to
+    end
+  end
+  return 0, nil, 0, 0, 0, 0, NARROW_BYTES, NARROW_BYTES
+end
+
+-- Reads a bucket.
 function log.open(limiter, key)
   key = KEYS[key]
   local chunk, expired = redis.pcall('GETRANGE', key, '0', '511'), limiter.expired
-  local length, format = type(chunk) == 'string' and #chunk or 0, nil
-  local stored, last, date, held, retain, retained_until, from, to = 0, nil, 0, 0, 0, 0, NARROW_BYTES, NARROW_BYTES
-  if length >= NARROW_BYTES then format = string.byte(chunk) end
-  if format == 1 then
-    format, stored, last, date, held = from_bytes(NARROW, chunk)
-    to = length
-  elseif format == 2 and length >= WIDE_BYTES then
-    format, stored, last, date, held, retain, retained_until, from, to = from_bytes(WIDE, chunk)
-  end
-  if stored == 0 then date = 0 end
+  local stored, last, date, held, retain, retained_until, from, to = header_of(key, chunk)
+  if stored == 0 then date, held, from, to = 0, 0, NARROW_BYTES, NARROW_BYTES end
   local bucket = {
     key = key, limiter = limiter, chunk = chunk, stored = stored, last = last, date = date, held = held, retain = retain,
     retained_until = retained_until, from = from, to = to, first = to, oldest = nil, used = 0, added = nil, joined = nil,
@@ -78,6 +121,7 @@ function log.open(limiter, key)
     from, used, oldest = from + BYTES, used - permits, date
   end
   bucket.first, bucket.oldest, bucket.used = from, oldest, used
+  if used < held then recount(bucket) end
   return bucket
 end
 
@@ -102,7 +146,10 @@ function log.check(bucket, permits)
   local limiter = bucket.limiter
   local over = bucket.used + permits - limiter.rate
   if over <= 0 or permits == 0 then return true, 0 end
-  return false, permits <= limiter.rate and returns_in(limiter, date_of(bucket, over)) or -1
+  if permits > limiter.rate then return false, -1 end
+  local trusted = bucket.counted or (bucket.to > CHUNK and limiter.now % SELDOM > 0)
+  if not trusted and recount(bucket) then return log.check(bucket, permits) end
+  return false, math.max(1, returns_in(limiter, date_of(bucket, over)))
 end
 
 -- What is left, and when there will be more.
@@ -121,14 +168,6 @@ function log.charge(bucket, permits, joins)
     if bucket.used == 0 or (bucket.joined and bucket.first >= bucket.to) then bucket.oldest = present end
   end
   bucket.added, bucket.used = bucket.added + permits, bucket.used + permits
-end
-
--- The entries from one byte to another.
-local function entries_of(bucket, from, to)
-  local at = bucket.chunk_at or 0
-  if from >= to then return '' end
-  if from >= at and to <= at + #bucket.chunk then return string.sub(bucket.chunk, from - at + 1, to - at) end
-  return redis.call('GETRANGE', bucket.key, from, to - 1)
 end
 
 -- Writes a bucket whole: its newest entry, and the others. `...` says how long it lives, as SET takes it.
@@ -216,11 +255,14 @@ function log.windows(arguments)
     log.save(bucket, bucket.limiter.forget, bucket.limiter.keep)
   end
 
-  -- After a refusal: writes nothing, unless windows end after the present one.
+  -- After a refusal: writes nothing, unless windows end after the present one, or the header was wrong.
   function windows.settle(bucket)
-    if bucket.date <= bucket.limiter.present then return end
-    log.charge(bucket, 0)
-    windows.save(bucket)
+    if bucket.date > bucket.limiter.present then
+      log.charge(bucket, 0)
+      windows.save(bucket)
+    elseif bucket.wrong then
+      log.write_header(bucket, bucket.limiter.keep)
+    end
   end
 
   -- Takes permits out of the window that ends at a moment, as if they had never been granted.
@@ -282,6 +324,7 @@ function fractions.open(limiter, key, now)
   local value = redis.pcall('GET', bucket.key)
   if type(value) ~= 'string' or #value ~= FRACTIONS_BYTES or string.byte(value) ~= 1 then return bucket end
   local _, at, used, parts, interval = from_bytes(FRACTIONS, value)
+  if parts >= interval then return bucket end
   local whole, rest = fractions.multiply_divide(parts, limiter.interval, interval)
   bucket.at, bucket.used, bucket.parts = at, used, whole + (rest > 0 and 1 or 0)
   fractions.lower(bucket, fractions.returned(limiter, now - at))

@@ -61,8 +61,8 @@ function token_bucket.save(bucket)
   log.save(bucket, now - horizon, horizon == interval and limiter.keep or text(horizon + MARGIN))
 end
 
--- After a refusal: writes nothing, unless the clock went back, or a rule with a shorter interval would soon forget what
--- this one counts. That is remembered at most once in an interval.
+-- After a refusal: writes nothing, unless the clock went back, the header was wrong, or a rule with a shorter interval would
+-- soon forget what this one counts. That is remembered at most once in an interval.
 function token_bucket.settle(bucket)
   local last, interval, now = bucket.last, bucket.limiter.interval, bucket.limiter.now
   if not last then return end
@@ -75,6 +75,8 @@ function token_bucket.settle(bucket)
   if bucket.date > now then
     log.charge(bucket, 0)
     log.save(bucket, now - keep, text(keep + MARGIN))
+  elseif bucket.wrong then
+    log.write_header(bucket, text(keep + MARGIN))
   end
 end
 

@@ -4,11 +4,13 @@
 //! where nobody has a fuzzer.
 
 mod address;
+mod bucket;
 mod client;
 mod messages;
 mod paths;
 
 pub use address::address;
+pub use bucket::bucket;
 pub use client::client;
 pub use messages::{answer, chunks, request};
 pub use paths::path;
@@ -17,7 +19,7 @@ pub use paths::path;
 pub type Target = fn(&[u8]);
 
 /// All of them.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("request", request),
     ("answer", answer),
     ("chunks", chunks),
@@ -25,6 +27,7 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("address", address),
     ("client", client),
     ("rules", rules),
+    ("bucket", bucket),
 ];
 
 /// A rule file: it is read to its end or its mistakes are told, and neither takes long.

@@ -105,3 +105,35 @@ async fn a_redis_that_forgot_the_script_is_given_it_again() {
     let second = take(&store, overall("lim", 2, 1_000, 1), NOW).await;
     assert_eq!((second.granted, second.remaining), (true, 0));
 }
+
+#[tokio::test]
+async fn a_bucket_that_was_cut_is_as_good_as_none() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    for (permits, at) in [(3, NOW), (4, NOW + 5)] {
+        assert!(take(&store, overall("lim", 10, 1_000, permits), at).await.granted);
+    }
+    let value: Vec<u8> = redis.get("lim").expect("a string");
+    redis.set::<_, _, ()>("lim", &value[..value.len() - 4]).expect("cut");
+    assert!(take(&store, overall("lim", 10, 1_000, 10), NOW + 6).await.granted);
+    assert!(redis.pttl::<_, i64>("lim").expect("a time to live") > 0);
+}
+
+/// Before anything is refused, its entries are counted.
+#[tokio::test]
+async fn a_header_that_counts_wrong_is_set_right_by_the_first_that_it_would_refuse() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    let entry = packed(&[(NOW, 6), (3, 5)]);
+    let says = |permits| [packed(&[(1, 1), (permits, 6), (1_000, 5), (NOW + 5, 6), (4, 5)]), entry.clone()].concat();
+
+    redis.set::<_, _, ()>("lim", says(70)).expect("set");
+    assert_eq!(take(&store, overall("lim", 10, 1_000, 3), NOW + 6).await.remaining, 0);
+
+    redis.set::<_, _, ()>("lim", says(4)).expect("set");
+    assert!(take(&store, overall("lim", 10, 1_000, 6), NOW + 6).await.granted);
+    // Thirteen are in use.
+    assert!(!take(&store, overall("lim", 10, 1_000, 1), NOW + 7).await.granted);
+    assert!(!take(&store, overall("lim", 10, 1_000, 1), NOW + 1_000).await.granted);
+    assert!(take(&store, overall("lim", 10, 1_000, 4), NOW + 1_005).await.granted);
+}
