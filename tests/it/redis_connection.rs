@@ -68,6 +68,10 @@ async fn a_connection_that_redis_closed_while_nobody_asked_is_open_again_when_so
             let now = numbers(&mut redis);
             now.len() == before.len() && now.iter().all(|number| !before.contains(number))
         });
+        // It is there, and may not have found out yet what it has to know.
+        while !store.is_up().await {
+            wait_a_little();
+        }
     }
     assert_eq!(take(&store, "bucket", 10).await, Ok(8));
 }

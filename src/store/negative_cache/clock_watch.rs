@@ -3,10 +3,9 @@
 //! Each answer shows that clock at some moment between two that are known here, so the distance between the two clocks lies in
 //! a span. When a later span ends before an earlier one begins, one of the clocks was set; the one here is monotonic.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::clock::Timestamp;
@@ -18,35 +17,41 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(super) struct ClockWatch {
     begin: Instant,
     /// Milliseconds that the store's clock is ahead of ours since `begin`, at least.
-    ahead: Mutex<Option<i64>>,
+    ahead: AtomicI64,
     /// When to look again, in milliseconds since `begin`.
     due: AtomicU64,
 }
 
 impl Default for ClockWatch {
     fn default() -> Self {
-        Self { begin: Instant::now(), ahead: Mutex::default(), due: AtomicU64::default() }
+        Self { begin: Instant::now(), ahead: AtomicI64::new(i64::MIN), due: AtomicU64::default() }
     }
 }
 
 impl ClockWatch {
     /// Is it time to look? Says so to one of all who ask.
     pub(super) fn is_due(&self) -> bool {
-        let (now, due) = (self.millis(Instant::now()), self.due.load(Ordering::Relaxed));
-        due <= now && self.due.compare_exchange(due, again(now), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let (now, due) = (self.millis(Instant::now()), self.due.load(Relaxed));
+        due <= now && self.due.compare_exchange(due, again(now), Relaxed, Relaxed).is_ok()
     }
 
     /// It has shown this at some moment between these two. Did it go back before?
     pub(super) fn went_back(&self, shown: Timestamp, asked: Instant, heard: Instant) -> bool {
         let (asked, heard) = (self.millis(asked), self.millis(heard));
-        self.due.fetch_max(again(heard), Ordering::Relaxed);
+        // Most answers change nothing, and so are only looked at.
+        if self.due.load(Relaxed) < again(heard) {
+            self.due.fetch_max(again(heard), Relaxed);
+        }
         let shown = shown.as_millis().cast_signed();
         // Clocks are read in whole milliseconds, of which the present one had begun already.
         let (least, most) = (shown - heard.cast_signed() - 1, shown - asked.cast_signed() + 1);
-        let mut ahead = self.ahead.lock();
-        let went_back = ahead.is_some_and(|ahead| most < ahead);
-        *ahead = Some(if went_back { least } else { ahead.map_or(least, |ahead| ahead.max(least)) });
-        went_back
+        let ahead = self.ahead.load(Relaxed);
+        if most < ahead {
+            self.ahead.store(least, Relaxed);
+        } else if least > ahead {
+            self.ahead.fetch_max(least, Relaxed);
+        }
+        most < ahead
     }
 
     fn millis(&self, at: Instant) -> u64 {

@@ -47,13 +47,13 @@ pub trait Remote: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct NegativeCache<S> {
     store: Arc<S>,
-    known: Arc<Cache>,
+    known: Arc<KnownRefusals>,
     metrics: Arc<Metrics>,
 }
 
 /// What all workers of a gateway know of their store.
 #[derive(Debug, Default)]
-struct Cache {
+struct KnownRefusals {
     entries: Entries,
     clock: ClockWatch,
 }
@@ -124,9 +124,9 @@ impl<S: Remote> NegativeCache<S> {
     }
 }
 
-// === impl Cache ===
+// === impl KnownRefusals ===
 
-impl Cache {
+impl KnownRefusals {
     /// The store's clock has shown this at some moment between these two.
     fn shows(&self, shown: Timestamp, asked: Instant, heard: Instant) {
         if self.clock.went_back(shown, asked, heard) {

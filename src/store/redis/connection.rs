@@ -64,13 +64,13 @@ pub(super) struct Connection {
 /// Keeps a connection open; its task ends with it.
 #[derive(Debug)]
 pub(super) struct ConnectionManager {
-    status: Arc<watch::Sender<Status>>,
+    status: Arc<watch::Sender<ConnectionStatus>>,
     task: JoinHandle<()>,
 }
 
 /// What is known of a connection that is kept.
 #[derive(Clone, Debug)]
-pub(super) enum Status {
+pub(super) enum ConnectionStatus {
     /// The first attempt since the last connection broke is under way.
     Connecting,
     Up(Connection),
@@ -194,22 +194,22 @@ impl std::fmt::Debug for Connection {
 impl ConnectionManager {
     /// Connects at once. Must be called on a Tokio runtime, which it lives on.
     pub(super) fn start(node: Arc<Node>) -> Self {
-        let status = Arc::new(watch::Sender::new(Status::Connecting));
+        let status = Arc::new(watch::Sender::new(ConnectionStatus::Connecting));
         let task = tokio::spawn(keep_connected(node, Arc::clone(&status)));
         Self { status, task }
     }
 
     /// What is known of the connection, now and whenever that changes.
-    pub(super) fn status(&self) -> watch::Receiver<Status> {
+    pub(super) fn status(&self) -> watch::Receiver<ConnectionStatus> {
         self.status.subscribe()
     }
 
     /// The connection, waiting for it only while it is first being opened, after one that is known to be broken too.
     async fn connection(&self) -> Result<Connection, StoreError> {
         let mut status = self.status.subscribe();
-        let settled = status.wait_for(|status| !matches!(status, Status::Connecting)).await;
+        let settled = status.wait_for(|status| !matches!(status, ConnectionStatus::Connecting)).await;
         match settled.as_deref() {
-            Ok(Status::Up(connection)) => Ok(connection.clone()),
+            Ok(ConnectionStatus::Up(connection)) => Ok(connection.clone()),
             _ => Err(StoreError::Unreachable),
         }
     }
@@ -234,8 +234,8 @@ impl ConnectionManager {
     pub(super) fn report(&self, connection: &Connection, error: &StoreError) {
         if error.condemns_connection() {
             self.status.send_if_modified(|status| match status {
-                Status::Up(current) if current.is(connection) => {
-                    *status = Status::Connecting;
+                ConnectionStatus::Up(current) if current.is(connection) => {
+                    *status = ConnectionStatus::Connecting;
                     true
                 }
                 _ => false,
@@ -250,7 +250,7 @@ impl Drop for ConnectionManager {
     }
 }
 
-async fn keep_connected(node: Arc<Node>, status: Arc<watch::Sender<Status>>) {
+async fn keep_connected(node: Arc<Node>, status: Arc<watch::Sender<ConnectionStatus>>) {
     let (mut seen, mut pause, mut outage) = (status.subscribe(), FIRST_PAUSE, None::<Outage<'_>>);
     loop {
         match node.connect().await {
@@ -258,16 +258,16 @@ async fn keep_connected(node: Arc<Node>, status: Arc<watch::Sender<Status>>) {
                 outage.take().into_iter().for_each(Outage::over);
                 pause = FIRST_PAUSE;
                 let ended = Arc::clone(&connection.ended);
-                status.send_replace(Status::Up(connection));
+                status.send_replace(ConnectionStatus::Up(connection));
                 tokio::select! {
                     () = ended.notified() => {}
-                    _ = seen.wait_for(|status| !matches!(status, Status::Up(_))) => {}
+                    _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => {}
                 }
-                status.send_replace(Status::Connecting);
+                status.send_replace(ConnectionStatus::Connecting);
             }
             Err(error) => {
                 outage.get_or_insert_with(|| node.begin_outage(&error)).failed();
-                status.send_replace(Status::Down);
+                status.send_replace(ConnectionStatus::Down);
                 sleep(jittered(pause)).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }

@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::{Answers, Reply};
 use super::batch::{Batch, Moment, Request};
-use super::connection::{Connection, ConnectionManager, Node, Status};
+use super::connection::{Connection, ConnectionManager, ConnectionStatus, Node};
 use super::queue::Queue;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
@@ -41,13 +41,13 @@ const DEEPEST: usize = 16;
 /// Where requests come to be decided; its task ends with it.
 #[derive(Debug)]
 pub(super) struct Dispatcher {
-    core: Arc<Core>,
+    core: Arc<DispatcherCore>,
     task: JoinHandle<()>,
 }
 
 /// What all dispatchers of a gateway know.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct DispatcherContext {
     pub(super) timeout: Duration,
     pub(super) clock: ClockOffset,
     pub(super) random: AtomicU64,
@@ -56,8 +56,8 @@ pub(super) struct Context {
 
 /// What a dispatcher and its task share.
 #[derive(Debug)]
-struct Core {
-    context: Arc<Context>,
+struct DispatcherCore {
+    context: Arc<DispatcherContext>,
     connection: ConnectionManager,
     queue: Mutex<Queue>,
     /// Somebody has come who can be sent.
@@ -65,14 +65,14 @@ struct Core {
 }
 
 /// The task. On drop, fails all who wait.
-struct Sender {
-    core: Arc<Core>,
-    calls: FuturesUnordered<Pin<Box<dyn Future<Output = Ended> + Send>>>,
+struct DispatcherTask {
+    core: Arc<DispatcherCore>,
+    calls: FuturesUnordered<Pin<Box<dyn Future<Output = EndedCall> + Send>>>,
 }
 
 /// A call that is over.
 #[derive(Default)]
-struct Ended {
+struct EndedCall {
     /// How long Redis took, if it has decided.
     took: Option<Duration>,
     /// Who is to ask again at once.
@@ -83,11 +83,11 @@ struct Ended {
 
 impl Dispatcher {
     /// Connects at once. Must be called on a Tokio runtime, which it lives on.
-    pub(super) fn start(node: Arc<Node>, context: Arc<Context>) -> Self {
+    pub(super) fn start(node: Arc<Node>, context: Arc<DispatcherContext>) -> Self {
         let (connection, queue) = (ConnectionManager::start(node), Mutex::new(Queue::new(SHALLOWEST)));
-        let core = Arc::new(Core { context, connection, queue, arrived: Notify::new() });
-        let sender = Sender { core: Arc::clone(&core), calls: FuturesUnordered::new() };
-        Self { core, task: tokio::spawn(sender.run()) }
+        let core = Arc::new(DispatcherCore { context, connection, queue, arrived: Notify::new() });
+        let task = DispatcherTask { core: Arc::clone(&core), calls: FuturesUnordered::new() };
+        Self { core, task: tokio::spawn(task.run()) }
     }
 
     /// The connection, for whatever is asked beside decisions.
@@ -117,9 +117,9 @@ impl Drop for Dispatcher {
     }
 }
 
-// === impl Sender ===
+// === impl DispatcherTask ===
 
-impl Sender {
+impl DispatcherTask {
     async fn run(mut self) {
         let mut status = self.core.connection.status();
         loop {
@@ -147,14 +147,14 @@ impl Sender {
         }
     }
 
-    fn send(&self, status: &Status) {
+    fn send(&self, status: &ConnectionStatus) {
         match status {
-            Status::Connecting => {}
-            Status::Down => {
+            ConnectionStatus::Connecting => {}
+            ConnectionStatus::Down => {
                 let waiting = self.core.queue.lock().take_all();
                 waiting.into_iter().for_each(|request| request.fail(&StoreError::Unreachable));
             }
-            Status::Up(connection) => {
+            ConnectionStatus::Up(connection) => {
                 let batches = self.core.queue.lock().batches();
                 let call = |batch| call(batch, connection.clone(), Arc::clone(&self.core));
                 batches.into_iter().for_each(|batch| self.calls.push(Box::pin(call(batch))));
@@ -163,7 +163,7 @@ impl Sender {
     }
 
     /// So many calls may be under way that nobody waits for long for the next.
-    fn note(&self, ended: Ended) {
+    fn note(&self, ended: EndedCall) {
         let mut queue = self.core.queue.lock();
         queue.enter_first(ended.again);
         if let Some(took) = ended.took {
@@ -174,7 +174,7 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for DispatcherTask {
     fn drop(&mut self) {
         let waiting = self.core.queue.lock().close();
         waiting.into_iter().for_each(|request| request.fail(&StoreError::Broken));
@@ -184,27 +184,31 @@ impl Drop for Sender {
 // === a call ===
 
 /// Sends a batch, and tells all whose requests are in it.
-async fn call(batch: Batch, mut connection: Connection, core: Arc<Core>) -> Ended {
+async fn call(batch: Batch, mut connection: Connection, core: Arc<DispatcherCore>) -> EndedCall {
     let sent = Instant::now();
     let deadline = batch.deadline().unwrap_or(sent);
     let answers = until(deadline, decide(&batch, &mut connection, &core.context)).await;
     let took = sent.elapsed();
     match answers.unwrap_or(Err(StoreError::Timeout)) {
-        Ok(answers) => Ended { took: Some(took), again: batch.tell(&answers) },
+        Ok(answers) => EndedCall { took: Some(took), again: batch.tell(&answers) },
         Err(error) => {
             // That a call which was sent late had no answer in time says nothing about the connection.
             if error != StoreError::Timeout || took >= core.context.timeout / 2 {
                 core.connection.report(&connection, &error);
             }
             batch.fail(&error);
-            Ended::default()
+            EndedCall::default()
         }
     }
 }
 
 /// Has a batch decided. It is asked for once more if it needs the boundaries of a calendar around Redis's time, since nothing
 /// ran then.
-async fn decide(batch: &Batch, connection: &mut Connection, context: &Context) -> Result<Answers, StoreError> {
+async fn decide(
+    batch: &Batch,
+    connection: &mut Connection,
+    context: &DispatcherContext,
+) -> Result<Answers, StoreError> {
     let now = batch.now();
     let mut near = now.unwrap_or_else(|| context.clock.redis_now());
     // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use self::buckets::Buckets;
 use self::connection::{Connection, Node};
-use self::dispatcher::{Context, Dispatcher};
+use self::dispatcher::{Dispatcher, DispatcherContext};
 use self::keys::SharedSecret;
 use self::script::failure;
 use super::StoreError;
@@ -36,7 +36,7 @@ use crate::metrics::Metrics;
 /// Buckets in Redis.
 #[derive(Debug)]
 pub struct Redis {
-    context: Arc<Context>,
+    context: Arc<DispatcherContext>,
     node: Arc<Node>,
     secret: Arc<SharedSecret>,
     adopted: Arc<AdoptedFailures>,
@@ -56,7 +56,7 @@ impl Redis {
         let secret = Arc::new(SharedSecret::new(settings));
         let node = Arc::new(Node::new(settings, Arc::clone(&secret))?);
         let random = AtomicU64::new(random_start());
-        let context = Context { timeout: settings.timeout, clock: ClockOffset::default(), random, metrics };
+        let context = DispatcherContext { timeout: settings.timeout, clock: ClockOffset::default(), random, metrics };
         let pool_size = settings.pool_size.max(1);
         let (context, adopted, turn) = (Arc::new(context), Arc::default(), AtomicUsize::new(0));
         Ok(Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn })
