@@ -18,13 +18,15 @@ use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait
 
 const SHARDS: usize = 64;
 
-/// Refusals that a shard holds at most: as many as a table of 1,024 slots takes.
-const SHARD: usize = 896;
+/// Bytes that all refusals occupy at most, whoever is refused.
+pub(super) const MAX_BYTES: usize = 20 << 20;
 
-/// Bytes that all tables occupy at most, whoever is refused: those of a full shard have 1,024 slots, or twice as many where
-/// many have come and gone.
-#[cfg(test)]
-pub(super) const MAX_BYTES: usize = SHARDS * 2 * 1_024 * (size_of::<Entry>() + 2);
+/// Refusals that a shard holds at most: 896. A table has a power of two of slots, of which it fills seven of eight, and where
+/// many come and go it has twice as many.
+const SHARD: usize = {
+    let slots = MAX_BYTES / SHARDS / (size_of::<Entry>() + 1);
+    (1 << slots.ilog2()) / 2 / 8 * 7
+};
 
 /// After how long a bucket is asked again although its refusal holds, as far as is known here.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
