@@ -106,7 +106,7 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
             permits: tidegate::cost::Cost::Fixed(1),
             on_missing_client: Default::default(),
             on_store_failure: Default::default(),
-            patience: None,
+            wait_policy: None,
             shadow: false,
         })
     };

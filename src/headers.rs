@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::admission::Standing;
+use crate::admission::LimitStatus;
 use crate::limit::{Decision, Wait};
 use crate::rule::Limit;
 
@@ -31,9 +31,9 @@ impl Members {
     }
 
     /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
-    pub(crate) fn rate_limit(&self, standing: &Standing) -> Option<HeaderValue> {
+    pub(crate) fn rate_limit(&self, status: &LimitStatus) -> Option<HeaderValue> {
         let mut list = String::new();
-        for (member, decision) in self.told(standing) {
+        for (member, decision) in self.told(status) {
             let (mut left, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
             let (left, seconds) = (left.format(decision.remaining), seconds.format(decision.reset.div_ceil(1_000)));
             // With no room to spare, so that what shares the text needs no memory of its own.
@@ -46,8 +46,8 @@ impl Members {
     }
 
     /// The members of the limits that said something, with what they said.
-    fn told<'s>(&'s self, standing: &'s Standing) -> impl Iterator<Item = (&'s str, &'s Decision)> {
-        standing.iter().filter_map(|(index, decision)| Some((self.0.get(index)?.as_deref()?, decision)))
+    fn told<'s>(&'s self, status: &'s LimitStatus) -> impl Iterator<Item = (&'s str, &'s Decision)> {
+        status.iter().filter_map(|(index, decision)| Some((self.0.get(index)?.as_deref()?, decision)))
     }
 }
 
@@ -61,8 +61,8 @@ pub(crate) struct Legacy {
 }
 
 /// `X-RateLimit-*`; nothing if the request met no limit that clients are told of.
-pub(crate) fn legacy(limits: &[Limit], standing: &Standing) -> Option<Legacy> {
-    let told = standing.iter().filter_map(|(index, said)| Some((limits.get(index)?, said)));
+pub(crate) fn legacy(limits: &[Limit], status: &LimitStatus) -> Option<Legacy> {
+    let told = status.iter().filter_map(|(index, said)| Some((limits.get(index)?, said)));
     let told = told.filter(|(limit, _)| limit.is_told());
     let (limit, said) = told.min_by_key(|(_, said)| (said.remaining, std::cmp::Reverse(said.reset)))?;
     let (rate, reset) = (limit.limiter.quota.full(), said.reset.div_ceil(1_000));
@@ -117,7 +117,7 @@ mod tests {
             permits: Cost::Fixed(1),
             on_missing_client: OnMissingClient::Deny,
             on_store_failure: OnStoreFailure::Allow,
-            patience: None,
+            wait_policy: None,
             shadow: false,
         }
     }
@@ -148,8 +148,8 @@ mod tests {
 
         let decision =
             Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001, delay: 0, overflow: false };
-        let standing = (0..3).map(|index| (index, decision)).collect();
-        let rate_limit = Members::new(&limits).rate_limit(&standing);
+        let status = (0..3).map(|index| (index, decision)).collect();
+        let rate_limit = Members::new(&limits).rate_limit(&status);
         assert_eq!(
             rate_limit.as_ref().map(HeaderValue::as_bytes),
             Some(&b"\"per-ip\";r=4;t=60, \"burst\";r=4;t=60"[..])
@@ -167,9 +167,8 @@ mod tests {
         ];
         let said =
             |remaining, reset| Decision { granted: true, remaining, wait: Wait::Now, reset, delay: 0, overflow: false };
-        let standing =
-            [(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))].into_iter().collect();
-        assert_eq!(legacy(&limits, &standing), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
+        let status = [(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))].into_iter().collect();
+        assert_eq!(legacy(&limits, &status), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
         assert_eq!(legacy(&limits, &[(0, said(0, 1))].into_iter().collect()), None);
     }
 

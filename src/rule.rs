@@ -23,14 +23,14 @@ pub struct Limit {
     /// What to do when the store cannot say.
     pub on_store_failure: OnStoreFailure,
     /// Whether refused requests may wait for their permits; none may if there is none.
-    pub patience: Option<Patience>,
+    pub wait_policy: Option<WaitPolicy>,
     /// It only watches: it is judged and counted, and neither refuses a request nor takes from live limits.
     pub shadow: bool,
 }
 
 /// How long refused requests may wait for their permits, and how many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct WaitPolicy {
     /// The longest that one may be held, from its arrival on.
     pub max_wait: Duration,
     /// Most that may wait for one bucket in this gateway.
@@ -59,7 +59,7 @@ pub enum OnStoreFailure {
     Deny,
 }
 
-impl Patience {
+impl WaitPolicy {
     /// How many may wait unless the rule file says otherwise.
     pub const DEFAULT_QUEUE: usize = 100;
 }

@@ -14,7 +14,7 @@ use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::policy::policy;
 use crate::route::Route;
 use crate::rules::{Charges, Rules, Unjudged};
-use crate::sift::{Arrival, BadField, Field, Next, Seen, Sieve};
+use crate::sift::{Arrival, BadField, Field, NextHop, Seen, Sieve};
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
@@ -93,14 +93,14 @@ impl RuleSet {
         &self,
         request: &'a Request<B>,
         peer: Option<IpAddr>,
-        next: Next,
+        next: NextHop,
     ) -> Result<Facts<'a>, BadRequest> {
         let (method, uri) = (request.method(), request.uri());
         let (method, host) = match next {
-            Next::Origin => (method, request.version().into()),
+            NextHop::Origin => (method, request.version().into()),
             // To HTTP/2 it is what a GET with `Upgrade` is to HTTP/1 (RFC 8441).
-            Next::Handler if *method == Method::CONNECT && uri.path().starts_with('/') => (&GET, HostNeed::Optional),
-            Next::Handler => (method, HostNeed::Optional),
+            NextHop::Handler if *method == Method::CONNECT && uri.path().starts_with('/') => (&GET, HostNeed::Optional),
+            NextHop::Handler => (method, HostNeed::Optional),
         };
         self.rules.read(method, uri, host, request.headers(), peer)
     }
@@ -163,20 +163,20 @@ impl Prepared {
     /// Counts what each limit said. One that would have granted a request which another refused is not counted: it
     /// was not charged.
     pub(crate) fn count(&self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
-        let (standing, passed) = match admitted {
-            Ok(Admitted { standing, .. }) => (Some(standing), true),
-            Err(Denial::Limited { standing, .. }) => (Some(standing), false),
+        let (status, passed) = match admitted {
+            Ok(Admitted { status, .. }) => (Some(status), true),
+            Err(Denial::Limited { status, .. }) => (Some(status), false),
             Err(Denial::StoreFailed(_)) => (None, false),
         };
         for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
-            let said = standing.and_then(|standing| standing.said(one.index));
+            let said = status.and_then(|status| status.said(one.index));
             if said.is_some_and(|decision| decision.overflow) {
                 counter.overflowed();
             }
             match (said, one.limit.shadow) {
                 // Others were known to refuse it.
-                (None, _) if standing.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
+                (None, _) if status.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
                 (None, _) => counter.store_failed(),
                 (Some(decision), _) if decision.granted && passed => counter.allowed(),
                 (Some(decision), _) if decision.granted => {}

@@ -21,7 +21,7 @@ const CLIENT_GONE: u16 = 499;
 
 /// What is known of a request. Dropped, it is written.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     method: Method,
     path: String,
     peer: IpAddr,
@@ -42,7 +42,7 @@ enum End {
     Early(&'static str),
 }
 
-impl Line {
+impl LogLine {
     /// Begins the line of a request, if anybody reads the log.
     pub(super) fn begin<B>(request: &mut Request<B>) -> Option<Box<Self>> {
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
@@ -89,7 +89,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for LogLine {
     fn drop(&mut self) {
         let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
         let reason = match self.end {

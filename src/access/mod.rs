@@ -2,7 +2,7 @@
 //!
 //! A request that panics is answered with 500, and costs nobody else anything.
 
-mod answer;
+mod body;
 mod caught;
 mod line;
 
@@ -21,10 +21,10 @@ use http_body_util::Either;
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
-pub(crate) use self::answer::Answer;
-use self::answer::BoxError;
+use self::body::BoxError;
+pub(crate) use self::body::LoggedBody;
 use self::caught::{Caught, Panicked, catch, caught};
-use self::line::Line;
+use self::line::LogLine;
 pub(crate) use self::line::refused;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
@@ -49,7 +49,7 @@ pin_project! {
         #[pin]
         answer: Option<Caught<F>>,
         // Nothing, where the access log is off.
-        line: Option<Box<Line>>,
+        line: Option<Box<LogLine>>,
     }
 }
 
@@ -66,7 +66,7 @@ where
     S: Service<Request<B>, Response = Response<RB>, Error = Infallible>,
     RB: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    type Response = Response<Answer<RB>>;
+    type Response = Response<LoggedBody<RB>>;
     type Error = Infallible;
     type Future = Logged<S::Future>;
 
@@ -75,7 +75,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Logged<S::Future> {
-        let line = Line::begin(&mut request);
+        let line = LogLine::begin(&mut request);
         Logged { answer: catch(|| self.inner.call(request)).ok().map(caught), line }
     }
 }
@@ -85,7 +85,7 @@ where
     F: Future<Output = Result<Response<RB>, Infallible>>,
     RB: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    type Output = Result<Response<Answer<RB>>, Infallible>;
+    type Output = Result<Response<LoggedBody<RB>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -107,6 +107,6 @@ where
         if let Some(line) = &mut line {
             line.head(&response);
         }
-        Poll::Ready(Ok(response.map(|body| Answer::new(body, line))))
+        Poll::Ready(Ok(response.map(|body| LoggedBody::new(body, line))))
     }
 }

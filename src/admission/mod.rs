@@ -1,18 +1,19 @@
 //! May this request go on? All its charges are made or none, and the answer is a [`Permit`] or a [`Denial`].
 //!
-//! Only this room makes permits, and only with one is a request forwarded.
+//! Only this module makes permits, and no request is forwarded without one.
 //!
-//! A refused request may wait, if every limit that refused it lets it (`max_wait`). It stands in a [line](mod@line) and
-//! asks again when its permits have returned; it is charged when it goes on, not at all if its client leaves before.
+//! A refused request may wait, if every limit that refused it lets it (`max_wait`). It waits in a
+//! [queue](mod@queue) and asks again when its permits have returned. It is charged when it goes on; one whose client leaves
+//! before is not charged.
 
-mod line;
+mod queue;
 mod receipt;
-mod standing;
+mod status;
 mod waiting;
 
-pub(crate) use self::line::Lines;
+pub(crate) use self::queue::WaitQueues;
 pub(crate) use self::receipt::Receipt;
-pub(crate) use self::standing::Standing;
+pub(crate) use self::status::LimitStatus;
 use self::waiting::Waiting;
 use crate::limit::{Algorithm, Wait};
 use crate::rule::{Limit, OnStoreFailure};
@@ -28,8 +29,8 @@ pub(crate) struct Permit(());
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) permit: Permit,
-    pub(crate) standing: Standing,
-    /// The store did not decide; the limits let pass what they could not count.
+    pub(crate) status: LimitStatus,
+    /// Why the store did not decide, if the limits let pass what they could not count.
     pub(crate) unchecked: Option<StoreError>,
 }
 
@@ -39,11 +40,11 @@ pub(crate) enum Denial {
     /// Limits refused it.
     Limited {
         /// What every limit said.
-        standing: Standing,
+        status: LimitStatus,
         /// The longest of the waits of those that refused.
         wait: Wait,
     },
-    /// The store did not decide, and a limit would rather deny than not count.
+    /// The store did not decide, and a limit has `on_store_failure: deny`.
     StoreFailed(StoreError),
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
 /// See [`Denial`].
 pub(crate) async fn admit(
     store: &Store,
-    lines: &Lines,
+    queues: &WaitQueues,
     charges: &Charges<'_>,
     may_wait: bool,
 ) -> Result<Admitted, Denial> {
@@ -72,97 +73,97 @@ pub(crate) async fn admit(
     if !may_wait && let Some(said) = said_at_once(store, charges) {
         return conclude(said, charges);
     }
-    // Boxed: most requests are spared the room that waiting needs.
-    Box::pin(admit_later(store, lines, charges)).await
+    // Boxed, so that requests that cannot wait do without the memory that waiting needs.
+    Box::pin(admit_later(store, queues, charges)).await
 }
 
 /// A request that costs nothing.
 pub(crate) fn free() -> Admitted {
-    Admitted { permit: Permit(()), standing: Standing::default(), unchecked: None }
+    Admitted { permit: Permit(()), status: LimitStatus::default(), unchecked: None }
 }
 
 /// What the limits say where nothing has to be waited for: the store is here, or knows that they refuse.
-fn said_at_once(store: &Store, charges: &Charges<'_>) -> Option<Result<Standing, StoreError>> {
+fn said_at_once(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStatus, StoreError>> {
     match store.take_at_once(charges.asked()) {
-        Some(taken) => Some(taken.map(|outcome| Standing::new(charges, outcome))),
+        Some(taken) => Some(taken.map(|outcome| LimitStatus::new(charges, outcome))),
         None => known_refusal(store, charges).map(Ok),
     }
 }
 
-/// What Java has not configured says nothing about the other limits, which are asked without it.
-async fn admit_later(store: &Store, lines: &Lines, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    match admit_in_line(store, lines, charges).await {
+/// Decides without the adopted limits where Java has not configured one.
+async fn admit_later(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    match admit_in_turn(store, queues, charges).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
             let others = charges.only(|one| !is_adopted(one));
             if others.is_empty() {
                 return Ok(Admitted { unchecked: Some(error), ..free() });
             }
-            let admitted = admit_in_line(store, lines, &others).await?;
+            let admitted = admit_in_turn(store, queues, &others).await?;
             Ok(Admitted { unchecked: admitted.unchecked.or(Some(error)), ..admitted })
         }
         admitted => admitted,
     }
 }
 
-/// Asks, and asks again as long as the limits that refuse let the request wait.
-async fn admit_in_line(store: &Store, lines: &Lines, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    let mut waiting = Waiting::new(store, lines, charges);
-    waiting.behind_others().await?;
+/// Asks the store, and asks again for as long as the limits that refuse let the request wait.
+async fn admit_in_turn(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    let mut waiting = Waiting::new(store, queues, charges);
+    waiting.queue_behind_others().await?;
     loop {
         waiting.turn().await?;
         match conclude(ask(store, charges).await, charges) {
             Ok(admitted) => return waiting.slot(admitted).await,
-            Err(Denial::Limited { standing, wait }) => waiting.permits(standing, wait).await?,
+            Err(Denial::Limited { status, wait }) => waiting.permits(status, wait).await?,
             Err(denial) => return Err(denial),
         }
     }
 }
 
-/// What the limits say, as the store knows already or when it is asked.
-async fn ask(store: &Store, charges: &Charges<'_>) -> Result<Standing, StoreError> {
+/// What the limits say: from the negative cache, or from the store.
+async fn ask(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, StoreError> {
     // What is known of the others was looked at before, by the one that found that it is time to ask again.
     let known = if charges.limits().iter().any(may_wait) { known_refusal(store, charges) } else { None };
     match known {
-        Some(standing) => Ok(standing),
-        None => Ok(Standing::new(charges, store.take(charges.asked()).await?)),
+        Some(status) => Ok(status),
+        None => Ok(LimitStatus::new(charges, store.take(charges.asked()).await?)),
     }
 }
 
-/// What follows for the request from what its limits said.
-fn conclude(said: Result<Standing, StoreError>, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    let standing = match said {
-        Ok(standing) => standing,
+/// Permit or denial, from what the limits said.
+fn conclude(said: Result<LimitStatus, StoreError>, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    let status = match said {
+        Ok(status) => status,
         Err(error) if charges.iter().any(|one| denies_uncounted(&one, &error)) => {
             return Err(Denial::StoreFailed(error));
         }
         Err(error) => return Ok(Admitted { unchecked: Some(error), ..free() }),
     };
-    match standing.wait {
-        Wait::Now => Ok(Admitted { standing, ..free() }),
-        wait => Err(Denial::Limited { standing, wait }),
+    match status.wait {
+        Wait::Now => Ok(Admitted { status, ..free() }),
+        wait => Err(Denial::Limited { status, wait }),
     }
 }
 
-/// What is known to refuse a request for good, so that the store need not be asked; the other limits are not. One that
-/// lets it wait does so only if all that refuse it do, and whether they do is not known.
-fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<Standing> {
+/// The refusal that the negative cache has for a request, if one of the limits that refuse lets no request wait. The
+/// limits that it knows nothing of are not asked.
+fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
     let known = store.known_refusal(charges.asked())?;
     let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
-    let for_good = refused.any(|(one, _)| one.limit.patience.is_none());
-    for_good.then(|| Standing::known(charges, known))
+    let for_good = refused.any(|(one, _)| one.limit.wait_policy.is_none());
+    for_good.then(|| LimitStatus::known(charges, known))
 }
 
-/// Does this limit deny requests over such an error? One about adopted limits is theirs alone.
+/// Does this limit deny requests after such an error? An error about adopted limits concerns these alone.
 fn denies_uncounted(one: &LimitCharge<'_>, error: &StoreError) -> bool {
     let concerned = is_adopted(one) || !error.is_about_adopted();
     concerned && !one.limit.shadow && one.limit.on_store_failure == OnStoreFailure::Deny
 }
 
-/// May there be more to it than one decision: a place in a line, a slot that is not reached yet, a second try without
-/// limits that others have not configured?
+/// May this limit need more than one decision: a wait, a slot in the future, a second try without limits that Java has not
+/// configured?
 pub(crate) fn may_wait(limit: &Limit) -> bool {
     let quota = &limit.limiter.quota;
-    limit.patience.is_some() || matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) || quota.is_adopted()
+    limit.wait_policy.is_some() || matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) || quota.is_adopted()
 }
 
 fn is_adopted(one: &LimitCharge<'_>) -> bool {

@@ -1,6 +1,6 @@
-//! What a request was charged, for the case that nobody receives it.
+//! What a request was charged, so that it can be given back if no upstream receives it.
 
-use super::Standing;
+use super::LimitStatus;
 use crate::limit::{Charge, Granted};
 use crate::rules::{Charges, Positions};
 use crate::store::Store;
@@ -11,17 +11,17 @@ pub(crate) struct Receipt {
     /// For each charge, the position of its limit.
     positions: Positions,
     asked: Vec<Charge>,
-    standing: Standing,
+    status: LimitStatus,
 }
 
 impl Receipt {
-    /// Of a request that was admitted with these charges; `standing` is what their limits said, or some of them.
-    pub(crate) fn new(charges: Charges<'_>, standing: Standing) -> Self {
+    /// Of a request that was admitted with these charges; `status` is what their limits said, or some of them.
+    pub(crate) fn new(charges: Charges<'_>, status: LimitStatus) -> Self {
         let (positions, asked) = charges.into_parts();
-        Self { positions, asked, standing }
+        Self { positions, asked, status }
     }
 
-    /// Gives back what a request was charged that nobody received. A receipt serves once.
+    /// Gives the charges back, once.
     pub(crate) async fn give_back(self, store: &Store) {
         let granted = self.granted();
         if granted.is_empty() {
@@ -35,8 +35,8 @@ impl Receipt {
     /// The charges that were made, each at the moment of its grant or slot.
     fn granted(&self) -> Vec<Granted> {
         let made = self.positions.iter().zip(&self.asked).filter_map(|(position, charge)| {
-            let decision = self.standing.said(*position).filter(|said| said.granted && charge.permits > 0)?;
-            let at = self.standing.now.plus_millis(decision.delay);
+            let decision = self.status.said(*position).filter(|said| said.granted && charge.permits > 0)?;
+            let at = self.status.now.plus_millis(decision.delay);
             Some(Granted { charge: charge.clone(), at, overflow: decision.overflow })
         });
         made.collect()

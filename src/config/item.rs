@@ -35,6 +35,6 @@ fn describe_scalar(scalar: &Scalar) -> String {
 impl Item<'_> {
     /// Reports something about this value.
     pub(super) fn wrong(self, what: &str, help: impl Into<String>, problems: &mut Problems) -> Broken {
-        problems.add(self.node.place, format!("{} {what}", quote(self.key)), help)
+        problems.add(self.node.location, format!("{} {what}", quote(self.key)), help)
     }
 }

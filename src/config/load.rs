@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::problem::{Place, Problems};
+use super::problem::{Location, Problems};
 
 /// The largest rule file, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path) -> Result<String, LoadError> {
 pub(super) fn too_large() -> Problems {
     let mut problems = Problems::default();
     let message = format!("the file is larger than {MAX_BYTES} bytes (1 MiB)");
-    problems.add(Place::START, message, "one route can stand for many with `{segment}`, `/**` and `*.host`");
+    problems.add(Location::START, message, "one route can stand for many with `{segment}`, `/**` and `*.host`");
     problems
 }
 
@@ -54,7 +54,7 @@ fn decode(bytes: Vec<u8>) -> Result<String, Problems> {
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
         let byte = error.as_bytes().get(valid).copied().unwrap_or_default();
         let mut problems = Problems::default();
-        problems.add(Place { line, column }, format!("byte 0x{byte:02x} is not UTF-8"), "save the file as UTF-8");
+        problems.add(Location { line, column }, format!("byte 0x{byte:02x} is not UTF-8"), "save the file as UTF-8");
         problems
     })
 }

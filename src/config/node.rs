@@ -1,6 +1,6 @@
-//! The file as a tree whose every key and value knows its place.
+//! The file as a tree whose every key and value knows its location.
 
-use super::problem::Place;
+use super::problem::Location;
 use super::scalar::Scalar;
 
 /// The key of YAML 1.1 that is reported here, and stays in its map so that nobody misses what it stands for.
@@ -9,7 +9,7 @@ pub(crate) const MERGE_KEY: &str = "<<";
 /// A value and where it starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) value: Value,
 }
 
@@ -25,14 +25,14 @@ pub(crate) enum Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) value: Node,
 }
 
 // === impl Node ===
 
 impl Node {
-    /// The value of `key`; this value itself where it has none, so that there is always a place to point to.
+    /// The value of `key`; this value itself where it has none, so that there is always a location to point to.
     pub(crate) fn at(&self, key: &str) -> &Node {
         self.entries().iter().find(|entry| entry.key == key).map_or(self, |entry| &entry.value)
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 /// One mistake of a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    place: Place,
+    location: Location,
     message: String,
     help: String,
 }
@@ -18,7 +18,7 @@ pub struct Problems(BTreeSet<Problem>);
 
 /// A character of the file; both numbers start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
@@ -27,17 +27,17 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Broken(());
 
-/// Mistakes with the file's name before each place.
+/// Mistakes with the file's name before each location.
 struct Named<'p>(&'p Problems, Option<&'p Path>);
 
 /// The longest part of a value that a message repeats, in characters.
 const LONGEST_QUOTE: usize = 80;
 
-// === impl Place ===
+// === impl Location ===
 
-impl Place {
+impl Location {
     /// Where a mistake of the whole file is reported.
-    pub(crate) const START: Place = Place { line: 1, column: 1 };
+    pub(crate) const START: Location = Location { line: 1, column: 1 };
 }
 
 // === impl Problem ===
@@ -45,12 +45,12 @@ impl Place {
 impl Problem {
     /// The line, from 1.
     pub fn line(&self) -> usize {
-        self.place.line
+        self.location.line
     }
 
     /// The column in characters, from 1.
     pub fn column(&self) -> usize {
-        self.place.column
+        self.location.column
     }
 
     /// What is wrong, with the value; never a secret.
@@ -88,16 +88,16 @@ impl Problems {
     }
 
     /// Adds a mistake. The same one twice, as when an alias repeats it, is one.
-    pub(crate) fn add(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) -> Broken {
-        self.0.insert(Problem { place, message: message.into(), help: help.into() });
+    pub(crate) fn add(&mut self, location: Location, message: impl Into<String>, help: impl Into<String>) -> Broken {
+        self.0.insert(Problem { location, message: message.into(), help: help.into() });
         Broken(())
     }
 
     /// What is missing because an earlier step has reported it. Were it not so, the file would be half understood, so
     /// this step says it.
-    pub(crate) fn reported(&mut self, place: Place) -> Broken {
+    pub(crate) fn reported(&mut self, location: Location) -> Broken {
         if self.is_empty() {
-            return self.add(place, "this could not be understood", "this is a bug of tidegate: please report it");
+            return self.add(location, "this could not be understood", "this is a bug of tidegate: please report it");
         }
         Broken(())
     }
@@ -113,11 +113,11 @@ impl std::error::Error for Problems {}
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Problem { place, message, help } in self.0.iter() {
+        for Problem { location, message, help } in self.0.iter() {
             if let Some(file) = self.1 {
                 write!(f, "{}:", file.display())?;
             }
-            writeln!(f, "{}:{}: {message}\n  help: {help}", place.line, place.column)?;
+            writeln!(f, "{}:{}: {message}\n  help: {help}", location.line, location.column)?;
         }
         match self.0.len() {
             1 => f.write_str("1 mistake"),
@@ -166,11 +166,11 @@ mod tests {
     #[test]
     fn mistakes_are_shown_in_the_order_of_their_places_and_once() {
         let mut problems = Problems::default();
-        let place = |line, column| Place { line, column };
-        problems.add(place(10, 1), "third", "c");
-        problems.add(place(9, 20), "second", "b");
-        problems.add(place(9, 3), "first", "a");
-        problems.add(place(9, 3), "first", "a");
+        let location = |line, column| Location { line, column };
+        problems.add(location(10, 1), "third", "c");
+        problems.add(location(9, 20), "second", "b");
+        problems.add(location(9, 3), "first", "a");
+        problems.add(location(9, 3), "first", "a");
         let shown = problems.in_file(Path::new("rules.yaml")).to_string();
         let places: Vec<_> = shown.lines().step_by(2).collect();
         assert_eq!(

@@ -60,17 +60,17 @@ impl<'n> Item<'n> {
     fn map(self, shape: &'static Shape, problems: &mut Problems) -> Filled {
         let Value::Map(entries) = &self.node.value else {
             let message = format!("{} must be a map, not {}", shape.what, describe(self.node));
-            return Err(problems.add(self.node.place, message, known(shape)));
+            return Err(problems.add(self.node.location, message, known(shape)));
         };
         let mut filled = Mapping::new();
-        for Entry { key, place, value } in entries {
+        for Entry { key, location, value } in entries {
             match shape.key(key) {
                 None if key == MERGE_KEY => {}
                 None => {
-                    problems.add(*place, format!("unknown key {} in {}", quote(key), shape.what), meant(key, shape));
+                    problems.add(*location, format!("unknown key {} in {}", quote(key), shape.what), meant(key, shape));
                 }
                 Some(Key { kind: Kind::Unbuilt, .. }) => {
-                    problems.add(*place, format!("{} is not built yet", quote(key)), "leave it out");
+                    problems.add(*location, format!("{} is not built yet", quote(key)), "leave it out");
                 }
                 Some(Key { name, kind, .. }) => {
                     if let Ok(value) = (Item { node: value, key: name }).fill(kind, problems) {
@@ -82,7 +82,7 @@ impl<'n> Item<'n> {
         let has = |key| self.node.has(key) || self.node.has(MERGE_KEY);
         for (key, example) in shape.needs().filter(|(key, _)| !has(key)) {
             let message = format!("{} needs {}", shape.what, quote(key));
-            problems.add(self.node.place, message, format!("for example {}", quote(example)));
+            problems.add(self.node.location, message, format!("for example {}", quote(example)));
         }
         Ok(filled.into())
     }
@@ -129,11 +129,11 @@ impl<'n> Item<'n> {
     /// Every entry keeps its name, even a wrong one, so that those who use it are not told that it is unknown.
     fn names(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
         let mut filled = Mapping::new();
-        for Entry { key, place, value } in
+        for Entry { key, location, value } in
             self.entries("names", problems)?.iter().filter(|entry| entry.key != MERGE_KEY)
         {
             if !word::is_name(key) {
-                problems.add(*place, format!("{} is not a name", quote(key)), word::NAME_HELP);
+                problems.add(*location, format!("{} is not a name", quote(key)), word::NAME_HELP);
             }
             let value = Item { node: value, key }.fill(kind, problems).unwrap_or(Yaml::Null);
             filled.insert(key.as_str().into(), value);

@@ -168,7 +168,7 @@ impl<'n> Item<'n> {
 
     /// A value that will be right one day.
     fn unbuilt(self, text: &str, help: impl Into<String>, problems: &mut Problems) -> Broken {
-        problems.add(self.node.place, format!("`{}: {text}` is not built yet", self.key), help)
+        problems.add(self.node.location, format!("`{}: {text}` is not built yet", self.key), help)
     }
 
     fn scalar(self) -> Option<&'n Scalar> {

@@ -22,7 +22,7 @@ use crate::forward::Forward;
 use crate::layer::{RateLimitLayer, Unmatched};
 use crate::metrics::Metrics;
 use crate::server::{Capacity, Drain, DrainTrigger, Server, bind};
-use crate::sift::Next;
+use crate::sift::NextHop;
 use crate::store::{OpenError, Store};
 use crate::upstream::Upstreams;
 
@@ -82,7 +82,7 @@ impl Gateway {
         let config = Arc::new(config);
         let metrics = Arc::new(Metrics::new());
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
-        let layer = RateLimitLayer::builder().next(Next::Origin).unmatched(Unmatched::Refuse).store(store.clone());
+        let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Refuse).store(store.clone());
         let layer = layer.metrics(Arc::clone(&metrics)).from_config(&config)?;
         let (drain, drained) = Drain::new();
 

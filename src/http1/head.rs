@@ -12,7 +12,7 @@ use super::{MAX_FIELDS, MOST_FIELDS, Malformed};
 
 /// The head of an answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ParsedResponse {
     pub(crate) response: Response<()>,
     /// How many bytes it had.
     pub(crate) length: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Answer {
 
 /// The head of a request.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ParsedRequest {
     pub(crate) request: Request<()>,
     /// How many bytes it had.
     pub(crate) length: usize,
@@ -56,7 +56,11 @@ pub(crate) enum BadHead {
 ///
 /// # Errors
 /// See [`BadHead`].
-pub(crate) fn read_request(bytes: &Bytes, fields: &mut HeaderMap, max_fields: usize) -> Result<Option<Asked>, BadHead> {
+pub(crate) fn read_request(
+    bytes: &Bytes,
+    fields: &mut HeaderMap,
+    max_fields: usize,
+) -> Result<Option<ParsedRequest>, BadHead> {
     match max_fields {
         ..=MAX_FIELDS => read_lines(bytes, fields, &mut [const { MaybeUninit::uninit() }; MAX_FIELDS][..max_fields]),
         _ => read_many(bytes, fields, max_fields.min(MOST_FIELDS)),
@@ -65,7 +69,7 @@ pub(crate) fn read_request(bytes: &Bytes, fields: &mut HeaderMap, max_fields: us
 
 /// What few allow has its place on the stack only where it is allowed.
 #[inline(never)]
-fn read_many(bytes: &Bytes, fields: &mut HeaderMap, max_fields: usize) -> Result<Option<Asked>, BadHead> {
+fn read_many(bytes: &Bytes, fields: &mut HeaderMap, max_fields: usize) -> Result<Option<ParsedRequest>, BadHead> {
     read_lines(bytes, fields, &mut [const { MaybeUninit::uninit() }; MOST_FIELDS][..max_fields])
 }
 
@@ -73,7 +77,7 @@ fn read_lines<'b>(
     bytes: &'b Bytes,
     fields: &mut HeaderMap,
     lines: &mut [MaybeUninit<httparse::Header<'b>>],
-) -> Result<Option<Asked>, BadHead> {
+) -> Result<Option<ParsedRequest>, BadHead> {
     let mut parsed = httparse::Request::new(&mut []);
     let status = ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, bytes, lines);
     let status = status.map_err(|error| why(error, bytes))?;
@@ -113,7 +117,7 @@ fn read_lines<'b>(
     // What follows a CONNECT may be meant for a tunnel, which there is none of.
     let is_tunnel = *request.method() == Method::CONNECT;
     let keeps_open = persistence.keeps_open() && !told.is_doubtful() && !is_tunnel;
-    Ok(Some(Asked { request, length, told, keeps_open, accepts_trailers, expects_continue }))
+    Ok(Some(ParsedRequest { request, length, told, keeps_open, accepts_trailers, expects_continue }))
 }
 
 /// The target. A quotation mark may stand in a path that is not encoded, and so it may in a query.
@@ -161,7 +165,7 @@ fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
 ///
 /// # Errors
 /// It is none.
-pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<Answer>, Malformed> {
+pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<ParsedResponse>, Malformed> {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let config = ParserConfig::default();
@@ -190,7 +194,7 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
         response.extensions_mut().insert(reason);
     }
     let keeps_open = persistence.keeps_open() && !told.is_doubtful();
-    Ok(Some(Answer { response, length, told, keeps_open }))
+    Ok(Some(ParsedResponse { response, length, told, keeps_open }))
 }
 
 /// What the lines of `Connection` say about another message (RFC 9112 section 9.3).
@@ -245,11 +249,11 @@ fn is_of_another_version(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Option<Answer>, Malformed> {
+    fn read(text: &str) -> Result<Option<ParsedResponse>, Malformed> {
         read_answer(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new())
     }
 
-    fn asked(text: &str) -> Result<Option<Asked>, BadHead> {
+    fn asked(text: &str) -> Result<Option<ParsedRequest>, BadHead> {
         read_request(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new(), MAX_FIELDS)
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 
-use crate::admission::Standing;
+use crate::admission::LimitStatus;
 pub use crate::facts::{Facts, Requests};
 use crate::headers::Members;
 use crate::http1::{Framing, Left, Malformed, Piece};
@@ -28,18 +28,18 @@ pub fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -> usiz
 #[derive(Debug)]
 pub struct RateLimitField {
     members: Members,
-    standing: Standing,
+    status: LimitStatus,
 }
 
 impl RateLimitField {
     /// Of these limits, with what each said.
     pub fn new(limits: &[Limit], said: &[Decision]) -> Self {
-        Self { members: Members::new(limits), standing: said.iter().copied().enumerate().collect() }
+        Self { members: Members::new(limits), status: said.iter().copied().enumerate().collect() }
     }
 
     /// The field; none if no limit is told of.
     pub fn write(&self) -> Option<HeaderValue> {
-        self.members.rate_limit(&self.standing)
+        self.members.rate_limit(&self.status)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::forward::{Forward, rewrite_answer};
 use crate::http1::{self, Framing, Left, Malformed, Outgoing, Piece, Terms};
 use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited};
 use crate::metrics::Metrics;
-use crate::sift::Next;
+use crate::sift::NextHop;
 use crate::upstream::{RequestBody, ResponseBody, Upstreams};
 
 /// A gateway without its sockets.
@@ -67,7 +67,7 @@ impl Passage {
         let config = Config::parse(rules)?;
         let metrics = Arc::new(Metrics::new());
         let forward = Forward::new(Arc::new(Upstreams::new(config.upstreams.values(), 1, &metrics)));
-        let layer = RateLimitLayer::builder().next(Next::Origin).metrics(metrics).from_config(&config)?;
+        let layer = RateLimitLayer::builder().next(NextHop::Origin).metrics(metrics).from_config(&config)?;
         Ok(Self { limited: layer.layer(Written(forward)) })
     }
 

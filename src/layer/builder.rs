@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::RateLimitLayer;
 use crate::config::{Config, LoadError, Problems};
 use crate::metrics::Metrics;
-use crate::sift::Next;
+use crate::sift::NextHop;
 use crate::store::{OpenError, Store};
 
 /// A layer before it has its rules; made by [`RateLimitLayer::builder`].
@@ -15,7 +15,7 @@ use crate::store::{OpenError, Store};
 pub struct LayerBuilder {
     store: Option<Store>,
     metrics: Option<Arc<Metrics>>,
-    next: Next,
+    next: NextHop,
     unmatched: Unmatched,
 }
 
@@ -55,7 +55,7 @@ impl LayerBuilder {
     }
 
     /// What the layer stands over; handlers unless told otherwise.
-    pub(crate) fn next(self, next: Next) -> Self {
+    pub(crate) fn next(self, next: NextHop) -> Self {
         Self { next, ..self }
     }
 

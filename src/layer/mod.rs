@@ -52,7 +52,7 @@ use self::notes::{Life, Notes};
 pub use self::notes::{Outcome, Report, ReportSlot};
 use self::peer::Hint;
 pub use self::peer::Peer;
-use crate::admission::{Admitted, Denial, Lines, Receipt, admit, free, store_failure};
+use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, free, store_failure};
 use crate::config::Config;
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
@@ -61,7 +61,7 @@ use crate::refusal::Refusal;
 use crate::rules::{Charges, Rules};
 pub use crate::ruleset::Handover;
 use crate::ruleset::RuleSet;
-use crate::sift::{Arrival, Next};
+use crate::sift::{Arrival, NextHop};
 use crate::store::{OpenError, Store};
 
 /// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
@@ -90,10 +90,10 @@ struct RateLimiting {
     rules: Arc<ArcSwap<RuleSet>>,
     store: Store,
     /// Who waits for a permit.
-    lines: Arc<Lines>,
+    queues: Arc<WaitQueues>,
     metrics: Arc<Metrics>,
     /// What stands below.
-    next: Next,
+    next: NextHop,
     unmatched: Unmatched,
     hint: Arc<Hint>,
 }
@@ -130,12 +130,12 @@ impl RateLimitLayer {
         Self::builder().metrics(metrics).from_config(config)
     }
 
-    fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, next: Next, unmatched: Unmatched) -> Self {
+    fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, next: NextHop, unmatched: Unmatched) -> Self {
         let rules = RuleSet::new(rules, &metrics);
         store.keep_room_for(rules.limiters(), std::iter::empty());
         let rules = Arc::new(ArcSwap::from_pointee(rules));
-        let (lines, hint) = (Arc::new(Lines::new()), Arc::default());
-        Self { limiter: Arc::new(RateLimiting { rules, store, lines, metrics, next, unmatched, hint }) }
+        let (queues, hint) = (Arc::new(WaitQueues::new()), Arc::default());
+        Self { limiter: Arc::new(RateLimiting { rules, store, queues, metrics, next, unmatched, hint }) }
     }
 
     /// The same layer for a thread with a runtime of its own: rules and buckets are shared, connections to the store are
@@ -152,7 +152,7 @@ impl RateLimitLayer {
 
     /// Answers all requests that wait for a permit, and lets none wait from now on; for the end of a service.
     pub fn stop_waiting(&self) {
-        self.limiter.lines.close();
+        self.limiter.queues.close();
     }
 
     /// Looks after the store; to be called now and then.
@@ -265,26 +265,26 @@ impl RateLimiting {
         }
         let charges = rules.charges(route, &facts)?; // 400
         notes.begin_to_decide(&charges, &self.store);
-        let admitted = admit(&self.store, &self.lines, &charges, prepared.may_wait).await;
+        let admitted = admit(&self.store, &self.queues, &charges, prepared.may_wait).await;
         prepared.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
         }
         notes.name_client(&charges, &self.store);
         notes.note(&charges, &admitted);
-        let Admitted { permit, standing, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
+        let Admitted { permit, status, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
         let handover = rules.handover(permit, Some(route), &facts, arrival, seen);
         let target = normal_target(request.uri(), &facts)?;
         retarget(request, target);
-        Ok((handover, Receipt::new(charges, standing)))
+        Ok((handover, Receipt::new(charges, status)))
     }
 }
 
 fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
     match denial {
         Denial::StoreFailed(_) => Refusal::StoreFailed,
-        Denial::Limited { standing, wait } => {
-            let refused = charges.iter().filter(|one| !one.limit.shadow && standing.refused(one));
+        Denial::Limited { status, wait } => {
+            let refused = charges.iter().filter(|one| !one.limit.shadow && status.refused(one));
             let violated = refused.map(|one| one.limit.name.as_str()).collect();
             Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
         }

@@ -161,22 +161,22 @@ impl Notes<'_> {
     }
 
     pub(super) fn note(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
-        let (outcome, standing) = match admitted {
-            Ok(Admitted { unchecked: Some(_), standing, .. }) => {
+        let (outcome, status) = match admitted {
+            Ok(Admitted { unchecked: Some(_), status, .. }) => {
                 // The limits that did speak are told of.
-                (Outcome::StoreFailed, Some(standing).filter(|standing| !standing.is_empty()))
+                (Outcome::StoreFailed, Some(status).filter(|status| !status.is_empty()))
             }
             Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
-            Ok(Admitted { standing, .. }) if standing.shadow_limited => (Outcome::ShadowLimited, Some(standing)),
-            Ok(Admitted { standing, .. }) => (Outcome::Allowed, Some(standing)),
-            Err(Denial::Limited { standing, .. }) => (Outcome::Limited, Some(standing)),
+            Ok(Admitted { status, .. }) if status.shadow_limited => (Outcome::ShadowLimited, Some(status)),
+            Ok(Admitted { status, .. }) => (Outcome::Allowed, Some(status)),
+            Err(Denial::Limited { status, .. }) => (Outcome::Limited, Some(status)),
             Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
         };
         self.outcome = outcome;
-        self.at = standing.map(|standing| standing.now);
-        let (Some((route, prepared)), Some(standing)) = (self.route, standing) else { return };
-        self.rate_limit = prepared.members.rate_limit(standing);
-        self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, standing)).flatten();
+        self.at = status.map(|status| status.now);
+        let (Some((route, prepared)), Some(status)) = (self.route, status) else { return };
+        self.rate_limit = prepared.members.rate_limit(status);
+        self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, status)).flatten();
     }
 
     /// Tells the client where it stands.

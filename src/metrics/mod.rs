@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 
 use self::family::{Family, Quiet};
 use self::upstream::Upstreams;
-pub use self::upstream::{BrokenOff, Present, UpstreamMetrics};
+pub use self::upstream::{BrokenOff, GaugeGuard, UpstreamMetrics};
 
 /// Upper bounds of the histograms' buckets, in seconds.
 const BOUNDS: [f64; 14] =

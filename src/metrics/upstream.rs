@@ -50,7 +50,7 @@ pub enum BrokenOff {
 
 /// Something that is counted as long as this is kept.
 #[derive(Debug)]
-pub struct Present(Gauge);
+pub struct GaugeGuard(Gauge);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -142,13 +142,13 @@ impl UpstreamMetrics {
     }
 
     /// A connection was opened.
-    pub fn connection(&self) -> Present {
-        Present::of(&self.connections)
+    pub fn connection(&self) -> GaugeGuard {
+        GaugeGuard::of(&self.connections)
     }
 
     /// A request waits for a connection.
-    pub fn waiting(&self) -> Present {
-        Present::of(&self.waiting)
+    pub fn waiting(&self) -> GaugeGuard {
+        GaugeGuard::of(&self.waiting)
     }
 
     /// Too many requests waited for a connection: it was not sent.
@@ -162,14 +162,14 @@ impl UpstreamMetrics {
     }
 }
 
-impl Present {
+impl GaugeGuard {
     fn of(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Present {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -65,8 +65,8 @@ impl<S: HttpService> Client<S> {
     /// What the client speaks; nothing if it does not say so in time. What it has said is kept for whoever serves it.
     async fn first_bytes(&mut self) -> Option<Protocol> {
         let (io, Watch { activity, terms }) = (self.io.as_mut()?, &self.watch);
-        let patience = terms.limits.header_timeout;
-        let mut end = pin!(sleep(patience));
+        let timeout = terms.limits.header_timeout;
+        let mut end = pin!(sleep(timeout));
         let mut drained = pin!(last_word(&terms.drain));
         loop {
             let is_first = io.ahead().is_empty();
@@ -86,7 +86,7 @@ impl<S: HttpService> Client<S> {
                 return Some(protocol);
             }
             if is_first {
-                end.as_mut().reset(Instant::now() + patience);
+                end.as_mut().reset(Instant::now() + timeout);
             }
         }
     }

@@ -12,10 +12,10 @@ pub(crate) struct DrainTrigger(Drain);
 
 /// Sees a drain start. Clones see the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Drain(Arc<Shared>);
+pub(crate) struct Drain(Arc<DrainState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct DrainState {
     deadline: OnceLock<Instant>,
     started: Notify,
 }

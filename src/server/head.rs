@@ -12,7 +12,7 @@ const MAX_METHOD: usize = 32;
 const AROUND_TARGET: usize = 12;
 
 /// Room in which a head that is too large is still told by which of its parts.
-const ROOM: usize = 8 * 1024;
+const SLACK: usize = 8 * 1024;
 
 /// The bounds of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl Bounds {
 
     /// Why a head of HTTP/1 that has no end yet is too large, if it is.
     pub(crate) fn endless(&self, start: &[u8]) -> Option<Refusal> {
-        if start.len() < self.target + self.field_bytes + ROOM {
+        if start.len() < self.target + self.field_bytes + SLACK {
             return None;
         }
         let line = start.iter().position(|byte| *byte == b'\n').unwrap_or(start.len());

@@ -36,10 +36,10 @@ struct Whole {
 
 /// The places of one listener, shared by all workers.
 #[derive(Clone, Debug)]
-pub(crate) struct Slots(Arc<Shared>);
+pub(crate) struct Slots(Arc<ConnectionCounts>);
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionCounts {
     whole: Capacity,
     max: usize,
     taken: AtomicUsize,
@@ -49,7 +49,7 @@ struct Shared {
 /// A connection's place, free again when it is given back or dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionCounts>,
     client: Option<IpNet>,
     is_free: AtomicBool,
 }
@@ -83,13 +83,13 @@ impl Slots {
     pub(crate) fn new(listen: &Listen, whole: &Capacity) -> Self {
         let crowd = Crowd::new(listen.max_connections_per_client, whole.0.addresses.clone());
         let (whole, max, taken) = (whole.clone(), listen.max_connections, AtomicUsize::new(0));
-        Self(Arc::new(Shared { whole, max, taken, crowd }))
+        Self(Arc::new(ConnectionCounts { whole, max, taken, crowd }))
     }
 
     /// A place for a connection from `peer`, if there is one. A client that has all of its own is told so first: others do not
     /// make room for it.
     pub(crate) fn take(&self, peer: IpAddr) -> Result<Slot, Full> {
-        let Shared { whole: Capacity(whole), max, taken, crowd } = &*self.0;
+        let ConnectionCounts { whole: Capacity(whole), max, taken, crowd } = &*self.0;
         let client = crowd.enter(peer).map_err(|TooMany| Full::Client)?;
         let full = if count_up(&whole.taken, whole.max).is_none() {
             Full::Gateway
@@ -182,7 +182,7 @@ impl Slot {
         if self.is_free.swap(true, Ordering::Relaxed) {
             return;
         }
-        let Shared { whole: Capacity(whole), taken, crowd, .. } = &*self.shared;
+        let ConnectionCounts { whole: Capacity(whole), taken, crowd, .. } = &*self.shared;
         whole.taken.fetch_sub(1, Ordering::Relaxed);
         taken.fetch_sub(1, Ordering::Relaxed);
         if let Some(client) = &self.client {

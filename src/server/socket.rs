@@ -39,7 +39,7 @@ fn bound(socket: &SockRef<'_>, body_timeout: Duration) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(body_timeout + KEEPALIVE_INTERVAL))
 }
 
-/// Elsewhere the system's own room and patience count.
+/// Elsewhere the system's own room and timeout count.
 #[cfg(not(target_os = "linux"))]
 fn bound(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
     Ok(())

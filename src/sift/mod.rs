@@ -49,12 +49,12 @@ pub(crate) struct Arrival {
     pub(crate) version: Version,
     /// Whether it comes from a trusted proxy.
     pub(crate) trusted: bool,
-    pub(crate) next: Next,
+    pub(crate) next: NextHop,
 }
 
 /// Who is given the request next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextHop {
     /// An origin, on another connection.
     Origin,
     /// A handler, to which what is said of this connection is said too: it may be asked to upgrade it.
@@ -102,7 +102,7 @@ impl Sieve {
         if seen.has(Field::Connection) {
             self.check_connection(headers)?;
         }
-        if seen.has(Field::Via) && arrival.next == Next::Origin && circle::is_one(headers) {
+        if seen.has(Field::Via) && arrival.next == NextHop::Origin && circle::is_one(headers) {
             return Err(BadField::Circle);
         }
         if seen.take(Field::Stripped) | seen.take(Field::Odd) {
@@ -111,7 +111,7 @@ impl Sieve {
         if seen.has(Field::TransferEncoding) || arrival.version == Version::HTTP_2 {
             seen.add(Field::MayTrail);
         }
-        if arrival.next == Next::Origin {
+        if arrival.next == NextHop::Origin {
             hops::remove(headers, &mut seen);
         }
         Ok(seen)
@@ -213,11 +213,11 @@ mod tests {
         Sieve { used: [HeaderName::from_static("x-key")].into(), ..Sieve::default() }
     }
 
-    fn from(next: Next) -> Arrival {
+    fn from(next: NextHop) -> Arrival {
         Arrival { version: Version::HTTP_11, trusted: false, next }
     }
 
-    fn left(next: Next, fields: &[(&'static str, &'static str)]) -> Result<Vec<String>, BadField> {
+    fn left(next: NextHop, fields: &[(&'static str, &'static str)]) -> Result<Vec<String>, BadField> {
         let mut headers = headers(fields);
         sieve().sift(&mut headers, from(next))?;
         let mut names: Vec<_> = headers.keys().map(ToString::to_string).collect();
@@ -228,14 +228,14 @@ mod tests {
     #[test]
     fn what_connection_names_is_gone_before_it_could_be_read() {
         let fields = [("connection", "X-One , close,,"), ("connection", "x-two, @"), ("x-one", "1"), ("x-two", "2")];
-        assert_eq!(left(Next::Origin, &fields), Ok(Vec::new()));
+        assert_eq!(left(NextHop::Origin, &fields), Ok(Vec::new()));
     }
 
     #[test]
     fn a_connection_that_names_a_field_of_the_rules_or_one_that_frames_is_refused() {
         let for_all =
             ["host", "Content-Length", "transfer-encoding", "authorization", "cookie", "via", "X-Forwarded-For"];
-        for next in [Next::Origin, Next::Handler] {
+        for next in [NextHop::Origin, NextHop::Handler] {
             for name in for_all.into_iter().chain(["X-Key"]) {
                 for (first, second) in [(name, "close"), ("keep-alive", name)] {
                     let twice = left(next, &[("connection", first), ("connection", second)]);
@@ -246,14 +246,14 @@ mod tests {
                 assert_eq!(sifted.map(|_| ()), Err(BadField::Connection), "{name}");
             }
         }
-        assert_eq!(left(Next::Origin, &[("connection", "close, te, upgrade, x-other")]), Ok(Vec::new()));
+        assert_eq!(left(NextHop::Origin, &[("connection", "close, te, upgrade, x-other")]), Ok(Vec::new()));
     }
 
     #[test]
     fn a_connection_names_no_more_fields_than_a_request_may_have() {
         let named = |count| {
             let value = HeaderValue::from_str(&"a,".repeat(count)).expect("a value");
-            sieve().sift(&mut HeaderMap::from_iter([(header::CONNECTION, value)]), from(Next::Origin)).map(|_| ())
+            sieve().sift(&mut HeaderMap::from_iter([(header::CONNECTION, value)]), from(NextHop::Origin)).map(|_| ())
         };
         assert_eq!((named(MAX_OPTIONS), named(MAX_OPTIONS + 1)), (Ok(()), Err(BadField::Connection)));
     }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_handler_is_told_what_was_said_of_its_connection() {
         let fields = [("connection", "upgrade"), ("upgrade", "websocket"), ("te", "trailers")];
-        assert_eq!(left(Next::Handler, &fields), Ok(["connection", "te", "upgrade"].map(String::from).to_vec()));
+        assert_eq!(left(NextHop::Handler, &fields), Ok(["connection", "te", "upgrade"].map(String::from).to_vec()));
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         let sent: Vec<_> = names.iter().map(|name| (*name, "1")).collect();
         let left = |trusted| {
             let mut headers = headers(&sent);
-            let seen = sieve().sift(&mut headers, Arrival { trusted, ..from(Next::Handler) }).expect("it goes on");
+            let seen = sieve().sift(&mut headers, Arrival { trusted, ..from(NextHop::Handler) }).expect("it goes on");
             (headers.len(), seen.has(Field::ForwardedFor))
         };
         assert_eq!((left(true), left(false)), ((names.len(), true), (0, false)));
@@ -283,7 +283,7 @@ mod tests {
         let left = |underscores, trusted| {
             let mut headers = headers(&sent);
             let sieve = Sieve { underscores, ..sieve() };
-            sieve.sift(&mut headers, Arrival { trusted, ..from(Next::Origin) })?;
+            sieve.sift(&mut headers, Arrival { trusted, ..from(NextHop::Origin) })?;
             let mut left: Vec<_> = headers.keys().map(ToString::to_string).collect();
             left.sort();
             Ok(left)
@@ -300,7 +300,7 @@ mod tests {
     fn a_value_of_http2_has_no_blank_around_it() {
         for (value, bad) in [(" 1", true), ("1\t", true), ("1 2", false), ("", false), (" ", true)] {
             let sift =
-                |version| sieve().sift(&mut headers(&[("x-a", value)]), Arrival { version, ..from(Next::Origin) });
+                |version| sieve().sift(&mut headers(&[("x-a", value)]), Arrival { version, ..from(NextHop::Origin) });
             assert_eq!(sift(Version::HTTP_2).err(), bad.then_some(BadField::Blank), "{value:?}");
             assert!(sift(Version::HTTP_11).is_ok());
         }

@@ -128,7 +128,7 @@ impl Strip {
         "X-HTTP-Method",
         "X-HTTP-Method-Override",
         "X-Method-Override",
-        // What servers take for settings of their own: HTTP_PROXY, how Rack sends files, who asks inside Next.js.
+        // What servers take for settings of their own: HTTP_PROXY, how Rack sends files, who asks inside NextHop.js.
         "Proxy",
         "X-Accel-Mapping",
         "X-Sendfile-Type",

@@ -22,13 +22,13 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long what was sent, or a question, may go unacknowledged, or the window stay shut, before the connection is over; the
-/// system's own patience is a quarter of an hour. It is longer where an upstream may take longer to answer: whether one that
+/// system's own timeout is a quarter of an hour. It is longer where an upstream may take longer to answer: whether one that
 /// does not read an upload for a while is given up is the gateway's decision, not the kernel's.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
 /// For how long what is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     connect: Duration,
     unacknowledged: Duration,
 }
@@ -41,7 +41,7 @@ pub(crate) enum Address {
     Name(String, u16),
 }
 
-impl Patience {
+impl Timeouts {
     pub(crate) fn of(settings: &UpstreamSettings) -> Self {
         let unacknowledged = UNACKNOWLEDGED.max(settings.response_timeout.saturating_add(KEEPALIVE_INTERVAL));
         Self { connect: settings.connect_timeout, unacknowledged }
@@ -59,7 +59,7 @@ impl Address {
     }
 
     /// Opens a connection; looking up the name and trying all its addresses happen within the time to connect.
-    pub(crate) async fn connect(&self, Patience { connect: limit, unacknowledged }: Patience) -> io::Result<TcpStream> {
+    pub(crate) async fn connect(&self, Timeouts { connect: limit, unacknowledged }: Timeouts) -> io::Result<TcpStream> {
         let stream = match self {
             Self::Ip(address) => timeout(limit, TcpStream::connect(address)).await??,
             Self::Name(host, port) => {
@@ -82,7 +82,7 @@ fn prepare(stream: &TcpStream, unacknowledged: Duration) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(unacknowledged))?;
     #[cfg(not(target_os = "linux"))]
-    let _ = unacknowledged; // the system's own patience counts
+    let _ = unacknowledged; // the system's own timeout counts
     Ok(())
 }
 
@@ -136,7 +136,7 @@ mod tests {
         let mut settings = UpstreamSettings::new("api".into(), Vec::new());
         for (response_timeout, unacknowledged) in [(30, 60), (600, 610)] {
             settings.response_timeout = Duration::from_secs(response_timeout);
-            let stream = address.connect(Patience::of(&settings)).await.unwrap();
+            let stream = address.connect(Timeouts::of(&settings)).await.unwrap();
             let socket = SockRef::from(&stream);
             assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
             #[cfg(target_os = "linux")]

@@ -14,9 +14,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::address::{Address, Patience};
-use crate::http1::{Answer, Left, Malformed, Outgoing, Piece, poll_head_bytes, read_answer};
-use crate::metrics::{Present, UpstreamMetrics};
+use super::address::{Address, Timeouts};
+use crate::http1::{Left, Malformed, Outgoing, ParsedResponse, Piece, poll_head_bytes, read_answer};
+use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
 
 /// Less than the shortest keep-alive of common servers (Node.js: 5 s), so that it is we who close, and no request meets
@@ -44,17 +44,17 @@ pub(crate) struct Connection {
     pub(super) idle_since: Instant,
     /// Whether it was: whoever closes it may not have seen the next request.
     pub(super) is_reused: bool,
-    _open: Present,
+    _open: GaugeGuard,
 }
 
 impl Connection {
     /// Opens a connection.
     pub(super) async fn open(
         address: &Address,
-        patience: Patience,
+        timeouts: Timeouts,
         metrics: &UpstreamMetrics,
     ) -> io::Result<Box<Self>> {
-        let (stream, outgoing) = (address.connect(patience).await?, Outgoing::default());
+        let (stream, outgoing) = (address.connect(timeouts).await?, Outgoing::default());
         let (timer, idle_since) = (Timer::new(), Instant::now());
         let (unread, has_written, is_reused, open) = (Bytes::new(), false, false, metrics.connection());
         Ok(Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, _open: open }))
@@ -106,7 +106,11 @@ impl Connection {
     }
 
     /// Reads the head of an answer. Its fields take the place of `fields`, which are empty.
-    pub(super) fn poll_head(&mut self, fields: &mut HeaderMap, cx: &mut Context<'_>) -> Poll<io::Result<Answer>> {
+    pub(super) fn poll_head(
+        &mut self,
+        fields: &mut HeaderMap,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<ParsedResponse>> {
         loop {
             if !self.unread.is_empty()
                 && let Some(answer) = read_answer(&self.unread, fields).map_err(invalid)?
@@ -156,8 +160,8 @@ mod tests {
     async fn a_request_that_may_be_repeated_believes_the_runtime_for_a_moment() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Ip(listener.local_addr().unwrap());
-        let patience = Patience::of(&UpstreamSettings::new("api".into(), Vec::new()));
-        let connection = Connection::open(&address, patience, &Metrics::new().upstream("api")).await.unwrap();
+        let timeouts = Timeouts::of(&UpstreamSettings::new("api".into(), Vec::new()));
+        let connection = Connection::open(&address, timeouts, &Metrics::new().upstream("api")).await.unwrap();
         let mut other = listener.accept().unwrap().0;
         // Nothing has been read yet, so that the runtime cannot know that there is nothing.
         assert!(connection.is_usable(connection.idle_since, true));

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tokio::time::Instant;
 
-use super::address::{Address, Patience};
+use super::address::{Address, Timeouts};
 use super::body::RequestBody;
 use super::connection::Connection;
 use super::exchange::exchange;
@@ -25,14 +25,14 @@ const STALE_TRIES: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     address: Address,
-    patience: Patience,
+    timeouts: Timeouts,
     pool: Pool,
 }
 
 impl Endpoint {
     pub(crate) fn new(authority: &Authority, settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
-        let (address, patience) = (Address::new(authority), Patience::of(settings));
-        Self { address, patience, pool: Pool::new(settings, metrics) }
+        let (address, timeouts) = (Address::new(authority), Timeouts::of(settings));
+        Self { address, timeouts, pool: Pool::new(settings, metrics) }
     }
 
     /// The right to use a connection, if the client may have one now.
@@ -85,7 +85,7 @@ impl Endpoint {
         limit: Duration,
     ) -> Result<Response<ResponseBody>, Attempt> {
         self.pool.make_room();
-        match Connection::open(&self.address, self.patience, self.pool.metrics()).await {
+        match Connection::open(&self.address, self.timeouts, self.pool.metrics()).await {
             Ok(connection) => {
                 let mut lease = self.pool.lease(connection, seat);
                 exchange(lease.connection(), request, Instant::now(), limit).await.map(|begun| begun.on(lease))

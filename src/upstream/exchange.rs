@@ -18,7 +18,7 @@ use super::response_body::ResponseBody;
 use super::transfer::Transfer;
 use super::upload::{Trouble, Upload};
 use super::{Attempt, Failure};
-use crate::http1::{Answer, Framing};
+use crate::http1::{Framing, ParsedResponse};
 
 /// Sends a request and waits for the head of its answer, which has to begin by `limit` after `now`, or after the request
 /// last moved. The request is whole if it may be sent on another connection.
@@ -47,7 +47,7 @@ pub(super) async fn exchange(
             .await
         }
     };
-    let Answer { response, told, keeps_open, .. } = answer?;
+    let ParsedResponse { response, told, keeps_open, .. } = answer?;
     let body = request.body_mut().take();
     // An upgrade that nobody asked for: the bytes that follow are no HTTP.
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -99,7 +99,7 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     /// Sends on, and looks for the answer.
-    fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Result<Answer, Attempt>> {
+    fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Result<ParsedResponse, Attempt>> {
         let trouble = self.poll_send(connection, cx);
         match trouble {
             Some(Trouble::Client) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientBroken))),
@@ -132,7 +132,11 @@ impl Asking<'_> {
     }
 
     /// The head of the answer; before it there may be others that only inform.
-    fn poll_answer(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Result<Answer, Attempt>> {
+    fn poll_answer(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ParsedResponse, Attempt>> {
         if self.fields.is_none() {
             ready!(connection.poll_begun(cx)).map_err(|error| self.unanswered(connection, &error))?;
         }

@@ -43,7 +43,7 @@ pub struct Upstreams(BTreeMap<Arc<str>, Upstream>);
 /// One of them.
 #[derive(Debug)]
 pub struct Upstream {
-    targets: Vec<Place>,
+    targets: Vec<Backend>,
     /// The name of its first target, for requests that name none.
     host: HeaderValue,
     turn: RoundRobin,
@@ -81,7 +81,7 @@ pub enum Failure {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Backend {
     Http(Endpoint),
     Echo,
 }
@@ -125,8 +125,8 @@ impl Upstream {
     fn new(settings: &UpstreamSettings, metrics: &Metrics) -> Self {
         let metrics = metrics.upstream(&settings.name);
         let place = |target: &Target| match target {
-            Target::Http(authority) => Place::Http(Endpoint::new(authority, settings, metrics.clone())),
-            Target::Echo => Place::Echo,
+            Target::Http(authority) => Backend::Http(Endpoint::new(authority, settings, metrics.clone())),
+            Target::Echo => Backend::Echo,
         };
         let authority = settings.targets.iter().find_map(|target| match target {
             Target::Http(authority) => HeaderValue::from_str(authority.as_str()).ok(),
@@ -182,8 +182,8 @@ impl Upstream {
         let (mut was_sent, mut full) = (false, None);
         for index in self.turn.next(self.targets.len()) {
             let attempt = match &self.targets[index] {
-                Place::Echo => Ok(echo::answer(request)),
-                Place::Http(endpoint) => match endpoint.try_take_seat(client) {
+                Backend::Echo => Ok(echo::answer(request)),
+                Backend::Http(endpoint) => match endpoint.try_take_seat(client) {
                     Some(seat) => endpoint.send(seat, request, now, self.response_timeout, was_sent).await,
                     None => {
                         full.get_or_insert(endpoint);

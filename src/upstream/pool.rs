@@ -25,11 +25,11 @@ const CAPACITY: usize = 512;
 
 /// The idle connections to one endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool(Arc<Shared>);
+pub(crate) struct Pool(Arc<PoolConnections>);
 
 /// What a pool and its connections in use share.
 #[derive(Debug)]
-struct Shared {
+struct PoolConnections {
     idle: Mutex<Idle>,
     seats: Seats,
     body_timeout: Duration,
@@ -58,7 +58,7 @@ struct Idle {
 impl Pool {
     pub(crate) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
         let (idle, seats, body_timeout) = (Mutex::default(), Seats::new(settings), settings.body_timeout);
-        Self(Arc::new(Shared { idle, seats, body_timeout, metrics }))
+        Self(Arc::new(PoolConnections { idle, seats, body_timeout, metrics }))
     }
 
     /// How many connections there may be, and whose.
@@ -109,14 +109,14 @@ impl Pool {
 }
 
 /// Closes connections as they expire or bring what nobody asked for, until none is left.
-async fn sweep(pool: Weak<Shared>) {
+async fn sweep(pool: Weak<PoolConnections>) {
     while let Some(oldest) = close_unusable(&pool) {
         sleep_until((oldest + IDLE_TIMEOUT).min(Instant::now() + SWEEP)).await;
     }
 }
 
 /// When the oldest of those that are left became idle.
-fn close_unusable(pool: &Weak<Shared>) -> Option<Instant> {
+fn close_unusable(pool: &Weak<PoolConnections>) -> Option<Instant> {
     let pool = pool.upgrade()?;
     let mut idle = pool.idle.lock();
     let now = Instant::now();
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::Metrics;
-    use crate::upstream::address::{Address, Patience};
+    use crate::upstream::address::{Address, Timeouts};
 
     /// A pool with one idle connection, and the other end of it.
     async fn one_idle() -> (Pool, TcpStream) {
@@ -171,7 +171,7 @@ mod tests {
         let address = Address::Ip(listener.local_addr().unwrap());
         let settings = UpstreamSettings { max_connections: 2, ..UpstreamSettings::new("api".into(), Vec::new()) };
         let pool = Pool::new(&settings, Metrics::new().upstream("api"));
-        let connection = Connection::open(&address, Patience::of(&settings), pool.metrics()).await.unwrap();
+        let connection = Connection::open(&address, Timeouts::of(&settings), pool.metrics()).await.unwrap();
         pool.lease(connection, pool.seats().try_take(None).unwrap()).release();
         (pool, listener.accept().unwrap().0)
     }

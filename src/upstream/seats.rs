@@ -24,13 +24,13 @@ pub(crate) type Client = Option<IpNet>;
 
 /// The seats of one endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct Seats(Arc<Shared>);
+pub(crate) struct Seats(Arc<SeatCounts>);
 
 #[derive(Debug)]
-struct Shared {
+struct SeatCounts {
     taken: Mutex<Taken>,
     queue: usize,
-    patience: Duration,
+    queue_timeout: Duration,
 }
 
 /// Invariant: while the lock is free, nobody in the queue could take a seat.
@@ -59,7 +59,7 @@ pub(crate) struct Seat {
 }
 
 /// A place in the queue, given up on drop.
-struct Place<'s> {
+struct QueuedRequest<'s> {
     seats: &'s Seats,
     ticket: u64,
     seat: oneshot::Receiver<Seat>,
@@ -71,7 +71,11 @@ impl Seats {
     pub(crate) fn new(settings: &UpstreamSettings) -> Self {
         let taken =
             Taken { free: settings.max_connections, held: HashMap::new(), queue: VecDeque::new(), next_ticket: 0 };
-        Self(Arc::new(Shared { taken: Mutex::new(taken), queue: settings.queue, patience: settings.queue_timeout }))
+        Self(Arc::new(SeatCounts {
+            taken: Mutex::new(taken),
+            queue: settings.queue,
+            queue_timeout: settings.queue_timeout,
+        }))
     }
 
     /// A seat, if one is free and the client's share lets it have one more.
@@ -85,7 +89,7 @@ impl Seats {
             Some(seat) => return Ok(seat),
             None => self.queue(client).ok_or(Failure::QueueFull)?,
         };
-        let seat = timeout(self.0.patience, &mut place.seat).await;
+        let seat = timeout(self.0.queue_timeout, &mut place.seat).await;
         seat.ok().and_then(Result::ok).ok_or(Failure::QueueTimedOut)
     }
 
@@ -94,10 +98,10 @@ impl Seats {
         idle.saturating_sub(self.0.taken.lock().free)
     }
 
-    fn queue(&self, client: Client) -> Option<Place<'_>> {
+    fn queue(&self, client: Client) -> Option<QueuedRequest<'_>> {
         let (sender, seat) = oneshot::channel();
         let ticket = self.0.taken.lock().enqueue(client, sender, self.0.queue)?;
-        Some(Place { seats: self, ticket, seat })
+        Some(QueuedRequest { seats: self, ticket, seat })
     }
 
     fn seat(&self, client: Client) -> Seat {
@@ -183,9 +187,9 @@ impl Drop for Seat {
     }
 }
 
-// === impl Place ===
+// === impl QueuedRequest ===
 
-impl Drop for Place<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         self.seats.0.taken.lock().leave(self.ticket);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate::Config;
 use tidegate::limit::Algorithm;
 use tidegate::limit::leaky_bucket::Queue;
-use tidegate::rule::{Limit, Patience};
+use tidegate::rule::{Limit, WaitPolicy};
 
 #[path = "../../examples/pictures/draw/mod.rs"]
 mod draw;
@@ -50,7 +50,7 @@ fn what_may_wait_unless_the_rule_says_otherwise_is_what_the_page_says() {
     let limits = limits_of(&[leaky, waits].concat());
     let queue = Queue { length: 7, max_wait: 9_000 };
     assert_eq!(limits[0].limiter.quota.algorithm(), Algorithm::LeakyBucket(queue));
-    assert_eq!(limits[1].patience, Some(Patience { max_wait: Duration::from_secs(2), queue: 100 }));
+    assert_eq!(limits[1].wait_policy, Some(WaitPolicy { max_wait: Duration::from_secs(2), queue: 100 }));
 }
 
 fn limits_of(rules: &str) -> Vec<Limit> {

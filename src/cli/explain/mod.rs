@@ -21,7 +21,7 @@ use crate::facts::{BadRequest, Facts};
 use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{Due, Rules};
-use crate::sift::{Arrival, Next};
+use crate::sift::{Arrival, NextHop};
 
 /// The request to explain, and the rules to explain it by.
 #[derive(Debug, Args)]
@@ -86,7 +86,7 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut
     let mut headers: HeaderMap = args.headers.iter().cloned().collect();
     let sent: Vec<HeaderName> = headers.keys().cloned().collect();
     let trusted = config.rules.addresses.trusts(args.peer.to_canonical());
-    let arrival = Arrival { version: args.version(), trusted, next: Next::Origin };
+    let arrival = Arrival { version: args.version(), trusted, next: NextHop::Origin };
     let sifted = config.rules.sieve().sift(&mut headers, arrival);
     let read = || config.rules.read(&args.method, &args.url, args.version(), &headers, args.peer);
     let facts = match sifted.map_err(BadRequest::from).and_then(|_| read()) {

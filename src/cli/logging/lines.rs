@@ -22,26 +22,26 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Where lines are put.
 #[derive(Clone, Debug)]
-pub(super) struct Lines(Arc<Shared>);
+pub(super) struct Lines(Arc<LogQueue>);
 
 /// Dropped at the end of the process, it has written what waits, or has tried for a while.
 #[derive(Debug)]
-pub(crate) struct Guard(Arc<Shared>);
+pub(crate) struct Guard(Arc<LogQueue>);
 
 #[derive(Debug)]
-struct Shared {
+struct LogQueue {
     /// How odd characters are written.
     is_json: bool,
     /// Counts dropped lines.
     count: fn(u64),
-    state: Mutex<State>,
+    state: Mutex<LogLines>,
     /// There is something to do, for the thread.
     news: Condvar,
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogLines {
     waiting: Vec<u8>,
     /// How many bytes are being written.
     writing: usize,
@@ -58,7 +58,7 @@ struct State {
 /// The system gives no thread.
 pub(super) fn start(sink: Sink, is_json: bool, count: fn(u64)) -> io::Result<(Lines, Guard)> {
     let (state, news, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
-    let shared = Arc::new(Shared { is_json, count, state, news, ended });
+    let shared = Arc::new(LogQueue { is_json, count, state, news, ended });
     let writer = Arc::clone(&shared);
     std::thread::Builder::new().name("log".into()).spawn(move || writer.run(sink))?;
     Ok((Lines(Arc::clone(&shared)), Guard(shared)))
@@ -72,7 +72,7 @@ impl Lines {
     }
 }
 
-impl Shared {
+impl LogQueue {
     fn push(&self, line: &str) {
         let line = clean(line, self.is_json);
         let mut state = self.state.lock();

@@ -28,11 +28,15 @@ pub(super) fn candidate<'f>(
     let name = format!("{}.candidate", live.name);
     if live.shadow {
         let help = "leave out `shadow`, or write two limits with `shadow: true`";
-        return Err(problems.add(at.place, "a candidate stands beside a live limit, and this one is a shadow", help));
+        return Err(problems.add(
+            at.location,
+            "a candidate stands beside a live limit, and this one is a shadow",
+            help,
+        ));
     }
     if others.any(|other| other == name) {
         let message = format!("{} is the name of a limit, and of this candidate in metrics and keys", quote(&name));
-        return Err(problems.add(at.place, message, "give that limit another name"));
+        return Err(problems.add(at.location, message, "give that limit another name"));
     }
     payable(&live.permits, &quota, at, problems)?;
     let limiter = Limiter { name: format!("{}.candidate", live.limiter.name), mode: live.mode(), quota };
@@ -51,5 +55,5 @@ fn payable(cost: &Cost, quota: &Quota, node: &Node, problems: &mut Problems) -> 
     let key = if matches!(quota.algorithm(), Algorithm::Gcra { .. }) { "burst" } else { "rate" };
     let capacity = quota.capacity();
     let message = format!("the candidate's `{key}` is {capacity}, below the {dearest} that a request may cost");
-    Err(problems.add(node.place, message, format!("raise the candidate's `{key}`, or let a request cost less")))
+    Err(problems.add(node.location, message, format!("raise the candidate's `{key}`, or let a request cost less")))
 }

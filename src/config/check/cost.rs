@@ -23,8 +23,8 @@ pub(super) fn cost(written: &Limit, node: &Node, problems: &mut Problems) -> Che
 
 fn header_cost(from: &HeaderPermits, capacity: Capacity, node: &Node, problems: &mut Problems) -> Checked<HeaderCost> {
     let name = needed(&from.header, node, problems).and_then(|name| {
-        let place = node.at("header").place;
-        header_name(name, place, problems)
+        let location = node.at("header").location;
+        header_name(name, location, problems)
     });
     let default = part(&from.default, node, "default", problems).map(|default| default.copied().unwrap_or(1));
     let max = part(&from.max, node, "max", problems).map(Option::<&u64>::copied);
@@ -32,7 +32,7 @@ fn header_cost(from: &HeaderPermits, capacity: Capacity, node: &Node, problems: 
         && default > max
     {
         let message = format!("`default` is {default}, above the `max` of {max}");
-        problems.add(node.at("default").place, message, "raise `max`, or lower `default`");
+        problems.add(node.at("default").location, message, "raise `max`, or lower `default`");
     }
     let (default, max) = (default?, max?);
     let some = "a request without the field would never pass";
@@ -68,7 +68,7 @@ fn within(
     match capacity {
         Some(capacity) if permits > capacity => {
             let message = format!("`{key}` is {permits}, above the `{holds}` of {capacity}: {otherwise}");
-            Err(problems.add(node.place, message, format!("raise `{holds}`, or let a request cost less")))
+            Err(problems.add(node.location, message, format!("raise `{holds}`, or let a request cost less")))
         }
         _ => Ok(()),
     }

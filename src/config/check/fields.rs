@@ -7,7 +7,7 @@ use super::{Checked, needed, part};
 use crate::config::Purpose;
 use crate::config::file::{self, File, Permits};
 use crate::config::node::Node;
-use crate::config::problem::{Place, Problems, quote};
+use crate::config::problem::{Location, Problems, quote};
 use crate::rules::{FieldRules, Pattern, Strip, Underscores};
 use crate::sift::{hops, name};
 
@@ -47,7 +47,7 @@ fn patterns(list: &[Option<String>], node: &Node, problems: &mut Problems) -> Ch
     for (text, node) in list.iter().zip(node.items()) {
         match needed(text, node, problems).map(String::as_str) {
             Ok(DEFAULT) => patterns.extend(defaults().map(Ok)),
-            Ok(text) => patterns.push(pattern(text, node.place, problems)),
+            Ok(text) => patterns.push(pattern(text, node.location, problems)),
             Err(broken) => patterns.push(Err(broken)),
         }
     }
@@ -55,10 +55,10 @@ fn patterns(list: &[Option<String>], node: &Node, problems: &mut Problems) -> Ch
 }
 
 fn kept(text: &str, patterns: &[Pattern], node: &Node, problems: &mut Problems) -> Checked<HeaderName> {
-    let name = header_name(text, node.place, problems)?;
+    let name = header_name(text, node.location, problems)?;
     if !patterns.iter().any(|pattern| pattern.matches(name.as_str())) {
         let message = format!("{} is not among the fields that are removed", quote(text));
-        return Err(problems.add(node.place, message, "leave it out of `keep`"));
+        return Err(problems.add(node.location, message, "leave it out of `keep`"));
     }
     Ok(name)
 }
@@ -67,10 +67,10 @@ fn defaults() -> impl Iterator<Item = Pattern> {
     Strip::DEFAULT.into_iter().filter_map(|text| Pattern::parse(text).ok())
 }
 
-fn pattern(text: &str, place: Place, problems: &mut Problems) -> Checked<Pattern> {
+fn pattern(text: &str, location: Location, problems: &mut Problems) -> Checked<Pattern> {
     Pattern::parse(text).map_err(|error| {
         let help = "write `X-Name`, `X-Prefix-*`, or `default` for all that are removed without this list";
-        problems.add(place, format!("{} {error}", quote(text)), help)
+        problems.add(location, format!("{} {error}", quote(text)), help)
     })
 }
 
@@ -87,7 +87,7 @@ impl Readers<'_> {
         let routes = file.routes.iter().flatten().zip(root.at("routes").items());
         for (route, node) in routes.filter_map(|(route, node)| Some((route.as_ref()?, node))) {
             for entry in node.at("match").at("headers").entries() {
-                self.check_name(&entry.key, entry.place, problems);
+                self.check_name(&entry.key, entry.location, problems);
             }
             let limits = route.limits.iter().flatten().zip(node.at("limits").items());
             for (limit, node) in limits.filter_map(|(limit, node)| Some((limit.as_ref()?, node))) {
@@ -100,17 +100,17 @@ impl Readers<'_> {
         let clients = limit.client.iter().flatten().zip(node.at("client").items());
         for (client, node) in clients {
             if let Some(name) = client.as_deref().and_then(|client| client.strip_prefix("header:")) {
-                self.check_name(name, node.place, problems);
+                self.check_name(name, node.location, problems);
             }
         }
         if let Some(Permits::Header(permits)) = &limit.permits
             && let Some(name) = &permits.header
         {
-            self.check_name(name, node.at("permits").at("header").place, problems);
+            self.check_name(name, node.at("permits").at("header").location, problems);
         }
     }
 
-    fn check_name(&self, text: &str, place: Place, problems: &mut Problems) {
+    fn check_name(&self, text: &str, location: Location, problems: &mut Problems) {
         let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else { return };
         let (what, help) = if hops::is_hop(&name) && self.purpose == Purpose::Gateway {
             ("is for one connection only", "no rule of a gateway can read it; leave it out")
@@ -123,6 +123,6 @@ impl Readers<'_> {
         } else {
             return;
         };
-        problems.add(place, format!("{} {what}: no rule ever sees it", quote(text)), help);
+        problems.add(location, format!("{} {what}: no rule ever sees it", quote(text)), help);
     }
 }

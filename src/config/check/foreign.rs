@@ -24,13 +24,13 @@ pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problem
     let key = key?;
     if key.is_some() && !matches!(written.algorithm, None | Some(file::Algorithm::TokenBucket)) {
         let message = "a limit with `key` has the algorithm `token_bucket`, which is Redisson's";
-        return Err(problems.add(node.at("algorithm").place, message, "leave `algorithm` out, or `key`"));
+        return Err(problems.add(node.at("algorithm").location, message, "leave `algorithm` out, or `key`"));
     }
     match (key, adopts) {
         (None, false) => Ok(None),
         (None, true) => {
             let help = "add `key: NAME`, the limiter's name in Redisson";
-            Err(problems.add(node.at("adopt").place, "`adopt` needs `key`", help))
+            Err(problems.add(node.at("adopt").location, "`adopt` needs `key`", help))
         }
         (Some(_), false) => Ok(Some(Sharing::Configure)),
         (Some(_), true) => Ok(Some(Sharing::Adopt(expected_mode(written)))),
@@ -77,7 +77,7 @@ pub(super) fn check(file: &File, root: &Node, store: &Checked<StoreSettings>, pr
         let in_memory = matches!(store, Ok(StoreSettings::Memory { .. }));
         for (_, node) in limits.iter().filter(|(limit, _)| in_memory && limit.adopt == Some(true)) {
             let help = "use the Redis that the Java services use: `store: redis://...`";
-            problems.add(node.at("adopt").place, "`adopt` has nothing to follow in the store `memory`", help);
+            problems.add(node.at("adopt").location, "`adopt` has nothing to follow in the store `memory`", help);
         }
     }
 }
@@ -86,11 +86,15 @@ pub(super) fn check(file: &File, root: &Node, store: &Checked<StoreSettings>, pr
 fn refuse_twice(limits: &[(&file::Limit, &Node)], problems: &mut Problems) {
     let mut seen = HashMap::new();
     for (key, node) in limits.iter().filter_map(|(limit, node)| Some((limit.key.as_deref()?, node))) {
-        let place = node.at("key").place;
-        if let Some(first) = seen.insert(key, place) {
+        let location = node.at("key").location;
+        if let Some(first) = seen.insert(key, location) {
             let message =
                 format!("the key {} is used by another limit of this route, in line {}", quote(key), first.line);
-            problems.add(place, message, "a request can take from a limiter once: raise `permits`, or use one limit");
+            problems.add(
+                location,
+                message,
+                "a request can take from a limiter once: raise `permits`, or use one limit",
+            );
         }
     }
 }
@@ -106,6 +110,6 @@ fn expected_mode(written: &file::Limit) -> Option<Mode> {
 
 fn needs(node: &Node, problems: &mut Problems) {
     for (key, example) in NEEDED.iter().filter(|(key, _)| !node.has(key) && !node.has(MERGE_KEY)) {
-        problems.add(node.place, format!("a limit needs {}", quote(key)), format!("for example {}", quote(example)));
+        problems.add(node.location, format!("a limit needs {}", quote(key)), format!("for example {}", quote(example)));
     }
 }

@@ -13,7 +13,7 @@ use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
 use crate::limit::Limiter;
 use crate::route::Route;
-use crate::rule::{Limit, OnMissingClient, OnStoreFailure, Patience};
+use crate::rule::{Limit, OnMissingClient, OnStoreFailure, WaitPolicy};
 
 const CLIENT_HELP: &str =
     "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, or a list of these";
@@ -35,7 +35,11 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
     if limits.len() > Route::MAX_LIMITS {
         let (most, count) = (Route::MAX_LIMITS, limits.len());
         let message = format!("a route has at most {most} limits, candidates included, not {count}");
-        return Err(problems.add(node.at("limits").place, message, "leave some out, or share them out among routes"));
+        return Err(problems.add(
+            node.at("limits").location,
+            message,
+            "leave some out, or share them out among routes",
+        ));
     }
     limits.into_iter().collect()
 }
@@ -45,7 +49,7 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
     let client = client(written, node, problems);
     let sharing = foreign::sharing(written, node, problems);
     let quota = sharing.and_then(|sharing| quota(written, sharing, node, problems));
-    let patience = patience(written, node, problems);
+    let wait_policy = wait_policy(written, node, problems);
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
     let on_store_failure = part(&written.on_store_failure, node, "on_store_failure", problems);
     let shadow = part(&written.shadow, node, "shadow", problems);
@@ -68,13 +72,13 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
             Some(file::OnStoreFailure::Allow) => OnStoreFailure::Allow,
             Some(file::OnStoreFailure::Deny) => OnStoreFailure::Deny,
         },
-        patience: patience?,
+        wait_policy: wait_policy?,
         shadow: shadow?.copied().unwrap_or_default(),
     })
 }
 
 /// How long requests may wait, and how many: `queue` says nothing without `max_wait`.
-fn patience(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<Patience>> {
+fn wait_policy(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<WaitPolicy>> {
     if matches!(written.algorithm, Some(file::Algorithm::LeakyBucket)) {
         return Ok(None); // its slots are waited for, not its permits
     }
@@ -83,11 +87,13 @@ fn patience(written: &file::Limit, node: &Node, problems: &mut Problems) -> Chec
     let Some(max_wait) = max_wait? else {
         return match queue? {
             None => Ok(None),
-            Some(_) => Err(problems.add(at.place, "`queue` has no effect without `max_wait`", "say how long to wait")),
+            Some(_) => {
+                Err(problems.add(at.location, "`queue` has no effect without `max_wait`", "say how long to wait"))
+            }
         };
     };
-    let queue = number(queue?.copied(), Patience::DEFAULT_QUEUE, at, problems)?;
-    Ok(Some(Patience { max_wait: max_wait.duration(), queue }))
+    let queue = number(queue?.copied(), WaitPolicy::DEFAULT_QUEUE, at, problems)?;
+    Ok(Some(WaitPolicy { max_wait: max_wait.duration(), queue }))
 }
 
 /// PER_CLIENT says who a client is; for OVERALL the question makes no sense.
@@ -97,13 +103,17 @@ fn client(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checke
         let is_out_of_place = |key: &str| ["client", "on_missing_client"].contains(&key);
         for entry in node.entries().iter().filter(|entry| is_out_of_place(&entry.key)) {
             let message = format!("{} has no effect on an OVERALL limit", quote(&entry.key));
-            problems.add(entry.place, message, "leave it out, or use `mode: PER_CLIENT` for a bucket for each client");
+            problems.add(
+                entry.location,
+                message,
+                "leave it out, or use `mode: PER_CLIENT` for a bucket for each client",
+            );
         }
     }
     let Some(sources) = sources? else {
         return match written.mode {
             Some(file::Mode::PerClient) => {
-                Err(problems.add(node.place, "a PER_CLIENT limit needs `client`", "for example `client: ip`"))
+                Err(problems.add(node.location, "a PER_CLIENT limit needs `client`", "for example `client: ip`"))
             }
             Some(file::Mode::Overall) | None => Ok(ClientSource::Ip),
         };
@@ -130,13 +140,13 @@ fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSou
         None if text == "path" => return Ok(ClientSource::Path),
         // A host has spellings of its own.
         Some(("header", name)) if name.eq_ignore_ascii_case("host") => return Ok(ClientSource::Host),
-        Some(("header", name)) => return header_name(name, node.place, problems).map(ClientSource::Header),
+        Some(("header", name)) => return header_name(name, node.location, problems).map(ClientSource::Header),
         Some(("cookie", name)) if names(name, &['=', ';', ',', '"']) => {
             return Ok(ClientSource::Cookie(name.to_owned()));
         }
         Some(("query", name)) if names(name, &['=', '&', '#']) => return Ok(ClientSource::Query(name.to_owned())),
         Some(("jwt", _)) => {
-            return Err(problems.add(node.place, format!("{}: `jwt` is not built yet", quote(text)), CLIENT_HELP));
+            return Err(problems.add(node.location, format!("{}: `jwt` is not built yet", quote(text)), CLIENT_HELP));
         }
         _ => {}
     }
@@ -147,5 +157,5 @@ fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSou
         }
         _ => CLIENT_HELP.to_owned(),
     };
-    Err(problems.add(node.place, format!("{} does not tell clients apart", quote(text)), help))
+    Err(problems.add(node.location, format!("{} does not tell clients apart", quote(text)), help))
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{Checked, duration, needed, number, part};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
-use crate::config::problem::{Place, Problems, quote};
+use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::config::units::Bytes;
 use crate::config::{AccessLog, Config, Listen, Purpose};
@@ -16,7 +16,7 @@ const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, or `0.
 pub(super) fn listen(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -> Checked<Vec<Listen>> {
     let written = part(&file.listen, root, "listen", problems)?.map(Vec::as_slice).unwrap_or_default();
     if purpose == Purpose::Gateway && !root.has("listen") {
-        return Err(problems.add(Place::START, "a gateway needs `listen`", "for example `listen: 0.0.0.0:8080`"));
+        return Err(problems.add(Location::START, "a gateway needs `listen`", "for example `listen: 0.0.0.0:8080`"));
     }
     let pairs = written.iter().zip(root.at("listen").items());
     let entries: Vec<_> = pairs.map(|(entry, node)| one(needed(entry, node, problems)?, node, problems)).collect();
@@ -65,7 +65,7 @@ pub(super) fn admin(file: &File, root: &Node, problems: &mut Problems) -> Checke
 
 fn address(text: &str, node: &Node, problems: &mut Problems) -> Checked<SocketAddr> {
     let message = || format!("{} is not an address with a port", quote(text));
-    text.parse().map_err(|_| problems.add(node.place, message(), ADDRESS_HELP))
+    text.parse().map_err(|_| problems.add(node.location, message(), ADDRESS_HELP))
 }
 
 /// Two sockets on one port would only fail when the gateway starts.
@@ -76,20 +76,20 @@ pub(super) fn overlaps(
     problems: &mut Problems,
 ) {
     let node = root.at("listen");
-    let entries = listen.iter().flatten().zip(node.items()).map(|(entry, node)| (entry.address, node.place));
-    let admin = admin.iter().flatten().map(|address| (*address, root.at("admin").place));
-    let mut taken: Vec<(SocketAddr, Place)> = Vec::new();
-    for (address, place) in entries.chain(admin) {
+    let entries = listen.iter().flatten().zip(node.items()).map(|(entry, node)| (entry.address, node.location));
+    let admin = admin.iter().flatten().map(|address| (*address, root.at("admin").location));
+    let mut taken: Vec<(SocketAddr, Location)> = Vec::new();
+    for (address, location) in entries.chain(admin) {
         match taken.iter().find(|(other, _)| overlap(*other, address)) {
-            Some((other, first)) if root.has("admin") || place != root.place => {
+            Some((other, first)) if root.has("admin") || location != root.location => {
                 let message = format!("`{address}` is taken by `{other}` on line {}", first.line);
-                problems.add(place, message, "give each its own port");
+                problems.add(location, message, "give each its own port");
             }
             Some((other, first)) => {
                 let message = format!("`{other}` is where operators connect unless `admin` says otherwise");
                 problems.add(*first, message, "choose another port, or set `admin`");
             }
-            None => taken.push((address, place)),
+            None => taken.push((address, location)),
         }
     }
 }
@@ -115,5 +115,5 @@ pub(super) fn access_log(file: &File, root: &Node, problems: &mut Problems) -> C
         None => format!("for a file of this name write {}", quote(&format!("./{text}"))),
     };
     let message = format!("`access_log` must be `off`, `stdout` or a path, not {}", quote(text));
-    Err(problems.add(root.at("access_log").place, message, help))
+    Err(problems.add(root.at("access_log").location, message, help))
 }

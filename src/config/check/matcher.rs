@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, Method};
 use super::{Checked, needed, parsed, part};
 use crate::config::file;
 use crate::config::node::{Entry, Node};
-use crate::config::problem::{Broken, Place, Problems, quote};
+use crate::config::problem::{Broken, Location, Problems, quote};
 use crate::route::{HostPattern, Matcher, PathPattern, PatternError};
 use crate::rules::{EncodedSlash, Requests};
 
@@ -31,7 +31,7 @@ pub(super) fn matcher(
 
 fn never_kept(path: &PathPattern, node: &Node, problems: &mut Problems) -> Broken {
     let message = format!("{} has an encoded slash, which no path keeps", quote(&path.to_string()));
-    problems.add(node.place, message, "set `encoded_slash: keep` in `requests`, or write it without")
+    problems.add(node.location, message, "set `encoded_slash: keep` in `requests`, or write it without")
 }
 
 fn pattern<P>(
@@ -65,7 +65,7 @@ fn pattern<P>(
                 "a name in braces is a whole segment: `/users/{id}/posts`; for the rest of a path write `/**`",
             ),
         };
-        problems.add(node.at(key).place, message, help)
+        problems.add(node.at(key).location, message, help)
     })
 }
 
@@ -93,18 +93,18 @@ fn method(text: &str, node: &Node, problems: &mut Problems) -> Checked<Method> {
                 Some(common) => format!("did you mean {}?", quote(common)),
                 None => "a method is a word such as `GET` or `POST`".to_owned(),
             };
-            Err(problems.add(node.place, format!("{} is not a method", quote(text)), help))
+            Err(problems.add(node.location, format!("{} is not a method", quote(text)), help))
         }
     }
 }
 
 fn headers(written: &file::Match, node: &Node, problems: &mut Problems) -> Checked<Vec<(HeaderName, HeaderValue)>> {
     let mut headers = Vec::new();
-    for Entry { key, place, value } in written.headers.iter().flat_map(|_| node.entries()) {
+    for Entry { key, location, value } in written.headers.iter().flat_map(|_| node.entries()) {
         let text = written.headers.as_ref().and_then(|headers| headers.get(key)).and_then(Option::as_ref);
-        let name = header_name(key, *place, problems);
+        let name = header_name(key, *location, problems);
         let value = match text {
-            None => Err(problems.reported(value.place)),
+            None => Err(problems.reported(value.location)),
             Some(text) => {
                 let error = || format!("{} is not a value of a header field", quote(text));
                 parsed(
@@ -120,9 +120,9 @@ fn headers(written: &file::Match, node: &Node, problems: &mut Problems) -> Check
     headers.into_iter().collect()
 }
 
-pub(super) fn header_name(text: &str, place: Place, problems: &mut Problems) -> Checked<HeaderName> {
+pub(super) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
         let message = format!("{} is not the name of a header field", quote(text));
-        problems.add(place, message, "a name is letters, digits and `-`, without a colon")
+        problems.add(location, message, "a name is letters, digits and `-`, without a colon")
     })
 }

@@ -45,7 +45,7 @@ fn stages(text: &str, purpose: Purpose, problems: &mut Problems) -> Checked<Conf
     let root = tree::read(text, problems)?;
     let filled = shape::fill(&root, &super::file::FILE, problems)?;
     // The table has let through only what the fields take, so an error here is one of ours.
-    let file: File = serde_yaml::from_value(filled).map_err(|_| problems.reported(root.place))?;
+    let file: File = serde_yaml::from_value(filled).map_err(|_| problems.reported(root.location))?;
     config(&file, &root, purpose, problems)
 }
 
@@ -97,7 +97,7 @@ fn network(text: &str, node: &Node, problems: &mut Problems) -> Checked<IpNet> {
     let address = || text.parse().ok().map(|address: std::net::IpAddr| IpNet::from(address));
     let Some(network) = text.parse().ok().or_else(address) else {
         let message = format!("{} is not a network", quote(text));
-        return Err(problems.add(node.place, message, "write `10.0.0.0/8`, `2001:db8::/32` or an address"));
+        return Err(problems.add(node.location, message, "write `10.0.0.0/8`, `2001:db8::/32` or an address"));
     };
     if network.trunc() != network {
         let (whole, one) = (network.trunc(), IpNet::from(network.addr()));
@@ -106,13 +106,13 @@ fn network(text: &str, node: &Node, problems: &mut Problems) -> Checked<IpNet> {
             quote(&whole.to_string()),
             quote(&one.to_string())
         );
-        return Err(problems.add(node.place, format!("{} has bits behind its prefix", quote(text)), help));
+        return Err(problems.add(node.location, format!("{} has bits behind its prefix", quote(text)), help));
     }
     match network {
         // Peers and forwarded addresses are unwrapped before they are compared.
         IpNet::V6(v6) if v6.addr().to_ipv4_mapped().is_some() => {
             let message = format!("{} is an IPv4 network in IPv6 form", quote(text));
-            Err(problems.add(node.place, message, "write it as an IPv4 network"))
+            Err(problems.add(node.location, message, "write it as an IPv4 network"))
         }
         network => Ok(network),
     }
@@ -120,13 +120,13 @@ fn network(text: &str, node: &Node, problems: &mut Problems) -> Checked<IpNet> {
 
 /// A value that the table of keys demands.
 fn needed<'f, T>(value: &'f Option<T>, node: &Node, problems: &mut Problems) -> Checked<&'f T> {
-    value.as_ref().ok_or_else(|| problems.reported(node.place))
+    value.as_ref().ok_or_else(|| problems.reported(node.location))
 }
 
 /// A value that need not be there; but if it is there and was not understood, it is broken.
 fn part<'f, T>(value: &'f Option<T>, of: &Node, key: &str, problems: &mut Problems) -> Checked<Option<&'f T>> {
     match value {
-        None if of.has(key) => Err(problems.reported(of.at(key).place)),
+        None if of.has(key) => Err(problems.reported(of.at(key).location)),
         value => Ok(value.as_ref()),
     }
 }
@@ -134,7 +134,7 @@ fn part<'f, T>(value: &'f Option<T>, of: &Node, key: &str, problems: &mut Proble
 /// A number in the type that the program uses for it.
 fn number<T: TryFrom<u64>>(value: Option<u64>, default: T, node: &Node, problems: &mut Problems) -> Checked<T> {
     match value {
-        Some(value) => T::try_from(value).map_err(|_| problems.reported(node.place)),
+        Some(value) => T::try_from(value).map_err(|_| problems.reported(node.location)),
         None => Ok(default),
     }
 }
@@ -146,5 +146,5 @@ fn duration(value: Option<Millis>, default: std::time::Duration) -> std::time::D
 
 /// The value of a parser of ours, or its error where the value stands.
 fn parsed<T, E: Display>(result: Result<T, E>, help: &str, node: &Node, problems: &mut Problems) -> Checked<T> {
-    result.map_err(|error| problems.add(node.place, error.to_string(), help))
+    result.map_err(|error| problems.add(node.location, error.to_string(), help))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::config::node::Node;
-use crate::config::problem::{Place, Problems, quote};
+use crate::config::problem::{Location, Problems, quote};
 
 /// Names that are given twice among their kind.
 pub(super) fn duplicates<'f>(
@@ -11,15 +11,15 @@ pub(super) fn duplicates<'f>(
     what: &str,
     problems: &mut Problems,
 ) {
-    let mut seen: HashMap<&str, Place> = HashMap::new();
+    let mut seen: HashMap<&str, Location> = HashMap::new();
     for (name, node) in named {
-        let (Some(name), place) = (name, node.at("name").place) else { continue };
+        let (Some(name), location) = (name, node.at("name").location) else { continue };
         match seen.get(name) {
             Some(first) => {
                 let message = format!("{what} {} is already on line {}", quote(name), first.line);
-                problems.add(place, message, format!("give each {what} its own name"));
+                problems.add(location, message, format!("give each {what} its own name"));
             }
-            None => drop(seen.insert(name, place)),
+            None => drop(seen.insert(name, location)),
         }
     }
 }

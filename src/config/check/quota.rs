@@ -49,7 +49,7 @@ fn own_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
     for (key, _, name) in OWN_KEYS.iter().filter(|(_, owner, _)| *owner != algorithm) {
         let Some(entry) = node.entries().iter().find(|entry| entry.key == *key) else { continue };
         let message = format!("{} has no effect without `algorithm: {name}`", quote(key));
-        problems.add(entry.place, message, format!("leave it out, or add `algorithm: {name}`"));
+        problems.add(entry.location, message, format!("leave it out, or add `algorithm: {name}`"));
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::config::problem::{Place, Problems, quote};
+use crate::config::problem::{Location, Problems, quote};
 use crate::route::Matcher;
 
-/// A route's matcher, its name and its place.
-pub(super) type Named<'f> = (Matcher, &'f str, Place);
+/// A route's matcher, its name and its location.
+pub(super) type Named<'f> = (Matcher, &'f str, Location);
 
 /// Reports every route that one before it covers.
 ///
@@ -14,7 +14,7 @@ pub(super) type Named<'f> = (Matcher, &'f str, Place);
 /// kin and with those that have none; comparing all with all takes seconds for a file of 20,000 routes.
 pub(super) fn check(routes: &[Named<'_>], problems: &mut Problems) {
     let mut kin: HashMap<_, Vec<usize>> = HashMap::new();
-    for (index, (matcher, name, place)) in routes.iter().enumerate() {
+    for (index, (matcher, name, location)) in routes.iter().enumerate() {
         let (host, segment) = matcher.kin();
         let mut keys = vec![(host, segment), (None, segment), (host, None), (None, None)];
         keys.dedup();
@@ -25,7 +25,7 @@ pub(super) fn check(routes: &[Named<'_>], problems: &mut Problems) {
             let (name, first) = (quote(name), quote(first));
             let message =
                 format!("route {name} is never reached: route {first} on line {} takes all its requests", line.line);
-            problems.add(*place, message, format!("move it above {first}, or let {first} match less"));
+            problems.add(*location, message, format!("move it above {first}, or let {first} match less"));
         }
         kin.entry((host, segment)).or_default().push(index);
     }
@@ -54,7 +54,7 @@ mod tests {
     proptest! {
         #[test]
         fn looking_among_kin_finds_what_comparing_all_with_all_finds(matchers in prop::collection::vec(matcher(), 0..12)) {
-            let name = |(index, matcher)| (matcher, "route", Place { line: index + 1, column: 1 });
+            let name = |(index, matcher)| (matcher, "route", Location { line: index + 1, column: 1 });
             let routes: Vec<_> = matchers.into_iter().enumerate().map(name).collect();
             let mut problems = Problems::default();
             check(&routes, &mut problems);

@@ -32,12 +32,12 @@ pub(super) fn routes(file: &File, root: &Node, around: Around<'_>, problems: &mu
     let mut matchers = Vec::with_capacity(nodes.len());
     for (written, node) in written.iter().zip(nodes) {
         let Ok(written) = needed(written, node, problems) else {
-            routes.push(Err(problems.reported(node.place)));
+            routes.push(Err(problems.reported(node.location)));
             continue;
         };
         let matcher = matcher(written, node, around.requests, problems);
         if let (Ok(matcher), Some(name)) = (&matcher, &written.name) {
-            matchers.push((matcher.clone(), name.as_str(), node.place));
+            matchers.push((matcher.clone(), name.as_str(), node.location));
         }
         let upstream = upstream(written, node, file, around, problems);
         let limits = limits::limits(written, node, around.prefix, problems);
@@ -82,7 +82,7 @@ fn upstream(
             Purpose::Layer => Ok(None),
             Purpose::Gateway => {
                 let help = "add `upstream: NAME`, with a NAME of `upstreams`";
-                Err(problems.add(node.place, "a route of a gateway needs `upstream`", help))
+                Err(problems.add(node.location, "a route of a gateway needs `upstream`", help))
             }
         };
     };
@@ -95,5 +95,5 @@ fn upstream(
         (None, Some(_)) => format!("the upstreams are {}", quote_all(known.take(10))),
         (None, None) => "`upstreams` has none yet: add it there".to_owned(),
     };
-    Err(problems.add(node.at("upstream").place, format!("unknown upstream {}", quote(name)), help))
+    Err(problems.add(node.at("upstream").location, format!("unknown upstream {}", quote(name)), help))
 }

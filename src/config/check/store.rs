@@ -51,7 +51,7 @@ pub(super) fn prefix(store: &Checked<StoreSettings>) -> &str {
 fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<Address> {
     let at = node.at("url");
     if written.url.is_none() && !["url", "cluster", "sentinel"].iter().any(|key| node.has(key)) {
-        return Err(problems.add(node.place, "the store needs `url`", "for example `url: redis://127.0.0.1:6379`"));
+        return Err(problems.add(node.location, "the store needs `url`", "for example `url: redis://127.0.0.1:6379`"));
     }
     let url = needed(&written.url, at, problems)?.as_str();
     let (message, help) = match url.split_once("://") {
@@ -69,7 +69,7 @@ fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<A
         }
         Some((scheme, _)) => (format!("{} is not a store", quote(&format!("{scheme}://"))), URL_HELP),
     };
-    Err(problems.add(at.place, message, help))
+    Err(problems.add(at.location, message, help))
 }
 
 fn key_secret(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<Option<KeySecret>> {
@@ -77,7 +77,7 @@ fn key_secret(written: &file::Store, node: &Node, problems: &mut Problems) -> Ch
     if secret.len() < SHORTEST_SECRET {
         let message = format!("`key_secret` must have at least {SHORTEST_SECRET} bytes, not {}", secret.len());
         let help = "make one with `openssl rand -hex 32`, the same for every gateway";
-        return Err(problems.add(node.at("key_secret").place, message, help));
+        return Err(problems.add(node.at("key_secret").location, message, help));
     }
     Ok(Some(KeySecret::derive(secret.as_bytes())))
 }
@@ -87,7 +87,7 @@ fn refuse_redis_keys(node: &Node, problems: &mut Problems) -> Checked<()> {
     for entry in node.entries().iter().filter(|entry| ["timeout", "prefix", "pool_size"].contains(&entry.key.as_str()))
     {
         let message = format!("{} has no effect on the store `memory`", quote(&entry.key));
-        checked = Err(problems.add(entry.place, message, "leave it out, or use `url: redis://...`"));
+        checked = Err(problems.add(entry.location, message, "leave it out, or use `url: redis://...`"));
     }
     checked
 }

@@ -21,7 +21,9 @@ pub(super) fn upstreams(file: &File, root: &Node, problems: &mut Problems) -> Ch
     let mut upstreams = Ok(Upstreams::new());
     for Entry { key, value, .. } in root.at("upstreams").entries() {
         let written = written.get(key).and_then(Option::as_ref);
-        match written.ok_or_else(|| problems.reported(value.place)).and_then(|one| upstream(key, one, value, problems))
+        match written
+            .ok_or_else(|| problems.reported(value.location))
+            .and_then(|one| upstream(key, one, value, problems))
         {
             Ok(upstream) => drop(upstreams.as_mut().map(|all| all.insert(Arc::clone(&upstream.name), upstream))),
             Err(broken) => upstreams = Err(broken),
@@ -66,7 +68,7 @@ fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
         Some(("https", _)) => (format!("{}: `https` is not built yet", quote(url)), TARGET_HELP),
         _ => (format!("{} is not a target", quote(url)), TARGET_HELP),
     };
-    Err(problems.add(node.place, message, help))
+    Err(problems.add(node.location, message, help))
 }
 
 /// Requests keep their own path and query, so a target has neither.

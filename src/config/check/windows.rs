@@ -28,9 +28,9 @@ pub(super) fn fixed(written: &file::Limit, node: &Node, problems: &mut Problems)
     let calendar = |unit| Calendar::new(unit, zone);
     match calendar(Unit::Day) {
         Ok(_) => {}
-        Err(error) => return Err(problems.add(node.at("timezone").place, error.to_string(), meant(zone))),
+        Err(error) => return Err(problems.add(node.at("timezone").location, error.to_string(), meant(zone))),
     }
-    calendar(interval?).map(Algorithm::FixedWindow).map_err(|_| problems.reported(node.place))
+    calendar(interval?).map(Algorithm::FixedWindow).map_err(|_| problems.reported(node.location))
 }
 
 /// The interval in milliseconds, for an algorithm that it fits.
@@ -49,7 +49,7 @@ pub(super) fn length(
                 format!("`interval: {}` is a unit of the calendar, which {} does not follow", unit.name(), kind.name());
             let length = Millis::show(unit.millis());
             let help = format!("write {}, or use `algorithm: fixed_window`", quote(&length));
-            Err(problems.add(node.at("interval").place, message, help))
+            Err(problems.add(node.at("interval").location, message, help))
         }
     }
 }
@@ -61,7 +61,7 @@ fn unit(interval: Interval, node: &Node, problems: &mut Problems) -> Checked<Uni
     };
     found.ok_or_else(|| {
         let help = format!("use one of {}, or another algorithm", quote_all(Unit::ALL.into_iter().map(Unit::name)));
-        problems.add(node.at("interval").place, "`interval` of a fixed_window must be a unit of the calendar", help)
+        problems.add(node.at("interval").location, "`interval` of a fixed_window must be a unit of the calendar", help)
     })
 }
 

@@ -37,7 +37,7 @@ use crate::facts::BadRequest;
 use crate::metrics::Metrics;
 use crate::server::testing::Handled;
 use crate::server::{Drain, DrainTrigger, Server, bind};
-use crate::sift::{Arrival, Next, Sieve};
+use crate::sift::{Arrival, NextHop, Sieve};
 use crate::upstream::settings::{Target, UpstreamSettings};
 use crate::wire::raw::{Message, Raw};
 use crate::wire::upstream::{Origin, Visit};
@@ -104,7 +104,7 @@ async fn with_permit(
     trusted_peer: bool,
 ) -> Response<ResponseBody> {
     let sieve = Arc::new(Sieve::default());
-    let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: Next::Origin };
+    let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: NextHop::Origin };
     let seen = match sieve.sift(request.headers_mut(), arrival) {
         Ok(seen) => seen,
         Err(bad) => return refused(BadRequest::from(bad).into()),

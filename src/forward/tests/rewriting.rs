@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
 use super::*;
-use crate::http1::{Asked, Framing, read_request, write_request};
+use crate::http1::{Framing, ParsedRequest, read_request, write_request};
 use crate::sift::{hops, name};
 
 const PEER: &str = "192.0.2.7";
@@ -116,7 +116,7 @@ impl Body for Sized {
 fn written(request: Request<()>, body: Option<u64>, trusted: bool) -> Option<Vec<u8>> {
     let mut request = request.map(|()| RequestBody::new(Sized(body)));
     let sieve = Sieve::default();
-    let arrival = Arrival { version: request.version(), trusted, next: Next::Origin };
+    let arrival = Arrival { version: request.version(), trusted, next: NextHop::Origin };
     let seen = sieve.sift(request.headers_mut(), arrival).ok()?;
     let peer = Peer { address: PEER.parse().unwrap(), trusted };
     let upstream = HeaderValue::from_static("upstream.example");
@@ -203,7 +203,7 @@ proptest! {
             bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
         bytes.extend(b"\r\n");
-        if let Ok(Some(Asked { request, told, .. })) = read_request(&Bytes::from(bytes), &mut HeaderMap::new(), 100) {
+        if let Ok(Some(ParsedRequest { request, told, .. })) = read_request(&Bytes::from(bytes), &mut HeaderMap::new(), 100) {
             let body = match Framing::of_request(told) {
                 Framing::Length(length) => Some(length),
                 _ => None,

@@ -27,7 +27,7 @@ use super::head::cause;
 use super::stream::{LINGER, Watched};
 use super::watch::Connection;
 use super::{HttpService, Refused, Terms};
-use crate::http1::{Asked, BadHead, Framing, Left, Outgoing, poll_head_bytes, read_request};
+use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_bytes, read_request};
 use crate::layer::Peer;
 use crate::refusal::Refusal;
 use crate::timer::Timer;
@@ -85,7 +85,7 @@ struct Rest {
 }
 
 /// What comes next.
-enum Next {
+enum Step {
     /// The stage is another.
     Stage,
     /// The connection is over.
@@ -117,7 +117,7 @@ impl<S: HttpService> Http1<S> {
     }
 
     /// Reads a head, and calls the service.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         ready!(self.service.poll_ready(cx));
         loop {
             let mut wire = self.wire.lock();
@@ -127,7 +127,7 @@ impl<S: HttpService> Http1<S> {
                         _ = wire.unread.split_to(asked.length);
                         drop(wire);
                         self.begin(asked);
-                        return Poll::Ready(Next::Stage);
+                        return Poll::Ready(Step::Stage);
                     }
                     Ok(None) => {}
                     Err(bad) => {
@@ -144,15 +144,15 @@ impl<S: HttpService> Http1<S> {
             let Wire { stream, unread, .. } = &mut *wire;
             match poll_head_bytes(stream, unread, cx) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Over),
-                Poll::Pending if self.retired && unread.is_empty() => return Poll::Ready(Next::Over),
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Step::Over),
+                Poll::Pending if self.retired && unread.is_empty() => return Poll::Ready(Step::Over),
                 Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    fn begin(&mut self, asked: Asked) {
-        let Asked { request, told, keeps_open, accepts_trailers, expects_continue, .. } = asked;
+    fn begin(&mut self, asked: ParsedRequest) {
+        let ParsedRequest { request, told, keeps_open, accepts_trailers, expects_continue, .. } = asked;
         let left = Left::all_of(Framing::of_request(told));
         let in_flight = self.activity.begin_request(!left.is_end());
         let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
@@ -187,36 +187,36 @@ impl<S: HttpService> Http1<S> {
     }
 
     /// Answers what is no request. Whatever follows it has no beginning.
-    fn refuse(&mut self, refusal: Refusal) -> Poll<Next> {
+    fn refuse(&mut self, refusal: Refusal) -> Poll<Step> {
         self.terms.metrics.rejected(cause(&refusal));
         (self.terms.on_refused)(&Refused::bytes(&refusal, self.peer));
         let in_flight = self.activity.begin_request(true);
         let (version, head_only, accepts_trailers) = (Version::HTTP_11, false, false);
         let exchange = Exchange { version, head_only, accepts_trailers, keeps_open: false, in_flight };
         self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
-        Poll::Ready(Next::Stage)
+        Poll::Ready(Step::Stage)
     }
 
-    fn poll_handling(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll_handling(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         let handled = match self.handling.as_mut().as_pin_mut() {
             Some(handling) => handling.poll(cx),
-            None => return Poll::Ready(Next::Over),
+            None => return Poll::Ready(Step::Over),
         };
         let Poll::Ready(Ok(response)) = handled else { return self.poll_gone(cx) };
         self.handling.set(None);
         if let Stage::Handling(exchange) = std::mem::replace(&mut self.stage, Stage::Closing) {
             self.stage = self.answer(exchange, response.map(Reply::Service));
         }
-        Poll::Ready(Next::Stage)
+        Poll::Ready(Step::Stage)
     }
 
     /// Whether the client has left while its answer was waited for; what it has sent meanwhile is kept for later.
-    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Step> {
         let Wire { stream, unread, left, .. } = &mut *self.wire.lock();
         while left.is_end() && unread.len() < AHEAD {
             match ready!(poll_head_bytes(stream, unread, cx)) {
                 Ok(1..) => {}
-                Ok(0) | Err(_) => return Poll::Ready(Next::Over),
+                Ok(0) | Err(_) => return Poll::Ready(Step::Over),
             }
         }
         Poll::Pending
@@ -233,21 +233,21 @@ impl<S: HttpService> Http1<S> {
         Stage::Answering(exchange, answering)
     }
 
-    fn poll_answering(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
-        let Stage::Answering(exchange, answering) = &mut self.stage else { return Poll::Ready(Next::Over) };
+    fn poll_answering(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let Stage::Answering(exchange, answering) = &mut self.stage else { return Poll::Ready(Step::Over) };
         let polled = answering.poll(exchange.accepts_trailers, &mut self.outgoing, &self.wire, cx);
         match polled {
             Poll::Ready(Ok(())) => {
                 let keeps_open = exchange.keeps_open && answering.is_delimited();
                 self.end(keeps_open);
-                Poll::Ready(Next::Stage)
+                Poll::Ready(Step::Stage)
             }
-            Poll::Ready(Err(_)) if self.answer_anew() => Poll::Ready(Next::Stage),
+            Poll::Ready(Err(_)) if self.answer_anew() => Poll::Ready(Step::Stage),
             Poll::Ready(Err(_)) => {
-                let Stage::Answering(exchange, _) = &self.stage else { return Poll::Ready(Next::Over) };
+                let Stage::Answering(exchange, _) = &self.stage else { return Poll::Ready(Step::Over) };
                 // The client takes half an answer for a whole one unless it is told.
                 exchange.in_flight.break_off();
-                Poll::Ready(Next::Over)
+                Poll::Ready(Step::Over)
             }
             Poll::Pending => self.poll_gone(cx),
         }
@@ -291,8 +291,8 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    fn poll_draining(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
-        let Stage::Draining(rest) = &mut self.stage else { return Poll::Ready(Next::Over) };
+    fn poll_draining(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let Stage::Draining(rest) = &mut self.stage else { return Poll::Ready(Step::Over) };
         let drained = self.wire.lock().poll_drain(&mut rest.budget, cx);
         match drained {
             Poll::Ready(true) if !self.retired => self.next(),
@@ -302,7 +302,7 @@ impl<S: HttpService> Http1<S> {
                 self.stage = Stage::Closing;
             }
         }
-        Poll::Ready(Next::Stage)
+        Poll::Ready(Step::Stage)
     }
 }
 
@@ -323,8 +323,8 @@ impl<S: HttpService> Future for Http1<S> {
                 }
             };
             match ready!(next) {
-                Next::Stage => {}
-                Next::Over => return Poll::Ready(()),
+                Step::Stage => {}
+                Step::Over => return Poll::Ready(()),
             }
         }
     }

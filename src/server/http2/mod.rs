@@ -2,11 +2,11 @@
 //!
 //! Frames, HPACK and flow control are the crate `h2`'s. What is ours is who answers, in a task for each request
 //! ([`stream`]), and the bounds: on resets ([`ledger`]), on frames that ask for nothing ([`frames`]), on bodies that
-//! wait for their client ([`patience`]), on clients that are gone ([`ping`]).
+//! wait for their client ([`deadline`]), on clients that are gone ([`ping`]).
 
+mod deadline;
 mod frames;
 mod ledger;
-mod patience;
 mod ping;
 mod stream;
 mod upload;

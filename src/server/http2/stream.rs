@@ -12,8 +12,8 @@ use h2::{Reason, SendStream};
 use http::{HeaderMap, Response, header};
 use http_body::{Body, Frame};
 
+use super::deadline::Deadline;
 use super::ledger::Ledger;
-use super::patience::Patience;
 use crate::http1::date_value;
 use crate::server::Terms;
 use crate::server::activity::{InFlight, SLOW_READER};
@@ -98,13 +98,13 @@ impl Stream {
         if bodiless {
             return Ok(());
         }
-        let mut patience = Patience::new(self.terms.limits.body, Arc::clone(self.in_flight.activity()));
+        let mut deadline = Deadline::new(self.terms.limits.body, Arc::clone(self.in_flight.activity()));
         loop {
             let frame = next(&mut body, &mut to).await?;
             match frame.map(Frame::into_data) {
                 Some(Ok(data)) => {
                     let last = body.is_end_stream();
-                    send(data, last, &mut to, &mut patience).await?;
+                    send(data, last, &mut to, &mut deadline).await?;
                     if last {
                         return Ok(());
                     }
@@ -132,14 +132,14 @@ async fn next<B: Body<Data = Bytes> + Unpin>(
 }
 
 /// Sends as much at a time as the client has a window for. What `h2` is handed, then, waits for nothing but the socket.
-async fn send(mut data: Bytes, last: bool, to: &mut SendStream<Bytes>, patience: &mut Patience) -> Result<(), Broken> {
+async fn send(mut data: Bytes, last: bool, to: &mut SendStream<Bytes>, deadline: &mut Deadline) -> Result<(), Broken> {
     loop {
         let mut piece = Bytes::new();
         if !data.is_empty() {
             to.reserve_capacity(data.len().min(PIECE));
-            let room = poll_fn(|cx| poll_room(to, patience, cx)).await?;
-            piece = data.split_to(room.min(data.len()));
-            patience.moved(piece.len());
+            let capacity = poll_fn(|cx| poll_capacity(to, deadline, cx)).await?;
+            piece = data.split_to(capacity.min(data.len()));
+            deadline.moved(piece.len());
         }
         let ends = data.is_empty();
         to.send_data(piece, ends && last).map_err(|_| Broken::Reset)?;
@@ -149,13 +149,17 @@ async fn send(mut data: Bytes, last: bool, to: &mut SendStream<Bytes>, patience:
     }
 }
 
-fn poll_room(to: &mut SendStream<Bytes>, patience: &mut Patience, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>> {
+fn poll_capacity(
+    to: &mut SendStream<Bytes>,
+    deadline: &mut Deadline,
+    cx: &mut Context<'_>,
+) -> Poll<Result<usize, Broken>> {
     while to.capacity() == 0 {
         match to.poll_capacity(cx) {
             Poll::Ready(Some(Ok(_))) => {}
             Poll::Ready(_) => return Poll::Ready(Err(Broken::Reset)),
             Poll::Pending => {
-                ready!(patience.poll_overdue(cx));
+                ready!(deadline.poll_overdue(cx));
                 return Poll::Ready(Err(Broken::Stalled));
             }
         }

@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::patience::Patience;
+use super::deadline::Deadline;
 use crate::server::Terms;
 use crate::server::activity::{Activity, SLOW_UPLOAD};
 
@@ -31,7 +31,7 @@ pub(super) struct Upload {
     has_data: bool,
     /// What is left, where its length was told.
     left: Option<u64>,
-    patience: Patience,
+    deadline: Deadline,
     terms: Arc<Terms>,
 }
 
@@ -49,18 +49,18 @@ impl Upload {
         activity: Arc<Activity>,
         terms: Arc<Terms>,
     ) -> Self {
-        let patience = Patience::new(terms.limits.body, activity);
-        Self { stream: Some(stream), unread, has_data: true, left: length, patience, terms }
+        let deadline = Deadline::new(terms.limits.body, activity);
+        Self { stream: Some(stream), unread, has_data: true, left: length, deadline, terms }
     }
 
     fn take(&mut self, data: Bytes) -> Frame<Bytes> {
-        self.patience.moved(data.len());
+        self.deadline.moved(data.len());
         self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
         Frame::data(data)
     }
 
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        ready!(self.patience.poll_overdue(cx));
+        ready!(self.deadline.poll_overdue(cx));
         self.terms.metrics.rejected(SLOW_UPLOAD);
         Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
     }

@@ -1,4 +1,4 @@
-//! How a request stands with its limits, once the store has spoken.
+//! Limit status: what the limits said to a request, once the store has decided.
 
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
@@ -7,7 +7,7 @@ use crate::store::Known;
 
 /// What the limits of a route said, what follows from it, and the store's time when they did.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct LimitStatus {
     /// By the position of the limit in its route; nothing of one that was not asked, or of which nothing is known.
     said: Vec<Option<Decision>>,
     /// How long the request would have to wait for all its live limits.
@@ -17,7 +17,7 @@ pub(crate) struct Standing {
     pub(crate) now: Timestamp,
 }
 
-impl Standing {
+impl LimitStatus {
     /// What the store answered to these charges.
     pub(super) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
         Self::of(charges, outcome.decisions.into_iter().map(Some).collect(), outcome.now)
@@ -76,14 +76,14 @@ impl Standing {
 }
 
 /// Nothing was asked.
-impl Default for Standing {
+impl Default for LimitStatus {
     fn default() -> Self {
         Self { said: Vec::new(), wait: Wait::Now, shadow_limited: false, now: Timestamp::default() }
     }
 }
 
 /// For tests and benchmarks: the decisions of limits in the order of their positions.
-impl FromIterator<(usize, Decision)> for Standing {
+impl FromIterator<(usize, Decision)> for LimitStatus {
     fn from_iter<I: IntoIterator<Item = (usize, Decision)>>(decisions: I) -> Self {
         let mut said = Vec::new();
         for (position, decision) in decisions {

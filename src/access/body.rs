@@ -8,24 +8,24 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 
 use super::caught::catch;
-use super::line::Line;
+use super::line::LogLine;
 use crate::metrics::Metrics;
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body: the service's own, or that of an answer in its place.
 #[derive(Debug)]
-pub(crate) struct Answer<B> {
+pub(crate) struct LoggedBody<B> {
     body: Either<B, Full<Bytes>>,
     /// Nothing, where the access log is off.
-    line: Option<Box<Line>>,
+    line: Option<Box<LogLine>>,
 }
 
-impl<B> Answer<B>
+impl<B> LoggedBody<B>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    pub(super) fn new(body: Either<B, Full<Bytes>>, line: Option<Box<Line>>) -> Self {
+    pub(super) fn new(body: Either<B, Full<Bytes>>, line: Option<Box<LogLine>>) -> Self {
         let mut answer = Self { body, line };
         answer.note_end();
         answer
@@ -53,7 +53,7 @@ where
     }
 }
 
-impl<B> Body for Answer<B>
+impl<B> Body for LoggedBody<B>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {

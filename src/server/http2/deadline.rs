@@ -13,7 +13,7 @@ use crate::server::pace::{Demand, Pace, millis};
 
 /// The pace of a stream's body in one direction, and the timer that ends it. There is none before the first wait.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct Deadline {
     pace: Pace,
     demand: Demand,
     activity: Arc<Activity>,
@@ -21,7 +21,7 @@ pub(super) struct Patience {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patience {
+impl Deadline {
     pub(super) fn new(demand: Demand, activity: Arc<Activity>) -> Self {
         Self { pace: Pace::new(), demand, activity, begin: None, timer: None }
     }
@@ -64,7 +64,7 @@ impl Patience {
     }
 }
 
-impl Drop for Patience {
+impl Drop for Deadline {
     fn drop(&mut self) {
         self.go_on();
     }
@@ -78,27 +78,27 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn patience() -> Patience {
+    fn deadline() -> Deadline {
         of_connection(&Arc::new(Activity::new(Instant::now())))
     }
 
-    fn of_connection(activity: &Arc<Activity>) -> Patience {
-        Patience::new(Demand { timeout: 10 * SECOND, rate: 100 }, Arc::clone(activity))
+    fn of_connection(activity: &Arc<Activity>) -> Deadline {
+        Deadline::new(Demand { timeout: 10 * SECOND, rate: 100 }, Arc::clone(activity))
     }
 
     /// Seconds until it is overdue, if so many bytes come every so often.
     async fn lasts(bytes: usize, every: Duration) -> u64 {
-        lasts_with(patience(), bytes, every).await
+        lasts_with(deadline(), bytes, every).await
     }
 
-    async fn lasts_with(mut patience: Patience, bytes: usize, every: Duration) -> u64 {
+    async fn lasts_with(mut deadline: Deadline, bytes: usize, every: Duration) -> u64 {
         let begin = Instant::now();
         while begin.elapsed() < 1000 * SECOND {
-            let overdue = poll_fn(|cx| patience.poll_overdue(cx));
+            let overdue = poll_fn(|cx| deadline.poll_overdue(cx));
             if tokio::time::timeout(every, overdue).await.is_ok() {
                 break;
             }
-            patience.moved(bytes);
+            deadline.moved(bytes);
         }
         begin.elapsed().as_secs()
     }
@@ -123,13 +123,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_waiting_for_the_client_counts() {
-        let mut patience = patience();
+        let mut deadline = deadline();
         for _ in 0..100 {
             tokio::time::advance(100 * SECOND).await;
-            patience.moved(1);
+            deadline.moved(1);
         }
         let begin = Instant::now();
-        poll_fn(|cx| patience.poll_overdue(cx)).await;
+        poll_fn(|cx| deadline.poll_overdue(cx)).await;
         assert_eq!(begin.elapsed(), 10 * SECOND);
     }
 }

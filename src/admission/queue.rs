@@ -1,0 +1,207 @@
+//! Wait queues: who waits for a permit, and in what order. There is one queue for each bucket.
+//!
+//! A request that waits holds a [`Ticket`], numbered in the order of arrival, in the queues of all buckets that refused it.
+//! It goes on when its ticket is the oldest in each of these queues; so requests are served first come, first served on
+//! every bucket, and no two wait for each other. A dropped ticket leaves its queues.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::limit::{Charge, ClientId};
+
+/// The wait queues of one gateway.
+#[derive(Debug)]
+pub(crate) struct WaitQueues {
+    state: Mutex<Queues>,
+    closed: watch::Sender<bool>,
+}
+
+/// A request's place in its queues. On drop, it leaves them.
+#[derive(Debug)]
+pub(crate) struct Ticket<'l> {
+    queues: &'l WaitQueues,
+    ticket: u64,
+    moved: Arc<Notify>,
+    buckets: Vec<Bucket>,
+}
+
+/// Which queue: that of the charge's bucket, or that of the overflow bucket, which clients beyond the store's capacity
+/// share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueKind {
+    Own,
+    Overflow,
+}
+
+/// The queue takes no more: it is full, or the gateway ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueFull;
+
+type Bucket = (String, Option<ClientId>);
+
+#[derive(Debug, Default)]
+struct Queues {
+    next_ticket: u64,
+    queues: HashMap<Bucket, BTreeMap<u64, Arc<Notify>>>,
+}
+
+// === impl WaitQueues ===
+
+impl WaitQueues {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::default(), closed: watch::Sender::new(false) }
+    }
+
+    /// Ends all waits, and lets no request wait from now on.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Returns when the queues are closed.
+    pub(crate) async fn closed(&self) {
+        // The sender is ours, so that the wait cannot fail.
+        _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    /// Does a request wait for this bucket?
+    pub(crate) fn is_waited_for(&self, charge: &Charge) -> bool {
+        let state = self.state.lock();
+        !state.queues.is_empty() && state.queues.contains_key(&bucket(charge))
+    }
+
+    /// A new ticket, in no queue yet.
+    pub(crate) fn ticket(&self) -> Ticket<'_> {
+        let mut state = self.state.lock();
+        state.next_ticket += 1;
+        Ticket { queues: self, ticket: state.next_ticket, moved: Arc::default(), buckets: Vec::new() }
+    }
+}
+
+// === impl Ticket ===
+
+impl Ticket<'_> {
+    /// Joins a queue of at most `limit` requests, behind all older tickets and before all younger ones.
+    pub(crate) fn join(&mut self, charge: &Charge, kind: QueueKind, limit: usize) -> Result<(), QueueFull> {
+        let bucket = match kind {
+            QueueKind::Own => bucket(charge),
+            QueueKind::Overflow => overflow(charge),
+        };
+        if self.buckets.contains(&bucket) {
+            return Ok(());
+        }
+        if *self.queues.closed.borrow() {
+            return Err(QueueFull);
+        }
+        let mut state = self.queues.state.lock();
+        let queue = state.queues.entry(bucket.clone()).or_default();
+        if queue.len() >= limit.max(1) {
+            return Err(QueueFull);
+        }
+        queue.insert(self.ticket, Arc::clone(&self.moved));
+        self.buckets.push(bucket);
+        Ok(())
+    }
+
+    /// Does it wait for this charge?
+    pub(crate) fn waits_for(&self, charge: &Charge) -> bool {
+        self.buckets.contains(&bucket(charge)) || self.buckets.contains(&overflow(charge))
+    }
+
+    /// Returns when this is the oldest ticket in each of its queues.
+    pub(crate) async fn turn(&self) {
+        while !self.is_first() {
+            self.moved.notified().await;
+        }
+    }
+
+    fn is_first(&self) -> bool {
+        let state = self.queues.state.lock();
+        let first = |bucket| state.queues.get(bucket).and_then(|queue| queue.first_key_value());
+        self.buckets.iter().all(|bucket| first(bucket).is_none_or(|(ticket, _)| *ticket == self.ticket))
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queues.state.lock();
+        for bucket in &self.buckets {
+            let Some(queue) = state.queues.get_mut(bucket) else { continue };
+            queue.remove(&self.ticket);
+            match queue.first_key_value() {
+                Some((_, next)) => next.notify_one(),
+                None => _ = state.queues.remove(bucket),
+            }
+        }
+    }
+}
+
+fn bucket(charge: &Charge) -> Bucket {
+    (charge.limiter.name.clone(), charge.client.clone())
+}
+
+fn overflow(charge: &Charge) -> Bucket {
+    (charge.limiter.name.clone(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::limit::{Algorithm, Limiter, Mode, Quota};
+
+    fn charge(name: &str) -> Charge {
+        let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter { name: name.into(), mode: Mode::Overall, quota });
+        Charge { limiter, client: None, permits: 1, shadow: false }
+    }
+
+    fn ticket<'l>(queues: &'l WaitQueues, buckets: &[&str]) -> Ticket<'l> {
+        let mut ticket = queues.ticket();
+        for bucket in buckets {
+            ticket.join(&charge(bucket), QueueKind::Own, 10).expect("a ticket");
+        }
+        ticket
+    }
+
+    fn is_its_turn(ticket: &Ticket<'_>) -> bool {
+        pin!(ticket.turn()).as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    }
+
+    #[test]
+    fn requests_go_on_in_the_order_of_arrival_on_every_bucket() {
+        let queues = WaitQueues::new();
+        let (one, both, other) = (ticket(&queues, &["a"]), ticket(&queues, &["a", "b"]), ticket(&queues, &["b"]));
+        assert_eq!([&one, &both, &other].map(is_its_turn), [true, false, false]);
+        drop(one);
+        assert_eq!([&both, &other].map(is_its_turn), [true, false]);
+        drop(both);
+        assert!(is_its_turn(&other));
+    }
+
+    #[test]
+    fn a_dropped_ticket_leaves_its_queues() {
+        let queues = WaitQueues::new();
+        let (first, second, third) = (ticket(&queues, &["a"]), ticket(&queues, &["a"]), ticket(&queues, &["a"]));
+        drop(second);
+        drop(first);
+        assert!(is_its_turn(&third));
+        drop(third);
+        assert!(!queues.is_waited_for(&charge("a")), "an empty queue was kept");
+    }
+
+    #[test]
+    fn a_queue_is_bounded_and_a_closed_one_takes_no_request() {
+        let queues = WaitQueues::new();
+        let _first = ticket(&queues, &["a"]);
+        assert_eq!(queues.ticket().join(&charge("a"), QueueKind::Own, 1), Err(QueueFull));
+        assert_eq!(queues.ticket().join(&charge("b"), QueueKind::Own, 1), Ok(()));
+        queues.close();
+        assert_eq!(queues.ticket().join(&charge("b"), QueueKind::Own, 1), Err(QueueFull));
+    }
+}
