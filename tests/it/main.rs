@@ -34,6 +34,7 @@ mod pictures;
 mod program;
 mod rate_limiter;
 mod readme;
+mod redis_acl;
 mod redis_connection;
 mod redis_faults;
 mod redis_format;

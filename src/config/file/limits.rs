@@ -66,7 +66,7 @@ shape! {
     MATCH: Match = "a `match`" {
         /// `api.example.com`, or `*.example.com` for whatever ends so.
         host: String = Text, Optional;
-        /// `/a/b` alone, `/a/{segment}` with anything in its place, `/a/**` with anything below.
+        /// `/a/b` alone, `/a/{segment}` with anything in that place, `/a/**` with anything below.
         path: String = Text, Optional;
         /// Methods, any of them.
         methods: Vec<Option<String>> = OneOrMany(&Text), Optional;
