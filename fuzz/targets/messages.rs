@@ -21,6 +21,9 @@ routes:
     upstream: origin
 ";
 
+/// So many fields are read of an answer.
+const MOST_FIELDS: usize = 100;
+
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
 /// What a stranger says of himself, and what is for one connection.
@@ -78,6 +81,8 @@ pub fn answer(data: &[u8]) {
                     let twice = one(strict::answer(&twice, head_only, false), &twice);
                     assert_eq!((length, twice.status(), twice.body), (bytes.len(), sent.status(), sent.body));
                 }
+                // With those that were added they can be more than are read.
+                Passed::Malformed if sent.fields.len() > MOST_FIELDS => {}
                 other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
             }
         });

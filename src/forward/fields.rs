@@ -90,16 +90,14 @@ pub(crate) fn via(headers: &mut HeaderMap, received: Version) {
     );
 }
 
-/// Joins the cookie crumbs of HTTP/2 (RFC 9113 section 8.2.3).
+/// Joins the cookie crumbs of HTTP/2 (RFC 9113 section 8.2.3). One that is empty would leave a blank at an end.
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
-    let mut crumbs = headers.get_all(header::COOKIE).iter();
-    let (Some(first), Some(second)) = (crumbs.next(), crumbs.next()) else { return };
-    let mut cookie = first.as_bytes().to_vec();
-    for crumb in std::iter::once(second).chain(crumbs) {
-        cookie.extend_from_slice(b"; ");
-        cookie.extend_from_slice(crumb.as_bytes());
+    let lines = headers.get_all(header::COOKIE);
+    if lines.iter().nth(1).is_none() {
+        return;
     }
-    if let Ok(cookie) = HeaderValue::from_maybe_shared(bytes::Bytes::from(cookie)) {
+    let crumbs: Vec<&[u8]> = lines.iter().map(HeaderValue::as_bytes).filter(|crumb| !crumb.is_empty()).collect();
+    if let Ok(cookie) = HeaderValue::from_maybe_shared(bytes::Bytes::from(crumbs.join(&b"; "[..]))) {
         headers.insert(header::COOKIE, cookie);
     }
 }
@@ -114,6 +112,18 @@ mod tests {
         ("x-forwarded-for", "192.0.2.2"),
         ("x-forwarded-proto", "https"),
     ];
+
+    #[test]
+    fn cookies_are_joined_without_those_that_are_empty() {
+        for (crumbs, joined) in
+            [(&["a=1", "b=2"][..], "a=1; b=2"), (&["a=1", ""], "a=1"), (&["", "a=1"], "a=1"), (&["", ""], "")]
+        {
+            let mut headers: HeaderMap =
+                crumbs.iter().map(|crumb| (header::COOKIE, HeaderValue::from_static(crumb))).collect();
+            join_cookies(&mut headers);
+            assert_eq!(headers.get_all(header::COOKIE).iter().collect::<Vec<_>>(), [joined]);
+        }
+    }
 
     fn sent(trusted: bool) -> HeaderMap {
         let mut headers = HeaderMap::new();
