@@ -26,9 +26,14 @@ local BOUND = 512
 -- Rates of Java can be larger than numbers are exact, and sums larger than an entry holds.
 local MOST, MOST_IN_ENTRY = 9007199254740991, 4294967295
 
--- To make text of a number costs Redis as much as a small command: of those that come again and again, it is made once.
+-- To make text of a number costs Redis as much as a small command: that of small ones, which come again and again, is kept.
 local texts = {}
-for number = -16, 64 do texts[number] = text(number) end
+local function brief(number)
+  if number < -16 or number > 64 then return number end
+  local known = texts[number] or text(number)
+  texts[number] = known
+  return known
+end
 
 -- Permits of an entry in any format that Redisson has had: always the last four bytes.
 local function permits_of(member)
@@ -38,7 +43,7 @@ end
 
 -- Entries by rank, oldest first, or newest first if the command is ZREVRANGE. Lists of entries have a score behind each.
 local function entries(log, from, to, command)
-  return call(command or 'ZRANGE', log.key, texts[from] or from, texts[to] or to, 'WITHSCORES')
+  return call(command or 'ZRANGE', log.key, brief(from), brief(to), 'WITHSCORES')
 end
 
 -- The entry of a rank: its member and its score.
@@ -187,7 +192,7 @@ end
 local function write_counter(bucket, rate)
   local counter = rate - bucket.log.sure - bucket.log.believed + (bucket.excess or 0)
   if bucket.counter == counter then return end
-  call('SET', bucket.value, texts[counter] or counter, 'KEEPTTL')
+  call('SET', bucket.value, brief(counter), 'KEEPTTL')
   local left = bucket.counter and 0 or call('PTTL', bucket.log.key)
   if left > 0 then call('PEXPIRE', bucket.value, left) end
   bucket.counter = counter
@@ -217,7 +222,7 @@ local function forget(bucket)
   local log, returned = bucket.log, bucket.returned
   if bucket.left_behind > 0 then log.first = nil end
   if returned == 0 then return end
-  call('ZREMRANGEBYRANK', log.key, '0', texts[returned - 1] or returned - 1)
+  call('ZREMRANGEBYRANK', log.key, '0', brief(returned - 1))
   log.entries, bucket.returned = log.entries - returned, 0
   if log.entries == 0 then log.newest, log.newest_at = nil, nil end
 end
