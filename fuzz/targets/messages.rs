@@ -21,7 +21,7 @@ routes:
     upstream: origin
 ";
 
-/// So many fields are read of an answer.
+/// So many fields are read of a message. With those that are added it can have more.
 const MOST_FIELDS: usize = 100;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -62,6 +62,7 @@ pub fn request(data: &[u8]) {
                 assert_eq!((twice.body, twice.trailers), (sent.body, sent.trailers));
             }
             Passed::Answered(_) => {}
+            Passed::Malformed if sent.fields.len() > MOST_FIELDS => {}
             other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
         }
     });
@@ -81,7 +82,6 @@ pub fn answer(data: &[u8]) {
                     let twice = one(strict::answer(&twice, head_only, false), &twice);
                     assert_eq!((length, twice.status(), twice.body), (bytes.len(), sent.status(), sent.body));
                 }
-                // With those that were added they can be more than are read.
                 Passed::Malformed if sent.fields.len() > MOST_FIELDS => {}
                 other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
             }
