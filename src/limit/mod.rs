@@ -247,6 +247,20 @@ impl Quota {
         matches!(self.algorithm, Algorithm::Foreign(sharing) if sharing.follows_hash())
     }
 
+    /// One of so many equal parts of it, with one permit in an interval at least.
+    #[must_use]
+    pub fn share(&self, parts: u32) -> Self {
+        let part = |permits: u32| (permits / parts.max(1)).max(1);
+        let algorithm = match self.algorithm {
+            Algorithm::Gcra { burst } => Algorithm::Gcra { burst: part(burst) },
+            Algorithm::LeakyBucket(queue) => {
+                Algorithm::LeakyBucket(leaky_bucket::Queue { length: queue.length / parts.max(1), ..queue })
+            }
+            other => other,
+        };
+        Self { rate: part(self.rate), algorithm, ..*self }
+    }
+
     /// Permits in each interval.
     pub const fn rate(&self) -> u32 {
         self.rate

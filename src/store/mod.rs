@@ -6,6 +6,8 @@
 mod adopted;
 mod builder;
 mod clock_offset;
+mod debts;
+mod fallback;
 mod limiters;
 mod memory;
 mod negative_cache;

@@ -1,0 +1,179 @@
+//! Deciding while the store does not: this gateway alone, by its share of each limit.
+//!
+//! N gateways have a share of 1 / N each, and one permit in an interval at least. What a gateway grants alone it
+//! [owes](super::debts) to the store, and charges there before it asks it again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+use super::debts::Debts;
+use super::{Memory, StoreError};
+use crate::clock::{Clock, SystemClock};
+use crate::limit::{Charge, Granted, Limiter, Outcome, Wait};
+
+/// Buckets kept at most: some 25 MB.
+const MAX_BUCKETS: usize = 1 << 18;
+
+/// The buckets of a gateway that decides alone.
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    buckets: Memory,
+    clock: Arc<dyn Clock>,
+    /// How many gateways shared the store when it was last asked.
+    gateways: AtomicU32,
+    /// The share of each limiter that was asked for, by its name.
+    shares: Mutex<HashMap<String, Share>>,
+    debts: Mutex<Debts>,
+}
+
+#[derive(Debug)]
+struct Share {
+    whole: Arc<Limiter>,
+    gateways: u32,
+    part: Arc<Limiter>,
+}
+
+impl Fallback {
+    pub(crate) fn new() -> Self {
+        Self::by(Arc::new(SystemClock::new()))
+    }
+
+    fn by(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            buckets: Memory::bounded(Arc::clone(&clock), None, MAX_BUCKETS),
+            clock,
+            gateways: AtomicU32::new(1),
+            shares: Mutex::default(),
+            debts: Mutex::default(),
+        }
+    }
+
+    /// So many gateways share the store, this one included.
+    pub(crate) fn set_gateways(&self, gateways: u32) {
+        self.gateways.store(gateways.max(1), Ordering::Relaxed);
+    }
+
+    /// Makes all charges or none, by this gateway's share of their limits.
+    ///
+    /// # Errors
+    /// A limiter whose rate only the store knows.
+    pub(crate) fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        let shares: Vec<Charge> = charges.iter().map(|charge| self.share_of(charge)).collect();
+        let mut outcome = self.buckets.take(&shares)?;
+        for (decision, charge) in outcome.decisions.iter_mut().zip(charges) {
+            // More than the share is not more than the limit: the store may grant it when it is back.
+            if decision.wait == Wait::Never && charge.permits <= charge.limiter.quota.capacity() {
+                decision.wait = Wait::Millis(charge.limiter.quota.interval());
+            }
+        }
+        let made = outcome.made(charges.to_vec());
+        if !made.is_empty() {
+            self.debts.lock().add(&made, outcome.now);
+        }
+        Ok(outcome)
+    }
+
+    /// Gives back what [`take`](Self::take) granted.
+    pub(crate) fn give_back(&self, granted: &[Granted]) {
+        let share = |one: &Granted| Granted { charge: self.share_of(&one.charge), ..one.clone() };
+        let shares: Vec<Granted> = granted.iter().map(share).collect();
+        self.buckets.give_back(&shares);
+        self.debts.lock().take_out(granted);
+    }
+
+    /// What is owed to the store, each with the moment that it was granted at on [this clock](Self::now).
+    pub(crate) fn debts(&self) -> &Mutex<Debts> {
+        &self.debts
+    }
+
+    /// The clock by which it grants.
+    pub(crate) fn now(&self) -> crate::clock::Timestamp {
+        self.clock.now()
+    }
+
+    fn share_of(&self, charge: &Charge) -> Charge {
+        let (whole, gateways) = (&charge.limiter, self.gateways.load(Ordering::Relaxed));
+        let mut shares = self.shares.lock();
+        let limiter = match shares.get(&whole.name) {
+            Some(share) if share.gateways == gateways && Arc::ptr_eq(&share.whole, whole) => Arc::clone(&share.part),
+            _ => {
+                let quota = whole.quota.share(gateways);
+                let part = Arc::new(Limiter { name: whole.name.clone(), mode: whole.mode, quota });
+                let share = Share { whole: Arc::clone(whole), gateways, part: Arc::clone(&part) };
+                shares.insert(whole.name.clone(), share);
+                part
+            }
+        };
+        Charge { limiter, ..charge.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{ManualClock, Timestamp};
+    use crate::limit::{Algorithm, Mode, Quota};
+
+    const START: Timestamp = Timestamp::from_millis(1_000_000);
+
+    fn charge(rate: u64, permits: u32) -> Charge {
+        let quota = Quota::new(rate, 10_000, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter { name: "{tidegate:a}:b".into(), mode: Mode::Overall, quota });
+        Charge { limiter, client: None, permits, shadow: false }
+    }
+
+    fn alone() -> (Fallback, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at(START));
+        (Fallback::by(Arc::clone(&clock) as Arc<dyn Clock>), clock)
+    }
+
+    fn granted(fallback: &Fallback, charge: &Charge, times: usize) -> usize {
+        let ask = |_: &usize| fallback.take(std::slice::from_ref(charge)).expect("a decision").granted();
+        (0..times).filter(ask).count()
+    }
+
+    #[test]
+    fn a_gateway_has_its_share_of_the_rate_and_one_permit_at_least() {
+        for (rate, gateways, share) in [(10, 1, 10), (10, 3, 3), (2, 5, 1)] {
+            let (fallback, clock) = alone();
+            fallback.set_gateways(gateways);
+            let charge = charge(rate, 1);
+            assert_eq!(granted(&fallback, &charge, 20), share);
+            clock.advance_millis(10_000);
+            assert_eq!(granted(&fallback, &charge, 20), share);
+        }
+    }
+
+    #[test]
+    fn a_cost_above_the_share_is_refused_for_an_interval_and_not_for_good() {
+        let (fallback, _) = alone();
+        fallback.set_gateways(4);
+        let told = |charge: Charge| fallback.take(&[charge]).expect("a decision").decisions[0].wait;
+        assert_eq!(told(charge(8, 3)), Wait::Millis(10_000));
+        assert_eq!(told(charge(8, 9)), Wait::Never);
+    }
+
+    #[test]
+    fn when_gateways_come_or_go_what_is_in_use_stays_in_use() {
+        let (fallback, _) = alone();
+        let charge = charge(10, 1);
+        assert_eq!(granted(&fallback, &charge, 4), 4);
+        fallback.set_gateways(2);
+        assert_eq!(granted(&fallback, &charge, 10), 1);
+        fallback.set_gateways(1);
+        assert_eq!(granted(&fallback, &charge, 10), 5);
+    }
+
+    #[test]
+    fn what_is_given_back_is_free_again_and_not_owed() {
+        let (fallback, _) = alone();
+        let charge = charge(1, 1);
+        let outcome = fallback.take(std::slice::from_ref(&charge)).expect("a decision");
+        fallback.give_back(&outcome.made(vec![charge.clone()]));
+        assert!(fallback.debts().lock().is_empty());
+        assert_eq!(granted(&fallback, &charge, 5), 1);
+    }
+}
