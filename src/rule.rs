@@ -52,8 +52,10 @@ pub enum OnMissingClient {
 /// What a limit does while the store gives no answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
-    /// Requests pass, uncounted.
+    /// Each gateway decides by itself, by its share of the limit.
     #[default]
+    Local,
+    /// Requests pass, uncounted.
     Allow,
     /// Requests are answered with 503.
     Deny,

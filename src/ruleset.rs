@@ -168,6 +168,7 @@ impl Prepared {
             Err(Denial::Limited { status, .. }) => (Some(status), false),
             Err(Denial::StoreFailed(_)) => (None, false),
         };
+        let alone = status.is_some_and(|status| status.alone.is_some());
         for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
             let said = status.and_then(|status| status.said(one.index));
@@ -178,6 +179,7 @@ impl Prepared {
                 // Others were known to refuse it.
                 (None, _) if status.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
                 (None, _) => counter.store_failed(),
+                (Some(decision), _) if decision.granted && passed && alone => counter.store_failed(),
                 (Some(decision), _) if decision.granted && passed => counter.allowed(),
                 (Some(decision), _) if decision.granted => {}
                 (Some(_), true) => counter.shadow_limited(),

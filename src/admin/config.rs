@@ -140,6 +140,7 @@ fn show_limit(limit: &Limit) -> Value {
             OnMissingClient::Ip => "ip",
         },
         "on_store_failure": match limit.on_store_failure {
+            OnStoreFailure::Local => "local",
             OnStoreFailure::Allow => "allow",
             OnStoreFailure::Deny => "deny",
         },

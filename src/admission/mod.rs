@@ -30,7 +30,7 @@ pub(crate) struct Permit(());
 pub(crate) struct Admitted {
     pub(crate) permit: Permit,
     pub(crate) status: LimitStatus,
-    /// Why the store did not decide, if the limits let pass what they could not count.
+    /// The store did not decide; what its limits do without it let the request pass.
     pub(crate) unchecked: Option<StoreError>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
     match admitted {
         Ok(Admitted { unchecked, .. }) => unchecked.as_ref(),
         Err(Denial::StoreFailed(error)) => Some(error),
-        Err(Denial::Limited { .. }) => None,
+        Err(Denial::Limited { status, .. }) => status.alone.as_ref(),
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn admit(
         return Ok(free());
     }
     if !may_wait && let Some(said) = said_at_once(store, charges) {
-        return conclude(said, charges);
+        return conclude(store, said, charges);
     }
     // Boxed, so that requests that cannot wait do without the memory that waiting needs.
     Box::pin(admit_later(store, queues, charges)).await
@@ -111,7 +111,7 @@ async fn admit_in_turn(store: &Store, queues: &WaitQueues, charges: &Charges<'_>
     waiting.queue_behind_others().await?;
     loop {
         waiting.turn().await?;
-        match conclude(ask(store, charges).await, charges) {
+        match conclude(store, ask(store, charges).await, charges) {
             Ok(admitted) => return waiting.slot(admitted).await,
             Err(Denial::Limited { status, wait }) => waiting.permits(status, wait).await?,
             Err(denial) => return Err(denial),
@@ -129,23 +129,37 @@ async fn ask(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, StoreE
     }
 }
 
-/// Permit or denial, from what the limits said.
-fn conclude(said: Result<LimitStatus, StoreError>, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    let status = match said {
-        Ok(status) => status,
-        Err(error) if charges.iter().any(|one| denies_uncounted(&one, &error)) => {
-            return Err(Denial::StoreFailed(error));
-        }
-        Err(error) => return Ok(Admitted { unchecked: Some(error), ..free() }),
+/// What follows for the request from what its limits said.
+fn conclude(store: &Store, said: Result<LimitStatus, StoreError>, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    let (status, unchecked) = match said {
+        Ok(status) => (status, None),
+        Err(error) => (decide_without(store, charges, &error)?, Some(error)),
     };
     match status.wait {
-        Wait::Now => Ok(Admitted { status, ..free() }),
+        Wait::Now => Ok(Admitted { status, unchecked, ..free() }),
         wait => Err(Denial::Limited { status, wait }),
     }
 }
 
-/// The refusal that the negative cache has for a request, if one of the limits that refuse lets no request wait. The
-/// limits that it knows nothing of are not asked.
+/// What each limit says by its `on_store_failure`: those that are `local` are decided here, by this gateway's share.
+///
+/// # Errors
+/// A limit would rather deny than not count.
+fn decide_without(store: &Store, charges: &Charges<'_>, error: &StoreError) -> Result<LimitStatus, Denial> {
+    let does = |one: &LimitCharge<'_>, what| one.limit.on_store_failure == what && is_concerned(one, error);
+    if charges.iter().any(|one| !one.limit.shadow && does(&one, OnStoreFailure::Deny)) {
+        return Err(Denial::StoreFailed(error.clone()));
+    }
+    let local = charges.only(|one| does(one, OnStoreFailure::Local));
+    if local.is_empty() {
+        return Ok(LimitStatus::default());
+    }
+    let decided = store.take_alone(local.asked());
+    Ok(decided.map_or_else(|_| LimitStatus::default(), |outcome| LimitStatus::alone(&local, outcome, error.clone())))
+}
+
+/// What is known to refuse a request for good, so that the store need not be asked; the other limits are not. One that
+/// lets it wait does so only if all that refuse it do, and whether they do is not known.
 fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
     let known = store.known_refusal(charges.asked())?;
     let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
@@ -153,10 +167,9 @@ fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
     for_good.then(|| LimitStatus::known(charges, known))
 }
 
-/// Does this limit deny requests after such an error? An error about adopted limits concerns these alone.
-fn denies_uncounted(one: &LimitCharge<'_>, error: &StoreError) -> bool {
-    let concerned = is_adopted(one) || !error.is_about_adopted();
-    concerned && !one.limit.shadow && one.limit.on_store_failure == OnStoreFailure::Deny
+/// Is such an error this limit's? One about adopted limits is theirs alone.
+fn is_concerned(one: &LimitCharge<'_>, error: &StoreError) -> bool {
+    is_adopted(one) || !error.is_about_adopted()
 }
 
 /// May this limit need more than one decision: a wait, a slot in the future, a second try without limits that Java has not

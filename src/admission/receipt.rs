@@ -27,6 +27,9 @@ impl Receipt {
         if granted.is_empty() {
             return;
         }
+        if self.status.alone.is_some() {
+            return store.give_back_alone(&granted);
+        }
         if let Err(error) = store.give_back(&granted).await {
             tracing::debug!(%error, "permits were not given back, and return by themselves");
         }

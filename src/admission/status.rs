@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
 use crate::rules::{Charges, LimitCharge};
-use crate::store::Known;
+use crate::store::{Known, StoreError};
 
 /// What the limits of a route said, what follows from it, and the store's time when they did.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct LimitStatus {
     pub(super) wait: Wait,
     /// Would a limit have refused it that only watches?
     pub(crate) shadow_limited: bool,
+    /// Why the store did not decide, if this gateway decided alone. Clients are told nothing of what is left then.
+    pub(crate) alone: Option<StoreError>,
     pub(crate) now: Timestamp,
 }
 
@@ -21,6 +23,11 @@ impl LimitStatus {
     /// What the store answered to these charges.
     pub(super) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
         Self::of(charges, outcome.decisions.into_iter().map(Some).collect(), outcome.now)
+    }
+
+    /// What this gateway says to these charges without the store.
+    pub(super) fn alone(charges: &Charges<'_>, outcome: Outcome, error: StoreError) -> Self {
+        Self { alone: Some(error), ..Self::new(charges, outcome) }
     }
 
     /// What is known of these charges; of the limits that were not asked it says nothing.
@@ -45,7 +52,7 @@ impl LimitStatus {
             }
             next = index + 1;
         }
-        Self { said, wait, shadow_limited, now }
+        Self { said, wait, shadow_limited, alone: None, now }
     }
 
     /// What each limit said, with its position.
@@ -78,7 +85,7 @@ impl LimitStatus {
 /// Nothing was asked.
 impl Default for LimitStatus {
     fn default() -> Self {
-        Self { said: Vec::new(), wait: Wait::Now, shadow_limited: false, now: Timestamp::default() }
+        Self { said: Vec::new(), wait: Wait::Now, shadow_limited: false, alone: None, now: Timestamp::default() }
     }
 }
 

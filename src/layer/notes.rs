@@ -173,6 +173,7 @@ impl Notes<'_> {
             Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
         };
         self.outcome = outcome;
+        let status = status.filter(|status| status.alone.is_none());
         self.at = status.map(|status| status.now);
         let (Some((route, prepared)), Some(status)) = (self.route, status) else { return };
         self.rate_limit = prepared.members.rate_limit(status);

@@ -120,7 +120,7 @@ impl Debt {
     }
 
     fn take_out(&mut self, at: Timestamp, mut permits: u32) {
-        for (granted, sum) in self.grants.iter_mut().rev().filter(|(granted, _)| *granted >= at) {
+        for (_, sum) in self.grants.iter_mut().rev().filter(|(granted, _)| *granted >= at) {
             let taken = permits.min(*sum);
             (*sum, permits) = (*sum - taken, permits - taken);
         }

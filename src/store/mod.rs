@@ -226,6 +226,24 @@ impl Store {
         }
     }
 
+    /// Makes all charges or none while the store does not decide: by this gateway's share of their limits.
+    ///
+    /// # Errors
+    /// The store is in this process, where nothing is to be shared out, or knows a limiter that nobody else knows.
+    pub(crate) fn take_alone(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        match self {
+            Self::Memory(_) => Err(StoreError::Unreachable),
+            Self::Redis(redis) => redis.store().fallback().take(charges),
+        }
+    }
+
+    /// Gives back what [`take_alone`](Self::take_alone) granted.
+    pub(crate) fn give_back_alone(&self, granted: &[Granted]) {
+        if let Self::Redis(redis) = self {
+            redis.store().fallback().give_back(granted);
+        }
+    }
+
     /// Gives back what was granted to a request that nobody received. Never sent twice: a permit that stays lost returns by
     /// itself, one that is given back twice is granted twice.
     ///

@@ -295,13 +295,35 @@ async fn without_redis_each_limit_does_what_it_says_and_counts_again_when_redis_
     assert!(redis.connection().exists::<_, bool>("{tidegate:all}:l").expect("an answer"));
 }
 
+/// Before, a limit let everything pass while its store was away, unless it was told otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_a_gateway_decides_alone_and_tells_nothing_of_what_is_left() {
+    let Some(redis) = RedisServer::start() else { return };
+    let limits = "      - { name: l, mode: PER_CLIENT, client: header:k, rate: 3, interval: 1h }\n";
+    let gateway = TestGateway::start(&rules(&redis.rule(), limits));
+    let ask = async |key: &str| gateway.get("/", &format!("k: {key}\r\n")).await;
+    assert!(ask("a").await.field("ratelimit").is_some(), "the store decides");
+    drop(redis);
+    soon(async { while ask("b").await.field("ratelimit").is_some() {} }).await;
+    // What Redis has granted is not known here.
+    let alone: Vec<_> = [ask("a").await, ask("a").await, ask("a").await, ask("a").await].into();
+    assert_eq!(alone.iter().map(Message::status).collect::<Vec<_>>(), [200, 200, 200, 429]);
+    assert!(alone.iter().all(|one| one.field("ratelimit").is_none() && one.field("ratelimit-policy").is_none()));
+    assert_eq!(alone[3].field("retry-after").as_deref(), Some("3600"));
+    assert!(alone[3].text().contains("\"violated-policies\":[\"l\"]"), "{}", alone[3].text());
+    let outcome = |outcome| format!(r#"tidegate_decisions_total{{route="all",limit="l",outcome="{outcome}"}}"#);
+    assert!(gateway.counter(&outcome("store_failed")).await >= 3);
+    assert_eq!(gateway.counter(&outcome("limited")).await, 1);
+}
+
 /// A gateway that is started while its Redis is away serves, and counts as soon as Redis is there.
 #[tokio::test]
 async fn a_gateway_starts_without_its_redis() {
     let Some(redis) = RedisServer::start() else { return };
     let (port, url) = (redis.port, redis.rule());
     drop(redis);
-    let gateway = TestGateway::start(&rules(&url, "      - { name: l, mode: OVERALL, rate: 1, interval: 1h }\n"));
+    let limit = "      - { name: l, mode: OVERALL, rate: 1, interval: 1h, on_store_failure: allow }\n";
+    let gateway = TestGateway::start(&rules(&url, limit));
     assert_eq!(gateway.get("/", "").await.status(), 200);
     let _redis = RedisServer::start_on(port).expect("Redis");
     soon(async { while gateway.get("/", "").await.status() != 429 {} }).await;

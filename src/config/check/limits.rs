@@ -51,7 +51,7 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
     let quota = sharing.and_then(|sharing| quota(written, sharing, node, problems));
     let wait_policy = wait_policy(written, node, problems);
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
-    let on_store_failure = part(&written.on_store_failure, node, "on_store_failure", problems);
+    let on_store_failure = on_store_failure(written, node, problems);
     let shadow = part(&written.shadow, node, "shadow", problems);
     let name = needed(&written.name, node, problems)?;
     let mode = foreign::mode(written, sharing?, node, problems)?;
@@ -67,14 +67,26 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
             Some(file::OnMissingClient::Skip) => OnMissingClient::Skip,
             Some(file::OnMissingClient::Ip) => OnMissingClient::Ip,
         },
-        on_store_failure: match on_store_failure? {
-            None => OnStoreFailure::default(),
-            Some(file::OnStoreFailure::Allow) => OnStoreFailure::Allow,
-            Some(file::OnStoreFailure::Deny) => OnStoreFailure::Deny,
-        },
+        on_store_failure: on_store_failure?,
         wait_policy: wait_policy?,
         shadow: shadow?.copied().unwrap_or_default(),
     })
+}
+
+/// A limit that adopts its rate has none to share out while the store is away.
+fn on_store_failure(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<OnStoreFailure> {
+    let adopts = written.adopt == Some(true);
+    match part(&written.on_store_failure, node, "on_store_failure", problems)? {
+        None if adopts => Ok(OnStoreFailure::Allow),
+        None => Ok(OnStoreFailure::default()),
+        Some(file::OnStoreFailure::Local) if adopts => {
+            let message = "a limit that adopts its rate has none to go by while the store is away";
+            Err(problems.add(node.at("on_store_failure").location, message, "use `allow` or `deny`"))
+        }
+        Some(file::OnStoreFailure::Local) => Ok(OnStoreFailure::Local),
+        Some(file::OnStoreFailure::Allow) => Ok(OnStoreFailure::Allow),
+        Some(file::OnStoreFailure::Deny) => Ok(OnStoreFailure::Deny),
+    }
 }
 
 /// How long requests may wait, and how many: `queue` says nothing without `max_wait`.

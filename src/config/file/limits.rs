@@ -104,8 +104,9 @@ shape! {
         /// The longest that a refused request is held for a permit; without it, none is. For a slot of `leaky_bucket`, by default
         /// the interval.
         max_wait: Millis = Duration(1, HOUR), Optional;
-        /// What it does while the store gives no answer.
-        on_store_failure: OnStoreFailure = OnStoreFailure::KIND, Default("allow");
+        /// What it does while the store gives no answer. A limit that adopts its rate has none to share out: without this key it
+        /// lets requests pass.
+        on_store_failure: OnStoreFailure = OnStoreFailure::KIND, Default("local");
         /// What it does with a request that has no client.
         on_missing_client: OnMissingClient = OnMissingClient::KIND, Default("deny");
         /// It judges and counts, and refuses nobody.

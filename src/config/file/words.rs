@@ -65,11 +65,12 @@ words! {
 words! {
     /// What a limit does without its store.
     OnStoreFailure {
+        /// Each gateway decides by itself, by its share of the limit.
+        Local = "local",
         /// It lets requests pass.
         Allow = "allow",
         /// It answers them with 503.
         Deny = "deny",
-        unbuilt "local"
     }
 }
 

@@ -27,6 +27,7 @@ use self::script::failure;
 use super::StoreError;
 use super::adopted::AdoptedFailures;
 use super::clock_offset::ClockOffset;
+use super::fallback::Fallback;
 use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
 use crate::clock::Timestamp;
@@ -45,6 +46,7 @@ pub struct Redis {
     /// Started with the first decision, on the runtime that it is made on.
     dispatchers: OnceLock<Box<[Dispatcher]>>,
     turn: AtomicUsize,
+    fallback: Arc<Fallback>,
 }
 
 impl Redis {
@@ -55,19 +57,21 @@ impl Redis {
     pub fn new(settings: &RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
         let secret = Arc::new(SharedSecret::new(settings));
         let node = Arc::new(Node::new(settings, Arc::clone(&secret))?);
+        let fallback = Arc::new(Fallback::new());
         let random = AtomicU64::new(random_start());
         let context = DispatcherContext { timeout: settings.timeout, clock: ClockOffset::default(), random, metrics };
         let pool_size = settings.pool_size.max(1);
         let (context, adopted, turn) = (Arc::new(context), Arc::default(), AtomicUsize::new(0));
-        Ok(Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn })
+        Ok(Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn, fallback })
     }
 
     /// The same buckets over connections of its own, which live on the runtime that uses them first: so that the requests
     /// of a worker never change threads.
     pub fn for_worker(&self) -> Self {
         let (context, node, secret) = (Arc::clone(&self.context), Arc::clone(&self.node), Arc::clone(&self.secret));
-        let (adopted, pool_size, turn) = (Arc::clone(&self.adopted), self.pool_size, AtomicUsize::new(0));
-        Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn }
+        let (adopted, fallback) = (Arc::clone(&self.adopted), Arc::clone(&self.fallback));
+        let (pool_size, turn) = (self.pool_size, AtomicUsize::new(0));
+        Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn, fallback }
     }
 
     /// Makes all charges or none, at `now`.
@@ -81,6 +85,11 @@ impl Redis {
     /// What stands for a client's value; nothing before Redis was there for the first time.
     pub(crate) fn key_of(&self, value: &[u8]) -> Option<u128> {
         Some(self.secret.known()?.hash(value))
+    }
+
+    /// What decides while it does not.
+    pub(crate) fn fallback(&self) -> &Fallback {
+        &self.fallback
     }
 
     /// Its address.
