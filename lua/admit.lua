@@ -26,14 +26,15 @@
 --   settle(bucket, random)       after a refusal, if nothing was charged: writes nothing, unless the clock went back
 --   give_back(limiter, key, permits, at, now)  undoes what was granted at `at`, if it has not returned by itself
 
--- Calls `each` for every limiter that the words tell of: with its algorithm, its first key, and how many buckets it has.
+-- Calls `each` for every limiter that the words tell of: with its algorithm, its first key, how many buckets it has, and its
+-- arguments.
 local function each_limiter(words, now, each)
   local next_word, key = string.gmatch(words, '([^ ]*) '), 1
   for name in next_word do
     local algorithm, arguments = algorithms[name], {}
     for i = 1, algorithm.args do arguments[i] = next_word() end
     local buckets = tonumber(next_word())
-    each(algorithm, algorithm.limiter(arguments, now), key, buckets)
+    each(algorithm, algorithm.limiter(arguments, now), key, buckets, arguments)
     key = key + buckets * algorithm.keys
   end
 end

@@ -1,5 +1,5 @@
--- operate: what a call asks for, by its first argument: to decide (admit.lua), to undo (give_back.lua), or an operation of
--- the library on one shared limiter (see the end of redisson.lua).
+-- operate: what a call asks for, by its first argument: to decide (admit.lua), to undo (give_back.lua), what a gateway says of
+-- itself (membership.lua), or an operation of the library on one shared limiter (see the end of redisson.lua).
 --
 -- KEYS  admit, give_back: those of all buckets; else those of one bucket of redisson.lua
 -- ARGV  the operation; admit, give_back: as these take them; else now (ms; empty: the server's TIME), and the operation's own
@@ -7,7 +7,7 @@
 --
 -- Invariant: that of the operation.
 
-local operations = { admit = admit, give_back = give_back }
+local operations = { admit = admit, give_back = give_back, announce = announce, owe = owe }
 
 for _, name in ipairs({ 'release', 'set_rate', 'expire' }) do
   operations[name] = function(arguments)

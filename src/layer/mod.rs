@@ -133,6 +133,7 @@ impl RateLimitLayer {
     fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, next: NextHop, unmatched: Unmatched) -> Self {
         let rules = RuleSet::new(rules, &metrics);
         store.keep_room_for(rules.limiters(), std::iter::empty());
+        store.be_gateway();
         let rules = Arc::new(ArcSwap::from_pointee(rules));
         let (queues, hint) = (Arc::new(WaitQueues::new()), Arc::default());
         Self { limiter: Arc::new(RateLimiting { rules, store, queues, metrics, next, unmatched, hint }) }

@@ -41,6 +41,7 @@ pub struct Metrics {
     store_known: Counter,
     store_failures: Family<CauseLabels, Counter>,
     store_overflow: Family<LimitLabels, Counter>,
+    store_gateways: Gauge,
 }
 
 /// Panics of the process, whoever counts the rest.
@@ -120,6 +121,7 @@ impl Metrics {
             store_known: Counter::default(),
             store_failures: Family::default(),
             store_overflow: Family::default(),
+            store_gateways: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -154,6 +156,9 @@ impl Metrics {
         registry.register("store_failures", "Decisions that the store did not make", self.store_failures.clone());
         let help = "What was judged by a bucket that clients share for whom the store has no room";
         registry.register("store_overflow", help, self.store_overflow.clone());
+        let help =
+            "Gateways that share the store, this one included, as far as is known; none where it is in the process";
+        registry.register("gateways", help, self.store_gateways.clone());
     }
 
     /// The counters of one limit.
@@ -223,6 +228,11 @@ impl Metrics {
     /// The store decided.
     pub fn store_answered(&self, took: Duration) {
         self.store_decisions.observe(took);
+    }
+
+    /// So many gateways share the store.
+    pub fn store_shared_by(&self, gateways: u32) {
+        self.store_gateways.set(gateways.into());
     }
 
     /// A call was sent to the store.

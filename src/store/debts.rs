@@ -3,7 +3,7 @@
 //! When the store is back it is charged with this before it is asked anything else, so that its windows count what
 //! clients were granted. Grants that lie close together are told as one, dated at the latest: it is never free too early.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
@@ -16,6 +16,9 @@ const MAX_BUCKETS: usize = 1 << 16;
 /// Into how many slots an interval is cut; grants of one slot are told as one.
 const SLOTS: u64 = 16;
 
+/// Buckets that one call tells of.
+const MAX_PAYMENT: usize = 64;
+
 /// How often what has returned is looked for where there is no room, in milliseconds.
 const SWEEP_EVERY: u64 = 1_000;
 
@@ -26,10 +29,19 @@ pub(crate) struct Debts {
     /// Permits that were granted and are not told of.
     pub(crate) untold: u64,
     next_sweep: Timestamp,
+    unpaid: VecDeque<Payment>,
 }
 
 /// A limiter's name and a client.
 type Bucket = (String, Option<ClientId>);
+
+/// What is told to the store in one call. However often it is told, it counts once: the store knows its number.
+#[derive(Clone, Debug)]
+pub(crate) struct Payment {
+    pub(crate) id: u64,
+    /// All of one limiter.
+    pub(crate) debts: Vec<Debt>,
+}
 
 /// What is owed to a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,28 +85,37 @@ impl Debts {
     }
 
     /// Is nothing owed?
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_bucket.is_empty()
+        self.by_bucket.is_empty() && self.unpaid.is_empty()
     }
 
-    /// Takes all that is owed and still in use.
-    pub(crate) fn drain(&mut self, now: Timestamp) -> Vec<Debt> {
-        let mut debts: Vec<Debt> = self.by_bucket.drain().map(|(_, debt)| debt).collect();
-        debts.retain_mut(|debt| debt.is_live(now));
-        debts
+    /// What is to be paid next, if anything is still in use. It is owed until it is [`paid`](Self::paid).
+    pub(crate) fn next_payment(&mut self, now: Timestamp) -> Option<Payment> {
+        self.unpaid.iter_mut().for_each(|payment| payment.debts.retain_mut(|debt| debt.is_live(now)));
+        self.unpaid.retain(|payment| !payment.debts.is_empty());
+        if self.unpaid.is_empty() {
+            self.begin_payments(now);
+        }
+        self.unpaid.front().cloned()
     }
 
-    /// Puts back what could not be told.
-    pub(crate) fn put_back(&mut self, debts: Vec<Debt>) {
-        for debt in debts {
-            let bucket = (debt.limiter.name.clone(), debt.client.clone());
-            match self.by_bucket.get_mut(&bucket) {
-                None => _ = self.by_bucket.insert(bucket, debt),
-                Some(newer) => {
-                    let since = std::mem::replace(&mut newer.grants, debt.grants);
-                    since.into_iter().for_each(|(at, permits)| newer.add(at, permits));
-                }
+    /// Forgets what was paid.
+    pub(crate) fn paid(&mut self, id: u64) {
+        self.unpaid.retain(|payment| payment.id != id);
+    }
+
+    /// Payments of all that is owed at present: each of one limiter, and no larger than a call should be.
+    fn begin_payments(&mut self, now: Timestamp) {
+        let mut by_limiter: HashMap<String, Vec<Debt>> = HashMap::new();
+        for ((limiter, _), mut debt) in self.by_bucket.drain() {
+            if debt.is_live(now) {
+                by_limiter.entry(limiter).or_default().push(debt);
             }
+        }
+        for debts in by_limiter.values() {
+            let payment = |debts: &[Debt]| Payment { id: random(), debts: debts.to_vec() };
+            self.unpaid.extend(debts.chunks(MAX_PAYMENT).map(payment));
         }
     }
 
@@ -135,6 +156,17 @@ impl Debt {
     }
 }
 
+/// Something that no other gateway calls itself.
+pub(crate) fn random_id() -> String {
+    format!("{:016x}", random())
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
 fn bucket(granted: &Granted) -> Bucket {
     (granted.charge.limiter.name.clone(), granted.charge.client.clone())
 }
@@ -155,8 +187,13 @@ mod tests {
     }
 
     fn told(debts: &mut Debts, now: u64) -> Vec<(u64, u32)> {
-        let debts = debts.drain(Timestamp::from_millis(now));
-        debts.iter().flat_map(|debt| &debt.grants).map(|(at, permits)| (at.as_millis(), *permits)).collect()
+        let mut told = Vec::new();
+        while let Some(payment) = debts.next_payment(Timestamp::from_millis(now)) {
+            let grants = payment.debts.iter().flat_map(|debt| &debt.grants);
+            told.extend(grants.map(|(at, permits)| (at.as_millis(), *permits)));
+            debts.paid(payment.id);
+        }
+        told
     }
 
     #[test]
@@ -181,13 +218,15 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_told_is_owed_with_what_came_since() {
+    fn what_may_not_have_been_paid_is_told_again_with_the_same_number() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         debts.add(&[granted(&limiter, 1_000, 1)], Timestamp::from_millis(1_000));
-        let taken = debts.drain(Timestamp::from_millis(1_000));
-        debts.add(&[granted(&limiter, 1_010, 1), granted(&limiter, 1_200, 1)], Timestamp::from_millis(1_200));
-        debts.put_back(taken);
-        assert_eq!(told(&mut debts, 1_200), [(1_010, 2), (1_200, 1)]);
+        let first = debts.next_payment(Timestamp::from_millis(1_000)).expect("a payment");
+        debts.add(&[granted(&limiter, 1_010, 1)], Timestamp::from_millis(1_010));
+        let again = debts.next_payment(Timestamp::from_millis(1_010)).expect("a payment");
+        assert_eq!((again.id, &again.debts), (first.id, &first.debts));
+        debts.paid(first.id);
+        assert_eq!(told(&mut debts, 1_010), [(1_010, 1)]);
     }
 
     #[test]

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-use super::debts::Debts;
+use super::debts::{Debts, Payment};
 use super::{Memory, StoreError};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::limit::{Charge, Granted, Limiter, Outcome, Wait};
 
 /// Buckets kept at most: some 25 MB.
@@ -27,6 +27,19 @@ pub(crate) struct Fallback {
     /// The share of each limiter that was asked for, by its name.
     shares: Mutex<HashMap<String, Share>>,
     debts: Mutex<Debts>,
+    /// Held while debts are paid.
+    paying: tokio::sync::Mutex<()>,
+    /// What this gateway is called among those that share the store.
+    id: String,
+    /// Is it one? A limiter of the library alone is none.
+    is_gateway: AtomicBool,
+}
+
+/// Pays what a gateway owes.
+#[derive(Debug)]
+pub(crate) struct Payer<'f> {
+    fallback: &'f Fallback,
+    _alone: tokio::sync::MutexGuard<'f, ()>,
 }
 
 #[derive(Debug)]
@@ -48,7 +61,20 @@ impl Fallback {
             gateways: AtomicU32::new(1),
             shares: Mutex::default(),
             debts: Mutex::default(),
+            paying: tokio::sync::Mutex::default(),
+            id: super::debts::random_id(),
+            is_gateway: AtomicBool::new(false),
         }
+    }
+
+    /// From now on the others are to know of this gateway.
+    pub(crate) fn be_gateway(&self) {
+        self.is_gateway.store(true, Ordering::Relaxed);
+    }
+
+    /// What this gateway is called among the others, if it is one.
+    pub(crate) fn gateway(&self) -> Option<&str> {
+        self.is_gateway.load(Ordering::Relaxed).then_some(&self.id)
     }
 
     /// So many gateways share the store, this one included.
@@ -84,14 +110,9 @@ impl Fallback {
         self.debts.lock().take_out(granted);
     }
 
-    /// What is owed to the store, each with the moment that it was granted at on [this clock](Self::now).
-    pub(crate) fn debts(&self) -> &Mutex<Debts> {
-        &self.debts
-    }
-
-    /// The clock by which it grants.
-    pub(crate) fn now(&self) -> crate::clock::Timestamp {
-        self.clock.now()
+    /// Whoever pays what is owed, once nobody else does.
+    pub(crate) async fn payer(&self) -> Payer<'_> {
+        Payer { fallback: self, _alone: self.paying.lock().await }
     }
 
     fn share_of(&self, charge: &Charge) -> Charge {
@@ -111,10 +132,25 @@ impl Fallback {
     }
 }
 
+// === impl Payer ===
+
+impl Payer<'_> {
+    /// What is to be told to the store next, and the present by the clock of its grants.
+    pub(crate) fn next(&self) -> Option<(Payment, Timestamp)> {
+        let now = self.fallback.clock.now();
+        self.fallback.debts.lock().next_payment(now).map(|payment| (payment, now))
+    }
+
+    /// Forgets what the store was told.
+    pub(crate) fn paid(&self, payment: &Payment) {
+        self.fallback.debts.lock().paid(payment.id);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{ManualClock, Timestamp};
+    use crate::clock::ManualClock;
     use crate::limit::{Algorithm, Mode, Quota};
 
     const START: Timestamp = Timestamp::from_millis(1_000_000);
@@ -173,7 +209,7 @@ mod tests {
         let charge = charge(1, 1);
         let outcome = fallback.take(std::slice::from_ref(&charge)).expect("a decision");
         fallback.give_back(&outcome.made(vec![charge.clone()]));
-        assert!(fallback.debts().lock().is_empty());
+        assert!(fallback.debts.lock().is_empty());
         assert_eq!(granted(&fallback, &charge, 5), 1);
     }
 }

@@ -163,6 +163,13 @@ impl Store {
         }
     }
 
+    /// Whoever has this store is a gateway, and has a share of each limit while the store is away.
+    pub(crate) fn be_gateway(&self) {
+        if let Self::Redis(redis) = self {
+            redis.store().fallback().be_gateway();
+        }
+    }
+
     /// Opens connections before the first decision needs them, on the Tokio runtime this is called on.
     pub fn connect(&self) {
         if let Self::Redis(redis) = self {

@@ -29,6 +29,7 @@ mod logs;
 mod many_clients;
 mod max_body;
 mod one_decision;
+mod outage;
 mod overflow;
 mod pictures;
 mod program;

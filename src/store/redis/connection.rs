@@ -21,8 +21,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::keys::SharedSecret;
+use super::membership::{ANNOUNCE_EVERY, Membership};
 use super::script::Invoker;
 use crate::store::StoreError;
+use crate::store::clock_offset::ClockOffset;
+use crate::store::fallback::Fallback;
 use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
 
 /// The longest an attempt to connect may take, with everything that belongs to it.
@@ -37,6 +40,9 @@ pub(super) struct Node {
     url: RedisUrl,
     address: ConnectionInfo,
     secret: Arc<SharedSecret>,
+    membership: Membership,
+    /// How far its clock is ahead, for what is said before the first decision.
+    clock: ClockOffset,
     /// How many connections are down, and how often they were tried since the first of them was.
     down: AtomicUsize,
     attempts: AtomicU64,
@@ -83,7 +89,11 @@ pub(super) enum ConnectionStatus {
 impl Node {
     /// # Errors
     /// The URL is none that leads to a Redis.
-    pub(super) fn new(settings: &RedisSettings, secret: Arc<SharedSecret>) -> RedisResult<Self> {
+    pub(super) fn new(
+        settings: &RedisSettings,
+        secret: Arc<SharedSecret>,
+        membership: Membership,
+    ) -> RedisResult<Self> {
         let address = settings.url.expose().into_connection_info()?;
         // RESP3, in which the client says when a connection ends that nobody uses.
         let redis = address.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -91,12 +101,18 @@ impl Node {
         let tcp = TcpSettings::default().set_nodelay(true);
         let address = address.set_redis_settings(redis).set_tcp_settings(tcp);
         let (down, attempts, cause) = Default::default();
-        Ok(Self { url: settings.url.clone(), address, secret, down, attempts, cause })
+        let url = settings.url.clone();
+        Ok(Self { url, address, secret, membership, clock: ClockOffset::default(), down, attempts, cause })
     }
 
     /// Its address.
     pub(super) fn url(&self) -> &RedisUrl {
         &self.url
+    }
+
+    /// What decides while it does not.
+    pub(super) fn fallback(&self) -> &Fallback {
+        self.membership.fallback()
     }
 
     /// Why it cannot be connected to at present.
@@ -113,10 +129,31 @@ impl Node {
             let script = Invoker::of(redis.clone()).await?;
             Ok(Connection { redis, script, secret, ended })
         };
-        match timeout(CONNECT_TIMEOUT, connect).await {
-            Ok(connected) => connected.map_err(|error: RedisError| error.to_string()),
-            Err(_) => Err("no answer in time".into()),
+        let mut connection = match timeout(CONNECT_TIMEOUT, connect).await {
+            Ok(connected) => connected.map_err(|error: RedisError| error.to_string())?,
+            Err(_) => return Err("no answer in time".into()),
+        };
+        self.rejoin(&mut connection).await.map_err(|error| error.to_string())?;
+        Ok(connection)
+    }
+
+    /// Charges what was granted without this node before it is asked anything else.
+    async fn rejoin(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        self.announce(connection).await?;
+        self.membership.pay(&mut connection.script, &connection.secret, &self.clock).await
+    }
+
+    /// Tells again and again that this gateway is there. What goes wrong with that goes wrong with decisions, too.
+    async fn stay(&self, mut connection: Connection) {
+        loop {
+            sleep(ANNOUNCE_EVERY).await;
+            _ = self.announce(&mut connection).await;
         }
+    }
+
+    async fn announce(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        let announced = timeout(CONNECT_TIMEOUT, self.membership.announce(&mut connection.script)).await;
+        announced.unwrap_or(Err(StoreError::Timeout))
     }
 
     /// A pool for each connection, which is taken out of it for good: so it is known which one has ended. All deadlines are
@@ -234,8 +271,9 @@ impl ConnectionManager {
     pub(super) fn report(&self, connection: &Connection, error: &StoreError) {
         if error.condemns_connection() {
             self.status.send_if_modified(|status| match status {
+                // Nobody waits for a node that is slow: until it answers again, it is down.
                 ConnectionStatus::Up(current) if current.is(connection) => {
-                    *status = ConnectionStatus::Connecting;
+                    *status = ConnectionStatus::Down;
                     true
                 }
                 _ => false,
@@ -257,13 +295,14 @@ async fn keep_connected(node: Arc<Node>, status: Arc<watch::Sender<ConnectionSta
             Ok(connection) => {
                 outage.take().into_iter().for_each(Outage::over);
                 pause = FIRST_PAUSE;
-                let ended = Arc::clone(&connection.ended);
-                status.send_replace(ConnectionStatus::Up(connection));
+                status.send_replace(ConnectionStatus::Up(connection.clone()));
                 tokio::select! {
-                    () = ended.notified() => {}
+                    () = connection.ended.notified() => {
+                        status.send_replace(ConnectionStatus::Connecting);
+                    }
                     _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => {}
+                    () = node.stay(connection.clone()) => {}
                 }
-                status.send_replace(ConnectionStatus::Connecting);
             }
             Err(error) => {
                 outage.get_or_insert_with(|| node.begin_outage(&error)).failed();

@@ -77,6 +77,13 @@ pub(super) fn foreign(name: &str, client: &str) -> [String; 6] {
     [name.to_owned(), value, own_value, permits, own_permits, key("tidegate", client)]
 }
 
+/// Where a limiter's slot remembers that a payment of this number was made.
+pub(super) fn once(name: &str, id: u64) -> String {
+    let mut key = String::new();
+    write_suffixed(name, "owed:", &format!("{id:016x}"), &mut key);
+    key
+}
+
 /// Redisson's `suffixName`: a name with a brace in it brings its own hash tag.
 fn write_suffixed(name: &str, suffix: &str, client: &str, key: &mut String) {
     let [before, after] = if name.contains('{') { ["", ":"] } else { ["{", "}:"] };

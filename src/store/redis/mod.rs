@@ -10,6 +10,7 @@ mod connection;
 mod dispatcher;
 mod keys;
 mod limiters;
+mod membership;
 mod queue;
 mod script;
 
@@ -23,6 +24,7 @@ use self::buckets::Buckets;
 use self::connection::{Connection, Node};
 use self::dispatcher::{Dispatcher, DispatcherContext};
 use self::keys::SharedSecret;
+use self::membership::Membership;
 use self::script::failure;
 use super::StoreError;
 use super::adopted::AdoptedFailures;
@@ -46,7 +48,6 @@ pub struct Redis {
     /// Started with the first decision, on the runtime that it is made on.
     dispatchers: OnceLock<Box<[Dispatcher]>>,
     turn: AtomicUsize,
-    fallback: Arc<Fallback>,
 }
 
 impl Redis {
@@ -56,22 +57,21 @@ impl Redis {
     /// The URL is none that leads to a Redis.
     pub fn new(settings: &RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
         let secret = Arc::new(SharedSecret::new(settings));
-        let node = Arc::new(Node::new(settings, Arc::clone(&secret))?);
-        let fallback = Arc::new(Fallback::new());
+        let membership = Membership::new(Arc::new(Fallback::new()), &settings.prefix, Arc::clone(&metrics));
+        let node = Arc::new(Node::new(settings, Arc::clone(&secret), membership)?);
         let random = AtomicU64::new(random_start());
         let context = DispatcherContext { timeout: settings.timeout, clock: ClockOffset::default(), random, metrics };
         let pool_size = settings.pool_size.max(1);
         let (context, adopted, turn) = (Arc::new(context), Arc::default(), AtomicUsize::new(0));
-        Ok(Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn, fallback })
+        Ok(Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn })
     }
 
     /// The same buckets over connections of its own, which live on the runtime that uses them first: so that the requests
     /// of a worker never change threads.
     pub fn for_worker(&self) -> Self {
         let (context, node, secret) = (Arc::clone(&self.context), Arc::clone(&self.node), Arc::clone(&self.secret));
-        let (adopted, fallback) = (Arc::clone(&self.adopted), Arc::clone(&self.fallback));
-        let (pool_size, turn) = (self.pool_size, AtomicUsize::new(0));
-        Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn, fallback }
+        let (adopted, pool_size, turn) = (Arc::clone(&self.adopted), self.pool_size, AtomicUsize::new(0));
+        Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn }
     }
 
     /// Makes all charges or none, at `now`.
@@ -89,7 +89,7 @@ impl Redis {
 
     /// What decides while it does not.
     pub(crate) fn fallback(&self) -> &Fallback {
-        &self.fallback
+        self.node.fallback()
     }
 
     /// Its address.

@@ -141,8 +141,12 @@ pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
 /// The script, for calls that no type can make.
 pub fn script() -> String {
     let read = |name: &str| std::fs::read_to_string(format!("lua/{name}.lua")).expect("a script");
-    let parts = ["shared", "redisson", "admit", "give_back", "operate"].map(read).join("\n");
-    format!("local algorithms = {{}}\n{parts}\nreturn operations[ARGV[1]](ARGV)")
+    let [shared, own, redisson] = ["shared", "token_bucket", "redisson"].map(read);
+    let operations = ["admit", "give_back", "membership", "operate"].map(read).join("\n");
+    format!(
+        "local algorithms = {{}}\n{shared}\ndo\n{own}end\ndo\n{redisson}end\n{operations}\n\
+         return operations[ARGV[1]](ARGV)"
+    )
 }
 
 /// The one request of a call of `admit`: so many permits of its only bucket.

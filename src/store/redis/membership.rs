@@ -1,0 +1,117 @@
+//! This gateway among those that share a Redis: it tells that it is there, hears how many there are, and charges what it
+//! granted while it could not ask.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_redis::redis::{Cmd, Value};
+use tokio::time::timeout;
+
+use super::buckets::Buckets;
+use super::keys;
+use super::script::Invoker;
+use crate::clock::Timestamp;
+use crate::limit::Charge;
+use crate::metrics::Metrics;
+use crate::store::StoreError;
+use crate::store::clock_offset::ClockOffset;
+use crate::store::debts::{Debt, Payment};
+use crate::store::fallback::Fallback;
+use crate::store::settings::KeySecret;
+
+/// How often a gateway tells that it is there.
+pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
+
+/// How long it is there without another word, in milliseconds.
+const PRESENT_FOR: u32 = 15_000;
+
+/// The longest that a payment may take.
+const PAYMENT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What is told of a gateway, and where.
+#[derive(Debug)]
+pub(super) struct Membership {
+    fallback: Arc<Fallback>,
+    /// The key of all gateways.
+    key: String,
+    metrics: Arc<Metrics>,
+}
+
+impl Membership {
+    pub(super) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
+        Self { fallback, key: format!("{{{prefix}tidegate}}:gateways"), metrics }
+    }
+
+    /// What decides while Redis does not.
+    pub(super) fn fallback(&self) -> &Fallback {
+        &self.fallback
+    }
+
+    /// Tells that this gateway is there, and hears of the others.
+    pub(super) async fn announce(&self, script: &mut Invoker) -> Result<(), StoreError> {
+        let Some(gateway) = self.fallback.gateway() else { return Ok(()) };
+        let add = |call: &mut Cmd| {
+            call.arg(1).arg(&self.key).arg("announce").arg(gateway).arg(PRESENT_FOR);
+        };
+        let Value::Int(gateways) = script.run(add).await? else { return Err(StoreError::Shape) };
+        let gateways = u32::try_from(gateways).map_err(|_| StoreError::Shape)?;
+        self.fallback.set_gateways(gateways);
+        self.metrics.store_shared_by(gateways);
+        Ok(())
+    }
+
+    /// Charges what was granted without Redis, if anything was.
+    pub(super) async fn pay(
+        &self,
+        script: &mut Invoker,
+        secret: &KeySecret,
+        clock: &ClockOffset,
+    ) -> Result<(), StoreError> {
+        let payer = self.fallback.payer().await;
+        while let Some((payment, now)) = payer.next() {
+            let told = timeout(PAYMENT_TIMEOUT, tell(script, secret, &payment, now, clock.redis_now())).await;
+            match told.unwrap_or(Err(StoreError::Timeout)) {
+                Ok(()) => {}
+                // It is no better the next time.
+                Err(error @ (StoreError::Shape | StoreError::NotInitialised | StoreError::ModeDiffers)) => {
+                    tracing::warn!(%error, "what was granted without the store cannot be charged");
+                }
+                Err(error) => return Err(error),
+            }
+            payer.paid(&payment);
+        }
+        Ok(())
+    }
+}
+
+async fn tell(
+    script: &mut Invoker,
+    secret: &KeySecret,
+    payment: &Payment,
+    now: Timestamp,
+    redis_now: Timestamp,
+) -> Result<(), StoreError> {
+    let Some(first) = payment.debts.first() else { return Ok(()) };
+    let mut buckets = Buckets::default();
+    let mut indexed: Vec<_> = payment.debts.iter().map(|debt| (buckets.add(&charge(debt)), debt)).collect();
+    indexed.sort_by_key(|(index, _)| *index);
+    let grants: Vec<String> = indexed.iter().map(|(_, debt)| grants(debt, now)).collect();
+    let once = keys::once(&first.limiter.name, payment.id);
+    let add = |call: &mut Cmd| {
+        call.arg(buckets.number_of_keys() + 1);
+        buckets.each_key(secret, |key| _ = call.arg(key));
+        call.arg(&once).arg("owe").arg(buckets.limiters(redis_now)).arg(grants.join(" "));
+        call.arg(&payment.id.to_le_bytes());
+    };
+    script.run(add).await.map(|_| ())
+}
+
+fn charge(debt: &Debt) -> Charge {
+    Charge { limiter: Arc::clone(&debt.limiter), client: debt.client.clone(), permits: 0, shadow: false }
+}
+
+/// How many grants there are, and of each how many permits and how long ago.
+fn grants(debt: &Debt, now: Timestamp) -> String {
+    let grant = |(at, permits): &(Timestamp, u32)| format!(" {permits} {}", now.millis_since(*at));
+    debt.grants.iter().map(grant).fold(debt.grants.len().to_string(), |all, one| all + &one)
+}
