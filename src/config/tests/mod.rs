@@ -130,7 +130,7 @@ fn routes_and_limits_become_what_they_say() {
     let (cookie, query) = (ClientSource::Cookie("sid".into()), ClientSource::Query("k".into()));
     let all = vec![ClientSource::Ip, key, cookie, query, ClientSource::Host, ClientSource::Path];
     assert_eq!((&one.client, &one.permits, &two.permits), (&ClientSource::All(all), &Cost::Fixed(2), &Cost::Fixed(1)));
-    assert_eq!((one.on_store_failure, two.on_store_failure), (OnStoreFailure::Deny, OnStoreFailure::Allow));
+    assert_eq!((one.on_store_failure, two.on_store_failure), (OnStoreFailure::Deny, OnStoreFailure::Local));
     assert_eq!((one.on_missing_client, two.on_missing_client), (OnMissingClient::Skip, OnMissingClient::Deny));
 }
 

@@ -139,7 +139,8 @@ impl Node {
 
     /// Charges what was granted without this node before it is asked anything else.
     async fn rejoin(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        self.announce(connection).await?;
+        // A Redis that cannot hear of gateways can decide all the same.
+        _ = self.announce(connection).await;
         self.membership.pay(&mut connection.script, &connection.secret, &self.clock).await
     }
 
@@ -271,9 +272,10 @@ impl ConnectionManager {
     pub(super) fn report(&self, connection: &Connection, error: &StoreError) {
         if error.condemns_connection() {
             self.status.send_if_modified(|status| match status {
-                // Nobody waits for a node that is slow: until it answers again, it is down.
                 ConnectionStatus::Up(current) if current.is(connection) => {
-                    *status = ConnectionStatus::Down;
+                    // Nobody waits for a node that is slow: until it answers again, it is down.
+                    let is_slow = *error == StoreError::Timeout;
+                    *status = if is_slow { ConnectionStatus::Down } else { ConnectionStatus::Connecting };
                     true
                 }
                 _ => false,

@@ -39,7 +39,7 @@ pub(super) struct Membership {
 
 impl Membership {
     pub(super) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
-        Self { fallback, key: format!("{{{prefix}tidegate}}:gateways"), metrics }
+        Self { fallback, key: format!("{{{prefix}tidegate:gateways}}"), metrics }
     }
 
     /// What decides while Redis does not.
