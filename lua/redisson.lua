@@ -13,10 +13,9 @@
 -- release(), which raises the counter alone: so many permits leave the log, and no release returns twice.
 --
 -- Bounded cost: a note tells what the log was after our last call. While its first entry is the first, all others are there,
--- and only what has come behind its last one is read; before the first returns, a counter that says what the log says proves
--- that it is there. Else the log is read: all of up to 512 entries. Of more, the counter is believed until all have returned,
--- but never less than the 512 newest hold and one permit for each of the rest. A call removes 512 entries that have returned;
--- a request that the others may hold up is told to ask again at once.
+-- and only what has come behind its last one is read. Else the log is read: all of up to 512 entries. Of more, the counter is
+-- believed until all have returned, but never less than the 512 newest hold and one permit for each of the rest. A call removes
+-- 512 entries that have returned; a request that the others may hold up is told to ask again at once.
 
 local redisson = { keys = 6, args = 4 }
 
@@ -151,21 +150,20 @@ local function read(limiter, key, now)
   local rate, expired = limiter.stored_rate, now - limiter.interval
   local follows = noted > 0 and follow(log, number - noted)
   local agrees = rate and log.rate == rate and bucket.counter == rate - log.sure - log.believed
-  if follows and agrees and first_at > expired then
-    bucket.used = log.sure + log.believed
-    return bucket
+  local list, is_same = {}, noted > 0 and first_at > expired and call('ZRANGE', log.key, '0', '0')[1] == first
+  if not is_same then
+    list = read_returned(bucket, expired)
+    is_same = (list[1] or log.first) == first
   end
-  local list = read_returned(bucket, expired)
-  bucket.is_noted = bucket.is_noted and #list == 0
-  local is_same = (list[1] or log.first) == first
-  follows = follows and is_same
+  follows, bucket.is_noted = follows and is_same, bucket.is_noted and #list == 0
   if not follows then read_all(bucket, number) end
   if not (follows and agrees) then
     -- Peers remove entries from the first on, those of one moment together: then none is gone.
     local is_whole = noted > 0 and (is_same or #list == 0 and log.first_at == first_at)
     bucket.noted = { entries = noted, stored = log.sure + log.believed, follows = follows, is_whole = is_whole }
   end
-  local in_doubt = log.doubt > 0 and call('ZCOUNT', log.key, '-inf', log.doubt) or 0
+  local in_doubt = log.doubt > 0 and #list + 1 or 0
+  if log.doubt > 0 and (log.first_at or math.huge) > log.doubt then in_doubt = call('ZCOUNT', log.key, '-inf', log.doubt) end
   for i = 1, #list do count(log, -permits_of(list[i]), i > in_doubt and math.huge or 0) end
   if in_doubt <= #list then log.believed, log.doubt = 0, 0 end
   bucket.used = log.sure + log.believed
