@@ -1,4 +1,4 @@
-//! README's code is code that is run.
+//! The code in README and in the guide is code that is run.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +14,14 @@ fn lines(code: &str) -> Vec<&str> {
 }
 
 #[test]
-fn all_code_in_readme_is_taken_from_the_crate_outside() {
+fn all_code_in_readme_and_the_guide_is_taken_from_the_crate_outside() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = fs::read_dir(root.join("tests/outside/src")).expect("the crate");
     let sources: Vec<String> =
         folder.map(|file| fs::read_to_string(file.expect("a file").path()).expect("text")).collect();
-    let readme = fs::read_to_string(root.join("README.md")).expect("README");
-    let blocks = blocks(&readme);
+    let page = |name: &str| fs::read_to_string(root.join(name)).expect("a page");
+    let pages = page("README.md") + &page("docs/guide.md");
+    let blocks = blocks(&pages);
     assert!(blocks.len() >= 4, "where is the code?");
     for block in blocks {
         let found = |source: &String| lines(source).windows(block.len()).any(|window| window == block);

@@ -1,7 +1,7 @@
 //! Tidegate as a crate outside uses it: the layer over services of one's own, and limiters for anything else.
 //!
 //! Everything here is written by what the documentation says, with nothing of Tidegate but its public names and without
-//! its gateway. The code in README is taken from here.
+//! its gateway. The code in README and in docs/guide.md is taken from here.
 
 pub mod limiters;
 pub mod web;
