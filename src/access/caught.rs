@@ -1,4 +1,4 @@
-//! A future whose panics end it alone.
+//! Catches panics of a future.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,15 +8,14 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The future. After a panic it is dropped with its owner, and asked nothing any more, so that it does not matter what
-    /// it has left half done.
+    /// The future. After a panic it is not polled again, so its state does not matter.
     pub(super) struct Caught<F> {
         #[pin]
         future: F,
     }
 }
 
-/// It has panicked. What it said is for the panic hook.
+/// The future panicked; the panic hook has logged why.
 #[derive(Debug)]
 pub(super) struct Panicked;
 

@@ -14,7 +14,7 @@ use crate::upstream::{RequestBody, ResponseBody};
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
-/// What was learned of a request when it was judged, and has been so since.
+/// What the layer learned of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged<'p> {
     pub(crate) peer: Peer,

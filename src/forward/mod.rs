@@ -1,7 +1,7 @@
 //! The inner service: takes a request that may go on, sends it to its upstream, and brings back the answer.
 //!
-//! Bodies and trailers stream in both directions at the pace of whoever reads them. What an upstream breaks off in the
-//! middle is broken off towards the client, too: nobody takes half an answer for a whole one.
+//! Bodies and trailers stream in both directions, with backpressure. An answer that its upstream cuts off is cut off towards
+//! the client too, so that half an answer is never taken for a whole one.
 
 use std::convert::Infallible;
 use std::future::Future;

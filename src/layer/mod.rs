@@ -80,7 +80,7 @@ pub struct RateLimited<S> {
 /// The body of a limited answer: the service's own, or a refusal's.
 pub type Limited<B> = Either<B, Full<Bytes>>;
 
-/// Marks, in its extensions, an answer to a request that nobody received: what it was charged is given back, once.
+/// Marks an answer, in its extensions, whose request no upstream received: its permits are given back, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
@@ -89,7 +89,7 @@ pub struct NotSent;
 struct RateLimiting {
     rules: Arc<ArcSwap<RuleSet>>,
     store: Store,
-    /// Who waits for a permit.
+    /// The wait queues.
     queues: Arc<WaitQueues>,
     metrics: Arc<Metrics>,
     /// What stands below.
@@ -156,7 +156,7 @@ impl RateLimitLayer {
         self.limiter.queues.close();
     }
 
-    /// Looks after the store; to be called now and then.
+    /// Periodic maintenance of the store.
     pub(crate) fn tend(&self) {
         self.limiter.store.tend();
     }
@@ -196,7 +196,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // The clone was not asked whether it is ready; the one that was goes with the request.
+        // Only the old service was polled ready, so it takes the request and the clone stays.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limiter = Arc::clone(&self.limiter);
@@ -231,7 +231,7 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    /// The life of a request, from its facts to a handover or a refusal. One that may go on has its path in the normal form,
+    /// From a request's facts to a handover or a refusal. One that may go on has its path in the normal form,
     /// so that what is served is what was judged.
     async fn judge<'r, B>(
         &self,

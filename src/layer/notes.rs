@@ -1,4 +1,4 @@
-//! What is noted of a request on its way, and what is made of it: a count, fields of the answer, a report.
+//! What is recorded of a request: for metrics, the answer's fields, and the report.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -55,7 +55,7 @@ pub enum Outcome {
     Undecided,
 }
 
-/// What is noted of a request on its way, whatever becomes of it.
+/// What is recorded of a request, whatever its outcome.
 #[derive(Default)]
 pub(super) struct Notes<'r> {
     pub(super) route: Option<(&'r Route, &'r Prepared)>,
@@ -63,14 +63,13 @@ pub(super) struct Notes<'r> {
     at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
     legacy: Option<headers::Legacy>,
-    /// Whether anybody asks who the client is.
+    /// Whether a report is wanted, which names the client.
     names_client: bool,
     client: Option<IpAddr>,
     client_key: Option<u128>,
 }
 
-/// A request on its way. It is counted and reported once, also if its future is dropped because its client has left: who
-/// always hangs up shows as well.
+/// A request under way. On drop, it is counted and reported as abandoned, so clients that always hang up show too.
 pub(super) struct Life<'r> {
     metrics: &'r Metrics,
     rules: &'r RuleSet,
@@ -98,7 +97,7 @@ impl<'r> Life<'r> {
         Self { metrics, rules, stopwatch: Stopwatch::start(), notes, report, is_over: false }
     }
 
-    /// Ends with an answer, which tells the client where it stands.
+    /// Ends with an answer, and adds the rate limit fields.
     pub(super) fn answered<B>(mut self, response: &mut Response<B>) {
         self.end(Some(response.status()));
         self.notes.stamp(response);
@@ -180,7 +179,7 @@ impl Notes<'_> {
         self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, status)).flatten();
     }
 
-    /// Tells the client where it stands.
+    /// Adds the rate limit fields.
     fn stamp<B>(&mut self, response: &mut Response<B>) {
         let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
         headers::stamp(response.headers_mut(), policy, self.rate_limit.take());

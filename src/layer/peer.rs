@@ -1,4 +1,4 @@
-//! Where a request comes from, as far as somebody has noted it.
+//! The address that a request comes from, if the server told.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::rule::Limit;
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Says once that limits look for an address which requests do not have.
+/// Logs once that a limit needs an address that requests do not have.
 #[derive(Debug, Default)]
 pub(super) struct Hint {
     is_given: AtomicBool,

@@ -1,4 +1,4 @@
-//! Takes connections from the kernel, and waits when it cannot.
+//! Accepts connections, and pauses when the system has no resources for them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const BACK_OFF: Duration = Duration::from_millis(75);
 pub(crate) struct Accept {
     listener: Arc<TcpListener>,
     metrics: Arc<Metrics>,
-    /// The last accept failed; this is said when it begins and when it is over.
+    /// Whether the last accept failed; logged when it begins and when it ends.
     failing: bool,
 }
 
@@ -48,7 +48,7 @@ impl Accept {
         }
     }
 
-    /// A connection that is waiting already.
+    /// A connection that is already in the kernel's queue.
     pub(crate) fn now(&self) -> Option<(TcpStream, SocketAddr)> {
         let mut accepting = pin!(self.listener.accept());
         match accepting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -67,7 +67,7 @@ impl Accept {
     }
 }
 
-/// The client gave up while it was queued; the next one is another matter.
+/// Whether only this connection failed, since its client gave up; accepting goes on.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)

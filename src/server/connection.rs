@@ -20,10 +20,10 @@ use super::stream::Watched;
 use super::watch::{End, Watch};
 use super::{HttpService, Terms};
 
-/// While draining, a client that has connected and said nothing is given this long to say it.
+/// How long a client that has sent nothing yet may take for its first byte during a drain.
 const LAST_WORD: Duration = Duration::from_millis(250);
 
-/// A client's connection. It is all that there is of one that rests, so its size counts.
+/// A client's connection. An idle connection holds nothing else, so its size matters.
 struct Client<S> {
     /// None while requests are served.
     io: Option<Watched>,
@@ -33,7 +33,7 @@ struct Client<S> {
     _slot: Arc<Slot>,
 }
 
-/// Serves until the client leaves, keeps us waiting for too long, or everything drains.
+/// Serves until the client leaves, a timeout passes, or the server drains.
 pub(crate) fn serve<S: HttpService>(
     stream: TcpStream,
     peer: SocketAddr,
@@ -62,7 +62,7 @@ async fn last_word(drain: &Drain) {
 // === impl Client ===
 
 impl<S: HttpService> Client<S> {
-    /// What the client speaks; nothing if it does not say so in time. What it has said is kept for whoever serves it.
+    /// Detects the protocol by the first bytes, which stay in the buffer; `None` on timeout.
     async fn first_bytes(&mut self) -> Option<Protocol> {
         let (io, Watch { activity, terms }) = (self.io.as_mut()?, &self.watch);
         let timeout = terms.limits.header_timeout;
@@ -91,8 +91,7 @@ impl<S: HttpService> Client<S> {
         }
     }
 
-    /// Serves requests until none come for a while. Whether there may be more: what serves them, buffers above all, is
-    /// there while they come, and gone while none do.
+    /// Serves requests until the connection is idle, then frees its buffers. Returns whether the connection stays open.
     async fn serve_http1(&mut self) -> bool {
         let Some(io) = self.io.take() else { return false };
         let mut connection = Http1::new(io, self.service.clone(), self.peer, Arc::clone(&self.watch.terms));
@@ -111,7 +110,7 @@ impl<S: HttpService> Client<S> {
         self.watch.drive(Pin::new(&mut connection), false).await;
     }
 
-    /// Waits for a client that rests; whether it asks again before its time is over and before the drain.
+    /// Waits for the next request of an idle connection; false on timeout or drain.
     async fn next_request(&mut self) -> bool {
         let (Some(io), watch) = (&mut self.io, &self.watch) else { return false };
         let Some(until) = watch.until() else { return false };

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::client::AddressRules;
 
-/// Clients are spread over this many maps, so that workers that accept at the same time seldom meet.
+/// The number of maps that clients are sharded over, so that workers seldom contend for a lock.
 const SHARDS: usize = 16;
 
-/// The clients of one listener. It is asked when a connection opens and when it closes, and never between.
+/// The clients of one listener, looked up when a connection opens and when it closes.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     max: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Crowd {
     shards: [Mutex<HashMap<IpNet, usize>>; SHARDS],
 }
 
-/// One client too many connections.
+/// The client has reached its cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 

@@ -1,4 +1,4 @@
-//! The signal to come to an end, and until when.
+//! The drain signal and its deadline.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Starts a drain; dropped, it never does.
+/// Starts a drain. On drop, the drain never starts.
 #[derive(Debug)]
 pub(crate) struct DrainTrigger(Drain);
 
-/// Sees a drain start. Clones see the same.
+/// Observes a drain. Clones observe the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Drain(Arc<DrainState>);
 
@@ -23,7 +23,7 @@ struct DrainState {
 // === impl DrainTrigger ===
 
 impl DrainTrigger {
-    /// From now on, nothing new begins; after `limit`, what still runs is ended. A drain starts once.
+    /// Starts the drain: nothing new begins from now on, and what still runs after `limit` is aborted. A drain starts once.
     pub(crate) fn start(&self, limit: Duration) {
         _ = self.0.0.deadline.set(Instant::now() + limit);
         self.0.0.started.notify_waiters();

@@ -4,14 +4,13 @@ use http::{Method, Request};
 
 use crate::refusal::Refusal;
 
-/// The longest method. No registered one has half of it, and what a client makes up costs a metric, a log and an upstream
-/// as much as it is long.
+/// The longest method. Registered ones have less than half of it, and a longer one would cost metrics, logs and upstreams.
 const MAX_METHOD: usize = 32;
 
 /// What a request line holds beside method and target: two spaces, a version, the end of the line.
 const AROUND_TARGET: usize = 12;
 
-/// Room in which a head that is too large is still told by which of its parts.
+/// Bytes beyond the bounds that are still read, to tell which part of the head is too large.
 const SLACK: usize = 8 * 1024;
 
 /// The bounds of a listener.

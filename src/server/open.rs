@@ -1,7 +1,7 @@
-//! The connections that a worker serves on one listener, and which of them is ended when there is no place for another.
+//! The open connections of a worker on one listener, and which of them is closed when a new one needs its slot.
 //!
-//! Nothing is kept in order while requests are served. When a place is needed, the notes on all connections are looked at
-//! once; those that wait for their clients are ended one by one as others come, unless they have moved meanwhile.
+//! Connections are not kept sorted. When a slot is needed, all connections are examined once; those that wait for their
+//! clients are then closed one by one as new ones arrive, unless they have made progress since.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,17 +18,17 @@ use super::rank::{Candidate, rank};
 use super::slots::Slot;
 use crate::metrics::Metrics;
 
-/// How long a client may say nothing, or a body stand still, before its connection may be ended for another's: a request is on
-/// its way for as long. Much longer, and a flood of connections would leave a time in which there is no place for anybody.
+/// How long a connection must be silent, or a body without progress, before it may be closed for another: a request needs as
+/// long to arrive. Much longer, and a flood of connections would leave no slot for anybody meanwhile.
 const STILL: Duration = Duration::from_millis(250);
 
-/// How many are found with one look.
+/// How many candidates one examination finds.
 const FOUND: usize = 128;
 
-/// How long no other look is worth it after one that found fewer.
+/// How long to wait before the next examination after one that found fewer.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long nobody was ended, when it is news again that somebody is.
+/// Log again when no connection was closed for this long.
 const NEWS: Duration = Duration::from_secs(60);
 
 /// Connections that are served.
@@ -36,9 +36,9 @@ const NEWS: Duration = Duration::from_secs(60);
 pub(crate) struct Open {
     tasks: JoinSet<()>,
     seats: HashMap<Id, Seat>,
-    /// Who is to go, the first one last.
+    /// Connections to close next, the first one last.
     next: Vec<Id>,
-    /// The last look found all there were; the next one is not before this.
+    /// The earliest moment of the next examination, after one that found all there were.
     look_again: Option<Instant>,
     last_end: Option<Instant>,
 }
@@ -86,8 +86,8 @@ impl Open {
         self.seats.clear();
     }
 
-    /// Ends the connection that can best be spared; says what it was waiting for. None if all are in use. Its
-    /// place is free at once.
+    /// Closes the connection that is least in use, frees its slot at once, and returns what it was waiting for; `None` if all
+    /// are in use.
     pub(crate) fn end_one(&mut self) -> Option<What> {
         loop {
             let Some(id) = self.next.pop() else {
@@ -103,7 +103,7 @@ impl Open {
         }
     }
 
-    /// Finds those that can be spared.
+    /// Finds connections that may be closed.
     fn look(&mut self) {
         let now = Instant::now();
         if self.look_again.is_some_and(|at| now < at) {
@@ -137,7 +137,7 @@ impl Open {
 }
 
 impl Seat {
-    /// What the connection waits for, if nobody is harmed much by its end.
+    /// What the connection waits for, if it may be closed.
     fn spare(&self) -> Option<Wait> {
         self.activity.wait().filter(|wait| wait.time >= STILL)
     }

@@ -1,4 +1,4 @@
-//! Whether a client keeps up with a body, in one direction.
+//! Whether a client sends or reads a body fast enough.
 //!
 //! Only the time counts in which nothing but the client is waited for. It is cut into stretches of `body_timeout`; in each,
 //! so much must move that it makes `min_rate` a second. No stretch is shorter: clients pause, and the kernel reports what
@@ -31,7 +31,7 @@ pub(crate) struct Demand {
     pub(crate) rate: u64,
 }
 
-/// The client does not keep up.
+/// The client is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooSlow;
 
@@ -45,14 +45,14 @@ impl Pace {
         }
     }
 
-    /// Nothing goes on before the client moves. The clock is read when that is new.
+    /// Notes that the client is waited for. Reads the clock only at the beginning of a wait.
     pub(crate) fn wait(&self, now: impl FnOnce() -> u64) {
         if !self.is_waiting() {
             self.since.store(now(), Relaxed);
         }
     }
 
-    /// So many bytes moved. What moves while nobody has waited yet costs a look at two numbers.
+    /// Notes that so many bytes moved.
     pub(crate) fn moves(&self, bytes: usize, now: impl FnOnce() -> u64) {
         if self.is_waiting() {
             self.waited.store(self.stretch(now()), Relaxed);
@@ -64,7 +64,7 @@ impl Pace {
         self.moved.store(self.moved.load(Relaxed).saturating_add(bytes as u64), Relaxed);
     }
 
-    /// Nobody waits any more, and what comes is another body.
+    /// Resets for the next body.
     pub(crate) fn rest(&self) {
         if self.is_waiting() || self.waited.load(Relaxed) != 0 {
             self.since.store(NEVER, Relaxed);

@@ -1,4 +1,4 @@
-//! In which order connections can be spared.
+//! The order in which connections are closed when slots run out.
 //!
 //! Those of which no request is being answered go before all others. Among them, the clients that hold the most go first, and
 //! of a client the connection that has waited longest, until it holds no more than the next one.
@@ -21,7 +21,7 @@ pub(crate) struct Candidate<K> {
     pub(crate) wait: Wait,
 }
 
-/// Sorts them: who can best be spared is the first.
+/// Sorts them: the first one is closed first.
 pub(crate) fn rank<K>(mut candidates: Vec<Candidate<K>>) -> Vec<K> {
     candidates.sort_unstable_by_key(|one| (one.client, one.wait.what.is_of_a_request(), Reverse(one.wait.time)));
     let (mut before, mut client) = (0, None);

@@ -1,4 +1,4 @@
-//! The caps on connections, and what is said to those beyond them.
+//! The caps on connections, and the answer to connections beyond them.
 
 use std::io;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 const LINGER: Duration = Duration::from_secs(1);
 pub(crate) const LINGERING: usize = 64;
 
-/// The places of all listeners together.
+/// The slots of all listeners together.
 #[derive(Clone, Debug)]
 pub(crate) struct Capacity(Arc<Whole>);
 
@@ -34,7 +34,7 @@ struct Whole {
     metrics: Arc<Metrics>,
 }
 
-/// The places of one listener, shared by all workers.
+/// The slots of one listener, shared by all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots(Arc<ConnectionCounts>);
 
@@ -46,7 +46,7 @@ struct ConnectionCounts {
     crowd: Crowd,
 }
 
-/// A connection's place, free again when it is given back or dropped.
+/// A connection's slot. On drop, it is free again.
 #[derive(Debug)]
 pub(crate) struct Slot {
     shared: Arc<ConnectionCounts>,
@@ -54,7 +54,7 @@ pub(crate) struct Slot {
     is_free: AtomicBool,
 }
 
-/// Which places are all taken.
+/// Which cap was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     Gateway,
@@ -65,7 +65,7 @@ pub(crate) enum Full {
 // === impl Capacity ===
 
 impl Capacity {
-    /// So many places, for clients that `addresses` tell apart.
+    /// This many slots; `addresses` says which connections belong to one client.
     pub(crate) fn new(max: usize, addresses: AddressRules, metrics: Arc<Metrics>) -> Self {
         let (taken, lingering) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self(Arc::new(Whole { max, taken, lingering, addresses, metrics }))
@@ -104,7 +104,7 @@ impl Slots {
         Err(full)
     }
 
-    /// Turns a client away, with an answer if it takes it.
+    /// Refuses a connection, with a 503 if the socket takes it.
     pub(crate) fn refuse(&self, stream: TcpStream, full: Full) {
         let whole = &self.0.whole.0;
         whole.metrics.connection_refused();
@@ -127,7 +127,7 @@ fn count_up(counter: &AtomicUsize, max: usize) -> Option<usize> {
     counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, up).ok()
 }
 
-/// Throws away what the client sends until it closes.
+/// Discards what the client sends until it closes.
 async fn wait_for_end(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     let mut scratch = [0; 4096];

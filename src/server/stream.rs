@@ -1,4 +1,4 @@
-//! A client's socket that notes what happens on it.
+//! A client's socket, which records activity.
 
 use std::fmt;
 use std::future::Future;
@@ -20,18 +20,18 @@ use crate::http1::poll_head_bytes;
 /// reset by what is on its way, and the reset can overtake the answer.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
-/// The socket and the notes, and what else somebody counts on it.
+/// The socket, its activity record, and a protocol's meter.
 #[derive(Debug)]
 pub(crate) struct Watched {
     stream: TcpStream,
     activity: Arc<Activity>,
     meter: Option<Box<dyn Meter>>,
-    /// Read before it was known who reads.
+    /// Bytes read before the protocol was known.
     ahead: Bytes,
     lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
-/// Counts what a protocol makes of the bytes.
+/// A protocol's meter of the bytes on its connection.
 pub(crate) trait Meter: fmt::Debug + Send + Sync {
     /// Whether more may be read now.
     fn may_read(&self) -> bool;
@@ -51,7 +51,7 @@ impl Watched {
         Self { stream, activity, meter: None, ahead: Bytes::new(), lingering: None }
     }
 
-    /// From now on, somebody counts; what was read ahead is counted when it is read.
+    /// Installs a meter; bytes read ahead are metered when they are read.
     pub(crate) fn count_with(&mut self, meter: impl Meter + 'static) {
         self.meter = Some(Box::new(meter));
     }
@@ -61,7 +61,7 @@ impl Watched {
         &self.activity
     }
 
-    /// The socket itself, for a look that leaves no notes.
+    /// The socket itself, for reads that are not recorded.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.stream
     }
@@ -114,7 +114,7 @@ impl Watched {
         of_protocol.or_else(|| self.activity.may_be_sending().then_some((LINGER, usize::MAX)))
     }
 
-    /// Throws away what comes, until the client closes, has had its time or has sent too much.
+    /// Discards what arrives until the client closes, time is up, or too much was sent.
     fn poll_linger(&mut self, (time, most): (Duration, usize), cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (end, left) = self.lingering.get_or_insert_with(|| (Box::pin(sleep(time)), most));
         let mut scratch = [0; 8 * 1024];

@@ -1,4 +1,4 @@
-//! What happens to a connection beside its requests: its timer, and the drain.
+//! Timeouts and the drain of a connection.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -12,13 +12,13 @@ use super::activity::{Activity, REST, SLOW_UPLOAD, Verdict};
 
 /// A protocol's connection.
 pub(crate) trait Connection: Future {
-    /// Answers what has begun, and nothing more.
+    /// Finishes the requests under way, and takes no more.
     fn retire(self: Pin<&mut Self>);
 
-    /// Ends the body that is being read: its client sends it too slowly.
+    /// Ends the request body that is being read, since its client is too slow.
     fn end_upload(self: Pin<&mut Self>) {}
 
-    /// Whether the client has left without being seen, behind bytes that nobody reads yet.
+    /// Whether the client has closed behind bytes that are still unread.
     fn is_left(&self) -> bool {
         false
     }
@@ -35,7 +35,7 @@ pub(crate) struct Watch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Over,
-    /// It is open, and nothing happens on it.
+    /// It is open and idle.
     Resting,
 }
 
@@ -50,7 +50,7 @@ impl Watch {
         }
     }
 
-    /// Drives a connection beside its timer and the drain.
+    /// Polls a connection, its timer and the drain.
     pub(crate) async fn drive(&self, mut connection: Pin<&mut impl Connection>, may_rest: bool) -> End {
         let Terms { limits, drain, metrics, .. } = &*self.terms;
         let now = Instant::now();

@@ -1,6 +1,6 @@
 //! One connection to an upstream: HTTP/1.1, one request at a time.
 //!
-//! There is no task behind it: whoever has it reads and writes.
+//! It has no task of its own: its owner reads and writes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -29,11 +29,11 @@ const MAX_HEAD: usize = 64 * 1024;
 /// Of a connection that was in use less than this ago, the runtime's word is taken for requests that may be repeated.
 const JUST_USED: Duration = Duration::from_millis(1);
 
-/// Whoever drops it closes it.
+/// A connection. On drop, it is closed.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// Read and not used yet.
+    /// Bytes read and not consumed yet.
     unread: Bytes,
     pub(super) outgoing: Outgoing,
     /// Whether any of what was to be written for the present request has been.
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     pub(super) timer: Timer,
     /// When it was last given back to its pool.
     pub(super) idle_since: Instant,
-    /// Whether it was: whoever closes it may not have seen the next request.
+    /// Whether it has served a request before: then it may have been closed before the next one arrived.
     pub(super) is_reused: bool,
     _open: GaugeGuard,
 }

@@ -35,7 +35,7 @@ impl Download {
         download
     }
 
-    /// All of it, if it is here already. Its connection is free again then.
+    /// The whole body, if it was read with the head; its connection is free again then.
     pub(super) fn whole(&mut self) -> Option<Bytes> {
         let Left::Length(length) = self.left else { return None };
         let Some(lease) = &mut self.lease else { return (length == 0).then(Bytes::new) };
@@ -92,7 +92,7 @@ impl Download {
         lease.poll_silent(since, cx).map(|()| io::ErrorKind::TimedOut.into())
     }
 
-    /// Closes the connection: what is still to come of the answer never will.
+    /// Closes the connection; the rest of the answer is lost.
     fn break_off(&mut self, error: &io::Error) {
         let Some(lease) = self.lease.take() else { return };
         tracing::debug!(%error, "an upstream's answer broke off");

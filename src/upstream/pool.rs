@@ -1,4 +1,4 @@
-//! The open connections to one endpoint that nobody is using.
+//! The idle connections to one endpoint.
 //!
 //! The one used last is taken first, so that a pool that has become too large shrinks from its old end. It is taken
 //! only if it is still open and nothing came that nobody asked for; a connection whose request was not sent to its end, or

@@ -1,4 +1,4 @@
-//! What is known of a request body on its way, shared between the body and whoever waits for the answer.
+//! The progress of a request body, shared between the body and the wait for the answer.
 //!
 //! It says whose fault a silence is, so that a slow upload is not taken for a slow upstream, and it holds a body back
 //! until the upstream has asked for it (`Expect: 100-continue`). Requests without a body have none.

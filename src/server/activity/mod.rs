@@ -1,8 +1,8 @@
-//! What a connection is doing, and until when it may go on doing it.
+//! What a connection is waiting for, and its timeouts.
 //!
 //! A connection waits for its first byte, for the rest of a head, for the next request, or for nothing at all while a
-//! request is being answered. Reads and requests note what changes; the connection's one timer looks at the notes when
-//! it fires, so that a request costs two marks and no timer.
+//! request is being answered. Reads and requests record what changes; the connection's one timer checks the record
+//! when it fires, so a request costs two stores and no timer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -20,7 +20,7 @@ const GREETING: u64 = 24 + 9;
 /// Clients that ask again do so within this time, mostly.
 pub(crate) const REST: Duration = Duration::from_secs(1);
 
-/// The notes on one connection. Moments are milliseconds after `begin`.
+/// The activity record of one connection. Moments are milliseconds after `begin`.
 #[derive(Debug)]
 pub(crate) struct Activity {
     begin: Instant,
@@ -50,7 +50,7 @@ pub(crate) struct Activity {
     waiting_since: AtomicU64,
 }
 
-/// A request that is being answered, as long as this is kept.
+/// A request under way. On drop, it is over.
 #[derive(Debug)]
 pub(crate) struct InFlight(Arc<Activity>);
 
@@ -67,14 +67,14 @@ pub(crate) enum Verdict {
     Close(&'static str),
 }
 
-/// What nothing but the client is waited for with, and for how long.
+/// A wait for the client alone, and how long it has lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) what: What,
     pub(crate) time: Duration,
 }
 
-/// What a client is waited for with.
+/// What the client is waited for to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// A request: none has begun.
@@ -89,7 +89,7 @@ pub(crate) enum What {
     Streams,
 }
 
-/// What clients keep us waiting with, as it is counted.
+/// The causes by which timeouts are counted.
 pub(crate) const SLOW_HEAD: &str = "slow_head";
 pub(crate) const SLOW_UPLOAD: &str = "slow_upload";
 pub(crate) const SLOW_READER: &str = "slow_reader";
@@ -133,7 +133,7 @@ impl Activity {
         }
     }
 
-    /// Somebody wants more of the last request's body, and there is none yet.
+    /// The request body is read, and the client has sent no more.
     pub(crate) fn awaits_upload(&self) {
         self.sending.wait(|| self.now());
     }
@@ -167,7 +167,7 @@ impl Activity {
         self.sending.rest();
     }
 
-    /// Nobody wants more of the last request's body.
+    /// The last request's body is no longer read.
     pub(crate) fn leave_upload(&self) {
         self.sending.rest();
     }

@@ -32,7 +32,7 @@ pub(super) enum Reply<B> {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
-    /// Puts the head where it is written from. Returns the room of its fields and extensions as well.
+    /// Writes the head to the buffer. Returns the maps of its fields and extensions, to be reused.
     pub(super) fn begin(
         exchange: &Exchange,
         response: Response<Reply<B>>,

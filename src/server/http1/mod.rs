@@ -1,7 +1,7 @@
 //! A connection of HTTP/1: a request, its answer, and the next.
 //!
-//! Everything happens in the connection's own task, in the order of the requests. While a request is being answered, one
-//! more read may bring the next, or the news that the client has left; then nobody wants the answer.
+//! Everything happens in the connection's own task, in the order of the requests. While a request is being answered, the
+//! next one may be read ahead; if the client closes, the answer is cancelled.
 
 mod answering;
 mod wire;
@@ -44,15 +44,15 @@ pub(crate) struct Http1<S: HttpService> {
     peer: SocketAddr,
     terms: Arc<Terms>,
     stage: Stage<S::Body>,
-    /// The answer to be, in room that is used again.
+    /// The service's future, in an allocation that is reused.
     handling: Pin<Box<Option<S::Future>>>,
     outgoing: Outgoing,
-    /// Room for the fields of the next request, and for what is noted of it.
+    /// The maps of the last request's fields and extensions, reused for the next.
     fields: HeaderMap,
     extensions: Extensions,
-    /// How much of a head has been looked at in vain.
+    /// How many bytes were already searched for the end of the head.
     looked_at: usize,
-    /// There is no next request.
+    /// No request follows this one.
     retired: bool,
 }
 
@@ -62,7 +62,7 @@ enum Stage<B> {
     /// Waits for the service.
     Handling(Exchange),
     Answering(Exchange, Answering<B>),
-    /// Throws away what is left of a body, for as long as this.
+    /// Discards the rest of a body, within these bounds.
     Draining(Rest),
     Closing,
 }
@@ -76,7 +76,7 @@ pub(super) struct Exchange {
     in_flight: InFlight,
 }
 
-/// What is left of a body that nobody wants.
+/// The bounds on discarding the rest of a body.
 struct Rest {
     /// How much of it may come.
     budget: u64,
@@ -186,7 +186,7 @@ impl<S: HttpService> Http1<S> {
         requests < max
     }
 
-    /// Answers what is no request. Whatever follows it has no beginning.
+    /// Answers bytes that are no request, and closes: where the next request begins is unknown.
     fn refuse(&mut self, refusal: Refusal) -> Poll<Step> {
         self.terms.metrics.rejected(cause(&refusal));
         (self.terms.on_refused)(&Refused::bytes(&refusal, self.peer));
@@ -210,7 +210,7 @@ impl<S: HttpService> Http1<S> {
         Poll::Ready(Step::Stage)
     }
 
-    /// Whether the client has left while its answer was waited for; what it has sent meanwhile is kept for later.
+    /// Reads ahead while the answer is made; ready when the client has left.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Step> {
         let Wire { stream, unread, left, .. } = &mut *self.wire.lock();
         while left.is_end() && unread.len() < AHEAD {
@@ -253,8 +253,8 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    /// Tells a client that its own body broke the answer which was made of it, as long as nothing of that answer has been
-    /// written; whether it did.
+    /// Replaces an answer that failed because of the client's own body by a refusal, if nothing of it was written yet.
+    /// Returns whether it did.
     fn answer_anew(&mut self) -> bool {
         let Some(refusal) = self.wire.lock().refusal() else { return false };
         match std::mem::replace(&mut self.stage, Stage::Closing) {
@@ -344,7 +344,7 @@ impl<S: HttpService> Connection for Http1<S> {
     }
 }
 
-/// All that has to stay in its place is boxed.
+/// What must not move is boxed.
 impl<S: HttpService> Unpin for Http1<S> {}
 
 /// Whether there may be the end of a head in what was read, of which so much has been looked at in vain. Whoever sends

@@ -1,4 +1,4 @@
-//! The reading half of a client's connection: shared by whoever serves it and the body that is being read from it.
+//! The reading half of a client's connection, shared by the connection and the request body.
 
 use std::io;
 use std::pin::Pin;
@@ -25,23 +25,23 @@ pub(super) const DRAINED: u64 = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) stream: Watched,
-    /// Read and not used yet.
+    /// Bytes read and not consumed yet.
     pub(super) unread: Bytes,
     /// What is left of the present request's body.
     pub(super) left: Left,
     /// What is left to be said to a client that waits before it sends the body.
     invitation: &'static [u8],
-    /// The body broke off, or was none: nobody knows where the next request begins.
+    /// The body was cut off or malformed, so where the next request begins is unknown.
     broken: bool,
-    /// The client sends its body too slowly, and is not waited for any more.
+    /// The body timed out.
     overdue: bool,
-    /// Who waits for more of the body.
+    /// The task that waits for more of the body.
     reader: Option<Waker>,
     /// The number of the present request.
     pub(super) request: u64,
 }
 
-/// The body of a request. It ends with its request: what comes later is another's.
+/// The body of a request. It ends with its request, and reads nothing of the next.
 #[derive(Debug)]
 pub(super) struct ClientBody {
     wire: Arc<Mutex<Wire>>,
@@ -178,7 +178,7 @@ impl ClientBody {
     }
 }
 
-/// Nobody wants more of it.
+/// On drop, the body is no longer waited for.
 impl Drop for ClientBody {
     fn drop(&mut self) {
         let mut wire = self.wire.lock();

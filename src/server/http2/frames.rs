@@ -1,4 +1,4 @@
-//! The frames that come in, counted by their heads: `h2` answers what asks for nothing, without end.
+//! Rate limit on incoming frames that request nothing, which `h2` would answer without end.
 //!
 //! A connection has credit for so many frames that ask for nothing. Time, requests and what we send give it back, since
 //! whoever is sent much has to say WINDOW_UPDATE often. Nothing is read here but lengths, types and one flag.
@@ -112,7 +112,7 @@ impl Credit {
 }
 
 impl Meter for Frames {
-    /// Whoever drives the connection looks at the ledger when there is nothing to read.
+    /// The connection's task reads the ledger when there is nothing to read.
     fn may_read(&self) -> bool {
         self.ledger.excess().is_none()
     }

@@ -1,4 +1,4 @@
-//! What a client has done on its connection that asked for nothing, and how much of that is too much.
+//! Counts resets and frames that request nothing, and says when there are too many.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// reset: a client that resets every other request goes on for ever, one that resets them all ends here.
 pub(super) const RESETS: u32 = 100;
 
-/// The accounts of one connection.
+/// The counts of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// Streams that were reset, less those that were answered.
@@ -65,7 +65,7 @@ impl Ledger {
         self.flooded.store(true, Relaxed);
     }
 
-    /// Of what there is too much.
+    /// Which bound was exceeded.
     pub(super) fn excess(&self) -> Option<&'static str> {
         if self.flooded.load(Relaxed) {
             Some("h2_flood")

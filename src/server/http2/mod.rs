@@ -57,7 +57,7 @@ pub(crate) struct Http2<S: HttpService> {
     activity: Arc<Activity>,
     terms: Arc<Terms>,
     ledger: Arc<Ledger>,
-    /// There is no next request.
+    /// No request follows.
     retired: bool,
     /// The client was told to go away.
     dismissed: bool,
@@ -128,7 +128,7 @@ impl<S: HttpService> Http2<S> {
         }
     }
 
-    /// Ends the connection for what its client does on it.
+    /// Closes the connection because of its client's behaviour.
     fn dismiss(&mut self, cause: &'static str) {
         let Stage::Serving(serving) = &mut self.stage else { return };
         self.dismissed = true;
@@ -206,10 +206,10 @@ impl<S: HttpService> Connection for Http2<S> {
     }
 }
 
-/// All that has to stay in its place is boxed.
+/// What must not move is boxed.
 impl<S: HttpService> Unpin for Http2<S> {}
 
-/// Answers in a task of its own; what nobody has read of the body is looked after when that is done.
+/// Answers in a task of its own, and then handles the unread rest of the body.
 fn spawn<F, B>(stream: Stream, handling: F, unread: Option<Unread>)
 where
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,

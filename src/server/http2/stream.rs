@@ -45,9 +45,9 @@ pub(super) struct Stream {
 enum Broken {
     /// The stream was reset, by the client or for what it sent; or the connection is over.
     Reset,
-    /// The client does not take it.
+    /// The client reads too slowly.
     Stalled,
-    /// It broke off.
+    /// The answer's body failed.
     Off,
 }
 

@@ -22,10 +22,10 @@ use crate::server::activity::{Activity, SLOW_UPLOAD};
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_THROWN_AWAY: usize = 256 * 1024;
 
-/// A body that comes as its client sends it, and that ends in an error when the client takes too long.
+/// A request body; it ends in an error when the client is too slow.
 #[derive(Debug)]
 pub(super) struct Upload {
-    /// Always there, until it is left.
+    /// `None` once the body was dropped.
     stream: Option<RecvStream>,
     unread: Unread,
     has_data: bool,
@@ -35,7 +35,7 @@ pub(super) struct Upload {
     terms: Arc<Terms>,
 }
 
-/// What nobody reads of a body: kept until the answer is through.
+/// The unread rest of a body, kept until the answer is sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unread(Arc<Mutex<Option<RecvStream>>>);
 
@@ -103,7 +103,7 @@ impl Body for Upload {
     }
 }
 
-/// Nobody wants more of it.
+/// On drop, the rest of the body goes to [`Unread`].
 impl Drop for Upload {
     fn drop(&mut self) {
         *self.unread.0.lock() = self.stream.take().filter(|stream| !stream.is_end_stream());
