@@ -14,8 +14,8 @@
 --       limit that cannot be judged
 --
 -- Invariant: a refused request changes no bucket, nor does one that could not be judged, and a shadow changes nothing but
--- its own. TIME is read once, and every bucket is read and written at most once, whatever is asked of it. Nothing is
--- written before all buckets could be judged. Every algorithm in `algorithms` has `keys` and `args` (how many it takes),
+-- its own. TIME is read once, and every bucket is read and written at most twice, whatever is asked of it. Nothing is
+-- written before it is known that all buckets can be judged. Every algorithm in `algorithms` has `keys` and `args` (how many it takes),
 -- `one_by_one` if no two requests that are granted at the same moment are answered alike, and the functions
 --   limiter(words, now)          what the buckets of a limiter have in common; `unknown` if the words do not say how to judge
 --   open(limiter, key, now)      a bucket as it is stored; with `failure`, an error that ends the call
@@ -23,48 +23,54 @@
 --   tell(bucket)                 what remains, and how long until there will be more
 --   charge(bucket, permits)      takes in memory what check() granted, and sets `added`
 --   save(bucket, random)         writes what was charged
+--   grant(limiter, key, permits)  optional: grants at once and returns what tell() says then, or nothing and what was read
 --   settle(bucket, random)       after a refusal, if nothing was charged: writes nothing, unless the clock went back
 --   give_back(limiter, key, permits, at, now)  undoes what was granted at `at`, if it has not returned by itself
 
--- Calls `each` for every limiter that the words tell of: with its algorithm, its first key, how many buckets it has, and its
--- arguments.
-local function each_limiter(words, now, each)
-  local next_word, key = string.gmatch(words, '([^ ]*) '), 1
+-- Calls `each` for every bucket that the words tell of: with its number, its algorithm, its limiter, its first key, and the
+-- arguments of the limiter.
+local function each_bucket(words, now, each)
+  local next_word, number, key = string.gmatch(words, '([^ ]*) '), 1, 1
   for name in next_word do
     local algorithm, arguments = algorithms[name], {}
     for i = 1, algorithm.args do arguments[i] = next_word() end
-    local buckets = tonumber(next_word())
-    each(algorithm, algorithm.limiter(arguments, now), key, buckets, arguments)
-    key = key + buckets * algorithm.keys
+    local limiter = algorithm.limiter(arguments, now)
+    for _ = 1, next_word() do
+      each(number, algorithm, limiter, key, arguments)
+      number, key = number + 1, key + algorithm.keys
+    end
   end
 end
 
--- All buckets, and their algorithms; what is wrong with one of them, and whether one is unknown.
-local function open_all(words, now)
-  local buckets, laws, number, failure, unknown = {}, {}, 0, nil, false
-  each_limiter(words, now, function(algorithm, limiter, key, count)
-    local open, keys = algorithm.open, algorithm.keys
-    unknown = unknown or limiter.unknown
-    for i = 0, limiter.unknown and -1 or count - 1 do
-      local bucket = open(limiter, key + i * keys, now)
-      number = number + 1
-      buckets[number], laws[number], failure = bucket, algorithm, failure or bucket.failure
-    end
-  end)
-  return buckets, laws, failure, unknown
+-- The buckets of a call by number: what algorithms and limiters they have, their first keys, and those that are open; false
+-- for one that has granted a request at once, which it does but once.
+local laws, limiters, keys, buckets, present_moment
+
+-- What the request that is being decided asks of each limit, and what it says: as lists beside each other, made once, since a
+-- table costs as much as a small command.
+local numbers, only_watches, asked, granted, later = {}, {}, {}, {}, {}
+
+-- The bucket of this number, of which `chunk` may have been read.
+local function open(number, chunk)
+  local bucket = buckets[number] or laws[number].open(limiters[number], keys[number], present_moment, chunk)
+  buckets[number] = bucket
+  return bucket
 end
 
--- What the requests that are being decided ask of each limit, and what it says: as lists beside each other, made once, since
--- a table costs as much as a small command.
-local asked_buckets, asked_laws, asked_permits, only_watches, granted, later = {}, {}, {}, {}, {}, {}
+-- Has the bucket of the request's limit judge it.
+local function check(i, chunk)
+  local number = numbers[i]
+  local yes, wait, delay = laws[number].check(open(number, chunk), asked[i])
+  granted[i], later[i] = yes, delay or not yes and wait
+  return yes or only_watches[i]
+end
 
 -- How many of so many requests are granted alike, each with the same answer but for what remains.
 local function alike(count, limits)
   for i = 1, limits do
-    local permits = asked_permits[i]
+    local law, permits = laws[numbers[i]], asked[i]
     if granted[i] and permits > 0 then
-      local law = asked_laws[i]
-      local most = law.one_by_one and 1 or math.floor(law.tell(asked_buckets[i]) / permits)
+      local most = law.one_by_one and 1 or math.floor(law.tell(buckets[numbers[i]]) / permits)
       if most < count then count = most end
     end
   end
@@ -72,20 +78,27 @@ local function alike(count, limits)
 end
 
 -- Decides the first of so many requests that ask for the same, and with it all that are answered alike; adds the answer,
--- and returns how many they are.
-local function decide(count, limits, answers)
-  local all = true
+-- and returns how many they are. What limit number `lone` asks for may be granted at once, if all others grant.
+local function decide(count, limits, lone, answers)
+  local all, left, resets = true, nil, nil
   for i = 1, limits do
-    local yes, wait, delay = asked_laws[i].check(asked_buckets[i], asked_permits[i])
-    granted[i], later[i] = yes, delay or not yes and wait
-    all = all and (yes or only_watches[i])
+    if i ~= lone and not check(i) then all = false end
+  end
+  if lone then
+    local number = numbers[lone]
+    if all then left, resets = laws[number].grant(limiters[number], keys[number], asked[lone]) end
+    if left then buckets[number] = false elseif not check(lone, resets) then all = false end
   end
   if all and count > 1 then count = alike(count, limits) end
   for i = 1, limits do
-    local bucket, law, said, yes, wait = asked_buckets[i], asked_laws[i], 1, granted[i], later[i]
-    if all and yes then law.charge(bucket, count * asked_permits[i]) else bucket.added = bucket.added or false end
-    if not yes then said = 0 elseif wait then said = 2 end
-    local remaining, reset = law.tell(bucket)
+    local remaining, reset, said, wait = left, resets, 1, nil
+    if not left or i ~= lone then
+      local law, bucket, yes = laws[numbers[i]], buckets[numbers[i]], granted[i]
+      if all and yes then law.charge(bucket, count * asked[i]) else bucket.added = bucket.added or false end
+      remaining, reset = law.tell(bucket)
+      wait = later[i]
+      if not yes then said = 0 elseif wait then said = 2 end
+    end
     answers[#answers + 1] = i == 1 and to_bytes('<I4BI4I6', count, said, remaining, reset)
       or to_bytes('<BI4I6', said, remaining, reset)
     if wait then answers[#answers + 1] = to_bytes('<i8', wait) end
@@ -94,32 +107,40 @@ local function decide(count, limits, answers)
 end
 
 -- Decides all requests; returns the answers.
-local function decide_all(buckets, laws, now, requests)
-  local at, length, answers = 1, #requests, { to_bytes('<I8', now) }
+local function decide_all(requests)
+  local at, length, answers = 1, #requests, { to_bytes('<I8', present_moment) }
   while at <= length do
-    local left, limits, number, watches, permits
+    local left, limits, number, watches, permits, lone
     left, limits, number, watches, permits, at = from_bytes('<I4BI2BI4', requests, at)
-    asked_buckets[1], asked_laws[1], only_watches[1], asked_permits[1] = buckets[number], laws[number], watches == 1, permits
-    for i = 2, limits do
-      number, watches, permits, at = from_bytes('<I2BI4', requests, at)
-      asked_buckets[i], asked_laws[i], only_watches[i], asked_permits[i] = buckets[number], laws[number], watches == 1, permits
+    for i = 1, limits do
+      if i > 1 then number, watches, permits, at = from_bytes('<I2BI4', requests, at) end
+      numbers[i], only_watches[i], asked[i] = number, watches == 1, permits
+      if left == 1 and permits > 0 and buckets[number] == nil then
+        if lone then open(numbers[lone]) end
+        lone = buckets[number] == nil and i or nil
+      end
     end
-    while left > 0 do left = left - decide(left, limits, answers) end
+    while left > 0 do left = left - decide(left, limits, lone, answers) end
   end
   return table.concat(answers)
 end
 
 local function admit(arguments)
-  local words, requests, random, now = arguments[2], arguments[3], arguments[4], present(arguments[5] or '')
-  local buckets, laws, failure, unknown = open_all(words, now)
+  local random, now, failure, unknown = arguments[4], present(arguments[5] or ''), nil, false
+  laws, limiters, keys, buckets, present_moment = {}, {}, {}, {}, now
+  each_bucket(arguments[2], now, function(number, law, limiter, key)
+    laws[number], limiters[number], keys[number] = law, limiter, key
+    unknown = unknown or limiter.unknown
+    if not law.grant and not unknown then failure = failure or open(number).failure end
+  end)
   if failure then return redis.error_reply(failure) end
   if unknown then return to_bytes('<I8', now) end
-  local answers = decide_all(buckets, laws, now, requests)
-  for i, bucket in ipairs(buckets) do
-    if bucket.added then
-      laws[i].save(bucket, random)
-    elseif bucket.added == false then
-      laws[i].settle(bucket, random)
+  local answers = decide_all(arguments[3])
+  for number, bucket in pairs(buckets) do
+    if bucket and bucket.added then
+      laws[number].save(bucket, random)
+    elseif bucket and bucket.added == false then
+      laws[number].settle(bucket, random)
     end
   end
   return answers

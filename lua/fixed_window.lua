@@ -26,7 +26,7 @@ function fixed_window.limiter(words, now)
   local previous, start, ends = window_of(words, now)
   if not ends then return { unknown = true, words = words } end
   return {
-    rate = tonumber(words[1]), words = words, now = now, present = ends, returns_at = ends, expired = start, joins = ends,
+    rate = tonumber(words[1]), words = words, now = now, present = ends, returns_at = ends, expired = start,
     forget = previous, keep = text(ends - now + math.min(ends - start, HOUR)),
   }
 end

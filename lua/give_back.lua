@@ -9,11 +9,8 @@
 
 local function give_back(arguments)
   local now, next_number = present(arguments[4] or ''), string.gmatch(arguments[3], '%d+')
-  each_limiter(arguments[2], now, function(algorithm, limiter, key, count)
-    for i = 0, count - 1 do
-      local permits, at = tonumber(next_number()), tonumber(next_number())
-      algorithm.give_back(limiter, key + i * algorithm.keys, permits, at, now)
-    end
+  each_bucket(arguments[2], now, function(_, algorithm, limiter, key)
+    algorithm.give_back(limiter, key, tonumber(next_number()), tonumber(next_number()), now)
   end)
   return {}
 end

@@ -34,16 +34,12 @@ end
 local function owe(arguments)
   local now, next_number, told = present(''), string.gmatch(arguments[3], '%d+'), 0
   if not redis.call('SET', KEYS[#KEYS], '1', 'NX', 'PX', '3600000') then return 0 end
-  each_limiter(arguments[2], now, function(algorithm, limiter, key, count, words)
-    for i = 0, count - 1 do
-      for _ = 1, next_number() do
-        local permits, ago = tonumber(next_number()), tonumber(next_number())
-        told = told + 1
-        if not limiter.unknown then
-          local random = to_bytes('<I4', told) .. string.sub(arguments[4], 1, 4)
-          owe_one(algorithm, limiter, key + i * algorithm.keys, words, permits, now - ago, now, random)
-        end
-      end
+  each_bucket(arguments[2], now, function(_, algorithm, limiter, key, words)
+    for _ = 1, next_number() do
+      local permits, ago = tonumber(next_number()), tonumber(next_number())
+      local random = to_bytes('<I4', told) .. string.sub(arguments[4], 1, 4)
+      if not limiter.unknown then owe_one(algorithm, limiter, key, words, permits, now - ago, now, random) end
+      told = told + 1
     end
   end)
   return 1

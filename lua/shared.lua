@@ -6,7 +6,7 @@
 --
 -- Invariant: it keeps nothing from one call to the next.
 
-local to_bytes, from_bytes = struct.pack, struct.unpack
+local call, try, to_bytes, from_bytes, byte = redis.call, redis.pcall, struct.pack, struct.unpack, string.byte
 
 -- A whole number as text, without an exponent.
 local function text(number)
@@ -16,112 +16,105 @@ end
 -- The moment to decide at, in milliseconds: as it is told, or the server's own. Read once for each call.
 local function present(told)
   if told ~= '' then return tonumber(told) end
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- A log: what token_bucket and the windows keep of a bucket, as one string, big-endian. It begins with a header:
---   format (1 byte), permits of all entries (6), by which interval it was charged last (5, ms), the newest entry: a moment
---   (6, ms) and permits (5); in format 2 also a longer interval that others judge by (5) and until when that is remembered
---   (6, ms), and where the first of the other entries begins (3) and the last ends (3)
--- The other entries follow, 11 bytes each, oldest first. Up to CHUNK bytes are read and written whole. A longer log is
--- changed in place: it is read in chunks, an entry is added at its end, its first ones are skipped by the header, and it is
--- written anew when more than half of it is skipped. A bucket has these fields of the header, and besides:
---   first, oldest  where the first entry begins that has not returned, and its moment
---   used           the permits of all entries that have not returned, those that are added included
---   counted, wrong  whether all entries were counted, and whether the header had said something else
---   added, joined  permits that this call adds in one entry; the moment of the newest entry, if they join it
--- Its limiter says:
---   rate, now      what it allows, and the moment to decide at
---   present        the date of what is granted now; what is dated later counts as this
---   expired        what is dated then or before has returned
---   interval       how long after its date an entry returns; or `returns_at`, when all of them do
---   joins          the newest entry is joined if it is dated then or later
---   forget, keep   what is dated `forget` or before is dropped; how long the bucket lives (ms)
+-- A log: what token_bucket and the windows keep of a bucket, as one string, big-endian: entries, oldest first, each with its
+-- permits (5 bytes) and its date (6, ms), and behind them the permits of all entries (5), by which interval it was charged
+-- last (5, ms), how many entries are skipped (2), the format (1), and how many entries there are, skipped ones too (4). So one
+-- write at the end adds an entry and tells all that has changed. When more than half of them are skipped, or the string would
+-- become shorter, it is written anew. In format 4, the first of those skipped is none, but tells a longer interval that others
+-- judge by, and until when that is remembered. A bucket has these fields:
+--   chunk, chunk_at                     a part of the string, and where that begins
+--   stored, last, skipped, count        as above
+--   retain, retained_until              the longer interval, if there is one
+--   held, date                          the newest entry
+--   first, oldest, used                 the entry that returns next, by number; its date; the permits that have not returned
+--   counted, wrong                      whether all entries were counted, and whether the sums had been wrong
+--   added, joined                       permits that this call adds in one entry; what the newest was dated, if it joins them
+-- Its limiter has these:
+--   rate, now, present, expired         what is dated `expired` or before has returned, what is dated after `present` counts
+--                                       as granted then; a grant is dated `present`
+--   interval, returns_at                when an entry returns: so long after its date, or all of them at one moment
+--   last, joins, lasts                  by grant(): what the bucket has to say of its interval; a newest entry dated then or
+--                                       later is joined, and has set a time to live that suffices
+--   keep                                the time to live (ms)
 local log = {}
 
-local NARROW, NARROW_BYTES, WIDE, WIDE_BYTES = '>BI6I5I6I5', 23, '>BI6I5I6I5I5I6I3I3', 40
-local ENTRY, PERMITS, BYTES = '>I6I5', '>I5', 11
-local CHUNK = 512
--- In one of so many milliseconds all entries of a longer log are counted before it refuses.
-local SELDOM = 64
--- The most bytes that entries take: more than there are in any bucket of ours.
-local MOST = 64 * CHUNK
+local ENTRY, BYTES = '>I5I6', 11
+-- The newest entry and what is behind it.
+local ENDING, ENDING_BYTES = '>I5I6I5I5I2BI4', 28
+-- What is read at once; the most entries of any bucket; in one of so many milliseconds all entries of a longer log are
+-- counted before it refuses.
+local CHUNK, MOST, SELDOM = 512, 2978, 64
 
--- The entry that begins there.
-local function entry_at(bucket, at)
-  local offset = at - (bucket.chunk_at or 0)
-  if offset < 0 or offset + BYTES > #bucket.chunk then
-    bucket.chunk, bucket.chunk_at, offset = redis.call('GETRANGE', bucket.key, at, at + CHUNK - 1), at, 0
+-- Reads the entry of this number, from 0.
+local function entry_at(bucket, number)
+  local at = number * BYTES
+  if at < bucket.chunk_at or at + BYTES > bucket.chunk_at + #bucket.chunk then
+    bucket.chunk, bucket.chunk_at = call('GETRANGE', bucket.key, at, at + 511), at
   end
-  return from_bytes(ENTRY, bucket.chunk, offset + 1)
+  return from_bytes(ENTRY, bucket.chunk, at - bucket.chunk_at + 1)
 end
 
--- The entries from one byte to another.
+-- The entries from one number to before another.
 local function entries_of(bucket, from, to)
-  local at = bucket.chunk_at or 0
-  if from >= to then return '' end
-  if from >= at and to <= at + #bucket.chunk then return string.sub(bucket.chunk, from - at + 1, to - at) end
-  return redis.call('GETRANGE', bucket.key, from, to - 1)
+  local first, last, at = from * BYTES, to * BYTES - 1, bucket.chunk_at
+  if first > last then return '' end
+  if first >= at and last < at + #bucket.chunk then return string.sub(bucket.chunk, first - at + 1, last - at + 1) end
+  return call('GETRANGE', bucket.key, first, last)
 end
 
--- Counts all entries, since a header may be damaged. Had it said something else?
+-- Is the string as long as it says? One that was cut or damaged there is none of ours. So is a longer one than any of ours.
+local function is_whole(key, chunk, format, skipped, count)
+  local length = (count - 1) * BYTES + ENDING_BYTES
+  if skipped >= count or skipped < format - 3 or count > MOST then return false end
+  return length == #chunk or (#chunk == CHUNK and length == call('STRLEN', key))
+end
+
+-- Counts all entries, since the sums may be damaged. Were they wrong?
 local function recount(bucket)
-  local from, first, used = bucket.from, bucket.first, bucket.added or 0
-  local entries, stored = entries_of(bucket, from, bucket.to), bucket.held
+  local first, used, stored = bucket.first - bucket.skipped, bucket.added or 0, bucket.held
+  local entries = entries_of(bucket, bucket.skipped, bucket.count - 1)
   if bucket.date > bucket.limiter.expired then used = used + stored end
-  for at = 1, #entries, BYTES do
-    local permits = from_bytes(PERMITS, entries, at + 6)
+  for number = 0, #entries / BYTES - 1 do
+    local permits = from_bytes(ENTRY, entries, number * BYTES + 1)
     stored = stored + permits
-    if from + at > first then used = used + permits end
+    if number >= first then used = used + permits end
   end
   bucket.counted, bucket.wrong = true, stored ~= bucket.stored or used ~= bucket.used
   bucket.stored, bucket.used = stored, used
   return bucket.wrong
 end
 
--- Are the entries where the header says?
-local function is_whole(key, length, first, from, to)
-  local bytes = to - from
-  if from < first or bytes < 0 or bytes > MOST or bytes % BYTES ~= 0 then return false end
-  return to <= length or (length == CHUNK and to <= redis.call('STRLEN', key))
-end
-
--- What the header says. A key of another type or format is none of ours, and as good as none; so is a string that was cut.
-local function header_of(key, chunk)
-  local length = type(chunk) == 'string' and #chunk or 0
-  local format = length >= NARROW_BYTES and string.byte(chunk)
-  if format == 1 and is_whole(key, length, NARROW_BYTES, NARROW_BYTES, length) then
-    local _, stored, last, date, held = from_bytes(NARROW, chunk)
-    return stored, last, date, held, 0, 0, NARROW_BYTES, length
-  elseif format == 2 and length >= WIDE_BYTES then
-    local _, stored, last, date, held, retain, retained_until, from, to = from_bytes(WIDE, chunk)
-    if is_whole(key, length, WIDE_BYTES, from, to) then
-      return stored, last, date, held, retain, retained_until, from, to
+-- Reads a bucket, if `chunk` is not what was read of it. A key of another type or format is none of ours, and as good as none:
+-- in former formats the fifth byte from the end was 0.
+function log.open(limiter, key, _, chunk)
+  chunk = chunk or try('GETRANGE', KEYS[key], '-512', '-1')
+  local format = #chunk >= ENDING_BYTES and byte(chunk, -5)
+  local held, date, stored, last, skipped, count = 0, 0, 0, nil, 0, 0
+  if format == 3 or format == 4 then
+    held, date, stored, last, skipped, format, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
+    if not is_whole(KEYS[key], chunk, format, skipped, count) then
+      format, held, stored, last, skipped, count = nil, 0, 0, nil, 0, 0
     end
+    if stored == 0 then date, held = 0, 0 end
   end
-  return 0, nil, 0, 0, 0, 0, NARROW_BYTES, NARROW_BYTES
-end
-
--- Reads a bucket.
-function log.open(limiter, key)
-  key = KEYS[key]
-  local chunk, expired = redis.pcall('GETRANGE', key, '0', '511'), limiter.expired
-  local stored, last, date, held, retain, retained_until, from, to = header_of(key, chunk)
-  if stored == 0 then date, held, from, to = 0, 0, NARROW_BYTES, NARROW_BYTES end
   local bucket = {
-    key = key, limiter = limiter, chunk = chunk, stored = stored, last = last, date = date, held = held, retain = retain,
-    retained_until = retained_until, from = from, to = to, first = to, oldest = nil, used = 0, added = nil, joined = nil,
+    key = KEYS[key], limiter = limiter, chunk = chunk, chunk_at = (count - 1) * BYTES + ENDING_BYTES - #chunk, held = held,
+    date = date, stored = stored, last = last, skipped = skipped, count = count, first = count, oldest = nil, used = 0,
+    added = nil, joined = nil,
   }
-  if stored == 0 or date <= expired then return bucket end
-  local used, oldest, permits = stored, date, nil
-  while from < to do
-    oldest, permits = entry_at(bucket, from)
-    if oldest > expired then break end
-    from, used, oldest = from + BYTES, used - permits, date
+  if format == 4 then bucket.retain, bucket.retained_until = entry_at(bucket, 0) end
+  if date <= limiter.expired or stored == 0 then return bucket end
+  bucket.used, bucket.oldest, bucket.first = stored, date, skipped
+  while bucket.first < count - 1 do
+    local permits, dated = entry_at(bucket, bucket.first)
+    if dated > limiter.expired then bucket.oldest = dated break end
+    bucket.first, bucket.used = bucket.first + 1, bucket.used - permits
   end
-  bucket.first, bucket.oldest, bucket.used = from, oldest, used
-  if used < held then recount(bucket) end
+  if bucket.used < held then recount(bucket) end
   return bucket
 end
 
@@ -132,13 +125,13 @@ end
 
 -- The date of the entry with which so many permits have returned, oldest first.
 local function date_of(bucket, permits)
-  for at = bucket.first, bucket.to - BYTES, BYTES do
-    local date, held = entry_at(bucket, at)
+  for number = bucket.first, bucket.count - 2 do
+    local held, date = entry_at(bucket, number)
     permits = permits - held
     if permits <= 0 then return date end
   end
-  local date = bucket.date
-  return date > bucket.limiter.expired and permits <= bucket.held and date or bucket.limiter.present
+  local is_newest = bucket.date > bucket.limiter.expired and permits <= bucket.held
+  return is_newest and bucket.date or bucket.limiter.present
 end
 
 -- Judges a request; writes nothing.
@@ -147,7 +140,7 @@ function log.check(bucket, permits)
   local over = bucket.used + permits - limiter.rate
   if over <= 0 or permits == 0 then return true, 0 end
   if permits > limiter.rate then return false, -1 end
-  local trusted = bucket.counted or (bucket.to > CHUNK and limiter.now % SELDOM > 0)
+  local trusted = bucket.counted or (bucket.count * BYTES > CHUNK and limiter.now % SELDOM > 0)
   if not trusted and recount(bucket) then return log.check(bucket, permits) end
   return false, math.max(1, returns_in(limiter, date_of(bucket, over)))
 end
@@ -155,99 +148,130 @@ end
 -- What is left, and when there will be more.
 function log.tell(bucket)
   local limiter, used = bucket.limiter, bucket.used
-  local remaining = limiter.rate - used
-  return remaining > 0 and remaining or 0, used > 0 and returns_in(limiter, bucket.oldest) or 0
+  return math.max(0, limiter.rate - used), used > 0 and returns_in(limiter, bucket.oldest) or 0
 end
 
--- Takes permits that check() granted.
+-- Takes permits that check() granted; a newest entry dated `joins` or later is joined.
 function log.charge(bucket, permits, joins)
+  local present, date = bucket.limiter.present, bucket.date
   if not bucket.added then
-    local present, date = bucket.limiter.present, bucket.date
-    bucket.added = 0
-    if date >= (joins or bucket.limiter.joins) then bucket.joined, bucket.date = date, present end
-    if bucket.used == 0 or (bucket.joined and bucket.first >= bucket.to) then bucket.oldest = present end
+    if date >= joins then bucket.joined, bucket.date = date, present end
+    if bucket.used == 0 or bucket.joined and bucket.first >= bucket.count - 1 then bucket.oldest = present end
   end
-  bucket.added, bucket.used = bucket.added + permits, bucket.used + permits
+  bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
--- Writes a bucket whole: its newest entry, and the others. `...` says how long it lives, as SET takes it.
-local function write_whole(bucket, stored, date, held, entries, ...)
-  local header
-  if bucket.retain == 0 and NARROW_BYTES + #entries <= CHUNK then
-    header = to_bytes(NARROW, 1, stored, bucket.last, date, held)
-  else
-    header = to_bytes(WIDE, 2, stored, bucket.last, date, held, bucket.retain, bucket.retained_until, WIDE_BYTES,
-      WIDE_BYTES + #entries)
-  end
-  redis.call('SET', bucket.key, header .. entries, ...)
+-- Writes a bucket whole: the newest entry, and those before it. `...` says how long it lives, as SET takes it.
+local function write_whole(bucket, entries, held, date, stored, ...)
+  local retains = bucket.retain and 1 or 0
+  if bucket.retain then entries = to_bytes(ENTRY, bucket.retain, bucket.retained_until) .. entries end
+  local count = #entries / BYTES + 1
+  call('SET', bucket.key, entries .. to_bytes(ENDING, held, date, stored, bucket.last, retains, 3 + retains, count), ...)
 end
 
--- Writes what was charged. With it, all entries that are dated ahead become one.
+-- Writes what was charged, and drops what is dated `forget` or before. All entries that are dated ahead become one.
 function log.save(bucket, forget, keep)
-  local limiter, stored, from, to = bucket.limiter, bucket.used, bucket.first, bucket.to
-  local date, held, joined, tail = limiter.present, bucket.added, bucket.joined, ''
-  if forget < limiter.expired then
-    stored, from = bucket.stored + held, bucket.from
-    while from < to do
-      local at, permits = entry_at(bucket, from)
-      if at > forget then break end
-      stored, from = stored - permits, from + BYTES
-    end
-  end
+  local present, held, joined, from, to = bucket.limiter.present, bucket.added, bucket.joined, bucket.skipped, bucket.count
+  local stored = bucket.stored + held
   if joined then
-    held = held + bucket.held
-    while joined > date and from < to do
-      local at, permits = entry_at(bucket, to - BYTES)
-      if at < date then break end
-      held, to = held + permits, to - BYTES
+    held, to = held + bucket.held, to - 1
+    while joined > present and to > from do
+      local permits, date = entry_at(bucket, to - 1)
+      if date < present then break end
+      held, to = held + permits, to - 1
     end
-  elseif bucket.date > forget then
-    tail = to_bytes(ENTRY, bucket.date, bucket.held)
+  elseif bucket.date <= forget then
+    stored, from, to = held, 0, 0
+  end
+  while from < to do
+    local permits, date = entry_at(bucket, from)
+    if date > forget then break end
+    stored, from = stored - permits, from + 1
+  end
+  if bucket.count == 0 or to + 1 < bucket.count or 2 * from > to or bucket.retain then
+    return write_whole(bucket, entries_of(bucket, from, to), held, present, stored, 'PX', keep)
+  end
+  call('SETRANGE', bucket.key, to * BYTES, to_bytes(ENDING, held, present, stored, bucket.last, from, 3, to + 1))
+  call('PEXPIRE', bucket.key, keep)
+end
+
+-- Grants a request at once, in the everyday case: there is room, the rule is that by which the bucket was charged last, the
+-- clock has not gone back, and only the end is written. Returns what tell() says then; else nothing, and what was read.
+function log.grant(limiter, key, permits)
+  key = KEYS[key]
+  local chunk, rate, present, expired = try('GETRANGE', key, '-512', '-1'), limiter.rate, limiter.present, limiter.expired
+  if chunk == '' and permits <= rate then
+    call('SET', key, to_bytes(ENDING, permits, present, permits, limiter.last, 0, 3, 1), 'PX', limiter.keep)
+    return rate - permits, present + limiter.interval - limiter.now
+  end
+  if #chunk < ENDING_BYTES or byte(chunk, -5) ~= 3 then return nil, chunk end
+  local held, date, used, last, first, _, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
+  if last ~= limiter.last or date > present or not is_whole(key, chunk, 3, first, count) then return nil, chunk end
+  local newest, oldest, part, at = count - 1, date, chunk, #chunk - ENDING_BYTES + 1 - (count - 1) * BYTES
+  if used == 0 or date <= expired then used, date, oldest, first = 0, 0, present, count end
+  while first < newest do
+    local offset = at + first * BYTES
+    if offset < 1 or offset + BYTES > #part + 1 then
+      part, at, offset = call('GETRANGE', key, first * BYTES, first * BYTES + 87), 1 - first * BYTES, 1
+    end
+    local returned, dated = from_bytes(ENTRY, part, offset)
+    if dated > expired then oldest = dated break end
+    first, used = first + 1, used - returned
+  end
+  if used + permits > rate or (used > 0 and used < held) then return nil, chunk end
+  used = used + permits
+  if date >= limiter.joins then
+    permits = permits + held
+    if first == newest then oldest = present end
   else
-    stored = held
+    newest = count
   end
-  if to <= CHUNK or from - WIDE_BYTES > to - from then
-    return write_whole(bucket, stored, date, held, entries_of(bucket, from, to) .. tail, 'PX', keep)
+  if 2 * first <= newest then
+    call('SETRANGE', key, newest * BYTES, to_bytes(ENDING, permits, present, used, last, first, 3, newest + 1))
+    if date < limiter.lasts then call('PEXPIRE', key, limiter.keep) end
+  elseif part == chunk then
+    local entries = string.sub(chunk, at + first * BYTES, at + newest * BYTES - 1)
+    local ending = to_bytes(ENDING, permits, present, used, last, 0, 3, newest - first + 1)
+    call('SET', key, entries .. ending, 'PX', limiter.keep)
+  else
+    return nil, chunk
   end
-  if tail ~= '' then redis.call('SETRANGE', bucket.key, to, tail) end
-  redis.call('SETRANGE', bucket.key, '0', to_bytes(WIDE, 2, stored, bucket.last, date, held, bucket.retain,
-    bucket.retained_until, from, to + #tail))
-  redis.call('PEXPIRE', bucket.key, keep)
+  return rate - used, oldest + limiter.interval - limiter.now
 end
 
--- Writes what of a bucket's header is not about entries; it lives for so many milliseconds.
-function log.write_header(bucket, keep)
-  local entries = entries_of(bucket, bucket.from, bucket.to)
-  write_whole(bucket, bucket.stored, bucket.date, bucket.held, entries, 'PX', keep)
+-- Writes a bucket with the same entries, whatever else has changed.
+function log.write_same(bucket, keep)
+  local entries = entries_of(bucket, bucket.skipped, bucket.count - 1)
+  write_whole(bucket, entries, bucket.held, bucket.date, bucket.stored, 'PX', keep)
 end
 
--- Takes permits out of an entry that has not returned and is dated `first` to `last`: of one that holds just as many before
--- one that holds more. There may be none. A bucket without entries keeps its header, with a newest entry of no permits.
-function log.take_out(bucket, permits, first, last)
+-- Takes permits out of an entry that has not returned and is dated `from` to `to`: of one that holds just as many before one
+-- that holds more. There may be none. Of the only one, an entry of no permits is left.
+function log.take_out(bucket, permits, from, to)
   if bucket.used == 0 or permits == 0 then return end
-  local entries = entries_of(bucket, bucket.from, bucket.to) .. to_bytes(ENTRY, bucket.date, bucket.held)
-  local found, found_date, found_held
-  for at = bucket.first - bucket.from + 1, #entries, BYTES do
-    local date, held = from_bytes(ENTRY, entries, at)
-    if first <= date and date <= last and (held == permits or (held > permits and not found)) then
-      found, found_date, found_held = at, date, held
+  local entries, found, found_held, found_date = entries_of(bucket, bucket.skipped, bucket.count), nil, nil, nil
+  for at = (bucket.first - bucket.skipped) * BYTES + 1, #entries, BYTES do
+    local held, date = from_bytes(ENTRY, entries, at)
+    if from <= date and date <= to and (held == permits or (held > permits and not found)) then
+      found, found_held, found_date = at, held, date
       if held == permits then break end
     end
   end
   if not found then return end
-  local left = found_held > permits and to_bytes(ENTRY, found_date, found_held - permits) or ''
+  local is_left = found_held > permits or #entries == BYTES
+  local left = is_left and to_bytes(ENTRY, found_held - permits, found_date) or ''
   entries = string.sub(entries, 1, found - 1) .. left .. string.sub(entries, found + BYTES)
-  local date, held = found_date, 0
-  if entries ~= '' then date, held = from_bytes(ENTRY, entries, #entries - BYTES + 1) end
-  write_whole(bucket, bucket.stored - permits, date, held, string.sub(entries, 1, -BYTES - 1), 'KEEPTTL')
+  local held, date = from_bytes(ENTRY, entries, #entries - BYTES + 1)
+  write_whole(bucket, string.sub(entries, 1, -BYTES - 1), held, date, bucket.stored - permits, 'KEEPTTL')
 end
 
--- An algorithm of windows: their limiters say all of the above.
+-- An algorithm of windows, whose limiters also have
+--   forget  what is dated then or before is dropped
 function log.windows(arguments)
   local windows = { keys = 1, args = arguments, open = log.open, check = log.check, tell = log.tell }
 
   function windows.charge(bucket, permits)
-    if permits > 0 then log.charge(bucket, permits) end
+    if permits > 0 then log.charge(bucket, permits, bucket.limiter.present) end
   end
 
   function windows.save(bucket)
@@ -255,13 +279,14 @@ function log.windows(arguments)
     log.save(bucket, bucket.limiter.forget, bucket.limiter.keep)
   end
 
-  -- After a refusal: writes nothing, unless windows end after the present one, or the header was wrong.
+  -- After a refusal: writes nothing, unless windows end after the present one, or sums were wrong.
   function windows.settle(bucket)
-    if bucket.date > bucket.limiter.present then
-      log.charge(bucket, 0)
+    local limiter = bucket.limiter
+    if bucket.date > limiter.present then
+      log.charge(bucket, 0, limiter.present)
       windows.save(bucket)
     elseif bucket.wrong then
-      log.write_header(bucket, bucket.limiter.keep)
+      log.write_same(bucket, limiter.keep)
     end
   end
 
@@ -321,7 +346,7 @@ end
 -- Reads what is in use at a moment; a value that is not ours is none.
 function fractions.open(limiter, key, now)
   local bucket = { key = KEYS[key], limiter = limiter, at = nil, used = 0, parts = 0, added = nil }
-  local value = redis.pcall('GET', bucket.key)
+  local value = try('GET', bucket.key)
   if type(value) ~= 'string' or #value ~= FRACTIONS_BYTES or string.byte(value) ~= 1 then return bucket end
   local _, at, used, parts, interval = from_bytes(FRACTIONS, value)
   if parts >= interval then return bucket end
@@ -345,7 +370,7 @@ end
 function fractions.save(bucket)
   local limiter = bucket.limiter
   local value = to_bytes(FRACTIONS, 1, limiter.now, bucket.used, bucket.parts, limiter.interval)
-  redis.call('SET', bucket.key, value, 'PX', text(keep(bucket)))
+  call('SET', bucket.key, value, 'PX', text(keep(bucket)))
 end
 
 -- After a refusal: writes nothing, unless the clock went back. A rule that has become slower keeps the bucket until it is
@@ -354,5 +379,5 @@ function fractions.settle(bucket)
   if not bucket.at then return end
   if bucket.at > bucket.limiter.now then return fractions.save(bucket) end
   local keep = keep(bucket)
-  if redis.call('PTTL', bucket.key) < keep - 1000 then redis.call('PEXPIRE', bucket.key, text(keep)) end
+  if call('PTTL', bucket.key) < keep - 1000 then call('PEXPIRE', bucket.key, text(keep)) end
 end

@@ -10,6 +10,7 @@
 -- lies ahead of the current segment (the clock went back, or segments were longer once) joins it with the next write.
 
 local sliding_window = log.windows(3)
+sliding_window.grant = log.grant
 
 -- When the segment ends that a moment is in.
 local function segment_end(limiter, at)
@@ -21,8 +22,9 @@ function sliding_window.limiter(words, now)
   local interval = tonumber(words[2])
   local limiter = { rate = tonumber(words[1]), interval = interval, now = now, length = math.ceil(interval / words[3]) }
   limiter.present = segment_end(limiter, now)
-  limiter.joins, limiter.expired = limiter.present, math.max(0, now - interval)
+  limiter.expired = math.max(0, now - interval)
   limiter.forget, limiter.keep = limiter.expired, text(limiter.present - now + 2 * interval)
+  limiter.last, limiter.joins, limiter.lasts = 0, limiter.present, limiter.present
   return limiter
 end
 

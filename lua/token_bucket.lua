@@ -6,14 +6,14 @@
 -- Returns what admit.lua says of an algorithm
 --
 -- Invariant: at most 512 entries are stored. Above a rate of 512, grants of one slot of time share an entry, dated at the
--- latest of them. The key lives for as long as anybody may count its newest entry, and a second longer.
+-- latest of them. The key lives for as long as anybody may count its newest entry, and longer by `slack` to twice that, so
+-- that most grants of a busy bucket need not say it again.
 
 local MAX_ENTRIES = 512
 -- How many intervals a longer one of another rule is retained for at most.
 local MOST_RETAINED = 64
-local MARGIN = 1000
 
-local token_bucket = { keys = 1, args = 2, open = log.open, check = log.check, tell = log.tell }
+local token_bucket = { keys = 1, args = 2, open = log.open, check = log.check, tell = log.tell, grant = log.grant }
 
 -- The first and the last moment of the slot that a grant belongs to, where entries are kept for `horizon`; one millisecond
 -- where grants share no entries.
@@ -24,11 +24,21 @@ local function slot_of(limiter, horizon, at)
   return first, first + slot - 1
 end
 
+-- By how much a key may outlive its newest entry.
+local function slack(horizon)
+  return math.max(500, math.floor(horizon / 16))
+end
+
+-- How long a key lives after a grant.
+local function keep_for(horizon)
+  return text(horizon + 2 * slack(horizon))
+end
+
 -- What the buckets of a limiter have in common.
 function token_bucket.limiter(words, now)
   local rate, interval = tonumber(words[1]), tonumber(words[2])
-  local limiter = { rate = rate, interval = interval, now = now, present = now, expired = now - interval }
-  limiter.joins, limiter.keep = slot_of(limiter, interval, now), text(interval + MARGIN)
+  local limiter = { rate = rate, interval = interval, now = now, present = now, last = interval, expired = now - interval }
+  limiter.joins, limiter.keep, limiter.lasts = slot_of(limiter, interval, now), keep_for(interval), now - now % slack(interval)
   return limiter
 end
 
@@ -37,8 +47,9 @@ end
 local function horizon_of(bucket)
   local interval, now = bucket.limiter.interval, bucket.limiter.now
   local last, retain = bucket.last or interval, bucket.retain
-  if last == interval and retain == 0 then return interval end
-  return math.min(math.max(interval, last, bucket.retained_until > now and retain or 0), MOST_RETAINED * interval)
+  if last == interval and not retain then return interval end
+  local retained = retain and bucket.retained_until > now and retain or 0
+  return math.min(math.max(interval, last, retained), MOST_RETAINED * interval)
 end
 
 -- Takes permits that check() granted.
@@ -50,33 +61,33 @@ end
 
 -- Writes what was charged in this call. If that changes the interval, the longer one is retained for twice its length.
 function token_bucket.save(bucket)
-  local limiter, horizon, last = bucket.limiter, horizon_of(bucket), bucket.last
-  local interval, now = limiter.interval, limiter.now
+  local limiter, last = bucket.limiter, bucket.last
+  local interval, now, horizon = limiter.interval, limiter.now, horizon_of(bucket)
   if last and last ~= interval then
     bucket.retain, bucket.retained_until = horizon, now + 2 * horizon
-  elseif bucket.retained_until <= now then
-    bucket.retain, bucket.retained_until = 0, 0
+  elseif bucket.retain and bucket.retained_until <= now then
+    bucket.retain, bucket.retained_until = nil, nil
   end
   bucket.last = interval
-  log.save(bucket, now - horizon, horizon == interval and limiter.keep or text(horizon + MARGIN))
+  log.save(bucket, now - horizon, horizon == interval and limiter.keep or keep_for(horizon))
 end
 
--- After a refusal: writes nothing, unless the clock went back, the header was wrong, or a rule with a shorter interval would
--- soon forget what this one counts. That is remembered at most once in an interval.
+-- After a refusal: writes nothing, unless the clock went back, sums were wrong, or a rule with a shorter interval would soon
+-- forget what this one counts. That is remembered at most once in an interval.
 function token_bucket.settle(bucket)
   local last, interval, now = bucket.last, bucket.limiter.interval, bucket.limiter.now
   if not last then return end
-  local lasts = bucket.retain >= interval and bucket.retained_until - now >= 2 * interval
-  local keep = horizon_of(bucket)
+  local horizon, retain = horizon_of(bucket), bucket.retain
+  local lasts = retain and retain >= interval and bucket.retained_until - now >= 2 * interval
   if last < interval and not lasts then
-    bucket.retain, bucket.retained_until, keep = interval, now + 3 * interval, math.max(keep, interval)
-    if bucket.date <= now then log.write_header(bucket, text(keep + MARGIN)) end
+    bucket.retain, bucket.retained_until, horizon = interval, now + 3 * interval, math.max(horizon, interval)
+    if bucket.date <= now then log.write_same(bucket, keep_for(horizon)) end
   end
   if bucket.date > now then
-    log.charge(bucket, 0)
-    log.save(bucket, now - keep, text(keep + MARGIN))
+    log.charge(bucket, 0, now)
+    log.save(bucket, now - horizon, keep_for(horizon))
   elseif bucket.wrong then
-    log.write_header(bucket, text(keep + MARGIN))
+    log.write_same(bucket, keep_for(horizon))
   end
 end
 

@@ -24,11 +24,26 @@ async fn a_bucket_is_one_string_with_its_grants() {
     let (store, mut redis) = (server.store(), server.connection());
     assert!(take(&store, overall("lim", 10, 1_000, 3), NOW).await.granted);
     assert!(take(&store, overall("lim", 10, 1_000, 4), NOW + 5).await.granted);
-    // Format, permits of all entries, interval, the newest entry; then the others.
-    let header = packed(&[(1, 1), (7, 6), (1_000, 5), (NOW + 5, 6), (4, 5)]);
+    let entries = packed(&[(3, 5), (NOW, 6), (4, 5), (NOW + 5, 6)]);
+    // Permits of all entries, interval, entries to skip, format, and how many entries there are.
+    let end = packed(&[(7, 5), (1_000, 5), (0, 2), (3, 1), (2, 4)]);
     let value: Vec<u8> = redis.get("lim").expect("a string");
-    assert_eq!(value, [header, packed(&[(NOW, 6), (3, 5)])].concat());
+    assert_eq!(value, [entries, end].concat());
     assert_eq!(redis.keys::<_, Vec<String>>("*lim*").expect("keys"), ["lim"]);
+}
+
+#[tokio::test]
+async fn a_bucket_of_a_former_format_or_of_another_type_is_as_good_as_none() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    for former in [packed(&[(1, 1), (9, 6), (1_000, 5), (NOW, 6), (9, 5)]), vec![0; 600], b"x".to_vec(), Vec::new()] {
+        redis.set::<_, _, ()>("lim", &former).expect("set");
+        assert_eq!(take(&store, overall("lim", 10, 1_000, 1), NOW).await.remaining, 9, "{former:?}");
+        assert_eq!(take(&store, overall("lim", 10, 1_000, 11), NOW).await.remaining, 9, "{former:?}");
+    }
+    redis.del::<_, ()>("lim").expect("deleted");
+    redis.hset::<_, _, _, ()>("lim", "rate", 10).expect("a hash");
+    assert_eq!(take(&store, overall("lim", 10, 1_000, 1), NOW).await.remaining, 9);
 }
 
 #[tokio::test]
@@ -38,7 +53,7 @@ async fn a_full_log_is_changed_in_place_and_stays_bounded() {
     for grant in 0..3_000 {
         assert!(take(&store, overall("lim", 1_000_000, 60_000, 100), NOW + 60 * grant).await.granted);
         let bytes: usize = redis.strlen("lim").expect("a length");
-        assert!(bytes <= 40 + 2 * 512 * 11 + 11, "{bytes} bytes after {grant}");
+        assert!(bytes <= 17 + 2 * 513 * 11, "{bytes} bytes after {grant}");
     }
     let left = take(&store, overall("lim", 1_000_000, 60_000, 0), NOW + 60 * 2_999).await.remaining;
     // Permits may return up to one slot late, 118 ms here.
@@ -85,15 +100,15 @@ async fn everything_expires_once_unused_and_refusals_keep_nothing_alive() {
 async fn a_longer_interval_of_another_rule_is_remembered_for_a_while() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
-    let mut format = || redis.get::<_, Vec<u8>>("lim").expect("a string")[0];
+    let mut format = || redis.get::<_, Vec<u8>>("lim").expect("a string").into_iter().rev().nth(4);
     assert!(take(&store, overall("lim", 10, 2_000, 1), NOW).await.granted);
-    assert_eq!(format(), 1);
+    assert_eq!(format(), Some(3));
     assert!(take(&store, overall("lim", 10, 1_000, 1), NOW + 10).await.granted);
-    assert_eq!(format(), 2);
+    assert_eq!(format(), Some(4));
     assert_eq!(take(&store, overall("lim", 10, 2_000, 0), NOW + 1_500).await.remaining, 8);
-    // After the time for which it is retained, the header is plain again.
+    // After the time for which it is retained, it is forgotten.
     assert!(take(&store, overall("lim", 10, 1_000, 1), NOW + 7_000).await.granted);
-    assert_eq!(format(), 1);
+    assert_eq!(format(), Some(3));
 }
 
 #[tokio::test]
@@ -124,8 +139,8 @@ async fn a_bucket_that_was_cut_is_as_good_as_none() {
 async fn a_header_that_counts_wrong_is_set_right_by_the_first_that_it_would_refuse() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
-    let entry = packed(&[(NOW, 6), (3, 5)]);
-    let says = |permits| [packed(&[(1, 1), (permits, 6), (1_000, 5), (NOW + 5, 6), (4, 5)]), entry.clone()].concat();
+    let entries = packed(&[(3, 5), (NOW, 6), (4, 5), (NOW + 5, 6)]);
+    let says = |permits| [entries.clone(), packed(&[(permits, 5), (1_000, 5), (0, 2), (3, 1), (2, 4)])].concat();
 
     redis.set::<_, _, ()>("lim", says(70)).expect("set");
     assert_eq!(take(&store, overall("lim", 10, 1_000, 3), NOW + 6).await.remaining, 0);
