@@ -98,7 +98,8 @@ impl Stage {
 
     /// Asks for more than is left, then for half of that, at moments of three intervals.
     fn lead_a_life(&self, subject: &Subject, value: &[u8]) {
-        self.redis.borrow_mut().set::<_, _, ()>(&subject.key, value).expect("set");
+        // As every bucket it has a time to live, which a grant of the same moment need not tell again.
+        self.redis.borrow_mut().pset_ex::<_, _, ()>(&subject.key, value, INTERVAL).expect("set");
         let mut granted = Vec::new();
         for after in [0, 1, 15_000, 59_999, 60_000, 75_000, 120_001, 179_000] {
             let now = NOW + after;
