@@ -79,6 +79,9 @@ pub enum StoreError {
     Full,
 }
 
+/// What a Redis answers to everybody for as long as it is in a certain state.
+const NOT_NOW: [&str; 7] = ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS"];
+
 /// A request that is refused by what is known already.
 #[derive(Debug)]
 pub(crate) struct Known {
@@ -287,12 +290,12 @@ impl StoreError {
         matches!(self, Self::NotInitialised | Self::ModeDiffers)
     }
 
-    /// Is the connection on which this happened of no more use? Answers may still come on it that nobody waits for, or
-    /// what it leads to is no master any more.
+    /// Is the connection on which this happened of no more use? Answers may still come on it that nobody waits for, what it
+    /// leads to is no master any more, or says the same to everybody at present.
     fn condemns_connection(&self) -> bool {
         match self {
             Self::Timeout | Self::Broken | Self::Shape => true,
-            Self::Answer(word) => word == "READONLY",
+            Self::Answer(word) => NOT_NOW.contains(&word.as_str()),
             Self::Unreachable | Self::Full | Self::NotInitialised | Self::ModeDiffers => false,
         }
     }

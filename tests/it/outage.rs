@@ -1,22 +1,29 @@
 //! A store that does not answer: gateways decide alone, and charge what they granted when it is back.
 
-use deadpool_redis::redis::cmd;
+use std::time::Duration;
+
+use deadpool_redis::redis::{InfoDict, cmd};
+use tidegate::clock::Stopwatch;
 use tokio::task::JoinSet;
 
-use crate::support::gateway::TestGateway;
+use crate::support::gateway::{TestGateway, get};
 use crate::support::overall;
+use crate::support::proxy::DelayingProxy;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::script;
-use crate::support::wire::raw::Message;
+use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
 
 /// A PER_CLIENT limit of ten, told by this.
 fn rules(redis: &RedisServer, limit: &str) -> String {
+    rules_at(&redis.rule(), limit)
+}
+
+fn rules_at(store: &str, limit: &str) -> String {
     format!(
-        "store: {}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
+        "store: {store}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
          match: {{ path: /** }}\n    upstream: echo\n    limits:\n      \
          - {{ name: l, mode: PER_CLIENT, client: header:k, rate: 10, {limit} }}\n",
-        redis.rule()
     )
 }
 
@@ -111,8 +118,92 @@ async fn nobody_waits_for_a_redis_that_is_known_to_hang() {
     for _ in 0..200 {
         ask(&gateway).await;
     }
-    let failures = async |cause| gateway.counter(&format!(r#"tidegate_store_failures_total{{cause="{cause}"}}"#)).await;
-    let (timeout, unreachable) = (failures("timeout").await, failures("unreachable").await);
+    let (timeout, unreachable) = (failures(&gateway, "timeout").await, failures(&gateway, "unreachable").await);
     assert!(timeout <= 2 && unreachable >= 190, "{timeout} waited, {unreachable} did not");
     redis.signal("CONT");
+}
+
+async fn failures(gateway: &TestGateway, cause: &str) -> u64 {
+    gateway.counter(&format!(r#"tidegate_store_failures_total{{cause="{cause}"}}"#)).await
+}
+
+/// Each answer comes just before the deadline, or every other one just after it. Each request waited for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_slow_for_everybody_is_left_alone_until_it_is_not() {
+    let cases = [("local", (270, 290)), ("allow", (270, 290)), ("local", (250, 350)), ("allow", (250, 350))];
+    cases.map(|(policy, delays)| left_alone(policy, delays)).into_iter().collect::<JoinSet<_>>().join_all().await;
+}
+
+async fn left_alone(policy: &'static str, delays: (u64, u64)) {
+    let Some(redis) = RedisServer::start() else { return };
+    let proxy = DelayingProxy::start(redis.port).await;
+    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 300ms }}", proxy.port);
+    let gateway = TestGateway::start(&rules_at(&store, &format!("interval: 1h, on_store_failure: {policy}")));
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    proxy.delay(delays.0, delays.1);
+    // Of both workers.
+    let mut known_in_a_row = 0;
+    soon(async {
+        while known_in_a_row < 20 {
+            let before = failures(&gateway, "unreachable").await;
+            let answers = asked_at_once(&gateway, 10).await;
+            assert!(answers.iter().all(|answer| [200, 429].contains(&answer.status())), "{policy}, {delays:?}");
+            let known = failures(&gateway, "unreachable").await - before;
+            known_in_a_row = if known == 10 { known_in_a_row + 1 } else { 0 };
+        }
+    })
+    .await;
+    let timeouts = failures(&gateway, "timeout").await;
+    for _ in 0..200 {
+        let answer = ask(&gateway).await;
+        assert!(!is_of_store(&answer), "{policy}, {delays:?}: {}", answer.text());
+    }
+    assert_eq!(failures(&gateway, "timeout").await, timeouts, "{policy}, {delays:?}");
+    proxy.delay(0, 0);
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+}
+
+/// A client each, so that no refusal is known without asking.
+async fn asked_at_once(gateway: &TestGateway, requests: u32) -> Vec<Message> {
+    let address = gateway.address;
+    let ask = |number| async move { get(&mut Raw::connect(address).await, "/", &format!("k: {number}\r\n")).await };
+    (0..requests).map(ask).collect::<JoinSet<_>>().join_all().await
+}
+
+/// Everybody is told so, and each was told by Redis.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_busy_with_a_script_is_left_alone_until_it_is_over() {
+    let Some(redis) = RedisServer::start() else { return };
+    let gateway = TestGateway::start(&rules(&redis, "interval: 1h"));
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    let (mut control, mut script) = (redis.connection(), redis.connection());
+    cmd("CONFIG").arg(&["SET", "lua-time-limit", "1"]).exec(&mut control).expect("set");
+    let busy = std::thread::spawn(move || cmd("EVAL").arg("while true do end").arg(0).exec(&mut script));
+    while cmd("PING").exec(&mut control).is_ok() {}
+    for _ in 0..200 {
+        ask(&gateway).await;
+    }
+    let (told, unreachable) = (failures(&gateway, "busy").await, failures(&gateway, "unreachable").await);
+    assert!(told <= 4 && unreachable >= 190, "{told} were told by Redis, {unreachable} were not");
+    cmd("SCRIPT").arg("KILL").exec(&mut control).expect("killed");
+    assert!(busy.join().expect("a thread").is_err());
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+}
+
+/// Each connection broke right after it was opened, and the next was opened at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_breaks_each_connection_is_tried_again_with_pauses() {
+    let Some(redis) = RedisServer::start() else { return };
+    let (store, mut control) = (redis.store(), redis.connection());
+    let charge = [overall("bucket", 1_000_000, 3_600_000, 1)];
+    let since = Stopwatch::start();
+    while since.elapsed() < Duration::from_secs(1) {
+        _ = store.take(&charge).await;
+        cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut control).expect("killed");
+    }
+    let about: InfoDict = cmd("INFO").arg("stats").query(&mut control).expect("statistics");
+    let connections: u64 = about.get("total_connections_received").expect("a number");
+    // Half of each pause at least: 25, 50, 100, 200 and then 400 ms; and those of the test.
+    let most = 6 + since.elapsed().as_millis() / 400 + 4;
+    assert!(u128::from(connections) <= most, "{connections} connections");
 }

@@ -2,7 +2,8 @@
 //! again when it breaks.
 //!
 //! Callers clone the connection and share it; they never wait for one that is known to be down. So while a node is away a
-//! decision fails at once, and it is the manager alone that keeps trying, with growing pauses.
+//! decision fails at once, and it is the manager alone that keeps trying, with growing pauses. A node that is slow for
+//! everybody is down, too, until it answers a probe in time ([`Breaker`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -13,16 +14,18 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::io::tcp::TcpSettings;
 use deadpool_redis::redis::{
     AsyncConnectionConfig, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisError, RedisResult,
+    RedisError, RedisResult, cmd,
 };
 use deadpool_redis::{Manager, Pool, PoolError};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+use super::breaker::{Breaker, Pauses};
 use super::keys::SharedSecret;
 use super::membership::{ANNOUNCE_EVERY, Membership};
-use super::script::Invoker;
+use super::script::{Invoker, failure};
 use crate::store::StoreError;
 use crate::store::clock_offset::ClockOffset;
 use crate::store::fallback::Fallback;
@@ -30,8 +33,8 @@ use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
 
 /// The longest an attempt to connect may take, with everything that belongs to it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+/// While a node is away, attempts of this gateway to connect to it are so far apart.
+const APART: Duration = Duration::from_millis(50);
 
 /// A Redis that has buckets: where it is, how it is connected to, and whether it can be reached, as far as all connections to
 /// it have found.
@@ -48,6 +51,8 @@ pub(super) struct Node {
     attempts: AtomicU64,
     /// Why the first of them could not be opened.
     cause: ArcSwapOption<String>,
+    /// When it may be tried again.
+    next_attempt: Mutex<Option<Instant>>,
 }
 
 /// A connection that is down. The first of a node is logged when it goes down, and the last when it is back.
@@ -70,8 +75,15 @@ pub(super) struct Connection {
 /// Keeps a connection open; its task ends with it.
 #[derive(Debug)]
 pub(super) struct ConnectionManager {
-    status: Arc<watch::Sender<ConnectionStatus>>,
+    kept: Arc<Kept>,
     task: JoinHandle<()>,
+}
+
+/// What a connection manager and its task share.
+#[derive(Debug)]
+struct Kept {
+    status: watch::Sender<ConnectionStatus>,
+    breaker: Mutex<Breaker>,
 }
 
 /// What is known of a connection that is kept.
@@ -80,8 +92,8 @@ pub(super) enum ConnectionStatus {
     /// The first attempt since the last connection broke is under way.
     Connecting,
     Up(Connection),
-    /// The last attempt failed.
-    Down,
+    /// The last attempt failed, or the node is not to be asked at present, for this cause.
+    Down(String),
 }
 
 // === impl Node ===
@@ -100,9 +112,19 @@ impl Node {
         // A call is sent while another is under way.
         let tcp = TcpSettings::default().set_nodelay(true);
         let address = address.set_redis_settings(redis).set_tcp_settings(tcp);
-        let (down, attempts, cause) = Default::default();
+        let (down, attempts, cause, next_attempt) = Default::default();
         let url = settings.url.clone();
-        Ok(Self { url, address, secret, membership, clock: ClockOffset::default(), down, attempts, cause })
+        Ok(Self {
+            url,
+            address,
+            secret,
+            membership,
+            clock: ClockOffset::default(),
+            down,
+            attempts,
+            cause,
+            next_attempt,
+        })
     }
 
     /// Its address.
@@ -137,10 +159,33 @@ impl Node {
         Ok(connection)
     }
 
+    /// Opens a connection to a node that was away: in turn with others, and only if it answers in time.
+    async fn try_again(&self, breaker: &Mutex<Breaker>) -> Result<Connection, String> {
+        let turn = {
+            let (mut next, now) = (self.next_attempt.lock(), Instant::now());
+            let turn = next.map_or(now, |next| next.max(now));
+            *next = Some(turn + APART);
+            turn
+        };
+        sleep_until(turn).await;
+        let mut connection = self.connect().await?;
+        let sent = Instant::now();
+        let answer = timeout(CONNECT_TIMEOUT, cmd("PING").exec_async(&mut connection.redis)).await;
+        let answer = answer.map_or(Err(StoreError::Timeout), |answer| answer.map_err(|error| failure(&error)));
+        answer.map_err(|error| error.to_string())?;
+        breaker.lock().probed(sent.elapsed())?;
+        // It is there: whoever comes next need not wait.
+        *self.next_attempt.lock() = None;
+        Ok(connection)
+    }
+
     /// Charges what was granted without this node before it is asked anything else.
     async fn rejoin(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        // A Redis that cannot hear of gateways can decide all the same.
-        _ = self.announce(connection).await;
+        match self.announce(connection).await {
+            Err(error) if error.condemns_connection() => return Err(error),
+            // A Redis that may not hear of gateways can decide all the same.
+            _ => {}
+        }
         self.membership.pay(&mut connection.script, &connection.secret, &self.clock).await
     }
 
@@ -149,6 +194,18 @@ impl Node {
         loop {
             sleep(ANNOUNCE_EVERY).await;
             _ = self.announce(&mut connection).await;
+        }
+    }
+
+    /// Returns when the connection has ended or nobody is to use it any more.
+    async fn use_until_end(&self, connection: Connection, status: &watch::Sender<ConnectionStatus>) {
+        let mut seen = status.subscribe();
+        tokio::select! {
+            () = connection.ended.notified() => {
+                status.send_replace(ConnectionStatus::Connecting);
+            }
+            _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => {}
+            () = self.stay(connection.clone()) => {}
         }
     }
 
@@ -231,20 +288,21 @@ impl std::fmt::Debug for Connection {
 
 impl ConnectionManager {
     /// Connects at once. Must be called on a Tokio runtime, which it lives on.
-    pub(super) fn start(node: Arc<Node>) -> Self {
-        let status = Arc::new(watch::Sender::new(ConnectionStatus::Connecting));
-        let task = tokio::spawn(keep_connected(node, Arc::clone(&status)));
-        Self { status, task }
+    pub(super) fn start(node: Arc<Node>, timeout: Duration) -> Self {
+        let breaker = Mutex::new(Breaker::new(timeout, Instant::now()));
+        let kept = Arc::new(Kept { status: watch::Sender::new(ConnectionStatus::Connecting), breaker });
+        let task = tokio::spawn(keep_connected(node, Arc::clone(&kept)));
+        Self { kept, task }
     }
 
     /// What is known of the connection, now and whenever that changes.
     pub(super) fn status(&self) -> watch::Receiver<ConnectionStatus> {
-        self.status.subscribe()
+        self.kept.status.subscribe()
     }
 
     /// The connection, waiting for it only while it is first being opened, after one that is known to be broken too.
     async fn connection(&self) -> Result<Connection, StoreError> {
-        let mut status = self.status.subscribe();
+        let mut status = self.kept.status.subscribe();
         let settled = status.wait_for(|status| !matches!(status, ConnectionStatus::Connecting)).await;
         match settled.as_deref() {
             Ok(ConnectionStatus::Up(connection)) => Ok(connection.clone()),
@@ -270,17 +328,29 @@ impl ConnectionManager {
 
     /// Says what went wrong on a connection. One that does not work is not used again: a late answer meets nobody.
     pub(super) fn report(&self, connection: &Connection, error: &StoreError) {
-        if error.condemns_connection() {
-            self.status.send_if_modified(|status| match status {
-                ConnectionStatus::Up(current) if current.is(connection) => {
-                    // Nobody waits for a node that is slow: until it answers again, it is down.
-                    let is_slow = *error == StoreError::Timeout;
-                    *status = if is_slow { ConnectionStatus::Down } else { ConnectionStatus::Connecting };
-                    true
-                }
-                _ => false,
-            });
+        match error {
+            StoreError::Broken | StoreError::Shape => self.give_up(connection, ConnectionStatus::Connecting),
+            // Nobody waits for a node that has nothing to say to anybody.
+            error if error.condemns_connection() => self.give_up(connection, ConnectionStatus::Down(error.to_string())),
+            _ => {}
         }
+    }
+
+    /// Says how long an answer took. Nobody waits for a node that is slow for everybody.
+    pub(super) fn answered(&self, connection: &Connection, took: Duration) {
+        if let Some(cause) = self.kept.breaker.lock().answered(Instant::now(), took) {
+            self.give_up(connection, ConnectionStatus::Down(cause));
+        }
+    }
+
+    fn give_up(&self, connection: &Connection, instead: ConnectionStatus) {
+        self.kept.status.send_if_modified(|status| {
+            let is_current = matches!(status, ConnectionStatus::Up(current) if current.is(connection));
+            if is_current {
+                *status = instead;
+            }
+            is_current
+        });
     }
 }
 
@@ -290,29 +360,41 @@ impl Drop for ConnectionManager {
     }
 }
 
-async fn keep_connected(node: Arc<Node>, status: Arc<watch::Sender<ConnectionStatus>>) {
-    let (mut seen, mut pause, mut outage) = (status.subscribe(), FIRST_PAUSE, None::<Outage<'_>>);
+async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
+    let (status, mut pauses, mut outage) = (&kept.status, Pauses::default(), None::<Outage<'_>>);
+    let mut connected = node.connect().await;
     loop {
-        match node.connect().await {
+        let pause = match connected {
             Ok(connection) => {
                 outage.take().into_iter().for_each(Outage::over);
-                pause = FIRST_PAUSE;
+                let since = Instant::now();
                 status.send_replace(ConnectionStatus::Up(connection.clone()));
-                tokio::select! {
-                    () = connection.ended.notified() => {
-                        status.send_replace(ConnectionStatus::Connecting);
-                    }
-                    _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => {}
-                    () = node.stay(connection.clone()) => {}
-                }
+                node.use_until_end(connection, status).await;
+                pauses.after_connection(since.elapsed())
             }
             Err(error) => {
                 outage.get_or_insert_with(|| node.begin_outage(&error)).failed();
-                status.send_replace(ConnectionStatus::Down);
-                sleep(jittered(pause)).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                status.send_replace(ConnectionStatus::Down(error));
+                pauses.after_failure()
             }
+        };
+        if !pause.is_zero() {
+            status.send_if_modified(|status| {
+                let is_new = matches!(status, ConnectionStatus::Connecting);
+                if is_new {
+                    *status = ConnectionStatus::Down(StoreError::Broken.to_string());
+                }
+                is_new
+            });
         }
+        if let ConnectionStatus::Down(cause) = &*status.borrow() {
+            outage.get_or_insert_with(|| node.begin_outage(cause));
+        }
+        sleep(jittered(pause)).await;
+        connected = match outage {
+            Some(_) => node.try_again(&kept.breaker).await,
+            None => node.connect().await,
+        };
     }
 }
 

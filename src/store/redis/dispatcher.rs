@@ -84,7 +84,7 @@ struct EndedCall {
 impl Dispatcher {
     /// Connects at once. Must be called on a Tokio runtime, which it lives on.
     pub(super) fn start(node: Arc<Node>, context: Arc<DispatcherContext>) -> Self {
-        let (connection, queue) = (ConnectionManager::start(node), Mutex::new(Queue::new(SHALLOWEST)));
+        let (connection, queue) = (ConnectionManager::start(node, context.timeout), Mutex::new(Queue::new(SHALLOWEST)));
         let core = Arc::new(DispatcherCore { context, connection, queue, arrived: Notify::new() });
         let task = DispatcherTask { core: Arc::clone(&core), calls: FuturesUnordered::new() };
         Self { core, task: tokio::spawn(task.run()) }
@@ -150,7 +150,7 @@ impl DispatcherTask {
     fn send(&self, status: &ConnectionStatus) {
         match status {
             ConnectionStatus::Connecting => {}
-            ConnectionStatus::Down => {
+            ConnectionStatus::Down(_) => {
                 let waiting = self.core.queue.lock().take_all();
                 waiting.into_iter().for_each(|request| request.fail(&StoreError::Unreachable));
             }
@@ -190,7 +190,10 @@ async fn call(batch: Batch, mut connection: Connection, core: Arc<DispatcherCore
     let answers = until(deadline, decide(&batch, &mut connection, &core.context)).await;
     let took = sent.elapsed();
     match answers.unwrap_or(Err(StoreError::Timeout)) {
-        Ok(answers) => EndedCall { took: Some(took), again: batch.tell(&answers) },
+        Ok(answers) => {
+            core.connection.answered(&connection, took);
+            EndedCall { took: Some(took), again: batch.tell(&answers) }
+        }
         Err(error) => {
             // That a call which was sent late had no answer in time says nothing about the connection.
             if error != StoreError::Timeout || took >= core.context.timeout / 2 {

@@ -5,6 +5,7 @@
 
 mod answers;
 mod batch;
+mod breaker;
 mod buckets;
 mod connection;
 mod dispatcher;

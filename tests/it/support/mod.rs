@@ -2,6 +2,7 @@
 
 pub mod gateway;
 pub mod process;
+pub mod proxy;
 pub mod redis;
 pub mod redisson;
 pub mod strict;

@@ -1,0 +1,197 @@
+//! When a node that answers is too slow to be asked, when it is fast enough again, and how long to wait between attempts.
+//!
+//! It reads no clock: whoever asks tells the time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Answers are judged over the last second, in tenths of it.
+const SLOTS: usize = 10;
+const SLOT: Duration = Duration::from_millis(100);
+/// So many answers at least are judged.
+const FEWEST: u32 = 8;
+/// So many probes in a row that are merely not slow end an outage, too: where the way to a node takes more than half of the
+/// timeout, no probe is faster.
+const NOT_SLOW: u32 = 3;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+/// A connection that has worked for so long is no attempt any more.
+const STEADY: Duration = Duration::from_secs(5);
+
+/// Judges the answers on a connection.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    timeout: Duration,
+    began: Instant,
+    slots: [Slot; SLOTS],
+    /// Probes in a row that were not slow.
+    not_slow: u32,
+}
+
+/// The answers of a tenth of a second, and those of them that were slow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    number: u128,
+    answers: u32,
+    slow: u32,
+    slow_for: Duration,
+}
+
+/// The pauses between attempts to connect. They grow until a connection lasts.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    next: Duration,
+}
+
+// === impl Breaker ===
+
+impl Breaker {
+    pub(super) fn new(timeout: Duration, now: Instant) -> Self {
+        Self { timeout, began: now, slots: Default::default(), not_slow: 0 }
+    }
+
+    /// Notes an answer; says why nobody is to be asked any more, if most of the last second's were slow.
+    pub(super) fn answered(&mut self, now: Instant, took: Duration) -> Option<String> {
+        let number = now.duration_since(self.began).as_millis() / SLOT.as_millis();
+        let slot = &mut self.slots[usize::try_from(number).unwrap_or_default() % SLOTS];
+        if slot.number != number {
+            *slot = Slot { number, ..Slot::default() };
+        }
+        slot.answers += 1;
+        if is_slow(took, self.timeout) {
+            slot.slow += 1;
+            slot.slow_for += took;
+            return self.cause(number);
+        }
+        None
+    }
+
+    /// Notes how long the answer to a probe took; says why the node is not to be asked yet.
+    pub(super) fn probed(&mut self, took: Duration) -> Result<(), String> {
+        self.not_slow = if is_slow(took, self.timeout) { 0 } else { self.not_slow + 1 };
+        if took * 2 <= self.timeout || self.not_slow >= NOT_SLOW {
+            (self.slots, self.not_slow) = Default::default();
+            return Ok(());
+        }
+        Err(format!("slow: a PING takes {} ms of {} ms", took.as_millis(), self.timeout.as_millis()))
+    }
+
+    fn cause(&self, number: u128) -> Option<String> {
+        let of_last_second = self.slots.iter().filter(|slot| slot.number + SLOTS as u128 > number);
+        let (mut answers, mut slow, mut slow_for) = (0, 0, Duration::ZERO);
+        for slot in of_last_second {
+            (answers, slow, slow_for) = (answers + slot.answers, slow + slot.slow, slow_for + slot.slow_for);
+        }
+        let is_open = answers >= FEWEST && slow * 2 > answers;
+        let (mean, timeout) = ((slow_for / slow.max(1)).as_millis(), self.timeout.as_millis());
+        is_open.then(|| format!("slow: answers take {mean} ms of {timeout} ms"))
+    }
+}
+
+/// More than four fifths of the timeout.
+fn is_slow(took: Duration, timeout: Duration) -> bool {
+    took * 5 > timeout * 4
+}
+
+// === impl Pauses ===
+
+impl Pauses {
+    /// The pause after an attempt that failed.
+    pub(super) fn after_failure(&mut self) -> Duration {
+        self.next = self.next.max(FIRST_PAUSE);
+        self.step()
+    }
+
+    /// The pause after a connection that has ended: none for the first that did not last.
+    pub(super) fn after_connection(&mut self, lasted: Duration) -> Duration {
+        if lasted >= STEADY {
+            self.next = Duration::ZERO;
+        }
+        self.step()
+    }
+
+    fn step(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(50);
+
+    const fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// After how many answers of these kinds, one every so many milliseconds, it opens.
+    fn opens_after(every: u64, took: impl Fn(u32) -> u64) -> Option<(u32, String)> {
+        let start = Instant::now();
+        let mut breaker = Breaker::new(TIMEOUT, start);
+        (1..=500_u32).find_map(|number| {
+            let now = start + millis(every) * number;
+            breaker.answered(now, millis(took(number))).map(|cause| (number, cause))
+        })
+    }
+
+    #[test]
+    fn eight_answers_in_a_second_of_which_most_are_slow_open_it() {
+        let (number, cause) = opens_after(20, |_| 47).expect("open");
+        assert_eq!((number, cause.as_str()), (8, "slow: answers take 47 ms of 50 ms"));
+        // The last three of five are slow.
+        assert_eq!(opens_after(1, |number| if number % 5 > 1 { 41 } else { 1 }).map(|(number, _)| number), Some(8));
+    }
+
+    #[test]
+    fn answers_that_are_few_or_fast_or_of_which_half_are_slow_leave_it_closed() {
+        assert_eq!(opens_after(150, |_| 49), None, "seven in a second");
+        assert_eq!(opens_after(1, |_| 40), None, "four fifths of the timeout");
+        assert_eq!(opens_after(1, |number| if number % 2 == 0 { 49 } else { 1 }), None, "half of them");
+    }
+
+    #[test]
+    fn what_was_slow_more_than_a_second_ago_is_forgotten() {
+        let start = Instant::now();
+        let mut breaker = Breaker::new(TIMEOUT, start);
+        for number in 0..7 {
+            assert_eq!(breaker.answered(start + millis(number), millis(49)), None);
+        }
+        assert_eq!(breaker.answered(start + millis(1_000), millis(49)), None);
+    }
+
+    #[test]
+    fn a_probe_within_half_of_the_timeout_closes_it_and_the_past_is_forgotten() {
+        let start = Instant::now();
+        let mut breaker = Breaker::new(TIMEOUT, start);
+        for number in 0..7 {
+            assert_eq!(breaker.answered(start + millis(number), millis(49)), None);
+        }
+        let cause = breaker.probed(millis(47)).expect_err("slow");
+        assert_eq!(cause, "slow: a PING takes 47 ms of 50 ms");
+        assert_eq!(breaker.probed(millis(25)), Ok(()));
+        assert_eq!(breaker.answered(start + millis(10), millis(49)), None);
+    }
+
+    #[test]
+    fn three_probes_in_a_row_that_are_not_slow_close_it_where_none_is_fast() {
+        let mut breaker = Breaker::new(TIMEOUT, Instant::now());
+        let closes = [30, 30, 45, 30, 30, 30].map(|took| breaker.probed(millis(took)).is_ok());
+        assert_eq!(closes, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn pauses_grow_until_a_connection_lasts_five_seconds() {
+        let mut pauses = Pauses::default();
+        let short = [0, 50, 100, 200, 400, 800, 800].map(millis);
+        assert_eq!([0; 7].map(|_| pauses.after_connection(millis(4_999))), short);
+        assert_eq!([0, 1].map(|_| pauses.after_failure()), [millis(800); 2]);
+        assert_eq!(pauses.after_connection(millis(5_000)), Duration::ZERO);
+        assert_eq!([0, 1].map(|_| pauses.after_failure()), [50, 100].map(millis));
+        assert_eq!(Pauses::default().after_failure(), millis(50));
+    }
+}
