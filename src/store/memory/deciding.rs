@@ -1,4 +1,4 @@
-//! One decision of the embedded store, from the locks that it takes to the last charge.
+//! One decision of the embedded store: locks, lookups, checks, charges.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,133 +7,135 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::Memory;
+use super::capacity::Allotment;
+use super::lookup::{Location, Lookup};
 use super::overflow::Overflow;
-use super::place::{Place, Seat};
-use super::room::Room;
 use super::shard::Shard;
 use crate::clock::Timestamp;
 use crate::limit::Decision;
 
-/// Limits of one decision that need no memory of their own.
+/// Decisions over more limits than this allocate.
 const FEW: usize = 4;
 
-/// The charges of a decision, with their places.
-pub(super) type Places<'c> = SmallVec<[Place<'c>; FEW]>;
+/// The charges of a decision, with the lookup of each.
+pub(super) type Lookups<'c> = SmallVec<[Lookup<'c>; FEW]>;
 
-/// Shards that are locked for a decision, with their numbers.
+/// The shards that a decision has locked, with their numbers.
 pub(super) type Locked<'m> = SmallVec<[(usize, MutexGuard<'m, Shard>); FEW]>;
 
-/// The charges of a decision with the buckets that judge them, and the locks of these.
+/// A decision under way: its charges, and the locks of their buckets.
 pub(super) struct Deciding<'d, 'm, 'c> {
     memory: &'m Memory,
-    places: &'d mut [Place<'c>],
+    lookups: &'d mut [Lookup<'c>],
     locked: &'d mut [(usize, MutexGuard<'m, Shard>)],
-    /// Only if somebody is judged by an overflow bucket.
+    /// Locked only if a charge goes to an overflow bucket.
     overflow: Option<MutexGuard<'m, Overflow>>,
 }
 
 impl<'d, 'm, 'c> Deciding<'d, 'm, 'c> {
-    /// Finds out which bucket judges each charge. The shards of all places are locked.
+    /// Finds the bucket of each charge. The shards of all lookups are locked.
     pub(super) fn begin(
         memory: &'m Memory,
-        places: &'d mut Places<'c>,
+        lookups: &'d mut Lookups<'c>,
         locked: &'d mut Locked<'m>,
         now: Option<Timestamp>,
     ) -> Self {
-        let mut deciding = Self { memory, places, locked, overflow: None };
+        let mut deciding = Self { memory, lookups, locked, overflow: None };
         if !deciding.find() {
-            deciding.seat(now);
+            deciding.reserve(now);
         }
         deciding
     }
 
-    /// What each limit says.
+    /// Checks all charges; changes nothing.
     pub(super) fn check(&mut self, now: Timestamp) -> Vec<Decision> {
-        let mut decisions = Vec::with_capacity(self.places.len());
-        for place in &*self.places {
-            let shard = shard(self.locked, place);
-            let overflow = overflow_of(place, shard, &mut self.overflow);
+        let mut decisions = Vec::with_capacity(self.lookups.len());
+        for lookup in &*self.lookups {
+            let shard = shard(self.locked, lookup);
+            let overflow = overflow_of(lookup, shard, &mut self.overflow);
             decisions.push(match overflow {
-                Some((overflow, room)) => overflow.check(room, place, now),
-                None => shard.check(place, now),
+                Some((overflow, allotment)) => overflow.check(allotment, lookup, now),
+                None => shard.check(lookup, now),
             });
         }
         decisions
     }
 
-    /// Makes the charges on buckets that are there, or settles them. Before any is added, which may move others.
+    /// Charges or settles the existing buckets. Runs before `charge_new`, since adding buckets moves others.
     pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
-        for (place, decision) in self.places.iter().zip(decisions) {
-            let (made, shard) = (granted && decision.granted, shard(self.locked, place));
-            match (overflow_of(place, shard, &mut self.overflow), place.seat) {
-                (Some((overflow, room)), _) if made => *decision = overflow.charge(room, place, now),
-                (Some((overflow, room)), _) => overflow.settle(room, place, now),
-                (None, Seat::Own { .. }) if made => *decision = shard.charge(place, now).unwrap_or(*decision),
-                (None, Seat::Own { .. }) => shard.settle(place, now),
+        for (lookup, decision) in self.lookups.iter().zip(decisions) {
+            let (made, shard) = (granted && decision.granted, shard(self.locked, lookup));
+            match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
+                (Some((overflow, allotment)), _) if made => *decision = overflow.charge(allotment, lookup, now),
+                (Some((overflow, allotment)), _) => overflow.settle(allotment, lookup, now),
+                (None, Location::Own { .. }) if made => *decision = shard.charge(lookup, now).unwrap_or(*decision),
+                (None, Location::Own { .. }) => shard.settle(lookup, now),
                 _ => {}
             }
         }
     }
 
-    /// Makes the charges on buckets that are added for them.
+    /// Charges the buckets that have to be added.
     pub(super) fn charge_new(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
-        let Memory { rooms, hasher, .. } = self.memory;
-        for (place, decision) in self.places.iter_mut().zip(decisions) {
-            let Seat::New { table } = place.seat else { continue };
-            let shard = shard(self.locked, place);
+        let Memory { capacity, hasher, .. } = self.memory;
+        for (lookup, decision) in self.lookups.iter_mut().zip(decisions) {
+            let Location::New { table } = lookup.location else { continue };
+            let shard = shard(self.locked, lookup);
             if granted && decision.granted {
-                *decision = shard.charge_new(place, rooms, hasher, now).unwrap_or(*decision);
+                *decision = shard.charge_new(lookup, capacity, hasher, now).unwrap_or(*decision);
             } else {
-                shard.leave_room(table, rooms);
+                shard.release(table, capacity);
             }
-            // There was room: perhaps there is again.
-            if let Some(room) = shard.room(table).filter(|room| room.overflowing.load(Ordering::Relaxed)) {
-                self.overflow.get_or_insert_with(|| self.memory.overflow.lock()).end(room, rooms, now);
+            // A bucket was added, so the overflow of this limit may have ended.
+            if let Some(allotment) =
+                shard.allotment(table).filter(|allotment| allotment.overflowing.load(Ordering::Relaxed))
+            {
+                self.overflow.get_or_insert_with(|| self.memory.overflow.lock()).end(allotment, capacity, now);
             }
         }
     }
 
-    /// Looks for all buckets; are all there?
+    /// Looks all buckets up; false if one was not found.
     fn find(&mut self) -> bool {
         let mut all = true;
-        for place in &mut *self.places {
-            all &= shard(self.locked, place).find(place);
+        for lookup in &mut *self.lookups {
+            all &= shard(self.locked, lookup).find(lookup);
         }
         all
     }
 
-    /// Takes room for those that are not there; what has none is judged by the overflow bucket of its limit.
-    fn seat(&mut self, now: Option<Timestamp>) {
-        let (rooms, clock) = (&self.memory.rooms, &self.memory.clock);
+    /// Reserves capacity for the missing buckets. Without capacity, a charge goes to the overflow bucket of its limit.
+    fn reserve(&mut self, now: Option<Timestamp>) {
+        let (capacity, clock) = (&self.memory.capacity, &self.memory.clock);
         let now = now.unwrap_or_else(|| clock.now());
-        let missing = |place: &&Place<'_>| matches!(place.seat, Seat::Unknown);
-        for place in self.places.iter().filter(missing) {
-            let shard = shard(self.locked, place);
-            shard.sweep_if_grown(rooms, now);
-            let Some(room) = shard.room_for(place, rooms) else { continue };
-            if !rooms.is_left(&room, place.charge.shadow) {
-                shard.sweep_for_room(rooms, now);
-                self.memory.look_for_room(&room, place.charge.shadow, now);
+        let missing = |lookup: &&Lookup<'_>| matches!(lookup.location, Location::Unknown);
+        for lookup in self.lookups.iter().filter(missing) {
+            let shard = shard(self.locked, lookup);
+            shard.sweep_if_grown(capacity, now);
+            let Some(allotment) = shard.allotment_for(lookup, capacity) else { continue };
+            if !capacity.is_free(&allotment, lookup.charge.shadow) {
+                shard.sweep_if_due(capacity, now);
+                self.memory.sweep_other_shards(&allotment, lookup.charge.shadow, now);
             }
         }
-        for place in self.places.iter().filter(missing) {
-            shard(self.locked, place).add_table(place, rooms);
+        for lookup in self.lookups.iter().filter(missing) {
+            shard(self.locked, lookup).add_table(lookup, capacity);
         }
-        // Tables stay where they are from now on. Others than those that were missing may have been swept out.
+        // From here on no table moves. Sweeping may have removed buckets that were found before.
         self.find();
-        for place in self.places.iter_mut().filter(|place| matches!(place.seat, Seat::Unknown)) {
-            shard(self.locked, place).take_room(place, rooms);
+        for lookup in self.lookups.iter_mut().filter(|lookup| matches!(lookup.location, Location::Unknown)) {
+            shard(self.locked, lookup).reserve(lookup, capacity);
         }
-        if self.places.iter().any(|place| matches!(place.seat, Seat::Overflow { .. })) {
+        if self.lookups.iter().any(|lookup| matches!(lookup.location, Location::Overflow { .. })) {
             self.overflow = Some(self.memory.overflow.lock());
         }
     }
 }
 
-/// Locks the shards of these places.
-pub(super) fn lock<'m>(memory: &'m Memory, places: &[Place<'_>]) -> Locked<'m> {
-    // A bit for each, so that they are in ascending order, and each is there once.
-    let mut left = places.iter().fold(0_u64, |bits, place| bits | 1 << place.shard());
+/// Locks the shards of these lookups.
+pub(super) fn lock<'m>(memory: &'m Memory, lookups: &[Lookup<'_>]) -> Locked<'m> {
+    // One bit for each shard: ascending order, no duplicates.
+    let mut left = lookups.iter().fold(0_u64, |bits, lookup| bits | 1 << lookup.shard());
     let mut locked = SmallVec::new();
     while left != 0 {
         let shard = left.trailing_zeros() as usize;
@@ -143,20 +145,20 @@ pub(super) fn lock<'m>(memory: &'m Memory, places: &[Place<'_>]) -> Locked<'m> {
     locked
 }
 
-/// The shard of this place, which is one of those.
-fn shard<'l>(locked: &'l mut [(usize, MutexGuard<'_, Shard>)], place: &Place<'_>) -> &'l mut Shard {
-    let number = place.shard();
+/// The shard of this lookup, which is one of the locked ones.
+fn shard<'l>(locked: &'l mut [(usize, MutexGuard<'_, Shard>)], lookup: &Lookup<'_>) -> &'l mut Shard {
+    let number = lookup.shard();
     let position = locked.iter().position(|(locked, _)| *locked == number).unwrap_or_default();
     &mut locked[position].1
 }
 
-/// What judges a place for which there is no room.
+/// The overflow buckets, if this charge goes to one.
 #[inline]
 fn overflow_of<'o>(
-    place: &Place<'_>,
+    lookup: &Lookup<'_>,
     shard: &'o Shard,
     overflow: &'o mut Option<MutexGuard<'_, Overflow>>,
-) -> Option<(&'o mut Overflow, &'o Arc<Room>)> {
-    let Seat::Overflow { table } = place.seat else { return None };
-    Some((overflow.as_mut()?, shard.room(table)?))
+) -> Option<(&'o mut Overflow, &'o Arc<Allotment>)> {
+    let Location::Overflow { table } = lookup.location else { return None };
+    Some((overflow.as_mut()?, shard.allotment(table)?))
 }

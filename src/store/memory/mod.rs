@@ -1,17 +1,17 @@
 //! The embedded store: buckets in this process.
 //!
-//! Buckets live in shards, each under a lock of its own. A decision holds the locks of all shards that it touches, taken
-//! in ascending order so that two decisions never wait for each other, then that of the overflow buckets if it needs one,
-//! and only then looks at the clock: a bucket's decisions are dated in the order in which they are made.
+//! Buckets live in shards, each with its own lock. A decision locks all shards that it touches, in ascending order so that
+//! two decisions cannot deadlock, then the overflow buckets if it needs one, and only then reads the clock: so the times of
+//! a bucket's decisions never decrease.
 //!
-//! The number of buckets is bounded: full ones are swept out as a shard grows. Each limit has [`room`] of its own; where
-//! it is used up, no bucket in use is forgotten, and new clients of the limit share one [`overflow`] bucket.
+//! The number of buckets is bounded: full ones are swept out as a shard grows. Each limit has a share of the [`capacity`].
+//! When that is used up, no bucket in use is evicted, and new clients of the limit share one [`overflow`] bucket.
 
+mod capacity;
 mod deciding;
+mod lookup;
 mod overflow;
 mod owner;
-mod place;
-mod room;
 mod shard;
 mod table;
 #[cfg(test)]
@@ -23,35 +23,35 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, MutexGuard};
 
-use self::deciding::{Deciding, Places, lock};
+use self::capacity::{Allotment, BucketCapacity};
+use self::deciding::{Deciding, Lookups, lock};
+use self::lookup::Lookup;
 use self::overflow::Overflow;
-use self::place::Place;
-use self::room::{Room, Rooms};
-use self::shard::{CROWDED, Shard};
+use self::shard::{SWEEP_PAUSE, Shard};
 use super::StoreError;
 use super::registry::Registry;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, Granted, Limiter, Mode, Outcome, live_granted};
 
-/// As many as a word has bits.
+/// One for each bit of a word, since a decision keeps the set of its shards in one.
 const SHARDS: usize = u64::BITS as usize;
 
-/// How many buckets one decision looks at to find room for another: some tenth of a millisecond.
-const PATIENCE: usize = 1 << 15;
+/// How many buckets one decision visits at most to free capacity: some tenth of a millisecond.
+const MAX_VISITED: usize = 1 << 15;
 
 /// Buckets in this process.
 #[derive(Debug)]
 pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
     overflow: Mutex<Overflow>,
-    rooms: Rooms,
-    /// The shard that is swept next for want of room in others.
-    hand: AtomicUsize,
-    /// Until when it is known that there is none, in milliseconds.
-    crowded_until: AtomicU64,
+    capacity: BucketCapacity,
+    /// The shard that is swept next when there is no capacity.
+    next_shard: AtomicUsize,
+    /// All shards were swept without success: no sweep before this time, in milliseconds.
+    no_sweep_until: AtomicU64,
     clock: Arc<dyn Clock>,
-    /// Tells buckets apart in their tables; nobody outside knows it, so nobody can fill one slot of a table.
+    /// Randomly seeded, so that clients cannot produce collisions in the tables.
     hasher: DefaultHashBuilder,
     secret: KeySecret,
     limiters: Mutex<Registry>,
@@ -60,41 +60,41 @@ pub struct Memory {
 /// How many buckets a limit has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// How many there are; also those that are full again and were not swept out yet.
+    /// How many it has, including full ones that were not swept yet.
     pub held: usize,
-    /// How many are kept for it, whatever other limits hold. It may have more.
+    /// How many are reserved for it. It may have more.
     pub share: usize,
-    /// Do new clients share one, or did of late?
+    /// Whether new clients share the overflow bucket.
     pub overflowing: bool,
 }
 
 // === impl Memory ===
 
 impl Memory {
-    /// Buckets that all limits hold together at most, unless told otherwise: some 200 MB, if each was used once.
+    /// The default for the most buckets of all limits together: some 200 MB, if each was used once.
     pub const MAX_BUCKETS: usize = 1 << 21;
 
-    /// What stands for a client's value.
+    /// The keyed hash of a client's value.
     pub(super) fn key_of(&self, value: &[u8]) -> u128 {
         self.secret.hash(value)
     }
 
-    /// An empty store of at most two million buckets. Without a secret it makes one up.
+    /// An empty store of at most two million buckets. Without a secret it takes a random one.
     pub fn new(clock: Arc<dyn Clock>, secret: Option<KeySecret>) -> Self {
         Self::bounded(clock, secret, Self::MAX_BUCKETS)
     }
 
-    /// An empty store of at most so many buckets: half of them shared out evenly among the limits, and half for whichever
-    /// needs more. Limits of everybody have one each beside that.
+    /// An empty store of at most so many buckets: half of them divided evenly among the limits, half for any limit that
+    /// needs more. The buckets of OVERALL limits are not counted.
     pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, most: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let secret = secret.unwrap_or_else(KeySecret::random);
         Self {
             shards,
             overflow: Mutex::default(),
-            rooms: Rooms::new(most),
-            hand: AtomicUsize::default(),
-            crowded_until: AtomicU64::default(),
+            capacity: BucketCapacity::new(most),
+            next_shard: AtomicUsize::default(),
+            no_sweep_until: AtomicU64::default(),
             clock,
             hasher: DefaultHashBuilder::default(),
             secret,
@@ -102,41 +102,41 @@ impl Memory {
         }
     }
 
-    /// From now on these limits have room kept for them, and no longer those that were in force before. So has any other
-    /// limit from the first time on that it is asked for.
+    /// Reserves capacity for these limits, and no longer for those that `were` in force. A limit that is named in neither
+    /// gets its share when it is first used.
     pub fn keep_room_for<'l>(
         &self,
         limiters: impl IntoIterator<Item = &'l Limiter>,
         were: impl IntoIterator<Item = &'l Limiter>,
     ) {
-        self.rooms.keep_for(limiters.into_iter(), were.into_iter());
+        self.capacity.set_in_force(limiters.into_iter(), were.into_iter());
     }
 
-    /// Makes all live charges or none, at the clock's present, and each shadow charge that goes with them.
+    /// Makes all live charges or none, now; with live charges, also the shadow charges that their buckets grant.
     ///
     /// # Errors
-    /// [`StoreError::NotInitialised`] for a limiter that only Redis knows.
+    /// [`StoreError::NotInitialised`] for an adopted limiter, whose quota only Redis has.
     pub fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         self.decide(charges, None)
     }
 
-    /// Makes all live charges or none at `now`, and each shadow charge that goes with them.
+    /// As [`take`](Self::take), at the time `now`.
     ///
     /// # Errors
-    /// [`StoreError::NotInitialised`] for a limiter that only Redis knows.
+    /// [`StoreError::NotInitialised`] for an adopted limiter, whose quota only Redis has.
     pub fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
         self.decide(charges, Some(now))
     }
 
-    /// At the clock's present, unless told of another. It is read under the locks: by an earlier one, permits that others
-    /// have taken since would seem to be ahead of time, and come back too early.
+    /// Reads the clock under the locks, unless `now` is given: with an earlier time, permits that other requests have taken
+    /// meanwhile would lie ahead of the clock and return too early.
     fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
         if charges.iter().any(|charge| charge.limiter.quota.is_adopted()) {
             return Err(StoreError::NotInitialised);
         }
-        let mut places: Places<'_> = charges.iter().map(|charge| self.place(charge)).collect();
-        let mut locked = lock(self, &places);
-        let mut deciding = Deciding::begin(self, &mut places, &mut locked, now);
+        let mut lookups: Lookups<'_> = charges.iter().map(|charge| self.lookup(charge)).collect();
+        let mut locked = lock(self, &lookups);
+        let mut deciding = Deciding::begin(self, &mut lookups, &mut locked, now);
         let now = now.unwrap_or_else(|| self.clock.now());
         let mut decisions = deciding.check(now);
         let granted = live_granted(charges, &decisions);
@@ -145,68 +145,68 @@ impl Memory {
         Ok(Outcome::decided(now, decisions, granted))
     }
 
-    /// Gives back what was granted; what has returned by itself is left alone.
+    /// Gives back what was granted. Permits that have returned by themselves are left alone.
     pub fn give_back(&self, granted: &[Granted]) {
         self.put_back(granted, None);
     }
 
-    /// Gives back what was granted, as if the clock showed `now`.
+    /// As [`give_back`](Self::give_back), at the time `now`.
     pub fn give_back_at(&self, granted: &[Granted], now: Timestamp) {
         self.put_back(granted, Some(now));
     }
 
-    /// At the clock's present, unless told of another; it is read under the lock here, too.
+    /// Reads the clock under the lock, unless `now` is given.
     fn put_back(&self, granted: &[Granted], now: Option<Timestamp>) {
         let present = || now.unwrap_or_else(|| self.clock.now());
         for Granted { charge, at, overflow } in granted {
-            let mut place = self.place(charge);
+            let mut lookup = self.lookup(charge);
             if *overflow {
-                let Some(room) = self.rooms.known(&charge.limiter) else { continue };
+                let Some(allotment) = self.capacity.known(&charge.limiter) else { continue };
                 let mut overflow = self.overflow.lock();
-                overflow.give_back(&room, &place, *at, present());
+                overflow.give_back(&allotment, &lookup, *at, present());
                 continue;
             }
-            let mut shard = self.shards[place.shard()].lock();
-            if shard.find(&mut place) {
-                shard.give_back(&place, *at, present());
+            let mut shard = self.shards[lookup.shard()].lock();
+            if shard.find(&mut lookup) {
+                shard.give_back(&lookup, *at, present());
             }
         }
     }
 
-    /// Finds out of limits without room whether that is over. So it is when clients come; but perhaps none do.
+    /// Ends overflows that are over, for limits that get no new requests. A request for a new bucket does the same.
     pub fn tend(&self) {
         if self.overflow.lock().is_empty() {
             return;
         }
         for shard in &self.shards {
             let mut shard = shard.lock();
-            shard.sweep_for_room(&self.rooms, self.clock.now());
+            shard.sweep_if_due(&self.capacity, self.clock.now());
         }
         let mut overflow = self.overflow.lock();
-        overflow.end_all(&self.rooms, self.clock.now());
+        overflow.end_all(&self.capacity, self.clock.now());
     }
 
     /// How many buckets this limit has.
     pub fn usage(&self, limiter: &Arc<Limiter>) -> Usage {
         if limiter.mode == Mode::Overall {
             let charge = Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false };
-            let mut place = self.place(&charge);
-            let found = self.shards[place.shard()].lock().find(&mut place);
+            let mut lookup = self.lookup(&charge);
+            let found = self.shards[lookup.shard()].lock().find(&mut lookup);
             return Usage { held: found.into(), share: 1, overflowing: false };
         }
-        let Some(room) = self.rooms.known(limiter) else {
+        let Some(allotment) = self.capacity.known(limiter) else {
             return Usage { held: 0, share: 0, overflowing: false };
         };
-        let overflowing = room.overflowing.load(Ordering::Relaxed);
-        Usage { held: room.held(), share: self.rooms.share_of(&room), overflowing }
+        let overflowing = allotment.overflowing.load(Ordering::Relaxed);
+        Usage { held: allotment.held(), share: self.capacity.share_of(&allotment), overflowing }
     }
 
-    /// The limiters of the library, and the present, which is read under their lock too.
+    /// The limiters of the library, and the time, read under their lock.
     pub(super) fn limiters(&self) -> (MutexGuard<'_, Registry>, Timestamp) {
         (self.limiters.lock(), self.clock.now())
     }
 
-    /// How many buckets are kept at present, beside those that clients without room share.
+    /// How many buckets there are, without overflow buckets.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -217,29 +217,29 @@ impl Memory {
         self.shards.iter().map(|shard| shard.lock().occupied()).sum()
     }
 
-    /// Is no bucket kept?
+    /// Is there no bucket?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Sweeps other shards until there is room: one after the other, and no more at a time than a request can wait for.
-    /// Where all of them have none it is not tried again for a while, so that a flood costs no more than its refusals.
-    fn look_for_room(&self, room: &Room, shadow: bool, now: Timestamp) {
+    /// Sweeps other shards, one after the other, until there is capacity or [`MAX_VISITED`] buckets were visited. After a
+    /// round without success it pauses, so that new clients cost no more than their refusals.
+    fn sweep_other_shards(&self, allotment: &Allotment, shadow: bool, now: Timestamp) {
         let mut visited = 0;
-        while visited < PATIENCE && now.as_millis() >= self.crowded_until.load(Ordering::Relaxed) {
-            if self.rooms.is_left(room, shadow) {
+        while visited < MAX_VISITED && now.as_millis() >= self.no_sweep_until.load(Ordering::Relaxed) {
+            if self.capacity.is_free(allotment, shadow) {
                 return;
             }
-            let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            // Those that this decision has locked it has swept itself; the others are not waited for.
-            visited += self.shards[next].try_lock().map_or(0, |mut shard| shard.sweep_for_room(&self.rooms, now));
+            let next = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            // Skips locked shards: those of this decision are swept already, and others are not worth a wait.
+            visited += self.shards[next].try_lock().map_or(0, |mut shard| shard.sweep_if_due(&self.capacity, now));
             if next == SHARDS - 1 {
-                self.crowded_until.store(now.plus_millis(CROWDED).as_millis(), Ordering::Relaxed);
+                self.no_sweep_until.store(now.plus_millis(SWEEP_PAUSE).as_millis(), Ordering::Relaxed);
             }
         }
     }
 
-    fn place<'c>(&self, charge: &'c Charge) -> Place<'c> {
-        Place::of(charge, &self.hasher, &self.secret)
+    fn lookup<'c>(&self, charge: &'c Charge) -> Lookup<'c> {
+        Lookup::of(charge, &self.hasher, &self.secret)
     }
 }

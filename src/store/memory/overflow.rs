@@ -1,29 +1,28 @@
-//! The buckets of clients for whom there is no room: one for each limit, of the limit's own rate.
+//! Overflow buckets: one for each limit that is out of capacity, with the limit's own rate. New clients share it.
 //!
-//! Nobody passes uncounted, then, and nobody's bucket is forgotten for somebody else's: clients without a bucket of their
-//! own are judged together. Each bucket keeps its law. A client that was judged by the overflow bucket and then gets one of
-//! its own, or the other way round when its own was full and is gone, is granted what both allow: at most twice the rate
-//! in an interval.
+//! So every request is counted, and no bucket in use is evicted. Each bucket keeps its law. A client that moves from the
+//! overflow bucket to its own, or back after its own was full and swept, is granted what both allow: at most twice the
+//! rate in an interval.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::place::Place;
-use super::room::{Room, Rooms};
+use super::capacity::{Allotment, BucketCapacity};
+use super::lookup::Lookup;
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Limiter, State};
 
-/// Those of all limits that have no room, or had none of late, by the address of their room.
+/// The overflow buckets, by the address of the limit's allotment.
 #[derive(Debug, Default)]
 pub(super) struct Overflow(HashMap<usize, Bucket>);
 
 #[derive(Debug)]
 struct Bucket {
-    /// Kept, so that its address stays its own.
-    room: Arc<Room>,
+    /// Held so that its address is not reused.
+    allotment: Arc<Allotment>,
     limiter: Arc<Limiter>,
-    /// As it was asked for first.
+    /// Whether the first charge was a shadow.
     shadow: bool,
     state: State,
 }
@@ -33,41 +32,42 @@ impl Overflow {
         self.0.is_empty()
     }
 
-    pub(super) fn check(&mut self, room: &Arc<Room>, place: &Place<'_>, now: Timestamp) -> Decision {
-        let (quota, permits) = (&place.charge.limiter.quota, place.charge.permits);
-        Decision { overflow: true, ..self.bucket(room, place).state.check(quota, permits, now) }
+    pub(super) fn check(&mut self, allotment: &Arc<Allotment>, lookup: &Lookup<'_>, now: Timestamp) -> Decision {
+        let (quota, permits) = (&lookup.charge.limiter.quota, lookup.charge.permits);
+        Decision { overflow: true, ..self.bucket(allotment, lookup).state.check(quota, permits, now) }
     }
 
-    pub(super) fn charge(&mut self, room: &Arc<Room>, place: &Place<'_>, now: Timestamp) -> Decision {
-        let (quota, permits) = (&place.charge.limiter.quota, place.charge.permits);
-        Decision { overflow: true, ..self.bucket(room, place).state.charge(quota, permits, now) }
+    pub(super) fn charge(&mut self, allotment: &Arc<Allotment>, lookup: &Lookup<'_>, now: Timestamp) -> Decision {
+        let (quota, permits) = (&lookup.charge.limiter.quota, lookup.charge.permits);
+        Decision { overflow: true, ..self.bucket(allotment, lookup).state.charge(quota, permits, now) }
     }
 
-    pub(super) fn settle(&mut self, room: &Arc<Room>, place: &Place<'_>, now: Timestamp) {
-        self.bucket(room, place).state.settle(&place.charge.limiter.quota, now);
+    pub(super) fn settle(&mut self, allotment: &Arc<Allotment>, lookup: &Lookup<'_>, now: Timestamp) {
+        self.bucket(allotment, lookup).state.settle(&lookup.charge.limiter.quota, now);
     }
 
-    pub(super) fn give_back(&mut self, room: &Arc<Room>, place: &Place<'_>, at: Timestamp, now: Timestamp) {
-        if let Some(bucket) = self.0.get_mut(&address(room)) {
-            bucket.state.give_back(&place.charge.limiter.quota, place.charge.permits, at, now);
+    pub(super) fn give_back(&mut self, allotment: &Arc<Allotment>, lookup: &Lookup<'_>, at: Timestamp, now: Timestamp) {
+        if let Some(bucket) = self.0.get_mut(&address(allotment)) {
+            bucket.state.give_back(&lookup.charge.limiter.quota, lookup.charge.permits, at, now);
         }
     }
 
-    /// Forgets the bucket of a limit that has room again, if nobody has used it for so long that it is full.
-    pub(super) fn end(&mut self, room: &Arc<Room>, rooms: &Rooms, now: Timestamp) {
-        if self.0.get(&address(room)).is_some_and(|bucket| bucket.ends(rooms, now)) {
-            self.0.remove(&address(room));
+    /// Removes the bucket of this limit if it is full and the limit has ample capacity again.
+    pub(super) fn end(&mut self, allotment: &Arc<Allotment>, capacity: &BucketCapacity, now: Timestamp) {
+        if self.0.get(&address(allotment)).is_some_and(|bucket| bucket.ends(capacity, now)) {
+            self.0.remove(&address(allotment));
         }
     }
 
-    /// The same for all limits.
-    pub(super) fn end_all(&mut self, rooms: &Rooms, now: Timestamp) {
-        self.0.retain(|_, bucket| !bucket.ends(rooms, now));
+    /// Does the same for all limits.
+    pub(super) fn end_all(&mut self, capacity: &BucketCapacity, now: Timestamp) {
+        self.0.retain(|_, bucket| !bucket.ends(capacity, now));
     }
 
-    fn bucket(&mut self, room: &Arc<Room>, place: &Place<'_>) -> &mut Bucket {
-        let limiter = &place.charge.limiter;
-        let bucket = self.0.entry(address(room)).or_insert_with(|| Bucket::new(room, limiter, place.charge.shadow));
+    fn bucket(&mut self, allotment: &Arc<Allotment>, lookup: &Lookup<'_>) -> &mut Bucket {
+        let limiter = &lookup.charge.limiter;
+        let bucket =
+            self.0.entry(address(allotment)).or_insert_with(|| Bucket::new(allotment, limiter, lookup.charge.shadow));
         if !Arc::ptr_eq(&bucket.limiter, limiter) {
             bucket.limiter = Arc::clone(limiter);
         }
@@ -75,24 +75,28 @@ impl Overflow {
     }
 }
 
-fn address(room: &Arc<Room>) -> usize {
-    Arc::as_ptr(room).addr()
+fn address(allotment: &Arc<Allotment>) -> usize {
+    Arc::as_ptr(allotment).addr()
 }
 
 // === impl Bucket ===
 
 impl Bucket {
-    fn new(room: &Arc<Room>, limiter: &Arc<Limiter>, shadow: bool) -> Self {
-        room.overflowing.store(true, Ordering::Relaxed);
-        tracing::warn!(limit = limiter.name, buckets = room.held(), "no room for new clients: they share one bucket");
-        Self { room: Arc::clone(room), limiter: Arc::clone(limiter), shadow, state: State::EMPTY }
+    fn new(allotment: &Arc<Allotment>, limiter: &Arc<Limiter>, shadow: bool) -> Self {
+        allotment.overflowing.store(true, Ordering::Relaxed);
+        tracing::warn!(
+            limit = limiter.name,
+            buckets = allotment.held(),
+            "no room for new clients: they share one bucket"
+        );
+        Self { allotment: Arc::clone(allotment), limiter: Arc::clone(limiter), shadow, state: State::EMPTY }
     }
 
-    /// Is it over? Then it is said.
-    fn ends(&self, rooms: &Rooms, now: Timestamp) -> bool {
-        let is_over = self.state.full_at(&self.limiter.quota) <= now && rooms.is_ample(&self.room, self.shadow);
+    /// Is it full, with ample capacity? Then logs that the overflow has ended.
+    fn ends(&self, capacity: &BucketCapacity, now: Timestamp) -> bool {
+        let is_over = self.state.full_at(&self.limiter.quota) <= now && capacity.is_ample(&self.allotment, self.shadow);
         if is_over {
-            self.room.overflowing.store(false, Ordering::Relaxed);
+            self.allotment.overflowing.store(false, Ordering::Relaxed);
             tracing::info!(limit = self.limiter.name, "new clients have buckets of their own again");
         }
         is_over

@@ -1,17 +1,17 @@
-//! Whose bucket it is, among those of a limit: 16 bytes, whatever the client sent.
+//! The owner of a bucket: a client in 16 bytes, however long its identity is.
 
 use ipnet::IpNet;
 
 use crate::limit::ClientId;
 use crate::store::settings::KeySecret;
 
-/// A kind in the first byte, and fifteen that tell two clients of the kind apart. All zero, it is everybody.
+/// The first byte is the kind, the others identify the client. All zero: no client, the bucket of an OVERALL limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Owner([u8; LENGTH]);
 
 const LENGTH: usize = 16;
 
-/// The longest prefix that fits beside its length and the kind.
+/// The longest IPv6 prefix that fits beside the kind and its length.
 const LONGEST: u8 = 112;
 
 const V4: u8 = 1;
@@ -21,8 +21,8 @@ const VALUE: u8 = 4;
 const INSTANCE: u8 = 5;
 
 impl Owner {
-    /// Addresses as they are, as far as they fit; of everything else a hash under a secret, so that nobody can find two
-    /// that have the same.
+    /// An address as it is, if it fits; anything else as a hash with a secret, so that clients cannot produce
+    /// collisions.
     pub(super) fn of(client: Option<&ClientId>, secret: &KeySecret) -> Self {
         let Some(client) = client else { return Self::default() };
         match client {
@@ -47,12 +47,12 @@ impl Owner {
         }
     }
 
-    /// Is the bucket everybody's? The limit is an OVERALL one then.
-    pub(super) fn is_everybody(self) -> bool {
+    /// Is it the bucket of an OVERALL limit?
+    pub(super) fn is_overall(self) -> bool {
         self == Self::default()
     }
 
-    /// The whole, for the hash of a table.
+    /// All bytes, to be hashed.
     pub(super) fn bits(self) -> u128 {
         u128::from_le_bytes(self.0)
     }

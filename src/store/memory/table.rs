@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::capacity::{Allotment, BucketCapacity};
+use super::lookup::{self, Lookup};
 use super::owner::Owner;
-use super::place::{self, Place};
-use super::room::{Room, Rooms};
 use crate::clock::Timestamp;
 use crate::limit::{Limiter, State};
 
@@ -15,14 +15,14 @@ use crate::limit::{Limiter, State};
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) name_hash: u64,
-    /// As it was last asked for; a reload brings another of the same name.
+    /// The latest limiter of this name; a reload brings a new one.
     limiter: Arc<Limiter>,
-    /// What its buckets take room of; the one of an OVERALL limit takes none.
-    room: Option<Arc<Room>>,
+    /// What its buckets are counted in; none for an OVERALL limit.
+    allotment: Option<Arc<Allotment>>,
     buckets: HashTable<Bucket>,
 }
 
-/// Nothing but this is kept of a client.
+/// All that is stored for a client.
 #[derive(Debug)]
 struct Bucket {
     owner: Owner,
@@ -32,37 +32,37 @@ struct Bucket {
 // === impl Table ===
 
 impl Table {
-    pub(super) fn new(place: &Place<'_>, rooms: &Rooms) -> Self {
-        let limiter = Arc::clone(&place.charge.limiter);
-        let room = (!place.owner.is_everybody()).then(|| rooms.of(&limiter));
-        Self { name_hash: place.name_hash, limiter, room, buckets: HashTable::new() }
+    pub(super) fn new(lookup: &Lookup<'_>, capacity: &BucketCapacity) -> Self {
+        let limiter = Arc::clone(&lookup.charge.limiter);
+        let allotment = (!lookup.owner.is_overall()).then(|| capacity.allotment_of(&limiter));
+        Self { name_hash: lookup.name_hash, limiter, allotment, buckets: HashTable::new() }
     }
 
-    /// Are the buckets of this name, algorithm and mode in it?
-    pub(super) fn is_of(&self, place: &Place<'_>) -> bool {
-        let (own, asked) = (&self.limiter, &place.charge.limiter);
+    /// Does it hold the buckets of this name, algorithm and mode?
+    pub(super) fn is_of(&self, lookup: &Lookup<'_>) -> bool {
+        let (own, asked) = (&self.limiter, &lookup.charge.limiter);
         let alike = || discriminant(&own.quota.algorithm()) == discriminant(&asked.quota.algorithm());
         let same = Arc::ptr_eq(own, asked) || (own.name == asked.name && alike());
-        same && self.room.is_none() == place.owner.is_everybody()
+        same && self.allotment.is_none() == lookup.owner.is_overall()
     }
 
     pub(super) fn len(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Bytes of its buckets that were used once; others have memory of their own.
+    /// Bytes of the table. Buckets that were used more than once have heap memory beside it.
     #[cfg(test)]
     pub(super) fn occupied(&self) -> usize {
         self.buckets.allocation_size()
     }
 
-    pub(super) fn room(&self) -> Option<&Arc<Room>> {
-        self.room.as_ref()
+    pub(super) fn allotment(&self) -> Option<&Arc<Allotment>> {
+        self.allotment.as_ref()
     }
 
-    /// The slot of the bucket, which it has until one is added or the table is swept.
-    pub(super) fn slot(&self, place: &Place<'_>) -> Option<usize> {
-        self.buckets.find_bucket_index(place.hash, |bucket| bucket.owner == place.owner)
+    /// The slot of the bucket. Valid until a bucket is added or the table is swept.
+    pub(super) fn slot(&self, lookup: &Lookup<'_>) -> Option<usize> {
+        self.buckets.find_bucket_index(lookup.hash, |bucket| bucket.owner == lookup.owner)
     }
 
     pub(super) fn state(&self, slot: usize) -> Option<&State> {
@@ -74,25 +74,25 @@ impl Table {
     }
 
     /// Adds an unused bucket; returns its slot.
-    pub(super) fn add(&mut self, place: &Place<'_>, hasher: &DefaultHashBuilder) -> usize {
-        let bucket = Bucket { owner: place.owner, state: State::EMPTY };
-        let rehash = |bucket: &Bucket| place::hash(bucket.owner, hasher);
-        self.buckets.insert_unique(place.hash, bucket, rehash).bucket_index()
+    pub(super) fn add(&mut self, lookup: &Lookup<'_>, hasher: &DefaultHashBuilder) -> usize {
+        let bucket = Bucket { owner: lookup.owner, state: State::EMPTY };
+        let rehash = |bucket: &Bucket| lookup::hash(bucket.owner, hasher);
+        self.buckets.insert_unique(lookup.hash, bucket, rehash).bucket_index()
     }
 
-    /// From now on its buckets are judged by the quota of this limiter.
+    /// Takes over the quota of this limiter.
     pub(super) fn follow(&mut self, limiter: &Arc<Limiter>) {
         if !Arc::ptr_eq(&self.limiter, limiter) {
             self.limiter = Arc::clone(limiter);
         }
     }
 
-    /// Forgets buckets that are full again, and gives their room back; is one left?
-    pub(super) fn sweep(&mut self, rooms: &Rooms, now: Timestamp) -> bool {
+    /// Removes buckets that are full and releases their capacity; false if none is left.
+    pub(super) fn sweep(&mut self, capacity: &BucketCapacity, now: Timestamp) -> bool {
         let (before, quota) = (self.buckets.len(), &self.limiter.quota);
         self.buckets.retain(|bucket| bucket.state.full_at(quota) > now);
-        if let Some(room) = &self.room {
-            rooms.give_back(room, before - self.buckets.len());
+        if let Some(allotment) = &self.allotment {
+            capacity.release(allotment, before - self.buckets.len());
         }
         !self.buckets.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Where a charge's bucket is: the shard, the table of its limit there, and how it is known from others in that.
+//! Looking up the bucket of a charge: its shard, the limit's table in the shard, the slot in the table.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -9,49 +9,49 @@ use super::owner::Owner;
 use crate::limit::Charge;
 use crate::store::settings::KeySecret;
 
-/// A charge, and the place of its bucket.
+/// A charge, the hashes to look its bucket up by, and the location found.
 #[derive(Debug)]
-pub(super) struct Place<'c> {
+pub(super) struct Lookup<'c> {
     pub(super) charge: &'c Charge,
-    /// Whose bucket.
+    /// The client, or none for an OVERALL limit.
     pub(super) owner: Owner,
-    /// Of the limit's name.
+    /// Hash of the limit's name.
     pub(super) name_hash: u64,
-    /// Of the owner.
+    /// Hash of the owner.
     pub(super) hash: u64,
-    pub(super) seat: Seat,
+    pub(super) location: Location,
 }
 
 /// Which bucket judges a charge.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Seat {
-    /// None is known.
+pub(super) enum Location {
+    /// Not found.
     Unknown,
-    /// The client's own, until tables or buckets are added or swept out.
+    /// The client's own bucket. Valid until tables or buckets are added or swept.
     Own { table: usize, slot: usize },
-    /// One that is added to this table when it is charged; there is room for it.
+    /// To be added to this table when it is charged; capacity is reserved.
     New { table: usize },
-    /// The one that all clients of this table share for whom there is no room.
+    /// The overflow bucket of this table's limit.
     Overflow { table: usize },
 }
 
-impl<'c> Place<'c> {
+impl<'c> Lookup<'c> {
     pub(super) fn of(charge: &'c Charge, hasher: &DefaultHashBuilder, secret: &KeySecret) -> Self {
         let owner = Owner::of(charge.client.as_ref(), secret);
-        let hash = if owner.is_everybody() { 0 } else { hash(owner, hasher) };
+        let hash = if owner.is_overall() { 0 } else { hash(owner, hasher) };
         let mut of_name = hasher.build_hasher();
         of_name.write(charge.limiter.name.as_bytes());
         let name_hash = of_name.finish();
-        Self { charge, owner, name_hash, hash, seat: Seat::Unknown }
+        Self { charge, owner, name_hash, hash, location: Location::Unknown }
     }
 
-    /// By bits that a table does not tell slots apart by.
+    /// The number of the shard, from bits that the tables do not use.
     pub(super) fn shard(&self) -> usize {
         usize::try_from((self.name_hash ^ self.hash) >> 32).unwrap_or_default() % SHARDS
     }
 }
 
-/// By a fast function with a random seed: what clients may choose freely has been hashed with a secret before.
+/// A fast hash with a random seed is enough: values that clients choose were hashed with the secret before.
 pub(super) fn hash(owner: Owner, hasher: &DefaultHashBuilder) -> u64 {
     let mut hasher = hasher.build_hasher();
     hasher.write_u128(owner.bits());
