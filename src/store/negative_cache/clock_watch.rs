@@ -1,7 +1,7 @@
-//! Notices when the clock of a store goes back.
+//! Detects that the clock of a store has gone back.
 //!
-//! Each answer shows that clock at some moment between two that are known here, so the distance between the two clocks lies in
-//! a span. When a later span ends before an earlier one begins, one of the clocks was set; the one here is monotonic.
+//! Each answer carries a reading of that clock, taken between request and answer. So the offset between the two clocks lies
+//! in a known range. When a later range ends before an earlier one begins, the store's clock was set back: ours is monotonic.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tokio::time::Instant;
 
 use crate::clock::Timestamp;
 
-/// How old what is known of the clock may be while requests are refused from memory.
+/// How old the last reading may be while requests are refused from the cache.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct ClockWatch {
     begin: Instant,
-    /// Milliseconds that the store's clock is ahead of ours since `begin`, at least.
+    /// The least offset: milliseconds that the store's clock is ahead of ours.
     ahead: AtomicI64,
-    /// When to look again, in milliseconds since `begin`.
+    /// When the next reading is due, in milliseconds since `begin`.
     due: AtomicU64,
 }
 
@@ -29,21 +29,21 @@ impl Default for ClockWatch {
 }
 
 impl ClockWatch {
-    /// Is it time to look? Says so to one of all who ask.
+    /// Is a reading due? True for one caller only.
     pub(super) fn is_due(&self) -> bool {
         let (now, due) = (self.millis(Instant::now()), self.due.load(Relaxed));
         due <= now && self.due.compare_exchange(due, again(now), Relaxed, Relaxed).is_ok()
     }
 
-    /// It has shown this at some moment between these two. Did it go back before?
+    /// Notes a reading taken between `asked` and `heard`; true if the clock has gone back.
     pub(super) fn went_back(&self, shown: Timestamp, asked: Instant, heard: Instant) -> bool {
         let (asked, heard) = (self.millis(asked), self.millis(heard));
-        // Most answers change nothing, and so are only looked at.
+        // Most answers change nothing: a load is cheaper than a write.
         if self.due.load(Relaxed) < again(heard) {
             self.due.fetch_max(again(heard), Relaxed);
         }
         let shown = shown.as_millis().cast_signed();
-        // Clocks are read in whole milliseconds, of which the present one had begun already.
+        // Both clocks are cut to whole milliseconds.
         let (least, most) = (shown - heard.cast_signed() - 1, shown - asked.cast_signed() + 1);
         let ahead = self.ahead.load(Relaxed);
         if most < ahead {

@@ -1,4 +1,4 @@
-//! What is known to be refused: a bounded table of buckets, of which it knows hashes and no names.
+//! The entries of the negative cache: a bounded table, keyed by hashes of buckets.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -18,61 +18,61 @@ use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait
 
 const SHARDS: usize = 64;
 
-/// Bytes that all refusals occupy at most, whoever is refused.
+/// The most bytes of all entries.
 pub(super) const MAX_BYTES: usize = 20 << 20;
 
-/// Refusals that a shard holds at most: 896. A table has a power of two of slots, of which it fills seven of eight, and where
-/// many come and go it has twice as many.
+/// The most entries of a shard: 896. A table has a power of two of slots, fills seven of eight of them, and doubles when many
+/// entries come and go.
 const SHARD: usize = {
     let slots = MAX_BYTES / SHARDS / (size_of::<Entry>() + 1);
     (1 << slots.ilog2()) / 2 / 8 * 7
 };
 
-/// After how long a bucket is asked again although its refusal holds, as far as is known here.
+/// How often the store is asked again about a bucket whose refusal still holds.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long more permits than a bucket can hold are refused: as long as its rule is in force.
+/// How long a cost above the capacity of a bucket is cached. It is refused as long as the rule is in force.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long what a shared limiter has refused is believed: its other users may release permits, or change its rate.
+/// How long a refusal of a shared limiter is cached: its other users may release permits, or change its rate.
 const OF_SHARED: Duration = Duration::from_millis(100);
 
-/// The refusals that a gateway knows of.
+/// All cached refusals.
 #[derive(Debug)]
 pub(super) struct Entries {
     shards: Box<[Mutex<HashTable<Entry>>]>,
-    /// How many there are. Almost always none, and then nobody looks for theirs.
+    /// How many entries there are. It is mostly 0, which saves the lookup.
     len: AtomicUsize,
-    age: AtomicU64,
-    /// Under keys that nobody knows, and two of them, so that no two buckets have one hash.
+    generation: AtomicU64,
+    /// Two, with random keys: together a hash of 128 bits, on which clients cannot produce collisions.
     hashers: [RandomState; 2],
 }
 
-/// How often something happened after which what was said before means nothing.
+/// Counts the events that make earlier answers of the store obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Age(u64);
+pub(super) struct Generation(u64);
 
-/// What a bucket said to a charge.
+/// A refusal that the store has just answered.
 #[derive(Debug)]
 pub(super) struct Refused<'d> {
-    /// The store's clock when it was said.
+    /// The store's clock at the decision.
     pub(super) said: Timestamp,
-    /// When the store was asked, and when it had answered; it decided between.
+    /// When the store was asked, and when it had answered; it decided in between.
     pub(super) asked: Instant,
     pub(super) heard: Instant,
     pub(super) permits: u32,
     pub(super) decision: &'d Decision,
 }
 
-/// What a bucket said, and until when it says so. Nothing that a client sent is kept.
+/// A cached refusal. It holds nothing that a client sent.
 #[derive(Debug)]
 struct Entry {
     key: u128,
-    #[expect(dead_code, reason = "the key has its address, which is nobody else's as long as it is here")]
+    #[expect(dead_code, reason = "keeps its address, which is part of the key, from being reused")]
     limiter: Arc<Limiter>,
     permits: u32,
     remaining: u32,
-    /// Milliseconds; nothing if waiting cannot help.
+    /// Milliseconds; `None` if waiting cannot help.
     wait: Option<u64>,
     reset: u64,
     said: Timestamp,
@@ -88,12 +88,12 @@ impl Default for Entries {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let hashers = [RandomState::new(), RandomState::new()];
-        Self { shards, len: AtomicUsize::new(0), age: AtomicU64::new(0), hashers }
+        Self { shards, len: AtomicUsize::new(0), generation: AtomicU64::new(0), hashers }
     }
 }
 
 impl Entries {
-    /// What is known to refuse these charges, and what the store's clock shows; nothing if somebody has to ask.
+    /// The cached refusal of these charges, with the store's time; `None` if the store has to be asked.
     pub(super) fn known(&self, charges: &[Charge]) -> Option<Known> {
         if self.len.load(Ordering::Relaxed) == 0 {
             return None;
@@ -110,10 +110,10 @@ impl Entries {
         time.map(|now| Known { now, decisions })
     }
 
-    /// What a bucket is known to say.
+    /// The cached refusal of one charge, if there is one.
     ///
     /// # Errors
-    /// It is time to ask it again.
+    /// It is time to ask the store again.
     fn of(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
         let key = self.key(charge);
         let mut shard = self.shard(key).lock();
@@ -128,18 +128,18 @@ impl Entries {
         Ok(Some(entry.at(now)))
     }
 
-    /// How old what is known now is; to be asked before the store is.
-    pub(super) fn age(&self) -> Age {
-        Age(self.age.load(Ordering::SeqCst))
+    /// The present generation; to be read before the store is asked.
+    pub(super) fn generation(&self) -> Generation {
+        Generation(self.generation.load(Ordering::SeqCst))
     }
 
-    /// Remembers what a bucket said, unless something has happened since after which it means nothing.
-    pub(super) fn remember(&self, charge: &Charge, refused: &Refused<'_>, age: Age) {
+    /// Adds a refusal, unless the generation has changed since the store was asked.
+    pub(super) fn remember(&self, charge: &Charge, refused: &Refused<'_>, generation: Generation) {
         let Some(lasts) = lasts(&charge.limiter, refused.decision) else { return };
         let key = self.key(charge);
         let mut shard = self.shard(key).lock();
         let known = shard.find(slot(key), |entry| entry.key == key).map(|entry| (entry.permits, entry.until));
-        if age != self.age() || !self.makes_room(&mut shard, known, refused) {
+        if generation != self.generation() || !self.makes_space(&mut shard, known, refused) {
             return;
         }
         let place = shard.entry(slot(key), |entry| entry.key == key, |entry| slot(entry.key));
@@ -149,8 +149,8 @@ impl Entries {
         place.insert(Entry::new(key, &charge.limiter, refused, lasts));
     }
 
-    /// Is there room for a bucket's refusal? One of fewer permits says more than one of more.
-    fn makes_room(&self, shard: &mut HashTable<Entry>, known: Option<(u32, Instant)>, refused: &Refused<'_>) -> bool {
+    /// May this refusal be added? One of fewer permits is kept over one of more, since it refuses more requests.
+    fn makes_space(&self, shard: &mut HashTable<Entry>, known: Option<(u32, Instant)>, refused: &Refused<'_>) -> bool {
         if let Some((least, until)) = known {
             return least >= refused.permits || until <= refused.heard;
         }
@@ -162,8 +162,8 @@ impl Entries {
         shard.len() < SHARD
     }
 
-    /// What was asked since then in spite of all is no longer known to be refused if it was granted, or nobody knows. What
-    /// was said to a request that asked later still is.
+    /// Removes the entries of charges that the store has granted, or may have (no outcome). Entries of requests that asked
+    /// later stay.
     pub(super) fn answered(&self, charges: &[Charge], asked: Instant, outcome: Option<&Outcome>) {
         if self.len.load(Ordering::Relaxed) == 0 {
             return;
@@ -174,15 +174,15 @@ impl Entries {
         }
     }
 
-    /// Something is about to be given back, or was: what was said before means nothing.
+    /// Removes the entries of these charges, and begins a new generation: permits are given back.
     pub(super) fn forget<'c>(&self, charges: impl Iterator<Item = &'c Charge>) {
-        self.age.fetch_add(1, Ordering::SeqCst);
+        self.generation.fetch_add(1, Ordering::SeqCst);
         charges.for_each(|charge| self.remove_if(charge, |_| true));
     }
 
-    /// What was said before means nothing, to nobody.
+    /// Removes all entries, and begins a new generation.
     pub(super) fn forget_all(&self) {
-        self.age.fetch_add(1, Ordering::SeqCst);
+        self.generation.fetch_add(1, Ordering::SeqCst);
         for shard in &self.shards {
             let mut shard = shard.lock();
             self.len.fetch_sub(shard.len(), Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl Entries {
         }
     }
 
-    /// A keyed hash of a bucket: its limiter, known by where it is, and its client.
+    /// A keyed hash of a bucket: the address of its limiter, and its client.
     fn key(&self, charge: &Charge) -> u128 {
         let [high, low] = self.hashers.each_ref().map(|hasher| {
             let mut hasher = hasher.build_hasher();
@@ -227,12 +227,12 @@ impl Entries {
     }
 }
 
-/// The half of a key by which a table places it.
+/// The half of a key that the table uses as hash.
 fn slot(key: u128) -> u64 {
     u64::try_from(key & u128::from(u64::MAX)).unwrap_or_default()
 }
 
-/// In one piece each, which is faster than field by field.
+/// Writes a whole address at once, which is faster than field by field.
 fn write_client(client: Option<&ClientId>, hasher: &mut impl Hasher) {
     match client {
         None => hasher.write_u8(0),
@@ -255,8 +255,8 @@ fn write_client(client: Option<&ClientId>, hasher: &mut impl Hasher) {
     }
 }
 
-/// How long a refusal holds after it was asked for. The store's clock is read in whole milliseconds, of which the present one
-/// had begun already.
+/// How long a refusal holds after the store was asked; `None` if it is not cached. One millisecond less than the wait, since
+/// the store's clock may have been late in its millisecond.
 fn lasts(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
     let lasts = match decision.wait {
         Wait::Now | Wait::Millis(0 | 1) => return None,
@@ -289,8 +289,8 @@ impl Entry {
         permits >= self.permits && now < self.until
     }
 
-    /// What the store's clock shows now at least, and what the bucket says. Counted from when that was heard: who waits as
-    /// long as this says is not too early.
+    /// The least that the store's clock can show now, and the refusal at that time. Counted from the arrival of the answer,
+    /// so that a client that waits as long as told is not too early.
     fn at(&self, now: Instant) -> (Timestamp, Decision) {
         let passed = u64::try_from(now.saturating_duration_since(self.heard).as_millis()).unwrap_or(u64::MAX);
         let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1)));

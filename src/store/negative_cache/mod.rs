@@ -1,14 +1,13 @@
-//! A negative cache before a store that takes a while to ask: what a bucket has refused it refuses until its wait is over, so
-//! nobody need be asked.
+//! A negative cache in front of a remote store: a bucket that has refused a request refuses it until its wait is over, so
+//! the store need not be asked.
 //!
-//! Nothing but the passing of time, which is known, and what somebody gives back can set permits free. What is given back
-//! here is forgotten here at once; what other gateways give back is found within a second, after which one request asks
-//! again while the others are still refused. What a limiter shared with others refuses is remembered for 100 ms at most, and
-//! in the library not at all.
+//! Permits become free by time, which is known, or because they are given back. What this gateway gives back removes the
+//! entry at once. What other gateways give back is found within a second: once a second, one request asks the store again
+//! while the others are still refused. Refusals of a shared limiter are cached for at most 100 ms, in the library not at all.
 //!
-//! The waits are told by the store's clock. When it goes back, the store makes up for that as soon as it is asked, and permits
-//! return one interval later; so while requests are refused from memory the clock is looked at, and everything is forgotten as soon as it
-//! has gone back.
+//! Waits are counted by the store's clock. When that goes back, the store corrects its buckets as soon as it is asked, and
+//! permits return one interval later. So while requests are refused from the cache the clock is watched, and the cache is
+//! cleared when it goes back.
 
 mod clock_watch;
 mod entries;
@@ -27,7 +26,7 @@ use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 
-/// A store that decides elsewhere.
+/// A store outside of this process.
 pub trait Remote: Send + Sync + 'static {
     /// Makes all charges or none.
     fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
@@ -39,11 +38,11 @@ pub trait Remote: Send + Sync + 'static {
         now: Option<Timestamp>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// What its clock shows.
+    /// Its clock.
     fn time(&self) -> impl Future<Output = Result<Timestamp, StoreError>> + Send;
 }
 
-/// A store, and what it is known to refuse.
+/// A store with a cache of its refusals.
 #[derive(Debug)]
 pub struct NegativeCache<S> {
     store: Arc<S>,
@@ -51,7 +50,7 @@ pub struct NegativeCache<S> {
     metrics: Arc<Metrics>,
 }
 
-/// What all workers of a gateway know of their store.
+/// The cache, shared by all workers of a gateway.
 #[derive(Debug, Default)]
 struct KnownRefusals {
     entries: Entries,
@@ -65,19 +64,19 @@ impl<S> NegativeCache<S> {
         Self { store: Arc::new(store), known: Arc::default(), metrics }
     }
 
-    /// The same knowledge of another way to the same store.
+    /// The same cache in front of another connection to the same store.
     pub(crate) fn beside(&self, store: S) -> Self {
         Self { store: Arc::new(store), known: Arc::clone(&self.known), metrics: Arc::clone(&self.metrics) }
     }
 
-    /// What is asked, and remembers nothing.
+    /// The store behind the cache.
     pub(crate) fn store(&self) -> &S {
         &self.store
     }
 }
 
 impl<S: Remote> NegativeCache<S> {
-    /// What is known to refuse these charges; nothing if the store has to be asked.
+    /// The cached refusal of these charges; `None` if the store has to be asked.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
         let known = self.known.entries.known(charges)?;
         self.metrics.store_known();
@@ -87,9 +86,9 @@ impl<S: Remote> NegativeCache<S> {
         Some(known)
     }
 
-    /// Makes all charges or none, and remembers what was refused.
+    /// Makes all charges or none, and caches refusals.
     pub(crate) async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        let (age, asked) = (self.known.entries.age(), Instant::now());
+        let (generation, asked) = (self.known.entries.generation(), Instant::now());
         let outcome = self.store.take(charges).await;
         self.known.entries.answered(charges, asked, outcome.as_ref().ok());
         if let Ok(outcome) = &outcome {
@@ -98,13 +97,14 @@ impl<S: Remote> NegativeCache<S> {
             let decisions = charges.iter().zip(&outcome.decisions);
             for (charge, decision) in decisions.filter(|(charge, decision)| !charge.shadow && !decision.granted) {
                 let refused = Refused { said: outcome.now, asked, heard, permits: charge.permits, decision };
-                self.known.entries.remember(charge, &refused, age);
+                self.known.entries.remember(charge, &refused, generation);
             }
         }
         outcome
     }
 
-    /// Gives back what was granted. Before that is known to have happened, and after, nobody is refused for it from memory.
+    /// Gives back what was granted. Removes the entries before and after the call, since a request that asks meanwhile may
+    /// be refused by either state of the bucket.
     pub(crate) async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
         let charges = || granted.iter().map(|one| &one.charge);
         self.known.entries.forget(charges());
@@ -127,7 +127,7 @@ impl<S: Remote> NegativeCache<S> {
 // === impl KnownRefusals ===
 
 impl KnownRefusals {
-    /// The store's clock has shown this at some moment between these two.
+    /// Notes a reading of the store's clock, taken between `asked` and `heard`.
     fn shows(&self, shown: Timestamp, asked: Instant, heard: Instant) {
         if self.clock.went_back(shown, asked, heard) {
             self.entries.forget_all();

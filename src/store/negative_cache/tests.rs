@@ -26,15 +26,15 @@ fn refusal(wait: Wait) -> Decision {
     Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0, overflow: false }
 }
 
-fn remember(entries: &Entries, charge: &Charge, wait: Wait, age: entries::Age) {
+fn remember(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {
     let (decision, now) = (refusal(wait), Instant::now());
     let said = Timestamp::from_millis(1_000);
     let refused = Refused { said, asked: now, heard: now, permits: charge.permits, decision: &decision };
-    entries.remember(charge, &refused, age);
+    entries.remember(charge, &refused, generation);
 }
 
 fn refuse(entries: &Entries, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {
-    remember(entries, &charge(limiter, permits), wait, entries.age());
+    remember(entries, &charge(limiter, permits), wait, entries.generation());
 }
 
 fn says(entries: &Entries, limiter: &Arc<Limiter>, permits: u32) -> Option<(u64, Decision)> {
@@ -68,7 +68,7 @@ async fn a_slow_answer_shortens_what_is_remembered_and_not_the_wait_that_is_told
     pass(100).await;
     let said = Timestamp::from_millis(1_000);
     let refused = Refused { said, asked, heard: Instant::now(), permits: 1, decision: &decision };
-    entries.remember(&charge(&limiter, 1), &refused, entries.age());
+    entries.remember(&charge(&limiter, 1), &refused, entries.generation());
     let (now, decision) = says(&entries, &limiter, 1).expect("a refusal");
     assert_eq!((now, decision.wait), (1_000, Wait::Millis(700)));
     pass(599).await;
@@ -102,7 +102,7 @@ async fn one_request_a_second_asks_again_and_what_it_hears_counts() {
 #[tokio::test(start_paused = true)]
 async fn what_is_given_back_is_known_at_once_and_so_is_another_rule() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
-    let before = entries.age();
+    let before = entries.generation();
     refuse(&entries, &limiter, 1, Wait::Millis(5_000));
     entries.forget([charge(&limiter, 1)].iter());
     assert!(says(&entries, &limiter, 1).is_none());
@@ -136,7 +136,7 @@ async fn a_flood_of_clients_is_remembered_up_to_a_bound_and_room_is_made_of_what
     let refuse = |client: u32, wait| {
         // As long as a key that a client sends may be: what is kept of it is as long as ever.
         let client = Some(ClientId::Value([&client.to_be_bytes()[..], &[b'x'; 512]].concat().into()));
-        remember(&entries, &Charge { client, ..charge(&limiter, 1) }, Wait::Millis(wait), entries.age());
+        remember(&entries, &Charge { client, ..charge(&limiter, 1) }, Wait::Millis(wait), entries.generation());
     };
     let mut most = 0;
     for round in 0..3 {
@@ -159,7 +159,7 @@ proptest! {
         runtime.block_on(async {
             let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
             let of = |client: &Option<ClientId>| Charge { client: client.clone(), ..charge(&limiter, 1) };
-            remember(&entries, &of(&one), Wait::Millis(60_000), entries.age());
+            remember(&entries, &of(&one), Wait::Millis(60_000), entries.generation());
             prop_assert!(entries.known(&[of(&one)]).is_some());
             prop_assert_eq!(entries.known(&[of(&two)]).is_some(), one == two);
             Ok(())
