@@ -1,7 +1,7 @@
-//! What was granted while the store could not be asked, as far as it is still in use.
+//! Debts: permits that were granted without the store during an outage, and that are still in use.
 //!
-//! When the store is back it is charged with this before it is asked anything else, so that its windows count what
-//! clients were granted. Grants that lie close together are told as one, dated at the latest: it is never free too early.
+//! When the store is back, it is charged with the debts before anything else, so that its windows count what clients were
+//! granted. Grants of one slot of time are merged and dated at the latest of them, so no permit returns too early.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::limit::{ClientId, Granted, Limiter};
 
-/// Buckets that are owed to at most. Beyond, grants are not told to the store: those of a flood of clients that were never
-/// seen before, each with a bucket of its own.
+/// The most buckets with debts. Grants of further buckets are counted as `untold` and never charged to the store; only very
+/// many different clients in one outage get there.
 const MAX_BUCKETS: usize = 1 << 16;
 
-/// Into how many slots an interval is cut; grants of one slot are told as one.
+/// Slots of an interval; grants of one slot are merged.
 const SLOTS: u64 = 16;
 
-/// Buckets that one call tells of.
+/// The most buckets in one payment.
 const MAX_PAYMENT: usize = 64;
 
-/// How often what has returned is looked for where there is no room, in milliseconds.
+/// How often a full table is swept of returned permits, in milliseconds.
 const SWEEP_EVERY: u64 = 1_000;
 
-/// All that is owed.
+/// All debts of this gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Debts {
     by_bucket: HashMap<Bucket, Debt>,
-    /// Permits that were granted and are not told of.
+    /// Permits that were granted and are not recorded, for want of capacity.
     pub(crate) untold: u64,
     next_sweep: Timestamp,
     unpaid: VecDeque<Payment>,
@@ -35,29 +35,29 @@ pub(crate) struct Debts {
 /// A limiter's name and a client.
 type Bucket = (String, Option<ClientId>);
 
-/// What is told to the store in one call. However often it is told, it counts once: the store knows its number.
+/// The debts that one call charges to the store. It may be sent again: the store recognises its id and charges it once.
 #[derive(Clone, Debug)]
 pub(crate) struct Payment {
     pub(crate) id: u64,
-    /// All of one limiter.
+    /// All debts are of one limiter.
     pub(crate) debts: Vec<Debt>,
 }
 
-/// What is owed to a bucket.
+/// The debt to one bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Debt {
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) client: Option<ClientId>,
-    /// Permits and when they were granted, the oldest first.
+    /// Grants, oldest first: when, and how many permits.
     pub(crate) grants: Vec<(Timestamp, u32)>,
 }
 
 impl Debts {
-    /// Notes what was granted; `now` is the present.
+    /// Records what was granted without the store.
     pub(crate) fn add(&mut self, granted: &[Granted], now: Timestamp) {
         for one in granted.iter().filter(|one| !one.charge.shadow) {
             let bucket = bucket(one);
-            if !self.by_bucket.contains_key(&bucket) && !self.has_room(now) {
+            if !self.by_bucket.contains_key(&bucket) && !self.has_capacity(now) {
                 self.untold += u64::from(one.charge.permits);
                 continue;
             }
@@ -72,7 +72,7 @@ impl Debts {
         }
     }
 
-    /// Forgets what was given back.
+    /// Removes what was given back.
     pub(crate) fn take_out(&mut self, granted: &[Granted]) {
         for one in granted {
             let bucket = bucket(one);
@@ -84,13 +84,13 @@ impl Debts {
         }
     }
 
-    /// Is nothing owed?
+    /// Are there no debts?
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.by_bucket.is_empty() && self.unpaid.is_empty()
     }
 
-    /// What is to be paid next, if anything is still in use. It is owed until it is [`paid`](Self::paid).
+    /// The next payment, if any debt is still in use. It is repeated until it is [`paid`](Self::paid).
     pub(crate) fn next_payment(&mut self, now: Timestamp) -> Option<Payment> {
         self.unpaid.iter_mut().for_each(|payment| payment.debts.retain_mut(|debt| debt.is_live(now)));
         self.unpaid.retain(|payment| !payment.debts.is_empty());
@@ -100,12 +100,12 @@ impl Debts {
         self.unpaid.front().cloned()
     }
 
-    /// Forgets what was paid.
+    /// Removes a payment that the store has charged.
     pub(crate) fn paid(&mut self, id: u64) {
         self.unpaid.retain(|payment| payment.id != id);
     }
 
-    /// Payments of all that is owed at present: each of one limiter, and no larger than a call should be.
+    /// Turns all debts into payments: one limiter and at most [`MAX_PAYMENT`] buckets each.
     fn begin_payments(&mut self, now: Timestamp) {
         let mut by_limiter: HashMap<String, Vec<Debt>> = HashMap::new();
         for ((limiter, _), mut debt) in self.by_bucket.drain() {
@@ -119,7 +119,7 @@ impl Debts {
         }
     }
 
-    fn has_room(&mut self, now: Timestamp) -> bool {
+    fn has_capacity(&mut self, now: Timestamp) -> bool {
         if self.by_bucket.len() >= MAX_BUCKETS && now >= self.next_sweep {
             self.next_sweep = now.plus_millis(SWEEP_EVERY);
             self.by_bucket.retain(|_, debt| debt.is_live(now));
@@ -148,7 +148,7 @@ impl Debt {
         self.grants.retain(|(_, sum)| *sum > 0);
     }
 
-    /// Forgets what has returned; is anything left?
+    /// Removes what has returned; false if nothing is left.
     fn is_live(&mut self, now: Timestamp) -> bool {
         let interval = self.limiter.quota.interval();
         self.grants.retain(|(at, _)| at.plus_millis(interval) > now);
@@ -156,7 +156,7 @@ impl Debt {
     }
 }
 
-/// Something that no other gateway calls itself.
+/// A random id for a gateway.
 pub(crate) fn random_id() -> String {
     format!("{:016x}", random())
 }

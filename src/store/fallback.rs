@@ -1,7 +1,7 @@
-//! Deciding while the store does not: this gateway alone, by its share of each limit.
+//! Decides during an outage of the store: this gateway alone, by its share of each limit.
 //!
-//! N gateways have a share of 1 / N each, and one permit in an interval at least. What a gateway grants alone it
-//! [owes](super::debts) to the store, and charges there before it asks it again.
+//! With N gateways the share is 1 / N of the rate, at least one permit in an interval. What a gateway grants alone is
+//! recorded as [debts](super::debts), which are charged to the store when it is back, before it is asked anything.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Memory, StoreError};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::limit::{Charge, Granted, Limiter, Outcome, Wait};
 
-/// Buckets kept at most: some 25 MB.
+/// The most buckets: some 25 MB.
 const MAX_BUCKETS: usize = 1 << 18;
 
 /// The buckets of a gateway that decides alone.
@@ -22,20 +22,20 @@ const MAX_BUCKETS: usize = 1 << 18;
 pub(crate) struct Fallback {
     buckets: Memory,
     clock: Arc<dyn Clock>,
-    /// How many gateways shared the store when it was last asked.
+    /// How many gateways shared the store before the outage.
     gateways: AtomicU32,
-    /// The share of each limiter that was asked for, by its name.
+    /// The shares that were used so far, by the name of the limiter.
     shares: Mutex<HashMap<String, Share>>,
     debts: Mutex<Debts>,
     /// Held while debts are paid.
     paying: tokio::sync::Mutex<()>,
-    /// What this gateway is called among those that share the store.
+    /// This gateway's id in the store.
     id: String,
-    /// Is it one? A limiter of the library alone is none.
+    /// False for a limiter of the library, which is no gateway.
     is_gateway: AtomicBool,
 }
 
-/// Pays what a gateway owes.
+/// Pays the debts. Only one exists at a time.
 #[derive(Debug)]
 pub(crate) struct Payer<'f> {
     fallback: &'f Fallback,
@@ -67,25 +67,25 @@ impl Fallback {
         }
     }
 
-    /// From now on the others are to know of this gateway.
+    /// Announces this gateway to the others from now on.
     pub(crate) fn be_gateway(&self) {
         self.is_gateway.store(true, Ordering::Relaxed);
     }
 
-    /// What this gateway is called among the others, if it is one.
+    /// The id of this gateway, if it is one.
     pub(crate) fn gateway(&self) -> Option<&str> {
         self.is_gateway.load(Ordering::Relaxed).then_some(&self.id)
     }
 
-    /// So many gateways share the store, this one included.
+    /// Sets how many gateways share the store, this one included.
     pub(crate) fn set_gateways(&self, gateways: u32) {
         self.gateways.store(gateways.max(1), Ordering::Relaxed);
     }
 
-    /// Makes all charges or none, by this gateway's share of their limits.
+    /// Makes all charges or none, by this gateway's shares of the limits.
     ///
     /// # Errors
-    /// A limiter whose rate only the store knows.
+    /// An adopted limiter, whose rate only the store has.
     pub(crate) fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         let shares: Vec<Charge> = charges.iter().map(|charge| self.share_of(charge)).collect();
         let mut outcome = self.buckets.take(&shares)?;
@@ -110,7 +110,7 @@ impl Fallback {
         self.debts.lock().take_out(granted);
     }
 
-    /// Whoever pays what is owed, once nobody else does.
+    /// Waits until no other task pays debts, then allows the caller to.
     pub(crate) async fn payer(&self) -> Payer<'_> {
         Payer { fallback: self, _alone: self.paying.lock().await }
     }
@@ -135,13 +135,13 @@ impl Fallback {
 // === impl Payer ===
 
 impl Payer<'_> {
-    /// What is to be told to the store next, and the present by the clock of its grants.
+    /// The next payment, and the time by the clock that dated its grants.
     pub(crate) fn next(&self) -> Option<(Payment, Timestamp)> {
         let now = self.fallback.clock.now();
         self.fallback.debts.lock().next_payment(now).map(|payment| (payment, now))
     }
 
-    /// Forgets what the store was told.
+    /// Removes a payment that the store has charged.
     pub(crate) fn paid(&self, payment: &Payment) {
         self.fallback.debts.lock().paid(payment.id);
     }
