@@ -9,11 +9,12 @@ use crate::limit::{Algorithm, Mode};
 use crate::policy::Told;
 use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
+use crate::store::Store;
 use crate::store::settings::{RedisSettings, StoreSettings};
 use crate::upstream::settings::{Target, UpstreamSettings};
 
 /// All of it.
-pub(super) fn show(config: &Config) -> Value {
+pub(super) fn show(config: &Config, store: &Store) -> Value {
     let upstreams: serde_json::Map<String, Value> =
         config.upstreams.values().map(|upstream| (upstream.name.to_string(), show_upstream(upstream))).collect();
     let addresses = &config.rules.addresses;
@@ -23,7 +24,7 @@ pub(super) fn show(config: &Config) -> Value {
         "max_connections": config.max_connections,
         "admin": config.admin,
         "access_log": show_access_log(&config.access_log),
-        "store": show_store(&config.store),
+        "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
         "requests": { "encoded_slash": config.rules.requests.encoded_slash.as_str() },
         "upstreams": upstreams,
@@ -56,11 +57,16 @@ fn show_access_log(log: &AccessLog) -> Value {
     }
 }
 
-fn show_store(store: &StoreSettings) -> Value {
-    match store {
+/// As it is set, and how it is.
+fn show_store(settings: &StoreSettings, store: &Store) -> Value {
+    let cause = store.outage();
+    match settings {
         StoreSettings::Memory { key_secret } => json!({ "kind": "memory", "key_secret": key_secret.map(|_| "***") }),
         StoreSettings::Redis(RedisSettings { url, timeout, prefix, pool_size, key_secret }) => json!({
             "kind": "redis",
+            "state": if cause.is_none() { "up" } else { "down" },
+            "cause": cause,
+            "gateways": store.gateways(),
             "url": url.to_string(),
             "timeout_ms": timeout.as_millis(),
             "prefix": prefix,

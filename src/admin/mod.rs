@@ -100,9 +100,10 @@ async fn healthz() -> &'static str {
 /// Should load balancers send requests here? A store that is away is told, and is no reason to send them elsewhere:
 /// the other gateways miss it as well.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
-    let store = if admin.store.is_up().await { "up" } else { "unreachable" };
+    let (is_up, cause) = (admin.store.is_up().await, admin.store.outage());
     match admin.readiness.is_ready() {
-        true => (StatusCode::OK, Json(json!({ "ready": true, "store": store }))),
+        true if is_up && cause.is_none() => (StatusCode::OK, Json(json!({ "ready": true, "store": "up" }))),
+        true => (StatusCode::OK, Json(json!({ "ready": true, "store": "unreachable", "cause": cause }))),
         false => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "ready": false, "reason": "draining" }))),
     }
 }
@@ -115,7 +116,7 @@ async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
 
 /// The rules in force, with defaults filled in and secrets masked.
 async fn rules(State(admin): State<Admin>) -> Json<Value> {
-    Json(config::show(&admin.config))
+    Json(config::show(&admin.config, &admin.store))
 }
 
 /// The limits in force, each with how many buckets it has, where these are in this process.

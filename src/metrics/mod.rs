@@ -42,6 +42,8 @@ pub struct Metrics {
     store_failures: Family<CauseLabels, Counter>,
     store_overflow: Family<LimitLabels, Counter>,
     store_gateways: Gauge,
+    store_up: Gauge,
+    store_charged: Counter,
 }
 
 /// Panics of the process, whoever counts the rest.
@@ -122,7 +124,10 @@ impl Metrics {
             store_failures: Family::default(),
             store_overflow: Family::default(),
             store_gateways: Gauge::default(),
+            store_up: Gauge::default(),
+            store_charged: Counter::default(),
         };
+        metrics.store_up.set(1);
         metrics.register();
         metrics
     }
@@ -159,6 +164,10 @@ impl Metrics {
         let help =
             "Gateways that share the store, this one included, as far as is known; none where it is in the process";
         registry.register("gateways", help, self.store_gateways.clone());
+        let help = "0 while a connection to the store is known to be down, and 1 otherwise";
+        registry.register("store_up", help, self.store_up.clone());
+        let help = "Permits granted without the store that it was charged with afterwards";
+        registry.register("store_charged_afterwards", help, self.store_charged.clone());
     }
 
     /// The counters of one limit.
@@ -233,6 +242,16 @@ impl Metrics {
     /// So many gateways share the store.
     pub fn store_shared_by(&self, gateways: u32) {
         self.store_gateways.set(gateways.into());
+    }
+
+    /// The store is away, or back.
+    pub fn store_is_up(&self, is_up: bool) {
+        self.store_up.set(is_up.into());
+    }
+
+    /// The store was charged with so many permits that were granted without it.
+    pub fn store_charged(&self, permits: u64) {
+        self.store_charged.inc_by(permits);
     }
 
     /// A call was sent to the store.

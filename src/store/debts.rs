@@ -128,6 +128,13 @@ impl Debts {
     }
 }
 
+impl Payment {
+    /// All that it tells of.
+    pub(crate) fn permits(&self) -> u64 {
+        self.debts.iter().flat_map(|debt| &debt.grants).map(|(_, permits)| u64::from(*permits)).sum()
+    }
+}
+
 impl Debt {
     fn add(&mut self, at: Timestamp, permits: u32) {
         let slot = self.limiter.quota.interval().div_ceil(SLOTS);

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -27,12 +27,28 @@ pub(crate) struct Fallback {
     /// The shares that were used so far, by the name of the limiter.
     shares: Mutex<HashMap<String, Share>>,
     debts: Mutex<Debts>,
+    /// Decisions that granted and that refused, and permits that the store was charged with afterwards.
+    granted: AtomicU64,
+    refused: AtomicU64,
+    charged: AtomicU64,
     /// Held while debts are paid.
     paying: tokio::sync::Mutex<()>,
     /// This gateway's id in the store.
     id: String,
     /// False for a limiter of the library, which is no gateway.
     is_gateway: AtomicBool,
+}
+
+/// What a gateway has decided alone, since it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    /// Decisions.
+    pub(crate) granted: u64,
+    pub(crate) refused: u64,
+    /// Permits of which the store was told.
+    pub(crate) charged: u64,
+    /// Permits of which it will not be.
+    pub(crate) untold: u64,
 }
 
 /// Pays the debts. Only one exists at a time.
@@ -61,6 +77,9 @@ impl Fallback {
             gateways: AtomicU32::new(1),
             shares: Mutex::default(),
             debts: Mutex::default(),
+            granted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
             paying: tokio::sync::Mutex::default(),
             id: super::debts::random_id(),
             is_gateway: AtomicBool::new(false),
@@ -82,6 +101,19 @@ impl Fallback {
         self.gateways.store(gateways.max(1), Ordering::Relaxed);
     }
 
+    /// How many gateways share the store, as far as is known.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn gateways(&self) -> u32 {
+        self.gateways.load(Ordering::Relaxed)
+    }
+
+    /// What it has decided so far.
+    pub(crate) fn tally(&self) -> Tally {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (granted, refused, charged) = (count(&self.granted), count(&self.refused), count(&self.charged));
+        Tally { granted, refused, charged, untold: self.debts.lock().untold }
+    }
+
     /// Makes all charges or none, by this gateway's shares of the limits.
     ///
     /// # Errors
@@ -95,6 +127,8 @@ impl Fallback {
                 decision.wait = Wait::Millis(charge.limiter.quota.interval());
             }
         }
+        let counter = if outcome.granted() { &self.granted } else { &self.refused };
+        counter.fetch_add(1, Ordering::Relaxed);
         let made = outcome.made(charges.to_vec());
         if !made.is_empty() {
             self.debts.lock().add(&made, outcome.now);
@@ -132,13 +166,32 @@ impl Fallback {
     }
 }
 
-// === impl Payer ===
+// === impl Tally, Payer ===
+
+impl Tally {
+    /// What has come to it since then.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            granted: self.granted - before.granted,
+            refused: self.refused - before.refused,
+            charged: self.charged - before.charged,
+            untold: self.untold - before.untold,
+        }
+    }
+}
 
 impl Payer<'_> {
     /// The next payment, and the time by the clock that dated its grants.
     pub(crate) fn next(&self) -> Option<(Payment, Timestamp)> {
         let now = self.fallback.clock.now();
         self.fallback.debts.lock().next_payment(now).map(|payment| (payment, now))
+    }
+
+    /// Notes what the store was charged with, and says how many permits these are.
+    pub(crate) fn charged(&self, payment: &Payment) -> u64 {
+        let permits = payment.permits();
+        self.fallback.charged.fetch_add(permits, Ordering::Relaxed);
+        permits
     }
 
     /// Removes a payment that the store has charged.

@@ -196,6 +196,15 @@ impl Store {
         }
     }
 
+    /// How many gateways share it, as far as is known.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn gateways(&self) -> Option<u32> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.store().fallback().gateways()),
+        }
+    }
+
     /// Would a decision be made at present? Asked by health checks.
     pub async fn is_up(&self) -> bool {
         match self {

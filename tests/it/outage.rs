@@ -70,6 +70,30 @@ async fn charged_afterwards(limit: &'static str) {
     assert_eq!(ask(&other).await.status(), 429, "{limit}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_is_shown_to_operators_with_its_cause_and_what_was_charged_afterwards() {
+    let Some(redis) = RedisServer::start() else { return };
+    let gateway = TestGateway::start(&rules(&redis, "interval: 1h"));
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    let config = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let shown = async || Raw::connect(gateway.admin).await.ask(config).await.text();
+    assert!(shown().await.contains(r#""state":"up""#), "{}", shown().await);
+    let charged = async || gateway.counter("tidegate_store_charged_afterwards_total").await;
+    let before = charged().await;
+    redis.signal("STOP");
+    let mut granted = 0;
+    soon(granted_until(&gateway, &mut granted, |answer| answer.status() == 429)).await;
+    assert_eq!(gateway.counter("tidegate_store_up").await, 0);
+    let (config, ready) = (shown().await, gateway.admin_get("/readyz").await.text());
+    let cause = r#""cause":"no answer in time""#;
+    assert!(config.contains(r#""state":"down""#) && config.contains(cause), "{config}");
+    assert!(config.contains(r#""gateways":1"#), "{config}");
+    assert!(ready.contains("unreachable") && ready.contains(cause), "{ready}");
+    redis.signal("CONT");
+    soon(async { while gateway.counter("tidegate_store_up").await == 0 {} }).await;
+    assert_eq!(charged().await - before, u64::from(granted));
+}
+
 /// Asks until such an answer comes, which it returns; counts what is granted.
 async fn granted_until(gateway: &TestGateway, granted: &mut u32, is_it: impl Fn(&Message) -> bool) -> Message {
     loop {

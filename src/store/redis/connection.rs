@@ -6,10 +6,8 @@
 //! everybody is down, too, until it answers a probe in time ([`Breaker`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::io::tcp::TcpSettings;
 use deadpool_redis::redis::{
@@ -25,6 +23,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use super::breaker::{Breaker, Pauses};
 use super::keys::SharedSecret;
 use super::membership::{ANNOUNCE_EVERY, Membership};
+use super::outages::{Outage, Outages};
 use super::script::{Invoker, failure};
 use crate::store::StoreError;
 use crate::store::clock_offset::ClockOffset;
@@ -46,20 +45,9 @@ pub(super) struct Node {
     membership: Membership,
     /// How far its clock is ahead, for what is said before the first decision.
     clock: ClockOffset,
-    /// How many connections are down, and how often they were tried since the first of them was.
-    down: AtomicUsize,
-    attempts: AtomicU64,
-    /// Why the first of them could not be opened.
-    cause: ArcSwapOption<String>,
+    outages: Outages,
     /// When it may be tried again.
     next_attempt: Mutex<Option<Instant>>,
-}
-
-/// A connection that is down. The first of a node is logged when it goes down, and the last when it is back.
-#[derive(Debug)]
-struct Outage<'n> {
-    node: &'n Node,
-    is_over: bool,
 }
 
 /// A connection that works as far as is known.
@@ -112,7 +100,7 @@ impl Node {
         // A call is sent while another is under way.
         let tcp = TcpSettings::default().set_nodelay(true);
         let address = address.set_redis_settings(redis).set_tcp_settings(tcp);
-        let (down, attempts, cause, next_attempt) = Default::default();
+        let outages = membership.outages(settings.url.clone());
         let url = settings.url.clone();
         Ok(Self {
             url,
@@ -120,10 +108,8 @@ impl Node {
             secret,
             membership,
             clock: ClockOffset::default(),
-            down,
-            attempts,
-            cause,
-            next_attempt,
+            outages,
+            next_attempt: Mutex::default(),
         })
     }
 
@@ -139,11 +125,11 @@ impl Node {
 
     /// Why it cannot be connected to at present.
     pub(super) fn outage(&self) -> Option<String> {
-        self.cause.load().as_deref().cloned()
+        self.outages.cause()
     }
 
-    /// Opens a connection, and finds out what has to be known before it is used.
-    async fn connect(&self) -> Result<Connection, String> {
+    /// Opens a connection, and finds out what has to be known before it is used. One with a breaker must answer a probe.
+    async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
         let connect = async {
             let ended = Arc::new(Notify::new());
             let mut redis = self.open(Arc::clone(&ended)).await?;
@@ -155,11 +141,15 @@ impl Node {
             Ok(connected) => connected.map_err(|error: RedisError| error.to_string())?,
             Err(_) => return Err("no answer in time".into()),
         };
+        if let Some(breaker) = breaker {
+            self.probe(&mut connection, breaker).await?;
+        }
         self.rejoin(&mut connection).await.map_err(|error| error.to_string())?;
         Ok(connection)
     }
 
-    /// Opens a connection to a node that was away: in turn with others, and only if it answers in time.
+    /// Opens a connection to a node that was away: in turn with others, and only if it answers in time. What it is owed is
+    /// charged last: whatever is granted without it later would be charged only after the next outage.
     async fn try_again(&self, breaker: &Mutex<Breaker>) -> Result<Connection, String> {
         let turn = {
             let (mut next, now) = (self.next_attempt.lock(), Instant::now());
@@ -168,15 +158,18 @@ impl Node {
             turn
         };
         sleep_until(turn).await;
-        let mut connection = self.connect().await?;
+        let connection = self.connect(Some(breaker)).await?;
+        // It is there: whoever comes next need not wait.
+        *self.next_attempt.lock() = None;
+        Ok(connection)
+    }
+
+    async fn probe(&self, connection: &mut Connection, breaker: &Mutex<Breaker>) -> Result<(), String> {
         let sent = Instant::now();
         let answer = timeout(CONNECT_TIMEOUT, cmd("PING").exec_async(&mut connection.redis)).await;
         let answer = answer.map_or(Err(StoreError::Timeout), |answer| answer.map_err(|error| failure(&error)));
         answer.map_err(|error| error.to_string())?;
-        breaker.lock().probed(sent.elapsed())?;
-        // It is there: whoever comes next need not wait.
-        *self.next_attempt.lock() = None;
-        Ok(connection)
+        breaker.lock().probed(sent.elapsed())
     }
 
     /// Charges what was granted without this node before it is asked anything else.
@@ -231,41 +224,6 @@ impl Node {
             Ok(connection) => Ok(deadpool_redis::Connection::take(connection)),
             Err(PoolError::Backend(error)) => Err(error),
             Err(_) => Err(RedisError::from((ErrorKind::Io, "no connection from the pool"))),
-        }
-    }
-
-    fn begin_outage(&self, error: &str) -> Outage<'_> {
-        if self.down.fetch_add(1, SeqCst) == 0 {
-            self.attempts.store(0, SeqCst);
-            self.cause.store(Some(Arc::new(error.to_owned())));
-            tracing::warn!(url = %self.url, %error, "store is unreachable, trying on");
-        }
-        Outage { node: self, is_over: false }
-    }
-}
-
-// === impl Outage ===
-
-impl Outage<'_> {
-    fn failed(&self) {
-        self.node.attempts.fetch_add(1, SeqCst);
-    }
-
-    fn over(mut self) {
-        self.is_over = true;
-    }
-}
-
-/// A connection that is given up while it is down is none that is back.
-impl Drop for Outage<'_> {
-    fn drop(&mut self) {
-        if self.node.down.fetch_sub(1, SeqCst) > 1 {
-            return;
-        }
-        self.node.cause.store(None);
-        if self.is_over {
-            let attempts = self.node.attempts.load(SeqCst);
-            tracing::info!(url = %self.node.url, attempts, "store is back");
         }
     }
 }
@@ -362,7 +320,7 @@ impl Drop for ConnectionManager {
 
 async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
     let (status, mut pauses, mut outage) = (&kept.status, Pauses::default(), None::<Outage<'_>>);
-    let mut connected = node.connect().await;
+    let mut connected = node.connect(None).await;
     loop {
         let pause = match connected {
             Ok(connection) => {
@@ -373,7 +331,7 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
                 pauses.after_connection(since.elapsed())
             }
             Err(error) => {
-                outage.get_or_insert_with(|| node.begin_outage(&error)).failed();
+                outage.get_or_insert_with(|| node.outages.begin(&error)).failed();
                 status.send_replace(ConnectionStatus::Down(error));
                 pauses.after_failure()
             }
@@ -388,12 +346,12 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
             });
         }
         if let ConnectionStatus::Down(cause) = &*status.borrow() {
-            outage.get_or_insert_with(|| node.begin_outage(cause));
+            outage.get_or_insert_with(|| node.outages.begin(cause));
         }
         sleep(jittered(pause)).await;
         connected = match outage {
             Some(_) => node.try_again(&kept.breaker).await,
-            None => node.connect().await,
+            None => node.connect(None).await,
         };
     }
 }

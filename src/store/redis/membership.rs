@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::buckets::Buckets;
 use super::keys;
+use super::outages::Outages;
 use super::script::Invoker;
 use crate::clock::Timestamp;
 use crate::limit::Charge;
@@ -17,7 +18,7 @@ use crate::store::StoreError;
 use crate::store::clock_offset::ClockOffset;
 use crate::store::debts::{Debt, Payment};
 use crate::store::fallback::Fallback;
-use crate::store::settings::KeySecret;
+use crate::store::settings::{KeySecret, RedisUrl};
 
 /// How often a gateway tells that it is there.
 pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
@@ -47,6 +48,11 @@ impl Membership {
         &self.fallback
     }
 
+    /// What is told of the outages of the Redis at this address.
+    pub(super) fn outages(&self, url: RedisUrl) -> Outages {
+        Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.metrics))
+    }
+
     /// Tells that this gateway is there, and hears of the others.
     pub(super) async fn announce(&self, script: &mut Invoker) -> Result<(), StoreError> {
         let Some(gateway) = self.fallback.gateway() else { return Ok(()) };
@@ -71,7 +77,7 @@ impl Membership {
         while let Some((payment, now)) = payer.next() {
             let told = timeout(PAYMENT_TIMEOUT, tell(script, secret, &payment, now, clock.redis_now())).await;
             match told.unwrap_or(Err(StoreError::Timeout)) {
-                Ok(()) => {}
+                Ok(()) => self.metrics.store_charged(payer.charged(&payment)),
                 // It is no better the next time.
                 Err(error @ (StoreError::Shape | StoreError::NotInitialised | StoreError::ModeDiffers)) => {
                     tracing::warn!(%error, "what was granted without the store cannot be charged");

@@ -12,6 +12,7 @@ mod dispatcher;
 mod keys;
 mod limiters;
 mod membership;
+mod outages;
 mod queue;
 mod script;
 

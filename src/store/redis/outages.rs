@@ -1,0 +1,158 @@
+//! The outages of a node, told once for all connections to it: when the first of them is down, and when the last is back.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+use crate::store::fallback::{Fallback, Tally};
+use crate::store::settings::RedisUrl;
+
+/// What is known of a node's outages.
+#[derive(Debug)]
+pub(super) struct Outages {
+    url: RedisUrl,
+    fallback: Arc<Fallback>,
+    metrics: Arc<Metrics>,
+    current: Mutex<Option<Current>>,
+}
+
+/// The outage that lasts.
+#[derive(Debug)]
+struct Current {
+    /// How many connections are down.
+    down: usize,
+    /// Why the first of them was.
+    cause: String,
+    since: Instant,
+    attempts: u64,
+    /// What had been decided without the node before.
+    before: Tally,
+}
+
+/// A connection that is down.
+#[derive(Debug)]
+pub(super) struct Outage<'o> {
+    outages: &'o Outages,
+    is_over: bool,
+}
+
+// === impl Outages ===
+
+impl Outages {
+    pub(super) fn new(url: RedisUrl, fallback: Arc<Fallback>, metrics: Arc<Metrics>) -> Self {
+        Self { url, fallback, metrics, current: Mutex::default() }
+    }
+
+    /// Why the node is not asked at present.
+    pub(super) fn cause(&self) -> Option<String> {
+        self.current.lock().as_ref().map(|current| current.cause.clone())
+    }
+
+    /// A connection is down.
+    pub(super) fn begin(&self, cause: &str) -> Outage<'_> {
+        let mut current = self.current.lock();
+        if let Some(current) = &mut *current {
+            current.down += 1;
+        } else {
+            let (since, before) = (Instant::now(), self.fallback.tally());
+            *current = Some(Current { down: 1, cause: cause.to_owned(), since, attempts: 0, before });
+            self.metrics.store_is_up(false);
+            tracing::warn!(url = %self.url, error = cause, "store is unreachable, trying on");
+        }
+        Outage { outages: self, is_over: false }
+    }
+
+    fn tell_end(&self, outage: &Current) {
+        let alone = self.fallback.tally().since(outage.before);
+        tracing::info!(
+            url = %self.url,
+            error = outage.cause,
+            attempts = outage.attempts,
+            lasted_ms = u64::try_from(outage.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            granted = alone.granted,
+            refused = alone.refused,
+            charged = alone.charged,
+            untold = alone.untold,
+            "store is back"
+        );
+    }
+}
+
+// === impl Outage ===
+
+impl Outage<'_> {
+    /// An attempt to open it has failed.
+    pub(super) fn failed(&self) {
+        if let Some(current) = &mut *self.outages.current.lock() {
+            current.attempts += 1;
+        }
+    }
+
+    /// It is back.
+    pub(super) fn over(mut self) {
+        self.is_over = true;
+    }
+}
+
+/// A connection that is given up while it is down is none that is back.
+impl Drop for Outage<'_> {
+    fn drop(&mut self) {
+        let mut current = self.outages.current.lock();
+        if let Some(current) = &mut *current {
+            current.down -= 1;
+        }
+        let Some(ended) = current.take_if(|current| current.down == 0) else { return };
+        self.outages.metrics.store_is_up(true);
+        if self.is_over {
+            self.outages.tell_end(&ended);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// What is logged in a test.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_outage_of_several_connections_is_told_once_with_its_cause_and_what_was_decided_meanwhile() {
+        let url = RedisUrl::new("redis://127.0.0.1:1".to_owned());
+        let outages = Outages::new(url, Arc::new(Fallback::new()), Arc::new(Metrics::new()));
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let (first, second) = (outages.begin("slow"), outages.begin("gone"));
+            assert_eq!(outages.cause().as_deref(), Some("slow"));
+            assert!(outages.metrics.render().contains("tidegate_store_up 0\n"));
+            first.failed();
+            first.over();
+            second.failed();
+            assert_eq!(outages.cause().as_deref(), Some("slow"));
+            second.over();
+            assert_eq!(outages.cause(), None);
+            assert!(outages.metrics.render().contains("tidegate_store_up 1\n"));
+        });
+        let log = String::from_utf8(log.0.lock().clone()).expect("text");
+        assert_eq!(log.lines().count(), 2, "{log}");
+        assert!(log.contains(r#"error="slow" attempts=2 lasted_ms="#), "{log}");
+        assert!(log.contains("granted=0 refused=0 charged=0 untold=0"), "{log}");
+    }
+}
