@@ -1,28 +1,28 @@
-//! Bodies in chunks (RFC 9112 section 7.1): read piece by piece, as they come.
+//! Decodes chunked bodies (RFC 9112 section 7.1) piece by piece, as they arrive.
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{MAX_FIELDS, Malformed};
 
-/// Most bytes of all extensions of a body together; nobody uses them but to keep others busy.
+/// Most bytes of all chunk extensions of a body. Extensions have no use but attacks.
 const MAX_EXTENSIONS: u32 = 16 * 1024;
 
 /// Most bytes of all trailers.
 const MAX_TRAILERS: usize = 16 * 1024;
 
-/// Reads one body.
+/// A decoder for one body.
 #[derive(Debug)]
 pub(crate) struct Chunked {
     expected: Expected,
-    /// Bytes of extensions so far.
+    /// Bytes of extensions read so far.
     extensions: u32,
 }
 
-/// What comes next.
+/// What the decoder expects next.
 #[derive(Debug)]
 enum Expected {
-    /// A digit of a chunk's size, of which so much is known.
+    /// A digit of the chunk size, with the value so far.
     Size {
         size: u64,
         digits: u8,
@@ -35,49 +35,49 @@ enum Expected {
     Extension {
         size: u64,
     },
-    /// The end of the line that tells a size.
+    /// The line feed after the chunk size.
     SizeEnd {
         size: u64,
     },
-    /// So many bytes of data.
+    /// Data: so many bytes.
     Data {
         left: u64,
     },
     /// The end of a chunk's data: CR, then LF.
     DataCr,
     DataLf,
-    /// Trailers, of which so much is here, up to an empty line.
+    /// Trailers up to an empty line, with the bytes so far.
     Trailers(Vec<u8>),
     Nothing,
-    /// Something else came. Nobody knows any more where anything begins.
+    /// The input was malformed. Framing is lost, so nothing more is read.
     Lost,
 }
 
-/// What was read.
+/// A decoded piece.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Data(Bytes),
-    /// The end; with trailers, if there are any.
+    /// The end of the body, with its trailers if it has any.
     End(Option<HeaderMap>),
-    /// Nothing, for lack of input.
-    Hungry,
+    /// More input is needed.
+    NeedInput,
 }
 
 impl Chunked {
-    /// A body of which nothing has been read.
+    /// A decoder at the start of a body.
     pub(crate) fn new() -> Self {
         Self { expected: Expected::Size { size: 0, digits: 0 }, extensions: 0 }
     }
 
-    /// Has the end been read?
+    /// Has the whole body been read?
     pub(crate) fn is_end(&self) -> bool {
         matches!(self.expected, Expected::Nothing)
     }
 
-    /// Reads the next piece from the front of `input`, and leaves what comes after it.
+    /// Takes the next piece from the front of `input`.
     ///
     /// # Errors
-    /// It is no body in chunks. From then on nothing is read of it, whatever comes.
+    /// The body is malformed. Every later call fails too.
     pub(crate) fn read(&mut self, input: &mut Bytes) -> Result<Piece, Malformed> {
         self.next(input).inspect_err(|_| self.expected = Expected::Lost)
     }
@@ -87,7 +87,7 @@ impl Chunked {
             match &mut self.expected {
                 Expected::Lost => return Err(Malformed),
                 Expected::Nothing => return Ok(Piece::End(None)),
-                _ if input.is_empty() => return Ok(Piece::Hungry),
+                _ if input.is_empty() => return Ok(Piece::NeedInput),
                 Expected::Data { left } => {
                     let data = input.split_to(usize::try_from(*left).unwrap_or(usize::MAX).min(input.len()));
                     *left -= data.len() as u64;
@@ -99,7 +99,7 @@ impl Chunked {
                 Expected::Trailers(lines) => {
                     let byte = input.get_u8();
                     if byte == b'\n' && lines.last() != Some(&b'\r') {
-                        return Err(Malformed); // a line feed alone ends a line for some
+                        return Err(Malformed); // some parsers accept a bare line feed
                     }
                     lines.push(byte);
                     if byte == b'\n' && (lines == b"\r\n" || lines.ends_with(b"\r\n\r\n")) {
@@ -116,7 +116,7 @@ impl Chunked {
         }
     }
 
-    /// Reads one byte of what is around the data.
+    /// Reads one byte of the framing around the data.
     fn step(&mut self, byte: u8) -> Result<(), Malformed> {
         self.expected = match (&self.expected, byte) {
             (Expected::Size { size, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if *digits < 16 => {
@@ -133,7 +133,7 @@ impl Chunked {
             (Expected::Size { size, digits: 1.. } | Expected::Blank { size } | Expected::Extension { size }, b'\r') => {
                 Expected::SizeEnd { size: *size }
             }
-            // A line feed alone ends a line for some.
+            // Some parsers accept a bare line feed.
             (Expected::Extension { size }, byte) if byte == b'\t' || !byte.is_ascii_control() => {
                 self.extensions += 1;
                 Expected::Extension { size: *size }
@@ -148,7 +148,7 @@ impl Chunked {
     }
 }
 
-/// The fields in these lines, of which the last is empty; nothing if there are none.
+/// Parses trailer lines that end with an empty line; `None` if there are no trailers.
 fn parse_trailers(lines: &[u8]) -> Result<Option<HeaderMap>, Malformed> {
     if lines == b"\r\n" {
         return Ok(None);
@@ -186,7 +186,7 @@ mod tests {
                     let rest = [&input[..], &parts.collect::<Vec<_>>().concat()].concat();
                     return Ok(Some((data, trailers.unwrap_or_default(), rest)));
                 }
-                Piece::Hungry => match parts.next() {
+                Piece::NeedInput => match parts.next() {
                     Some(part) => input = Bytes::copy_from_slice(part),
                     None => return Ok(None),
                 },

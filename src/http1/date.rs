@@ -1,4 +1,4 @@
-//! `Date` (RFC 9110 section 6.6.1), as it is written once in a second.
+//! The `Date` field (RFC 9110 section 6.6.1), formatted once a second.
 
 use std::cell::RefCell;
 use std::time::{Duration, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use httpdate::HttpDate;
 
 use crate::clock;
 
-/// The text of a second.
+/// A second and its text.
 struct Written {
     second: u64,
     text: HeaderValue,
@@ -18,12 +18,12 @@ thread_local! {
     static LAST: RefCell<Written> = const { RefCell::new(Written { second: 0, text: HeaderValue::from_static("") }) };
 }
 
-/// Shows the present date.
+/// Passes the present date to `show`.
 pub(super) fn date(show: impl FnOnce(&[u8])) {
     with_present(|text| show(text.as_bytes()));
 }
 
-/// The present date, as the value of a field.
+/// The present date as a field value.
 pub(crate) fn date_value() -> HeaderValue {
     with_present(HeaderValue::clone)
 }

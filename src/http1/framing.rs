@@ -7,11 +7,11 @@ use super::Malformed;
 /// Where a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// After so many bytes; there is no body if they are none.
+    /// After so many bytes; 0 means no body.
     Length(u64),
-    /// With its last chunk.
+    /// After the last chunk.
     Chunked,
-    /// With the connection.
+    /// When the connection closes.
     UntilClose,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Told {
 }
 
 impl Framing {
-    /// That of an answer to a request with this method.
+    /// The framing of an answer to a request with this method.
     pub(crate) fn of_answer(method: &Method, status: StatusCode, told: Told) -> Self {
         let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         match told {
@@ -34,20 +34,20 @@ impl Framing {
         }
     }
 
-    /// That of a request: one that says nothing has no body.
+    /// The framing of a request. Without framing fields it has no body.
     pub(crate) fn of_request(told: Told) -> Self {
         if told.chunked { Self::Chunked } else { Self::Length(told.length.unwrap_or(0)) }
     }
 }
 
 impl Told {
-    /// Notes what one field says, if it is one of the two that say anything.
+    /// Notes a field, if it is `Content-Length` or `Transfer-Encoding`.
     ///
-    /// `chunked` is the one transfer coding there is: any other would have to be decoded. A length that is repeated is none,
-    /// also where all agree (RFC 9110 section 8.6 leaves the choice): whoever repeats it has put two messages together.
+    /// `chunked` is the only transfer coding accepted: any other would have to be decoded. A repeated length is refused even
+    /// if all values agree (RFC 9110 section 8.6 leaves the choice), since it hints at two messages put together.
     ///
     /// # Errors
-    /// It can be read in two ways.
+    /// The framing is ambiguous.
     pub(crate) fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), Malformed> {
         if *name == header::CONTENT_LENGTH {
             if self.length.replace(number(value.as_bytes())?).is_some() {
@@ -62,17 +62,17 @@ impl Told {
         Ok(())
     }
 
-    /// Both speak, and the length is not to be believed: others may have believed it (RFC 9112 section 6.1).
+    /// Both fields are there. The length is ignored, but other parsers may have used it (RFC 9112 section 6.1).
     pub(crate) fn is_doubtful(self) -> bool {
         self.chunked && self.length.is_some()
     }
 
-    /// Is there to be a body?
+    /// Is a body announced?
     pub(crate) fn promises_body(self) -> bool {
         self.chunked || self.length.is_some_and(|length| length > 0)
     }
 
-    /// Does it come in chunks?
+    /// Is the body chunked?
     pub(crate) fn is_chunked(self) -> bool {
         self.chunked
     }
@@ -81,7 +81,7 @@ impl Told {
 /// The one valid `Content-Length`.
 ///
 /// # Errors
-/// One that is no number, or two of them.
+/// It is not a number, or there is more than one.
 pub(crate) fn length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
     let mut told = Told::default();
     for value in headers.get_all(header::CONTENT_LENGTH) {
@@ -90,7 +90,7 @@ pub(crate) fn length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
     Ok(told.length)
 }
 
-/// Digits alone: no sign, no spaces, no more than fit.
+/// Parses digits: no sign, no spaces, no overflow.
 fn number(digits: &[u8]) -> Result<u64, Malformed> {
     let add = |number: u64, digit: &u8| {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;

@@ -1,4 +1,4 @@
-//! Heads, as they are read.
+//! Parses heads.
 
 use std::mem::MaybeUninit;
 
@@ -14,10 +14,10 @@ use super::{MAX_FIELDS, MOST_FIELDS, Malformed};
 #[derive(Debug)]
 pub(crate) struct ParsedResponse {
     pub(crate) response: Response<()>,
-    /// How many bytes it had.
+    /// Its length in bytes.
     pub(crate) length: usize,
     pub(crate) told: Told,
-    /// Whether the connection may serve another request, as far as the sender is concerned.
+    /// Whether the sender keeps the connection open for another request.
     pub(crate) keeps_open: bool,
 }
 
@@ -25,34 +25,34 @@ pub(crate) struct ParsedResponse {
 #[derive(Debug)]
 pub(crate) struct ParsedRequest {
     pub(crate) request: Request<()>,
-    /// How many bytes it had.
+    /// Its length in bytes.
     pub(crate) length: usize,
     pub(crate) told: Told,
-    /// Whether the client would ask again on this connection.
+    /// Whether the client keeps the connection open for another request.
     pub(crate) keeps_open: bool,
-    /// `TE: trailers`.
+    /// The client sent `TE: trailers`.
     pub(crate) accepts_trailers: bool,
-    /// `Expect: 100-continue`.
+    /// The client sent `Expect: 100-continue`.
     pub(crate) expects_continue: bool,
 }
 
-/// Why a head is not read.
+/// Why a head is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHead {
-    /// It is none, or can be read in two ways.
+    /// It is malformed or ambiguous.
     Malformed,
     /// A version other than 1.0 and 1.1.
     Version,
-    /// More than [`MAX_FIELDS`].
+    /// More fields than [`MAX_FIELDS`].
     TooManyFields,
-    /// A transfer coding beside `chunked`.
+    /// A transfer coding other than `chunked`.
     Coding,
-    /// A target of more bytes than [`Uri`] has.
+    /// A target longer than [`Uri`] allows.
     Target,
 }
 
-/// Reads the head of a request from the front of `bytes`, which its target and fields share; nothing if it is not all
-/// there. `fields` are empty and become its own, so that their room is used again; they may be as many as `max_fields`.
+/// Parses the head of a request at the front of `bytes`; `None` if it is incomplete. Target and fields share the bytes. The
+/// empty `fields` become the request's, so that their allocation is reused; the head may have `max_fields` fields.
 ///
 /// # Errors
 /// See [`BadHead`].
@@ -67,7 +67,7 @@ pub(crate) fn read_request(
     }
 }
 
-/// What few allow has its place on the stack only where it is allowed.
+/// A function of its own, so that the large stack array is only paid for where many fields are allowed.
 #[inline(never)]
 fn read_many(bytes: &Bytes, fields: &mut HeaderMap, max_fields: usize) -> Result<Option<ParsedRequest>, BadHead> {
     read_lines(bytes, fields, &mut [const { MaybeUninit::uninit() }; MOST_FIELDS][..max_fields])
@@ -98,13 +98,13 @@ fn read_lines<'b>(
         } else if name == header::TE {
             accepts_trailers |= items(&value).any(|item| item.eq_ignore_ascii_case(b"trailers"));
         } else if name == header::EXPECT {
-            // One of HTTP/1.0 knows no 100 (RFC 9110 section 10.1.1).
+            // HTTP/1.0 has no 100 (RFC 9110 section 10.1.1).
             expects_continue |= version == Version::HTTP_11 && value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         }
         fields.append(name, value);
     }
     if told.is_chunked() && version != Version::HTTP_11 {
-        return Err(BadHead::Malformed); // the sender cannot know what it says
+        return Err(BadHead::Malformed); // HTTP/1.0 has no transfer codings, so the framing is unclear
     }
     if target.len() >= usize::from(u16::MAX) {
         return Err(BadHead::Target);
@@ -114,16 +114,16 @@ fn read_lines<'b>(
     *request.uri_mut() = uri(bytes, target)?;
     *request.version_mut() = version;
     *request.headers_mut() = std::mem::take(fields);
-    // What follows a CONNECT may be meant for a tunnel, which there is none of.
+    // The bytes after a CONNECT may be meant for a tunnel, and we open none.
     let is_tunnel = *request.method() == Method::CONNECT;
     let keeps_open = persistence.keeps_open() && !told.is_doubtful() && !is_tunnel;
     Ok(Some(ParsedRequest { request, length, told, keeps_open, accepts_trailers, expects_continue }))
 }
 
-/// The target. A quotation mark may stand in a path that is not encoded, and so it may in a query.
+/// Parses the target. A quotation mark may stand unencoded in a path, so it may in a query too.
 fn uri(bytes: &Bytes, target: &str) -> Result<Uri, Malformed> {
     if target.contains('#') {
-        return Err(Malformed); // a fragment is no part of a target, and would be lost on the way
+        return Err(Malformed); // a target has no fragment; `Uri` would drop it
     }
     Uri::from_maybe_shared(bytes.slice_ref(target.as_bytes())).or_else(|_| match target.split_once('?') {
         Some((path, query)) if query.contains('"') => {
@@ -133,22 +133,22 @@ fn uri(bytes: &Bytes, target: &str) -> Result<Uri, Malformed> {
     })
 }
 
-/// Whether a line ends in a line feed alone (RFC 9112 section 2.2). A proxy before us may have taken it for part of a
-/// value, and what follows it for nothing that concerns it.
+/// Whether a line ends in a bare line feed (RFC 9112 section 2.2). A proxy in front of us may take it for part of a value,
+/// and not see the field behind it.
 fn has_bare_line_feed(head: &[u8]) -> bool {
-    // Without a way out of the loop, so that it looks at many bytes at once.
+    // No early exit, so that the compiler vectorises the loop.
     let bare = head.windows(2).fold(false, |bare, two| bare | (two[1] == b'\n' && two[0] != b'\r'));
     bare || head.first() == Some(&b'\n')
 }
 
-/// A field that tells of no framing: `chunked` behind other codings can be understood by others.
+/// The error of a framing field. `chunked` behind other codings is valid HTTP, but not supported.
 fn told_badly(name: &HeaderName, value: &HeaderValue) -> BadHead {
     let last = items(value).next_back().unwrap_or_default();
     let understood = *name == header::TRANSFER_ENCODING && last.eq_ignore_ascii_case(b"chunked");
     if understood { BadHead::Coding } else { BadHead::Malformed }
 }
 
-/// A field, whose value shares the bytes that it was read from.
+/// A field; its value shares the bytes of the head.
 fn field(bytes: &Bytes, line: &httparse::Header<'_>) -> Result<(HeaderName, HeaderValue), Malformed> {
     let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed)?;
     let value = HeaderValue::from_maybe_shared(bytes.slice_ref(line.value)).map_err(|_| Malformed)?;
@@ -160,11 +160,11 @@ fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Reads the head of an answer from the front of `bytes`, which its fields share; nothing if it is not all there.
-/// `fields` are empty and become its own, so that their room is used again.
+/// Parses the head of an answer at the front of `bytes`; `None` if it is incomplete. The fields share the bytes. The empty
+/// `fields` become the answer's, so that their allocation is reused.
 ///
 /// # Errors
-/// It is none.
+/// It is malformed.
 pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<ParsedResponse>, Malformed> {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
@@ -182,7 +182,7 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
         fields.append(name, value);
     }
     if told.is_chunked() && version != Version::HTTP_11 {
-        return Err(Malformed); // the sender cannot know what it says
+        return Err(Malformed); // HTTP/1.0 has no transfer codings, so the framing is unclear
     }
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(code).map_err(|_| Malformed)?;
@@ -197,7 +197,7 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
     Ok(Some(ParsedResponse { response, length, told, keeps_open }))
 }
 
-/// What the lines of `Connection` say about another message (RFC 9112 section 9.3).
+/// Whether the connection persists, by `Connection` (RFC 9112 section 9.3).
 #[derive(Clone, Copy, Debug)]
 struct Persistence {
     by_default: bool,
@@ -217,7 +217,7 @@ impl Persistence {
         }
     }
 
-    /// `close` is the last word, wherever it stands.
+    /// `close` wins over `keep-alive`, in any order.
     fn keeps_open(self) -> bool {
         !self.close && (self.by_default || self.keep_alive)
     }
@@ -237,7 +237,7 @@ fn why(error: httparse::Error, bytes: &[u8]) -> BadHead {
     }
 }
 
-/// Whether the first line is a request's, but for its version.
+/// Whether the first line is that of a request with another version.
 fn is_of_another_version(bytes: &[u8]) -> bool {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.trim_ascii_end().split(|byte| *byte == b' ');

@@ -1,4 +1,4 @@
-//! A body on its way in: what is left of it, and how it is read.
+//! Reads a body from a connection, and knows what is left of it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,12 +13,12 @@ use tokio::net::TcpStream;
 use super::chunked::{Chunked, Piece};
 use super::{Framing, Malformed};
 
-/// What is read at once: a head, with a short body; of a body of known length, as much as is wanted; of another.
+/// Bytes of one read: of a head with a short body; of a body of known length (at most); of another body.
 const HEAD_READ: usize = 8 * 1024;
 const BODY_READ: usize = 64 * 1024;
 const UNKNOWN_READ: u64 = 16 * 1024;
 
-/// What is left of a body.
+/// The rest of a body.
 #[derive(Debug)]
 pub(crate) enum Left {
     Length(u64),
@@ -26,13 +26,13 @@ pub(crate) enum Left {
     UntilClose,
 }
 
-/// A connection that tells whether there is something to read.
+/// A connection that can be polled for readiness.
 pub(crate) trait Readable: AsyncRead + Unpin {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
 impl Left {
-    /// All of a body.
+    /// A body of which nothing has been read.
     pub(crate) fn all_of(framing: Framing) -> Self {
         match framing {
             Framing::Length(length) => Self::Length(length),
@@ -41,15 +41,15 @@ impl Left {
         }
     }
 
-    /// Takes the next piece from what has been read; hungry if more has to be.
+    /// Takes the next piece from `unread`.
     ///
     /// # Errors
-    /// Chunks that are none.
+    /// The chunks are malformed.
     pub(crate) fn take(&mut self, unread: &mut Bytes) -> Result<Piece, Malformed> {
         match self {
             Self::Length(0) => Ok(Piece::End(None)),
             Self::Chunked(chunked) => chunked.read(unread),
-            _ if unread.is_empty() => Ok(Piece::Hungry),
+            _ if unread.is_empty() => Ok(Piece::NeedInput),
             Self::Length(left) => {
                 let data = unread.split_to(usize::try_from(*left).unwrap_or(usize::MAX).min(unread.len()));
                 *left -= data.len() as u64;
@@ -59,7 +59,7 @@ impl Left {
         }
     }
 
-    /// Is nothing left?
+    /// Has all been read?
     pub(crate) fn is_end(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -68,7 +68,7 @@ impl Left {
         }
     }
 
-    /// How many bytes are left, if that is known.
+    /// How many bytes are left, if known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Length(left) => SizeHint::with_exact(*left),
@@ -76,14 +76,14 @@ impl Left {
         }
     }
 
-    /// Reads more, where nothing that was read is left; false at the end of the connection.
+    /// Reads more into the empty `unread`; false at the end of the connection.
     pub(crate) fn poll_more(
         &self,
         stream: &mut impl Readable,
         unread: &mut Bytes,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
-        // No buffer is made before there is something to put into it.
+        // Waits for readiness first, so that a waiting body needs no buffer.
         ready!(stream.poll_readable(cx))?;
         let most = if let Self::Length(left) = self { *left } else { UNKNOWN_READ };
         let mut bytes = BytesMut::with_capacity(usize::try_from(most).unwrap_or(BODY_READ).min(BODY_READ));
@@ -93,8 +93,8 @@ impl Left {
     }
 }
 
-/// Reads some of a head behind what has been read of it; returns how much came. It is read on the stack, and kept in as
-/// much room as it needs.
+/// Reads more of a head and appends it; returns how many bytes came. Reads onto the stack, so that idle connections keep no
+/// large buffer.
 pub(crate) fn poll_head_bytes(
     stream: &mut (impl AsyncRead + Unpin),
     unread: &mut Bytes,

@@ -1,9 +1,9 @@
-//! HTTP/1.1 as it is written on a connection (RFC 9112): heads, the framing of bodies, chunks.
+//! The HTTP/1.1 codec (RFC 9112): heads, the framing of bodies, chunks.
 //!
-//! Bytes in, types of `http` out, and back. Nothing here knows whose connection it is: the [server](mod@crate::server) and
-//! the [upstreams](mod@crate::upstream) do.
+//! It turns bytes into types of `http`, and back. The [server](mod@crate::server) and the [upstreams](mod@crate::upstream)
+//! share it.
 //!
-//! The rule for everything that can be read in two ways: it is not read at all.
+//! Whatever is ambiguous is refused.
 
 mod chunked;
 mod date;
@@ -24,10 +24,10 @@ pub(crate) use self::write::{Terms, write_answer, write_request};
 /// Most fields of a message, and of its trailers.
 pub(crate) const MAX_FIELDS: usize = 100;
 
-/// Most fields of a request where somebody allows more.
+/// Most fields of a request where the rule file allows more.
 const MOST_FIELDS: usize = 1000;
 
-/// These bytes are no HTTP, or could be taken for something else.
+/// The bytes are not valid HTTP, or ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message is malformed")]
 pub(crate) struct Malformed;

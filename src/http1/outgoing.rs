@@ -1,6 +1,6 @@
-//! What is about to be written to a connection: a head and short bodies in one piece, anything long as it is.
+//! The write buffer of a connection. Heads and short bodies are copied into one piece; long bodies are written as they are.
 //!
-//! To copy what is short costs less than to have the kernel gather it; to copy what is long costs more.
+//! Copying a short body costs less than a vectored write; copying a long one costs more.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,49 +10,49 @@ use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use tokio::io::AsyncWrite;
 
-/// The longest body that is copied behind its head.
+/// The longest part of a body that is copied.
 const SHORT: usize = 2 * 1024;
 
-/// Buffers that have grown beyond this are not kept.
+/// A larger buffer is freed after use.
 const KEPT: usize = 8 * 1024;
 
-/// What waits to be written, in this order.
+/// The parts to write, in this order.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
-    /// How much of them has been written.
+    /// How many bytes of them are written.
     written: usize,
     long: Bytes,
     end: &'static [u8],
 }
 
 impl Outgoing {
-    /// How many bytes wait.
+    /// How many bytes are still to write.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.written + self.long.len() + self.end.len()
     }
 
-    /// Is there room for another part? What is long is written before anything else is taken.
+    /// May another part be pushed? Not before a long part is written.
     pub(crate) fn has_room(&self) -> bool {
         self.long.is_empty() && self.end.is_empty() && self.bytes.len() < KEPT
     }
 
-    /// Where to write a head.
+    /// The buffer to write a head into.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Forgets what waits.
+    /// Drops everything that is not written.
     pub(crate) fn discard(&mut self) {
         *self = Self::default();
     }
 
-    /// Adds a part of a body; only where there is room.
+    /// Adds a part of a body. Requires [`has_room`](Self::has_room).
     pub(crate) fn push(&mut self, data: Bytes) {
         if data.len() <= SHORT { self.bytes.extend_from_slice(&data) } else { self.long = data }
     }
 
-    /// Adds a chunk, unless it is empty, as that would be the last.
+    /// Adds a chunk. Skips an empty one, which would end the body.
     pub(crate) fn push_chunk(&mut self, data: Bytes) {
         if data.is_empty() {
             return;
@@ -66,14 +66,14 @@ impl Outgoing {
         }
     }
 
-    /// Adds the last chunk.
+    /// Adds the last chunk and the trailers.
     pub(crate) fn push_end(&mut self, trailers: &HeaderMap) {
         self.bytes.extend_from_slice(b"0\r\n");
         super::write::fields(&mut self.bytes, trailers);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Writes as much as goes; ready when all is written.
+    /// Writes as much as possible; ready when all is written.
     pub(crate) fn poll_write(
         &mut self,
         stream: &mut (impl AsyncWrite + Unpin),

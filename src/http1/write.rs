@@ -1,4 +1,4 @@
-//! Heads, as they are written.
+//! Writes heads.
 
 use std::io::Write;
 
@@ -8,24 +8,24 @@ use hyper::ext::ReasonPhrase;
 use super::Framing;
 use super::date::date;
 
-/// What the head of an answer says beside its own fields.
+/// What the head of an answer depends on, beside the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// The version that the client speaks.
+    /// The version of the request.
     pub(crate) version: Version,
-    /// Whether it asked for the head alone.
+    /// Whether the method was HEAD.
     pub(crate) head_only: bool,
-    /// How long the body is, if that is known.
+    /// The length of the body, if known.
     pub(crate) length: Option<u64>,
-    /// Whether it may ask again on this connection.
+    /// Whether the connection stays open.
     pub(crate) keeps_open: bool,
 }
 
-/// Writes the head of a request in HTTP/1.1, whose target is in origin form or `*`.
+/// Writes the head of a request in HTTP/1.1. The target has to be in origin form or `*`.
 pub(crate) fn write_request<B>(bytes: &mut Vec<u8>, request: &Request<B>) {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     bytes.extend_from_slice(request.method().as_str().as_bytes());
-    // `http://host?query` has an empty path, which is written all the same.
+    // `http://host?query` has an empty path, which is written as `/`.
     bytes.extend_from_slice(if target.starts_with('?') { b" /" } else { b" " });
     bytes.extend_from_slice(target.as_bytes());
     bytes.extend_from_slice(b" HTTP/1.1\r\n");
@@ -33,8 +33,8 @@ pub(crate) fn write_request<B>(bytes: &mut Vec<u8>, request: &Request<B>) {
     bytes.extend_from_slice(b"\r\n");
 }
 
-/// Writes the head of an answer, with its date and its framing; returns the latter. What the answer says itself of its
-/// length counts where nothing else is known, and where no body follows that would show it.
+/// Writes the head of an answer with date and framing, and returns the framing. The answer's own `Content-Length` counts if
+/// the length is not known otherwise, or if no body follows.
 pub(crate) fn write_answer<B>(bytes: &mut Vec<u8>, response: &Response<B>, terms: Terms) -> Framing {
     start(bytes, response);
     let mut has_date = false;
@@ -63,13 +63,13 @@ pub(crate) fn write_answer<B>(bytes: &mut Vec<u8>, response: &Response<B>, terms
     framing
 }
 
-/// Where the body ends, and the length to tell.
+/// The framing, and the `Content-Length` to write.
 fn framing<B>(response: &Response<B>, terms: Terms) -> (Framing, Option<u64>) {
     let told = || super::length(response.headers()).unwrap_or_default();
     match response.status().as_u16() {
         100..=199 | 204 => return (Framing::Length(0), None),
         304 => return (Framing::Length(0), told()),
-        // Of a body that is not sent, its length is not known; but that of one of our own is.
+        // HEAD sends no body: take the length from the fields, else that of an answer of our own.
         _ if terms.head_only => return (Framing::Length(0), told().or(terms.length.filter(|length| *length > 0))),
         _ => {}
     }
@@ -90,7 +90,7 @@ fn start<B>(bytes: &mut Vec<u8>, response: &Response<B>) {
     bytes.extend_from_slice(b"\r\n");
 }
 
-/// Writes fields, a line each.
+/// Writes fields, one line each.
 pub(super) fn fields(bytes: &mut Vec<u8>, fields: &HeaderMap) {
     for (name, value) in fields {
         field(bytes, name, value);
@@ -102,7 +102,7 @@ fn field(bytes: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
 }
 
 fn line(bytes: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    // One look at the room for all of it.
+    // One check of the capacity for the whole line.
     bytes.reserve(name.len() + value.len() + 4);
     bytes.extend_from_slice(name);
     bytes.extend_from_slice(b": ");

@@ -90,7 +90,7 @@ pub fn unchunk<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> Result<Option<U
                 body.rest = unread.len() + parts.map(<[u8]>::len).sum::<usize>();
                 return Ok(Some(body));
             }
-            Piece::Hungry => match parts.next() {
+            Piece::NeedInput => match parts.next() {
                 Some(part) => unread = Bytes::copy_from_slice(part),
                 None => return Ok(None),
             },

@@ -162,7 +162,7 @@ fn end_of(framing: Framing, bytes: &Bytes) -> Result<Option<usize>, Malformed> {
         match left.take(&mut unread)? {
             Piece::Data(_) => {}
             Piece::End(_) => return Ok(Some(unread.len())),
-            Piece::Hungry => return Ok(matches!(framing, Framing::UntilClose).then_some(0)),
+            Piece::NeedInput => return Ok(matches!(framing, Framing::UntilClose).then_some(0)),
         }
     }
 }
@@ -239,8 +239,8 @@ impl Body for Here {
         Poll::Ready(match this.left.take(&mut this.unread) {
             Ok(Piece::Data(data)) => Some(Ok(Frame::data(data))),
             Ok(Piece::End(trailers)) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Ok(Piece::Hungry) if matches!(this.left, Left::UntilClose) => None,
-            Ok(Piece::Hungry) | Err(Malformed) => Some(Err(Malformed)),
+            Ok(Piece::NeedInput) if matches!(this.left, Left::UntilClose) => None,
+            Ok(Piece::NeedInput) | Err(Malformed) => Some(Err(Malformed)),
         })
     }
 

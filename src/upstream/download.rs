@@ -117,7 +117,7 @@ impl Download {
                     self.end();
                     return Poll::Ready(Ok(trailers.map(Frame::trailers)));
                 }
-                Piece::Hungry => {}
+                Piece::NeedInput => {}
             }
             if !ready!(connection.poll_more(&self.left, cx))? {
                 if !matches!(self.left, Left::UntilClose) {

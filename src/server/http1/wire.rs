@@ -87,7 +87,7 @@ impl Wire {
                     self.note_end();
                     return Poll::Ready(true);
                 }
-                Ok(Piece::Hungry) => match ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx)) {
+                Ok(Piece::NeedInput) => match ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx)) {
                     Ok(true) => {}
                     Ok(false) | Err(_) => return Poll::Ready(false),
                 },
@@ -156,7 +156,7 @@ impl Wire {
                     self.note_end();
                     return Poll::Ready(Ok(trailers.map(Frame::trailers)));
                 }
-                Piece::Hungry => {}
+                Piece::NeedInput => {}
             }
             if !ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx))? {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
