@@ -1,17 +1,17 @@
-//! Requests that come back to where they have been (RFC 9110 section 7.6.3).
+//! Forwarding loops, detected by `Via` (RFC 9110 section 7.6.3).
 
 use http::{HeaderMap, header};
 
-/// How often a request may have passed gateways of this name.
+/// How often a request may pass gateways of this name: some in a row are intended.
 const MOST_PASSES: usize = 5;
 
-/// Whether a request has come through gateways of this name so often that it goes in a circle: some in a row are a plan.
+/// Whether a request has passed gateways of this name so often that it must be in a loop.
 pub(super) fn is_one(headers: &HeaderMap) -> bool {
     let hops = headers.get_all(header::VIA).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     hops.filter(|hop| is_ours(hop)).count() > MOST_PASSES
 }
 
-/// Whether a member of `Via` names us behind the protocol: `1.1 tidegate (comment)`.
+/// Whether a member of `Via` names us, as in `1.1 tidegate (comment)`.
 fn is_ours(hop: &[u8]) -> bool {
     let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     words.nth(1).is_some_and(|name| name.eq_ignore_ascii_case(b"tidegate"))

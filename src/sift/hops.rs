@@ -1,4 +1,4 @@
-//! Fields that are for one connection only and go no further (RFC 9110 section 7.6.1).
+//! Hop-by-hop fields, which are not forwarded (RFC 9110 section 7.6.1).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -8,8 +8,8 @@ const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// Fields that `Connection` cannot name: they frame, route or authorise the message, or tell of its way. Whoever could
-/// have them removed would pass for another.
+/// Fields that `Connection` may not name: they frame, route or authorise the message, or describe its path. A client that
+/// could have them removed could pass for another.
 const FOR_ALL: [&str; 28] = [
     "authorization",
     "cache-control",
@@ -41,24 +41,24 @@ const FOR_ALL: [&str; 28] = [
     "x-forwarded-proto",
 ];
 
-/// Whether a field is for all who get the message, and none that `Connection` may name.
+/// Whether `Connection` may not name this field.
 pub(crate) fn is_for_all(name: &HeaderName) -> bool {
     FOR_ALL.binary_search(&name.as_str()).is_ok()
 }
 
-/// Whether a field is for one connection only, whatever `Connection` says.
+/// Whether a field is hop-by-hop even if `Connection` does not name it.
 pub(crate) fn is_hop(name: &HeaderName) -> bool {
     let hops = [header::CONNECTION, header::TE, header::TRANSFER_ENCODING, header::UPGRADE];
     hops.contains(name) || [HTTP2_SETTINGS, KEEP_ALIVE, PROXY_CONNECTION].contains(name)
 }
 
-/// What a line of `Connection` says, but for what nearly everybody says who says anything.
+/// The options of a line of `Connection`, without the most common ones.
 pub(crate) fn options(connection: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     let line = if is_everyday(connection.as_bytes()) { &[] } else { connection.as_bytes() };
     line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
-/// Removes them, and those that `Connection` names. Notes first whether the sender takes trailers.
+/// Removes hop-by-hop fields and those that `Connection` names. Notes first whether the sender accepts trailers.
 pub(crate) fn remove(headers: &mut HeaderMap, seen: &mut Seen) {
     if seen.take(Field::Connection) {
         let lines = headers.get_all(header::CONNECTION).iter().filter(|line| !is_everyday(line.as_bytes()));
@@ -83,7 +83,7 @@ pub(crate) fn remove(headers: &mut HeaderMap, seen: &mut Seen) {
     }
 }
 
-/// The fields of these names are removed in any case.
+/// Whether a line names only fields that are removed anyway.
 fn is_everyday(connection: &[u8]) -> bool {
     connection.eq_ignore_ascii_case(b"keep-alive") || connection.eq_ignore_ascii_case(b"close")
 }
@@ -98,7 +98,7 @@ fn remove_named(headers: &mut HeaderMap, connection: &HeaderValue) {
     }
 }
 
-/// Whether the sender understands trailers: the only thing `TE` may say to us that we say on.
+/// Whether the sender accepts trailers, the only part of `TE` that is forwarded.
 fn accepts_trailers(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(header::TE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))

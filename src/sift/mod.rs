@@ -1,8 +1,8 @@
-//! What goes from the fields of a request before anything is read of them, and which requests go no further for them.
+//! Removes unsafe fields from a request before anything reads them, and refuses requests with ambiguous fields.
 //!
-//! Rules, handlers and origins are to see the same fields. So three kinds are removed first: those that belong to one
-//! connection, with what `Connection` names; those that origins believe, from peers that nobody has reason to believe; and
-//! those that some origins take for others.
+//! Rules, handlers and origins must see the same fields. So three kinds are removed first: fields of one connection, with
+//! those that `Connection` names; fields that origins trust (`X-Forwarded-For`), if the peer is no trusted proxy; and fields
+//! whose names some origins confuse with others (`X_Real_IP`).
 
 mod circle;
 pub(crate) mod hops;
@@ -18,10 +18,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 pub(crate) use self::seen::{Field, Seen};
 pub use self::strip::{BadPattern, Pattern, Strip};
 
-/// Most options of `Connection` that are looked at: a request with more names more fields than it may have.
+/// Most options of `Connection`: more than the fields that a request may have.
 const MAX_OPTIONS: usize = 100;
 
-/// What the fields of requests are held against, made once of the rules.
+/// What fields are checked against, built once from the rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sieve {
     /// The fields that the rules read.
@@ -30,7 +30,7 @@ pub(crate) struct Sieve {
     underscores: Underscores,
 }
 
-/// What happens to fields whose names have an underscore, or any other character that is no letter, digit or hyphen.
+/// How fields are treated whose names have a character other than letters, digits and hyphens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Underscores {
     /// They are removed.
@@ -43,7 +43,7 @@ pub enum Underscores {
     Keep,
 }
 
-/// What is known of a request beside its fields.
+/// The circumstances of a request beside its fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) version: Version,
@@ -52,17 +52,17 @@ pub(crate) struct Arrival {
     pub(crate) next: NextHop,
 }
 
-/// Who is given the request next.
+/// Who receives the request next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NextHop {
     /// An origin, on another connection.
     Origin,
-    /// A handler, to which what is said of this connection is said too: it may be asked to upgrade it.
+    /// A handler in this process. It keeps the fields of the connection, since it may have to upgrade it.
     #[default]
     Handler,
 }
 
-/// Why a request is answered here, with 400 unless another status is named, for one of its fields.
+/// Why a request is refused for a field, with 400 unless another status is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadField {
     /// RFC 9110 section 7.6.1: a field for all recipients is no connection option.
@@ -74,7 +74,7 @@ pub enum BadField {
     /// RFC 9113 section 8.2.1.
     #[error("a field has a value that begins or ends with a blank")]
     Blank,
-    /// It has come through gateways of this name too often for a plan; answered with 508 (RFC 5842 section 7.2).
+    /// It has passed gateways of this name too often, so it loops; answered with 508 (RFC 5842 section 7.2).
     #[error("the request goes in a circle")]
     Circle,
 }
@@ -82,19 +82,19 @@ pub enum BadField {
 // === impl Sieve ===
 
 impl Sieve {
-    /// For rules that read these fields.
+    /// A sieve for rules that read these fields.
     pub(crate) fn new(used: HashSet<HeaderName>, strip: Strip, underscores: Underscores) -> Self {
         Self { used, strip, underscores }
     }
 
-    /// Removes from a request what nothing is to be read of; returns what is left that concerns a proxy.
+    /// Removes unsafe fields; returns which of the fields left concern a proxy.
     ///
     /// # Errors
     /// A request with fields that mean different things to different servers.
     pub(crate) fn sift(&self, headers: &mut HeaderMap, arrival: Arrival) -> Result<Seen, BadField> {
         let mut seen = self.look(headers, arrival.trusted);
         if arrival.version == Version::HTTP_2 && headers.values().any(has_outer_blank) {
-            return Err(BadField::Blank); // in HTTP/1 it is no part of the value
+            return Err(BadField::Blank); // HTTP/1 would drop the blank
         }
         if seen.has(Field::Odd) && self.underscores == Underscores::Reject {
             return Err(BadField::Name);
@@ -117,7 +117,7 @@ impl Sieve {
         Ok(seen)
     }
 
-    /// Looks at every name once.
+    /// Checks every name in one pass.
     fn look(&self, headers: &HeaderMap, trusted: bool) -> Seen {
         Seen::of_each(headers, |name| match Field::of(name) {
             _ if !trusted && self.strip.has(name) => Some(Field::Stripped),
@@ -126,7 +126,7 @@ impl Sieve {
         })
     }
 
-    /// A client could have a field removed behind the rules that read it, or one that frames the message.
+    /// Refuses a `Connection` that names a field which rules read or which frames the message.
     fn check_connection(&self, headers: &HeaderMap) -> Result<(), BadField> {
         let options = headers.get_all(header::CONNECTION).iter().flat_map(hops::options);
         for (count, option) in options.enumerate() {
@@ -138,7 +138,7 @@ impl Sieve {
         Ok(())
     }
 
-    /// Whether a field goes no further, for its name alone.
+    /// Whether a field is removed because of its name.
     fn is_removed(&self, name: &HeaderName, trusted: bool) -> bool {
         let is_stripped = |name: &HeaderName| !trusted && self.strip.has(name.as_str());
         let is_taken = |name: &HeaderName| hops::is_for_all(name) || hops::is_hop(name) || self.used.contains(name);
@@ -151,16 +151,16 @@ impl Sieve {
         }
     }
 
-    /// Whether a trailer of a request goes no further: a trusted proxy has no reason to put what it knows there, and an
-    /// origin may take trailers for header fields, which nobody has judged.
+    /// Whether a trailer of a request is removed. Every peer counts as untrusted: no proxy needs trailers to say whom it forwards for, and
+    /// an origin may merge trailers into the header fields.
     pub(crate) fn is_forbidden_trailer(&self, name: &HeaderName) -> bool {
         trailers::is_forbidden(name) || self.used.contains(name) || self.is_removed(name, false)
     }
 
-    /// Removes such trailers.
+    /// Removes forbidden trailers.
     ///
     /// # Errors
-    /// Trailers that are none.
+    /// The trailers are ambiguous.
     pub(crate) fn sift_trailers(&self, trailers: &mut HeaderMap) -> Result<(), BadField> {
         if trailers.values().any(has_outer_blank) {
             return Err(BadField::Blank);
@@ -171,7 +171,7 @@ impl Sieve {
 }
 
 impl BadField {
-    /// The word for it in metrics.
+    /// Its label in metrics.
     pub(crate) fn cause(self) -> &'static str {
         match self {
             Self::Connection => "connection_option",
@@ -182,7 +182,7 @@ impl BadField {
     }
 }
 
-/// Removes the fields whose names are of this kind.
+/// Removes the fields whose names match.
 pub(crate) fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
     let names: Vec<HeaderName> = headers.keys().filter(|name| is_removed(name)).cloned().collect();
     for name in names {

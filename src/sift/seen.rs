@@ -1,24 +1,23 @@
-//! One look over the names of a message's fields.
+//! The kinds of fields that a message has, found in one pass over their names.
 //!
-//! Most of what a proxy has to remove or to join is not there, and asking for every name by itself costs several times
-//! as much as looking at all once.
+//! Most fields that a proxy has to remove or join are absent. One pass costs a fraction of a lookup for each name.
 
 use http::HeaderMap;
 
-/// Which of the fields that concern a proxy a message has.
+/// A set of the kinds of fields in a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen(u16);
 
-/// Fields that are treated alike.
+/// A kind: fields that are treated alike.
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
 pub(crate) enum Field {
-    /// Of no concern, and in most messages.
+    /// Common, and of no concern to a proxy.
     Everyday = 0,
     Connection = 1,
     Te = 1 << 1,
     TransferEncoding = 1 << 2,
-    /// The others that are for one connection only.
+    /// The other hop-by-hop fields.
     Hop = 1 << 3,
     ContentLength = 1 << 4,
     Cookie = 1 << 5,
@@ -26,42 +25,42 @@ pub(crate) enum Field {
     ForwardedFor = 1 << 7,
     ForwardedHost = 1 << 8,
     ForwardedProto = 1 << 9,
-    /// What is removed from requests of peers that are not trusted.
+    /// Fields that are removed unless the peer is trusted.
     Stripped = 1 << 10,
-    /// A name that some take for another.
+    /// A name that some origins confuse with another.
     Odd = 1 << 11,
     Trailer = 1 << 12,
     Via = 1 << 13,
-    /// No field, but what `TE` said before it was removed.
+    /// Not a field: `TE: trailers` was there and is removed.
     TakesTrailers = 1 << 14,
-    /// No field: there may be trailers.
+    /// Not a field: there may be trailers.
     MayTrail = 1 << 15,
 }
 
 impl Seen {
-    /// Looks at every name once.
+    /// Classifies every name, in one pass.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self::of_each(headers, Field::of)
     }
 
-    /// Looks at every name once, and sees in it what `field` says.
+    /// Classifies every name by `field`, in one pass.
     #[inline]
     pub(crate) fn of_each(headers: &HeaderMap, field: impl Fn(&str) -> Option<Field>) -> Self {
         let bits = headers.keys().filter_map(|name| field(name.as_str())).map(|field| field as u16);
         Self(bits.fold(0, |seen, bit| seen | bit))
     }
 
-    /// Is there a field of this kind?
+    /// Is a field of this kind there?
     pub(crate) fn has(self, field: Field) -> bool {
         self.0 & field as u16 != 0
     }
 
-    /// Notes one more.
+    /// Adds a kind.
     pub(crate) fn add(&mut self, field: Field) {
         self.0 |= field as u16;
     }
 
-    /// Forgets a field that is about to be removed; returns whether it is there.
+    /// Removes a kind; returns whether it was there.
     pub(crate) fn take(&mut self, field: Field) -> bool {
         let had = self.has(field);
         self.0 &= !(field as u16);

@@ -1,17 +1,17 @@
-//! Fields that origins believe, and that are anybody's invention unless a trusted proxy says them.
+//! Fields that origins trust, and that any client can forge: they are removed unless a trusted proxy sent them.
 
 use std::collections::BTreeSet;
 
 use http::HeaderName;
 
-/// The fields that are removed from requests of peers that are no trusted proxies.
+/// The fields that are removed unless the peer is a trusted proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strip {
     /// In lower case, as all names are.
     names: BTreeSet<Box<str>>,
     prefixes: BTreeSet<Box<str>>,
     kept: BTreeSet<Box<str>>,
-    /// For the first letter of a name, the lengths that are worth a closer look; most names end here.
+    /// The lengths in the list for each first letter of a name: a quick test that most names fail.
     lengths: [u64; 32],
 }
 
@@ -24,18 +24,18 @@ pub enum Pattern {
     Prefix(Box<str>),
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
-    /// It is not the name of a field, or the beginning of one with a `*` behind it.
+    /// It is neither a field name nor the beginning of one with a `*` behind it.
     #[error("is neither the name of a header field nor the beginning of one with `*` behind it")]
     Name,
-    /// Without that field a request is another.
+    /// It matches a field that requests need.
     #[error("takes in `{0}`, which no request can do without")]
     Needed(&'static str),
 }
 
-/// What no request can do without: it says where it goes and where it ends.
+/// Fields that route or frame a request and cannot be removed.
 const NEEDED: [&str; 5] = ["connection", "content-length", "expect", "host", "transfer-encoding"];
 
 impl Pattern {
@@ -54,7 +54,7 @@ impl Pattern {
         }
     }
 
-    /// Is this name, in lower case, one of those?
+    /// Does it match this name, in lower case?
     pub fn matches(&self, other: &str) -> bool {
         match self {
             Self::Name(name) => name == other,
@@ -64,9 +64,9 @@ impl Pattern {
 }
 
 impl Strip {
-    /// What is removed unless the rule file says otherwise.
+    /// The fields that are removed by default.
     pub const DEFAULT: [&str; 61] = [
-        // Whom a request is forwarded for, from where, and how it came.
+        // The original client, host and scheme.
         "Forwarded",
         "Forwarded-For",
         "X-Forwarded",
@@ -84,7 +84,7 @@ impl Strip {
         "X-Scheme",
         "X-Url-Scheme",
         "Front-End-Https",
-        // The same, as content delivery networks and clouds say it.
+        // The same, in the words of content delivery networks and clouds.
         "True-Client-IP",
         "CF-Connecting-*",
         "CF-Pseudo-IPv4",
@@ -108,7 +108,7 @@ impl Strip {
         "X-NF-Client-Connection-IP",
         "X-Vercel-Forwarded-For",
         "X-Vercel-Proxied-For",
-        // Who a client has proved to be.
+        // The authenticated identity of a client.
         "Client-Cert",
         "Client-Cert-Chain",
         "X-Client-Cert*",
@@ -117,7 +117,7 @@ impl Strip {
         "X-ARR-ClientCert",
         "X-ARR-SSL",
         "X-Amzn-Mtls-*",
-        // What is asked for, beside the request line and Host.
+        // Overrides of the target and the method.
         "X-Original-URL",
         "X-Original-URI",
         "X-Original-Method",
@@ -128,13 +128,13 @@ impl Strip {
         "X-HTTP-Method",
         "X-HTTP-Method-Override",
         "X-Method-Override",
-        // What servers take for settings of their own: HTTP_PROXY, how Rack sends files, who asks inside NextHop.js.
+        // Settings of servers: HTTP_PROXY, how Rack sends files, internal requests of Next.js.
         "Proxy",
         "X-Accel-Mapping",
         "X-Sendfile-Type",
     ];
 
-    /// Those that these patterns match, but for some names.
+    /// The fields that match these patterns, except the `kept` names.
     pub fn new(patterns: impl IntoIterator<Item = Pattern>, kept: impl IntoIterator<Item = HeaderName>) -> Self {
         let (names, prefixes, lengths) = (BTreeSet::new(), BTreeSet::new(), [0; 32]);
         let kept = kept.into_iter().map(|name| name.as_str().into()).collect();
@@ -146,7 +146,7 @@ impl Strip {
                     strip.names.insert(name.as_str().into());
                 }
                 Pattern::Prefix(prefix) => {
-                    // Its own length and all above.
+                    // This length and all above.
                     strip.lengths[letter(&prefix)] |= length(&prefix).wrapping_neg();
                     strip.prefixes.insert(prefix);
                 }
@@ -155,7 +155,7 @@ impl Strip {
         strip
     }
 
-    /// Is the field of this name, in lower case, one of them?
+    /// Is the field of this name, in lower case, to be removed?
     #[inline]
     pub(crate) fn has(&self, name: &str) -> bool {
         self.lengths[letter(name)] & length(name) != 0 && self.holds(name)

@@ -1,8 +1,8 @@
-//! Fields that have no place behind a body: nobody may decide on them after the fact (RFC 9110 section 6.5.1).
+//! Fields that are forbidden as trailers: they come too late for the decisions they are for (RFC 9110 section 6.5.1).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Fields that frame, route, authorise or describe a message, and those of its way.
+/// Fields that frame, route, authorise or describe a message, or describe its path.
 const FORBIDDEN: [&str; 31] = [
     "age",
     "authorization",
@@ -37,12 +37,12 @@ const FORBIDDEN: [&str; 31] = [
     "x-forwarded-proto",
 ];
 
-/// Whether a trailer of this name goes no further, in either direction.
+/// Whether a trailer of this name is removed, in either direction.
 pub(crate) fn is_forbidden(name: &HeaderName) -> bool {
     FORBIDDEN.binary_search(&name.as_str()).is_ok()
 }
 
-/// Leaves in `Trailer` what will come, in one line; returns whether that is anything.
+/// Reduces `Trailer` to the allowed names, in one line; returns whether any is left.
 pub(crate) fn announce(headers: &mut HeaderMap, is_forbidden: impl Fn(&HeaderName) -> bool) -> bool {
     let lines = headers.get_all(header::TRAILER).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     let names = lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
