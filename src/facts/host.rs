@@ -1,4 +1,4 @@
-//! The host that a request asks for.
+//! The host of a request.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use http::{HeaderMap, Uri, header};
 
 use super::{BadRequest, HostNeed};
 
-/// The host that is asked for, in lower case, without port and trailing dot.
+/// The host of a request, in lower case, without port and trailing dot.
 ///
 /// # Errors
-/// There is none where one is needed; or more than one; or it is no host.
+/// A needed host is missing, there is more than one, or it is invalid.
 pub(super) fn read<'a>(uri: &'a Uri, need: HostNeed, headers: &'a HeaderMap) -> Result<Cow<'a, str>, BadRequest> {
     let mut fields = headers.get_all(header::HOST).iter();
     let field = fields.next();
@@ -24,7 +24,7 @@ pub(super) fn read<'a>(uri: &'a Uri, need: HostNeed, headers: &'a HeaderMap) -> 
     };
     let host = without_port(authority).ok_or(BadRequest::BadHost)?;
     let host = host.strip_suffix('.').unwrap_or(host);
-    // Without a way out of the loop, so that it looks at many bytes at once.
+    // No early exit, so that the compiler vectorises the loop.
     let look = |(valid, upper), byte: u8| (valid & is_host_byte(byte), upper | byte.is_ascii_uppercase());
     let (valid, has_upper) = host.bytes().fold((true, false), look);
     if !valid || host.is_empty() || host.len() > 255 {
@@ -33,7 +33,7 @@ pub(super) fn read<'a>(uri: &'a Uri, need: HostNeed, headers: &'a HeaderMap) -> 
     Ok(if has_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) })
 }
 
-/// The host of `host`, `host:port`, `[v6]` or `[v6]:port`; nothing if what follows the host is not a port.
+/// The host of `host`, `host:port`, `[v6]` or `[v6]:port`; `None` if what follows the host is not a port.
 fn without_port(authority: &str) -> Option<&str> {
     let end = match authority.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,

@@ -1,10 +1,10 @@
-//! Methods, whose case counts, though not to everybody.
+//! Methods. They are case-sensitive, but some servers ignore the case.
 
 use http::Method;
 
 use super::BadRequest;
 
-/// The methods of IANA's registry beside the common ones.
+/// The registered methods (IANA) that `http` has no constant for.
 const REGISTERED: [&str; 33] = [
     "ACL",
     "BASELINE-CONTROL",
@@ -53,12 +53,12 @@ const COMMON: [Method; 9] = [
     Method::TRACE,
 ];
 
-/// Is it one that everybody knows?
+/// Is it a common method?
 pub(crate) fn is_common(method: &Method) -> bool {
     COMMON.contains(method)
 }
 
-/// Methods that nobody knows may pass; `post` is known to too many servers as `POST`.
+/// An unknown method may pass. `post` may not: many servers treat it as `POST`.
 pub(super) fn check(method: &Method) -> Result<(), BadRequest> {
     if *method == Method::CONNECT {
         return Err(BadRequest::Tunnel);

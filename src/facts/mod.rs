@@ -1,7 +1,6 @@
-//! What a request says about itself: the facts on which routes and clients are decided.
+//! The facts of a request: what routes and clients are decided by.
 //!
-//! There is one normal form of the path, of which matching and keys see no less than the upstream does, so that no spelling
-//! of a path walks around a limit.
+//! The path has one normal form, which is matched, used in keys and sent upstream. So no spelling of a path avoids a limit.
 
 mod host;
 mod method;
@@ -15,7 +14,7 @@ pub(crate) use self::method::is_common;
 use crate::path::{self, EncodedSlash, Path};
 use crate::sift::BadField;
 
-/// The facts of one request, from a live one, a log line or the command line.
+/// The facts of a request: a live one, or one described in a log line or on the command line.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     /// The method.
@@ -29,33 +28,33 @@ pub struct Facts<'a> {
     pub query: Option<&'a str>,
     /// The header fields.
     pub headers: &'a HeaderMap,
-    /// The address at the other end of the connection, IPv4-mapped addresses unwrapped; nothing if nobody knows it.
+    /// The address at the other end of the connection, IPv4-mapped addresses unwrapped; `None` if unknown.
     pub peer: Option<IpAddr>,
 }
 
 /// Must a request name a host?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostNeed {
-    /// It is 400 without one.
+    /// Yes: 400 without one.
     Required,
-    /// It is one without a host, and matches no route that asks for one.
+    /// No: without one it matches no route that asks for a host.
     Optional,
 }
 
 /// How requests are read: `requests:` of the rule file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// What an encoded slash in a path is; a reason to answer with 400 unless the rule file says otherwise.
+    /// How an encoded slash in a path is treated: refused with 400 by default.
     pub encoded_slash: EncodedSlash,
 }
 
-/// Why a request cannot be judged and is answered with 400, unless something else is said.
+/// Why a request is refused before any rule, with 400 unless another status is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
     /// RFC 9110 section 9.1: methods are case-sensitive, but not every server knows that.
     #[error("method is written in another case than the one it has")]
     MethodCase,
-    /// RFC 9110 section 9.3.6: there is nothing here to connect to; answered with 501.
+    /// RFC 9110 section 9.3.6: CONNECT is not supported; answered with 501.
     #[error("no tunnels are opened here")]
     Tunnel,
     /// RFC 9112 section 3.2.
@@ -64,13 +63,13 @@ pub enum BadRequest {
     /// RFC 9112 section 3.2: more than one Host, or one that is not a host.
     #[error("request has no valid host")]
     BadHost,
-    /// The path has no normal form that every origin would agree on.
+    /// The path means different things to different origins.
     #[error("path is not valid: {0}")]
     BadPath(#[from] path::PathError),
     /// RFC 3986 section 2: a target is visible ASCII.
     #[error("query has a byte that is not visible ASCII")]
     BadQuery,
-    /// Which of them an upstream would believe is anybody's guess.
+    /// The field is repeated, and upstreams differ in which value they use.
     #[error("a field by which routes are told apart was sent with two values")]
     TwoValues,
     /// A field means different things to different servers.
@@ -105,7 +104,7 @@ impl<'a> Facts<'a> {
         Ok(Self { method, host, path, query, headers, peer })
     }
 
-    /// Is it `OPTIONS *`, which is about the server as a whole (RFC 9110 section 9.3.7)?
+    /// Is it `OPTIONS *`, a question about the server as a whole (RFC 9110 section 9.3.7)?
     pub fn is_for_the_server(&self) -> bool {
         self.path.whole() == SERVER
     }
@@ -118,5 +117,5 @@ impl From<Version> for HostNeed {
     }
 }
 
-/// The target of a request that is about no resource.
+/// The target of a request about the server, not about a resource.
 const SERVER: &str = "*";
