@@ -1,12 +1,12 @@
-//! `tidegate check`: every mistake of a rule file at once.
+//! `tidegate check`: lists all mistakes of a rule file.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::config::{Config, LoadError};
 
-/// Writes what is wrong with `file` as the rule file of a gateway, or that nothing is. The exit code is 0 if it has no
-/// mistakes, 1 if it has, and 2 if it cannot be read.
+/// Writes all mistakes of a rule file, or that there are none. The exit code is 0 without mistakes, 1 with mistakes, and 2 if
+/// the file cannot be read.
 ///
 /// # Errors
 /// `out` cannot be written to.

@@ -1,4 +1,4 @@
-//! `tidegate demo`: a gateway that needs nothing, and what to try on it.
+//! `tidegate demo`: a gateway without rule file or Redis, and commands to try on it.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -35,7 +35,7 @@ type Started = (Gateway, Signals, Logs);
 
 fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     let mut config = Config::parse_for_gateway(RULES)?;
-    // Where the usual ports are taken, any others will do.
+    // Falls back to free ports if the usual ones are taken.
     for listen in &mut config.listen {
         listen.address = free(listen.address);
     }

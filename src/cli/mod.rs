@@ -1,4 +1,4 @@
-//! The commands, one file each, and the words they share. Here, and only here, the program talks to people.
+//! The commands, one file each, and their shared arguments. Only this module prints for people.
 
 pub mod check;
 mod demo;

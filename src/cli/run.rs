@@ -10,10 +10,10 @@ use super::logging::{self, Logs};
 use crate::config::{Config, LoadError};
 use crate::gateway::Gateway;
 
-/// The rule file unless another is named.
+/// The default rule file.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
 
-/// SIGTERM, SIGINT and SIGHUP, from when this is made: before it, each ends the process at once.
+/// Handlers for SIGTERM, SIGINT and SIGHUP. Before it is made, each of them ends the process at once.
 #[derive(Debug)]
 pub(super) struct Signals {
     runtime: Runtime,
@@ -52,8 +52,8 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     until_ended(gateway, args, signals, &logs)
 }
 
-/// Waits for a signal and drains. A second signal ends at once. SIGHUP opens the access log's file anew: terminals that
-/// close and programs that move logs away send it, and neither wants the end.
+/// Waits for a signal and drains. A second signal ends the process at once. SIGHUP reopens the access log: log rotation
+/// sends it, and a closing terminal, which must not end the gateway.
 pub(super) fn until_ended(gateway: Gateway, args: &RunArgs, signals: Signals, logs: &Logs) -> u8 {
     let Signals { runtime, mut terminate, mut interrupt, mut hangup } = signals;
     let drained = runtime.block_on(async {
@@ -80,7 +80,7 @@ pub(super) fn until_ended(gateway: Gateway, args: &RunArgs, signals: Signals, lo
             _ = interrupt.recv() => Err(std::io::Error::other("ended by a second signal")),
         }
     });
-    // A thread that still drains after a second signal does not hold up the end.
+    // After a second signal, does not wait for threads that still drain.
     runtime.shutdown_background();
     match drained {
         Ok(()) => 0,
@@ -89,10 +89,10 @@ pub(super) fn until_ended(gateway: Gateway, args: &RunArgs, signals: Signals, lo
 }
 
 impl Signals {
-    /// Watches for all from now on.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// The system gives no runtime or no handler.
+    /// The runtime or a handler cannot be created.
     pub(super) fn new() -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let context = runtime.enter();
@@ -109,6 +109,6 @@ fn could_not(error: &dyn std::fmt::Display) -> u8 {
 }
 
 fn complain(error: &dyn std::fmt::Display) {
-    // Nobody reads it if this fails.
+    // If standard error is closed, there is nowhere to report it.
     _ = writeln!(std::io::stderr(), "tidegate: {error}");
 }

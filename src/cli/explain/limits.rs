@@ -1,4 +1,4 @@
-//! What each limit of a route asks of a request, and what it comes to.
+//! What each limit of a route charges a request, and what that means in numbers.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{Due, Unclear};
 
-/// All of them, and what clients are told.
+/// Writes all limits, and what clients are told.
 pub(super) fn limits(
     route: &Route,
     dues: &[(&Limit, Due)],
@@ -48,7 +48,7 @@ fn told(route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f)
 }
 
-/// What it is about the request that a limit cannot tell.
+/// Why a limit cannot find the client or the cost of the request.
 pub(super) fn unclear(limit: &Limit, cause: &Unclear) -> String {
     match (cause, &limit.permits) {
         (Unclear::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
@@ -90,7 +90,7 @@ fn bucket(limit: &Limit, charge: &Charge) -> String {
                 _ => format!("the bucket of {address}, since {} is missing", quote(&limit.client.to_string())),
             }
         }
-        // The store holds a hash of it under a secret, and nobody else needs to see it.
+        // The store has a keyed hash of it, which the output does not need.
         Some(ClientId::Value(_) | ClientId::Instance(_)) => {
             format!("the bucket of this {}", quote(&limit.client.to_string()))
         }

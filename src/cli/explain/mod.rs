@@ -1,5 +1,5 @@
-//! `tidegate explain`: what the rules make of a request, and why. It asks no store and opens no connection: what it
-//! knows are the rule file and the request.
+//! `tidegate explain`: how the rules judge a request, and why. It knows only the rule file and the request: it asks no store
+//! and opens no connection.
 
 mod limits;
 mod request;
@@ -52,21 +52,21 @@ impl ExplainArgs {
     }
 }
 
-/// What the rules make of a request that a route takes.
+/// How the rules judge a request.
 #[derive(Debug)]
 struct Explanation<'r> {
     facts: &'r Facts<'r>,
     sent: &'r Uri,
-    /// The fields of which nothing was read.
+    /// The fields that were removed.
     removed: Vec<&'r HeaderName>,
     trace: Option<Trace<'r>>,
     search: Search<'r>,
-    /// What each limit of the route asks; nothing without a route.
+    /// The charge of each limit of the route; empty without a route.
     dues: Vec<(&'r Limit, Due)>,
 }
 
-/// Writes what happens to a request. The exit code is 0 if it is judged, 1 if it is turned away before, and 2 if the
-/// rule file cannot tell.
+/// Writes what happens to a request. The exit code is 0 if limits judge it, 1 if it is refused before, and 2 if the rule
+/// file is invalid.
 ///
 /// # Errors
 /// `out` or `complaints` cannot be written to.
@@ -120,7 +120,7 @@ impl<'r> Explanation<'r> {
         self.search.found
     }
 
-    /// The limit that turns the request away before any is asked.
+    /// The limit that refuses the request before the store is asked.
     fn denied(&self) -> Option<&(&'r Limit, Due)> {
         self.dues.iter().find(|(_, due)| matches!(due, Due::Deny(_)))
     }

@@ -1,4 +1,4 @@
-//! A request in arguments.
+//! Parses the request from arguments.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Uri};
@@ -26,14 +26,14 @@ pub(super) fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     Ok((name, value))
 }
 
-/// The longest target that a listener takes, in bytes, if this one is longer.
+/// The longest target that a listener accepts, in bytes, if this one is longer.
 pub(super) fn excess(target: &Uri, config: &Config) -> Option<usize> {
     let longest = config.listen.iter().map(|listen| listen.max_target).max().unwrap_or(Listen::DEFAULT_MAX_TARGET);
     let length = target.path_and_query().map_or(0, |path| path.as_str().len());
     (length > longest).then_some(longest)
 }
 
-/// The status that such a request is answered with.
+/// The status of the answer to such a request.
 pub(super) fn status(error: &BadRequest) -> u16 {
     match error {
         BadRequest::BadField(BadField::Circle) => 508,

@@ -124,7 +124,7 @@ fn never(limit: &Limit, charge: &Charge) -> bool {
     limit.limiter.quota.wait_when_drained(charge.permits) == Wait::Never
 }
 
-/// Where an address was read.
+/// The source of an address.
 fn origin(hop: usize) -> &'static str {
     if hop == 0 { "the peer" } else { "from x-forwarded-for" }
 }
@@ -138,7 +138,7 @@ impl fmt::Display for Condition<'_> {
                 let methods: Vec<_> = methods.iter().map(http::Method::as_str).collect();
                 write!(f, "method {}", methods.join(" or "))
             }
-            // What it must be is often a secret.
+            // The expected value is often a secret.
             Self::Header(name, _) => write!(f, "header {name} as asked for"),
         }
     }

@@ -1,5 +1,5 @@
-//! A line as it may be shown: nothing in it moves a cursor, hides, turns its neighbours around, or looks like the end of
-//! the line.
+//! Escapes characters that could deceive a reader of a log line: cursor movements, invisible and bidirectional characters,
+//! line separators.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
-//! Lines on their way to whoever reads them, written by a thread of its own.
+//! A queue of log lines, and the thread that writes them.
 //!
-//! A reader that stalls (a pipe that nobody empties, a full disk) holds up nobody: lines wait for it in bounded room, and
-//! those for which there is none are dropped and counted.
+//! A reader that stalls (a full pipe, a slow disk) delays no request: lines wait in a bounded queue, and are dropped and
+//! counted when it is full.
 
 use std::io;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::clean::clean;
 use super::sink::Sink;
 
-/// The most bytes of lines that wait, those that are being written included.
+/// The most bytes of waiting lines, including those being written.
 const ROOM: usize = 8 * 1024 * 1024;
-/// What is kept of that room after a rush.
+/// The capacity kept after a burst.
 const KEPT: usize = 64 * 1024;
-/// How long the end of the process waits for a reader that stalls.
+/// How long the process waits at its end for a reader that stalls.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Where lines are put.
+/// The queue, to which lines are pushed.
 #[derive(Clone, Debug)]
 pub(super) struct Lines(Arc<LogQueue>);
 
-/// Dropped at the end of the process, it has written what waits, or has tried for a while.
+/// On drop, waits until all lines are written, for a bounded time.
 #[derive(Debug)]
 pub(crate) struct Guard(Arc<LogQueue>);
 
 #[derive(Debug)]
 struct LogQueue {
-    /// How odd characters are written.
+    /// Whether odd characters are escaped as JSON does.
     is_json: bool,
     /// Counts dropped lines.
     count: fn(u64),
     state: Mutex<LogLines>,
-    /// There is something to do, for the thread.
+    /// Wakes the thread.
     news: Condvar,
     ended: Condvar,
 }
@@ -43,9 +43,9 @@ struct LogQueue {
 #[derive(Debug, Default)]
 struct LogLines {
     waiting: Vec<u8>,
-    /// How many bytes are being written.
+    /// The bytes being written.
     writing: usize,
-    /// Lines dropped since this was told.
+    /// Lines dropped since the last report.
     dropped: u64,
     reopens: bool,
     ends: bool,
@@ -65,7 +65,7 @@ pub(super) fn start(sink: Sink, is_json: bool, count: fn(u64)) -> io::Result<(Li
 }
 
 impl Lines {
-    /// Opens the file anew before the next line, if it is one: somebody may have moved it away.
+    /// Reopens the file before the next line, if it is one: log rotation moves it away.
     pub(super) fn reopen(&self) {
         self.0.state.lock().reopens = true;
         self.0.news.notify_one();
@@ -101,8 +101,8 @@ impl LogQueue {
         }
     }
 
-    /// Waits for lines and takes them. Whether the file is to be opened anew, and how many lines were dropped meanwhile;
-    /// nothing at the end.
+    /// Waits for lines and takes them. Returns whether to reopen the file and how many lines were dropped meanwhile; `None` at
+    /// the end.
     fn next(&self, batch: &mut Vec<u8>) -> Option<(bool, u64)> {
         let mut state = self.state.lock();
         state.writing = 0;
@@ -129,7 +129,7 @@ impl Drop for Guard {
     }
 }
 
-/// A subscriber formats a line in room of its own and writes it in one piece.
+/// A subscriber writes each line in one piece.
 impl io::Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.push(&String::from_utf8_lossy(line));

@@ -1,4 +1,4 @@
-//! Where log lines go: what happens to the process to standard error, what happens to requests where `access_log` says.
+//! The logs: events of the process go to standard error, requests to where `access_log` says.
 //!
 //! `TIDEGATE_LOG` sets the level (`warn`, `tidegate=debug`, ...); `info` unless set. Neither log ever holds a header
 //! field, a query or a body.
@@ -26,20 +26,20 @@ use crate::metrics::Metrics;
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogFormat {
-    /// For people.
+    /// Text for people.
     Human,
-    /// One JSON object a line.
+    /// One JSON object for each line.
     Json,
 }
 
-/// Both logs. When this is dropped, what they have not written yet is written, unless a reader stalls.
+/// Both logs. On drop, writes the lines that wait, unless a reader stalls.
 #[derive(Debug)]
 pub(super) struct Logs {
     access: Option<Lines>,
     _guards: Vec<Guard>,
 }
 
-/// Starts both logs, and has panics told in the first.
+/// Starts both logs. Panics go to the first.
 ///
 /// # Errors
 /// The access log's file cannot be opened.
@@ -54,7 +54,7 @@ pub(super) fn start(format: LogFormat, access_log: &AccessLog) -> io::Result<Log
     let access = sink.map(|sink| lines::start(sink, is_json, Metrics::access_lines_dropped)).transpose()?;
     let (access, access_guard) = access.unzip();
     let level = EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    // Filters that know their answer for a whole target: where the access log is off, asking whether it is on is free.
+    // Filters by target, which tracing caches: an access log that is off costs nothing.
     let not_access = Targets::new().with_default(LevelFilter::TRACE).with_target(access::TARGET, LevelFilter::OFF);
     let mut logs = vec![lines(format, errors).with_filter(level.and(not_access)).boxed()];
     if let Some(writer) = access.clone() {
@@ -63,12 +63,12 @@ pub(super) fn start(format: LogFormat, access_log: &AccessLog) -> io::Result<Log
     }
     tracing_subscriber::registry().with(logs).try_init().map_err(io::Error::other)?;
     panics::log();
-    // In this order, so that what is told of the access log at the end is written as well.
+    // In this order, so that the last messages about the access log are still written.
     Ok(Logs { access, _guards: access_guard.into_iter().chain([errors_guard]).collect() })
 }
 
 impl Logs {
-    /// Opens the access log's file anew, if it is one.
+    /// Reopens the access log, if it is a file.
     pub(super) fn reopen(&self) {
         if let Some(access) = &self.access {
             access.reopen();

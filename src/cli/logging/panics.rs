@@ -1,7 +1,7 @@
 //! Panics as lines of the log.
 
-/// Has every panic logged: where it happened, and what it says if that is a text of the program's own. What was put together
-/// at run time may hold what a client sent. With `RUST_BACKTRACE` everything is shown on standard error as well.
+/// Logs every panic: its location, and its message if that is a literal of the program. A message formatted at run time may
+/// contain what a client sent. With `RUST_BACKTRACE`, everything also goes to standard error.
 pub(super) fn log() {
     let usual = std::panic::take_hook();
     let shows_all = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");

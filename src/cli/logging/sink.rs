@@ -1,22 +1,22 @@
-//! Where lines end up: a stream or a file, which may fail and come back.
+//! The destination of a log: a stream or a file, which may fail and recover.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long to wait for a stream that somebody else has made one that does not wait.
+/// How long to wait for a stream that another process has made non-blocking.
 const NOT_YET: Duration = Duration::from_millis(10);
 
-/// The end of a log.
+/// The destination of a log.
 pub(super) struct Sink {
     name: &'static str,
     writer: Box<dyn Write + Send>,
-    /// Where a file is, to open it anew.
+    /// The path of a file, to reopen it.
     path: Option<PathBuf>,
-    /// The last lines could not be written. That is told once.
+    /// The last write failed. A failure is reported once.
     is_failing: bool,
-    /// The last line that was written lacks its end.
+    /// The last line was written only in part.
     is_torn: bool,
 }
 
@@ -46,7 +46,7 @@ impl Sink {
         }
     }
 
-    /// Writes lines; returns how many could not be written.
+    /// Writes lines; returns how many were lost.
     pub(super) fn write(&mut self, lines: &[u8]) -> u64 {
         let torn = if self.is_torn { self.write_all(b"\n") } else { Ok(()) };
         let written = torn.map_err(|(_, error)| (0, error)).and_then(|()| self.write_all(lines));
@@ -70,7 +70,7 @@ impl Sink {
         }
     }
 
-    /// All of it, or the error with how much it was.
+    /// Writes all bytes; an error comes with the number written.
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
         let mut count = 0;
         while count < bytes.len() {
