@@ -1,4 +1,4 @@
-//! A queue of few entries, most often of one: that needs no memory of its own.
+//! A queue of few entries. With one entry, the usual case, it needs no heap memory.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 pub(super) enum Entries<T> {
     /// None or one.
     Few(Option<T>),
-    /// Any number, in memory that is kept.
+    /// Any number, on the heap.
     Many(VecDeque<T>),
 }
 
@@ -67,7 +67,7 @@ impl<T> Entries<T> {
         front.iter().chain(back)
     }
 
-    /// How many come before the first that is not like this; those that are come first.
+    /// How many match. Those that match come first.
     pub(super) fn partition_point(&self, is_before: impl FnMut(&T) -> bool) -> usize {
         match self {
             Self::Few(one) => one.as_slice().partition_point(is_before),
@@ -106,7 +106,7 @@ impl<T> Entries<T> {
         }
     }
 
-    /// Removes all but the oldest so many, and hands them over.
+    /// Removes and returns all entries from `position` on.
     pub(super) fn split_off(&mut self, position: usize) -> impl Iterator<Item = T> {
         match self {
             Self::Few(one) => one.take_if(|_| position == 0).into_iter().chain(VecDeque::new()),

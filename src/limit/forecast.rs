@@ -1,4 +1,4 @@
-//! What a quota comes to, told before anybody has asked it for anything.
+//! What a quota allows, computed from its numbers alone.
 
 use super::{Algorithm, Quota, State, Wait};
 use crate::clock::Timestamp;

@@ -3,8 +3,8 @@
 //! **Law.** That of [`token_bucket`](super::token_bucket), except that others write the same log by their own clocks:
 //! it is exact as far as the clocks agree. Entries are never merged, nor redated, unless the log is our own.
 //!
-//! `lua/redisson.lua` is where it is decided; the embedded store, which nobody else can reach, knows only what it was
-//! told itself.
+//! `lua/redisson.lua` decides it. The embedded store is shared with no other process: there it is
+//! decided as a token bucket, if its rate is known.
 
 use super::Mode;
 

@@ -88,7 +88,7 @@ impl State {
     }
 }
 
-/// The queue of a quota; one of another algorithm lets nobody wait.
+/// The queue of a quota. With another algorithm no request waits.
 fn queue(quota: &Quota) -> Queue {
     match quota.algorithm() {
         Algorithm::LeakyBucket(queue) => queue,

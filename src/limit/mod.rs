@@ -1,5 +1,5 @@
-//! What a limit is and what it may answer. One file per algorithm; each is pure: state, charge and time in, decision
-//! out. `lua/` holds their twins for Redis, and property tests hold the twins equal.
+//! Limits, charges and decisions. One file for each algorithm, which is a pure function of state, charge and time. `lua/`
+//! has their translations for Redis; property tests hold the two equal.
 
 pub mod calendar;
 mod counters;
@@ -96,31 +96,31 @@ pub enum ClientId {
     Instance(Arc<str>),
 }
 
-/// A request for permits from one bucket.
+/// A request for permits of one bucket.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    /// Whose buckets.
+    /// The limit.
     pub limiter: Arc<Limiter>,
     /// Which of them: a client exactly when the mode is [`Mode::PerClient`].
     pub client: Option<ClientId>,
     /// How many permits; 0 asks without taking.
     pub permits: u32,
-    /// Only watches: what it says refuses nothing. It is made if it is granted and all live charges are.
+    /// A shadow refuses no request. It is made if its bucket grants it and all live charges are made.
     pub shadow: bool,
 }
 
-/// A charge that was made, and when: at the moment of the decision, or of the slot that it gave.
+/// A charge that was made, with its time: that of the decision, or of the slot that was given.
 #[derive(Clone, Debug)]
 pub struct Granted {
     /// What was asked for.
     pub charge: Charge,
-    /// Since when it is in use.
+    /// The time from which it counts.
     pub at: Timestamp,
-    /// As in its [`Decision`]: whose bucket it was taken from.
+    /// Whether it was taken from the overflow bucket, as in its [`Decision`].
     pub overflow: bool,
 }
 
-/// What one limit says to a charge.
+/// The answer of one limit to a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Would this limit alone have granted it?
@@ -133,7 +133,7 @@ pub struct Decision {
     pub reset: u64,
     /// Milliseconds from now to the slot that was granted: the request goes on then. 0 for algorithms without slots.
     pub delay: u64,
-    /// Was it judged by the bucket that clients share for whom the embedded store has no room?
+    /// Whether the overflow bucket of the embedded store decided it.
     pub overflow: bool,
 }
 
@@ -237,7 +237,7 @@ impl Quota {
         Ok(Self { rate, interval, algorithm })
     }
 
-    /// What is known of a limiter whose rate and interval only the store knows: nothing.
+    /// The quota of an adopted limiter, whose rate and interval only the store has.
     pub const fn adopted(sharing: Sharing) -> Self {
         Self { rate: MAX_RATE, interval: MAX_INTERVAL, algorithm: Algorithm::Foreign(sharing) }
     }

@@ -1,8 +1,8 @@
-//! What little there is to remember of a bucket that was used once.
+//! The compact form of a bucket that was used once.
 
 use crate::clock::Timestamp;
 
-/// In as few bytes as hold it for any algorithm. Each says by itself what it has packed, and what does not fit.
+/// Each algorithm packs its own state, and says if the state does not fit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Packed {
     /// Nothing.

@@ -5,8 +5,8 @@ use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 
-/// What is remembered of a bucket, which is always judged by quotas of the same algorithm. Most buckets have been used once:
-/// they have no memory of their own.
+/// The state of a bucket. Its quotas always have the same algorithm. Most buckets were used once; their state is packed and
+/// needs no heap memory.
 #[derive(Clone, Debug)]
 pub struct State(Kept);
 
@@ -16,7 +16,7 @@ enum Kept {
     Whole(Box<Whole>),
 }
 
-/// All that an algorithm remembers.
+/// The full state of an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Whole {
     /// A log of grants.
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// What has once been too large to be packed stays as it is, for as long as it is in use.
+    /// A state that was too large to be packed once is not packed again while the bucket is in use.
     #[inline]
     fn change<R>(&mut self, quota: &Quota, change: impl FnOnce(&mut Whole) -> R) -> R {
         match &mut self.0 {

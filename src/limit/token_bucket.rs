@@ -209,7 +209,7 @@ impl State {
         }
     }
 
-    /// Drops the entries that nobody counts any more.
+    /// Drops the entries that no rule counts any more.
     fn forget(&mut self, horizon: u64, now: Timestamp) {
         while let Some(oldest) = self.log.front().filter(|oldest| oldest.at.plus_millis(horizon) <= now) {
             self.stored -= oldest.permits;

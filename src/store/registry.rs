@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use super::StoreError;
 use super::limiters::{Named, SetRate};
 use crate::clock::Timestamp;
-use crate::limit::token_bucket::State;
-use crate::limit::{Decision, Mode, RateConfig, Wait};
+use crate::limit::{Decision, Mode, RateConfig, Wait, token_bucket};
 
 /// Limiters kept at most. A limiter is named by the program, not by its clients.
 const MAX_LIMITERS: usize = 1 << 16;
@@ -23,7 +22,7 @@ struct Entry {
     last: RateConfig,
     expires_at: Option<Timestamp>,
     /// By instance; OVERALL has one, without a name.
-    buckets: HashMap<String, State>,
+    buckets: HashMap<String, token_bucket::State>,
 }
 
 // === impl Registry ===

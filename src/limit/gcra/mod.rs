@@ -70,7 +70,7 @@ impl State {
     }
 
     /// Takes back what has not returned of `permits` that were granted at `granted_at`. If the clock went back since,
-    /// nobody knows what has, and they are left alone.
+    /// that is unknown, and nothing is taken back.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         let left = parts(permits, quota).saturating_sub(returned(granted_at, now, quota));
         if granted_at <= now && left > 0 {
