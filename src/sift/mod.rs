@@ -151,8 +151,8 @@ impl Sieve {
         }
     }
 
-    /// Whether a trailer of a request is removed. Every peer counts as untrusted: no proxy needs trailers to say whom it forwards for, and
-    /// an origin may merge trailers into the header fields.
+    /// Whether a trailer of a request is removed. Every peer counts as untrusted: no proxy says in trailers whom it forwards
+    /// for, and an origin may merge trailers into the header fields.
     pub(crate) fn is_forbidden_trailer(&self, name: &HeaderName) -> bool {
         trailers::is_forbidden(name) || self.used.contains(name) || self.is_removed(name, false)
     }
