@@ -1,6 +1,6 @@
--- admit: decides requests, each over a list of limits as one, as if they had come one by one at the same moment. All live
--- limits of a request are checked, then all are charged or none is. A shadow only watches: it is charged if the live ones
--- are and it has granted by itself.
+-- admit: decides a batch of requests, as if they had come one by one at the same moment. For each request, all live limits
+-- are checked, then all are charged or none is. A shadow refuses no request: it is charged if its own bucket grants and the
+-- live limits are charged.
 --
 -- KEYS  those of all buckets, limiter by limiter
 -- ARGV  `admit`; the limiters, as words that each end with a space: for each its algorithm, that algorithm's arguments, and how many
@@ -27,7 +27,7 @@
 --   settle(bucket, random)       after a refusal, if nothing was charged: writes nothing, unless the clock went back
 --   give_back(limiter, key, permits, at, now)  undoes what was granted at `at`, if it has not returned by itself
 
--- Calls `each` for every bucket that the words tell of: with its number, its algorithm, its limiter, its first key, and the
+-- Calls `each` for every bucket that the words name, with its number, its algorithm, its limiter, its first key, and the
 -- arguments of the limiter.
 local function each_bucket(words, now, each)
   local next_word, number, key = string.gmatch(words, '([^ ]*) '), 1, 1
@@ -42,22 +42,22 @@ local function each_bucket(words, now, each)
   end
 end
 
--- The buckets of a call by number: what algorithms and limiters they have, their first keys, and those that are open; false
--- for one that has granted a request at once, which it does but once.
+-- The buckets of a call, by number: algorithm, limiter, first key, and the open bucket; false for one that has granted a
+-- request at once, which is done only once.
 local laws, limiters, keys, buckets, present_moment
 
--- What the request that is being decided asks of each limit, and what it says: as lists beside each other, made once, since a
--- table costs as much as a small command.
+-- The present request: what it asks of each limit, and the answers. Parallel lists, made once, since creating a table costs as
+-- much as a small command.
 local numbers, only_watches, asked, granted, later = {}, {}, {}, {}, {}
 
--- The bucket of this number, of which `chunk` may have been read.
+-- Opens the bucket of this number; `chunk` is the part of it that was read before, if any.
 local function open(number, chunk)
   local bucket = buckets[number] or laws[number].open(limiters[number], keys[number], present_moment, chunk)
   buckets[number] = bucket
   return bucket
 end
 
--- Has the bucket of the request's limit judge it.
+-- Checks the request on the bucket of one of its limits.
 local function check(i, chunk)
   local number = numbers[i]
   local yes, wait, delay = laws[number].check(open(number, chunk), asked[i])
@@ -65,7 +65,7 @@ local function check(i, chunk)
   return yes or only_watches[i]
 end
 
--- How many of so many requests are granted alike, each with the same answer but for what remains.
+-- How many of these equal requests are granted with the same answer, except for what remains.
 local function alike(count, limits)
   for i = 1, limits do
     local law, permits = laws[numbers[i]], asked[i]

@@ -13,7 +13,7 @@ local fixed_window = log.windows(6)
 
 local HOUR = 60 * 60 * 1000
 
--- The window that a moment is in, and the start of the one before it; nil if it was not sent.
+-- The window of a moment, and the start of the one before it; nil if the caller did not send it.
 local function window_of(words, at)
   for i = 2, 4 do
     local start, ends = tonumber(words[i + 1]), tonumber(words[i + 2])
@@ -21,7 +21,7 @@ local function window_of(words, at)
   end
 end
 
--- What the buckets of a limiter have in common.
+-- What all buckets of a limiter share.
 function fixed_window.limiter(words, now)
   local previous, start, ends = window_of(words, now)
   if not ends then return { unknown = true, words = words } end

@@ -9,19 +9,19 @@
 
 local gcra = { keys = 1, args = 3, charge = fractions.charge, save = fractions.save, settle = fractions.settle }
 
--- What the buckets of a limiter have in common.
+-- What all buckets of a limiter share.
 function gcra.limiter(words, now)
   return { rate = tonumber(words[1]), interval = tonumber(words[2]), burst = tonumber(words[3]), now = now }
 end
 
 gcra.open = fractions.open
 
--- Milliseconds until so many permits are there; only for more than there are.
+-- Milliseconds until so many permits are free; only called for more than are free now.
 local function wait_for(bucket, permits)
   return fractions.millis_for(bucket, bucket.used + permits - bucket.limiter.burst)
 end
 
--- How many permits are there.
+-- How many permits are free.
 local function left(bucket)
   return math.max(0, bucket.limiter.burst - bucket.used - (bucket.parts > 0 and 1 or 0))
 end
@@ -32,13 +32,13 @@ function gcra.tell(bucket)
   return remaining, remaining < bucket.limiter.burst and wait_for(bucket, remaining + 1) or 0
 end
 
--- Judges a request; writes nothing.
+-- Checks a request; writes nothing.
 function gcra.check(bucket, permits)
   if permits <= left(bucket) then return true, 0 end
   return false, permits <= bucket.limiter.burst and wait_for(bucket, permits) or -1
 end
 
--- Takes back what has not returned since it was granted; nothing if the clock went back, when nobody knows.
+-- Takes back what has not returned since it was granted. If the clock went back, that is unknown: takes back nothing.
 function gcra.give_back(limiter, key, granted, at, now)
   local bucket = fractions.open(limiter, key, now)
   local permits, parts = fractions.returned(limiter, now - at)

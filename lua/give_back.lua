@@ -1,4 +1,4 @@
--- give_back: undoes the charges of a request that nobody received.
+-- give_back: undoes the charges of a request that reached no upstream.
 --
 -- KEYS  those of all buckets, limiter by limiter
 -- ARGV  `give_back`; the limiters, as admit.lua takes them; for each bucket what it was charged and when (permits and ms, or those of its

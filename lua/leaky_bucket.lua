@@ -10,7 +10,7 @@
 
 local leaky_bucket = { keys = 1, args = 4, one_by_one = true, open = fractions.open }
 
--- What the buckets of a limiter have in common.
+-- What all buckets of a limiter share.
 function leaky_bucket.limiter(words, now)
   return {
     rate = tonumber(words[1]), interval = tonumber(words[2]), queue = tonumber(words[3]), max_wait = tonumber(words[4]),
@@ -18,7 +18,7 @@ function leaky_bucket.limiter(words, now)
   }
 end
 
--- How many permits are in the bucket, a begun one included.
+-- How many permits are in the bucket, rounded up.
 local function waiting(bucket)
   return bucket.used + (bucket.parts > 0 and 1 or 0)
 end
@@ -37,7 +37,7 @@ function leaky_bucket.tell(bucket)
   return places(bucket), fractions.millis_for(bucket, leaks)
 end
 
--- Judges a request; writes nothing. Every request has a slot of its own, so that no two are answered alike. One that finds
+-- Checks a request; writes nothing. Every request has a slot of its own, so that no two are answered alike. One that finds
 -- the bucket empty does not wait, whatever the queue; else its permits are in the queue with all others but one.
 function leaky_bucket.check(bucket, permits)
   local limiter = bucket.limiter

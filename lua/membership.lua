@@ -1,14 +1,14 @@
--- membership: a gateway tells that it is there, and charges what it granted while this server could not be asked.
+-- membership: announces a gateway, and charges what it granted while this server was unreachable.
 --
--- KEYS  announce: a sorted set of gateways, by when each was last heard of; owe: those of all buckets, limiter by limiter, then
+-- KEYS  announce: a sorted set of gateways, by the time of their last announcement; owe: those of all buckets, limiter by limiter, then
 --       one that remembers that this was done
 -- ARGV  the operation; announce: the gateway, and how long it is there without another word (ms); owe: the limiters, as
 --       admit.lua takes them, for each bucket how many grants are told of, and for each of these permits and how long ago it
 --       was (ms), oldest first, all separated by spaces, and random bytes for shared limits
 -- Returns how many gateways are there; whether it was charged just now
 --
--- Invariant: what is owed is charged once, however often it is told, whatever the limits say to it. It is dated when it
--- was granted, or when the bucket was charged last if that is later: it never returns too early.
+-- Invariant: a payment is charged once, even if it is sent again, and even above the limit. A grant is dated when it was
+-- granted, or when the bucket was charged last if that is later: it never returns too early.
 
 local function announce(arguments)
   local now, lasts, gateways = present(''), tonumber(arguments[3]), KEYS[1]

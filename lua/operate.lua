@@ -1,9 +1,9 @@
--- operate: what a call asks for, by its first argument: to decide (admit.lua), to undo (give_back.lua), what a gateway says of
--- itself (membership.lua), or an operation of the library on one shared limiter (see the end of redisson.lua).
+-- operate: runs the operation named by the first argument: decide (admit.lua), undo (give_back.lua), announce or pay
+-- (membership.lua), or an operation of the library on one shared limiter (see the end of redisson.lua).
 --
 -- KEYS  admit, give_back: those of all buckets; else those of one bucket of redisson.lua
 -- ARGV  the operation; admit, give_back: as these take them; else now (ms; empty: the server's TIME), and the operation's own
--- Returns what the operation says, or the error of a limiter that has no rate.
+-- Returns the result of the operation, or the error of a limiter that has no rate.
 --
 -- Invariant: that of the operation.
 

@@ -1,8 +1,8 @@
--- redisson: a limiter that clients of Redisson use too. A permit comes back exactly one interval after it was granted;
--- others write the hash, the counter and the log with us, by their own clocks.
+-- redisson: a limiter shared with clients of Redisson. A permit comes back exactly one interval after it was granted. Peers
+-- write the hash, the counter and the log too, by their own clocks.
 --
 -- KEYS  of a bucket: hash, value, value of the client, permits, permits of the client, as Redisson orders them; then our
---       note about the client's log. Without a client, its keys are those of everybody
+--       note about the client's log. Without a client, its keys are those of all clients
 -- ARGV  law: adopt (the hash says rate, interval and type), configure (we say them, and bring the hash up to date with the
 --       first grant) or library (adopt, with expiry and log as tidegate::RateLimiter keeps them); type (0 OVERALL, 1
 --       PER_CLIENT, empty: whichever the hash says), rate, interval (ms; both empty unless the law is configure)
@@ -22,10 +22,10 @@ local redisson = { keys = 6, args = 4 }
 local call, min, max = redis.call, math.min, math.max
 local BOUND = 512
 
--- Rates of Java can be larger than numbers are exact, and sums larger than an entry holds.
+-- The largest exact number, since rates of Java can be larger; the most permits that an entry can hold.
 local MOST, MOST_IN_ENTRY = 9007199254740991, 4294967295
 
--- To make text of a number costs Redis as much as a small command: that of small ones, which come again and again, is kept.
+-- Formatting a number costs as much as a small command, so the texts of small numbers are cached.
 local texts = {}
 local function brief(number)
   if number < -16 or number > 64 then return number end
@@ -60,14 +60,14 @@ local function sum(list, before)
   return permits
 end
 
--- Counts permits of an entry that has come, or gone if they are negative.
+-- Counts the permits of an added entry; negative for a removed one.
 local function count(log, permits, at)
   if at > log.doubt then log.sure = log.sure + permits else log.believed = max(0, log.believed + permits) end
 end
 
 -- What a call knows of a log, and notes for the next: how many entries there are; what they hold, `sure` in those dated after
 -- `doubt` and `believed` in the others, as the counter told it; the first and the newest; the rate, and when it was noted.
--- What the last note tells is not read again; nobody else has it while a call changes it.
+-- The last note is cached and not parsed again. A call removes it from the cache while it changes it.
 local NOTE, NOTE_BYTES = '<I4dddddddB', 61
 local last = {}
 local function recall(key, told)
@@ -86,7 +86,7 @@ local function recall(key, told)
   }
 end
 
--- Reads the hash into the limiter, as far as the law wants to know it; returns what is wrong with it, and the note in it.
+-- Reads the hash into the limiter, as far as the law needs it; returns an error if it is invalid, and the note in it.
 local function read_hash(limiter, key)
   local hash = call('HMGET', key, 'rate', 'interval', 'type', 'keepAliveTime', 'tidegate')
   local rate, kind = tonumber(hash[1]), hash[3]
@@ -100,7 +100,7 @@ local function read_hash(limiter, key)
   return nil, hash[5]
 end
 
--- Counts so many entries that are new; returns whether these stand behind the others.
+-- Counts so many new entries; returns whether all of them are behind the known ones.
 local function follow(log, new)
   if new == 0 then return true end
   local list = new > 0 and new <= BOUND and entries(log, -1 - new, -1)
@@ -186,7 +186,7 @@ local function released(bucket)
   return max(0, counter - max(0, left))
 end
 
--- Writes what the counter has to be. One that was not there lives as long as the log.
+-- Writes the right counter. A new counter gets the time to live of the log.
 local function write_counter(bucket, rate)
   local counter = rate - bucket.log.sure - bucket.log.believed + (bucket.excess or 0)
   if bucket.counter == counter then return end
@@ -225,7 +225,7 @@ local function forget(bucket)
   if log.entries == 0 then log.newest, log.newest_at = nil, nil end
 end
 
--- Removes what has returned, and makes counter and note what they have to be; takes no permit from anybody.
+-- Removes what has returned, and corrects counter and note; takes no live permit.
 local function heal(bucket)
   local rate, log = bucket.limiter.stored_rate, bucket.log
   local is_used = log.entries > 0 or bucket.counter
@@ -254,7 +254,7 @@ local function take_out(bucket, list, permits)
   return permits
 end
 
--- Takes what peers have released out of the log. Nobody knows when they did. Entries that were there at our last look are
+-- Takes what peers have released out of the log. The time of a release is unknown. Entries that were there at our last look are
 -- taken first, the newest of them first, then those that have come since, the oldest first; or the oldest first of all, if
 -- it is not known which those are: so that whatever was meant would not have returned earlier than what is taken for it.
 -- What has returned meanwhile may be what was released; and so may what peers have removed, unless our last look is so
@@ -279,7 +279,7 @@ local function place_release(bucket, permits)
   heal(bucket)
 end
 
--- What the buckets of a limiter have in common.
+-- What all buckets of a limiter share.
 function redisson.limiter(words)
   local rate, interval = tonumber(words[3]), tonumber(words[4])
   return { law = words[1], told = words[2], type = words[2], rate = rate, interval = interval, stored_rate = nil, config = nil }
@@ -318,7 +318,7 @@ local function wait_for(bucket, missing)
   return last_at and due_in(bucket, last_at) or bucket.limiter.interval
 end
 
--- Judges a request; writes nothing.
+-- Checks a request; writes nothing.
 function redisson.check(bucket, permits)
   local rate, behind, added = bucket.limiter.rate, bucket.left_behind, bucket.added or 0
   local missing = bucket.used + permits - rate
@@ -362,14 +362,14 @@ local function join(bucket)
   end
 end
 
--- Takes what check() granted; writes nothing.
+-- Charges what check() granted, in memory; writes nothing.
 function redisson.charge(bucket, permits)
   if permits == 0 then return end
   if not bucket.added and bucket.limiter.law == 'library' then join(bucket) end
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
--- Our rule into the hash. Java's keepAliveTime stays, unless it is none or would forget live permits.
+-- Writes our rule into the hash. Java's keepAliveTime stays, unless it is none or would forget live permits.
 local function configure_hash(limiter, key)
   local config, keep = limiter.config, tonumber(limiter.config[4])
   if not keep or (keep > 0 and keep < limiter.interval) then keep = 2 * limiter.interval end

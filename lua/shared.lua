@@ -1,10 +1,10 @@
--- shared: what several algorithms stand on: the time, logs of grants, and fractions of a permit.
+-- shared: helpers of several algorithms: the time, logs of grants, and fractions of a permit.
 --
 -- KEYS  none of its own
 -- ARGV  none of its own
--- Returns nothing: it stands before all others.
+-- Returns nothing; the other files follow it.
 --
--- Invariant: it keeps nothing from one call to the next.
+-- Invariant: no state is kept between calls.
 
 local call, try, to_bytes, from_bytes, byte = redis.call, redis.pcall, struct.pack, struct.unpack, string.byte
 
@@ -13,7 +13,7 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- The moment to decide at, in milliseconds: as it is told, or the server's own. Read once for each call.
+-- The time to decide at, in milliseconds: the given one, or the server's. Read once for each call.
 local function present(told)
   if told ~= '' then return tonumber(told) end
   local time = call('TIME')
@@ -43,7 +43,7 @@ end
 local log = {}
 
 local ENTRY, BYTES = '>I5I6', 11
--- The newest entry and what is behind it.
+-- The bytes of the newest entry and of all behind it.
 local ENDING, ENDING_BYTES = '>I5I6I5I5I2BI4', 28
 -- What is read at once; the most entries of any bucket; in one of so many milliseconds all entries of a longer log are
 -- counted before it refuses.
@@ -73,7 +73,7 @@ local function is_whole(key, chunk, format, skipped, count)
   return length == #chunk or (#chunk == CHUNK and length == call('STRLEN', key))
 end
 
--- Counts all entries, since the sums may be damaged. Were they wrong?
+-- Counts all entries, since the sums may be damaged. Returns whether they were wrong.
 local function recount(bucket)
   local first, used, stored = bucket.first - bucket.skipped, bucket.added or 0, bucket.held
   local entries = entries_of(bucket, bucket.skipped, bucket.count - 1)
@@ -118,7 +118,7 @@ function log.open(limiter, key, _, chunk)
   return bucket
 end
 
--- Milliseconds until what is dated so returns.
+-- Milliseconds until an entry of this date returns.
 local function returns_in(limiter, date)
   return (limiter.returns_at or math.min(date, limiter.present) + limiter.interval) - limiter.now
 end
@@ -134,7 +134,7 @@ local function date_of(bucket, permits)
   return is_newest and bucket.date or bucket.limiter.present
 end
 
--- Judges a request; writes nothing.
+-- Checks a request; writes nothing.
 function log.check(bucket, permits)
   local limiter = bucket.limiter
   local over = bucket.used + permits - limiter.rate
@@ -356,7 +356,7 @@ function fractions.open(limiter, key, now)
   return bucket
 end
 
--- Takes permits that check() granted.
+-- Charges permits that check() granted.
 function fractions.charge(bucket, permits)
   if permits > 0 then bucket.used, bucket.added = bucket.used + permits, true end
 end

@@ -12,12 +12,12 @@
 local sliding_window = log.windows(3)
 sliding_window.grant = log.grant
 
--- When the segment ends that a moment is in.
+-- The end of the segment of a moment.
 local function segment_end(limiter, at)
   return at - at % limiter.length + limiter.length
 end
 
--- What the buckets of a limiter have in common.
+-- What all buckets of a limiter share.
 function sliding_window.limiter(words, now)
   local interval = tonumber(words[2])
   local limiter = { rate = tonumber(words[1]), interval = interval, now = now, length = math.ceil(interval / words[3]) }

@@ -6,8 +6,8 @@
 -- Returns what admit.lua says of an algorithm
 --
 -- Invariant: at most 512 entries are stored. Above a rate of 512, grants of one slot of time share an entry, dated at the
--- latest of them. The key lives for as long as anybody may count its newest entry, and longer by `slack` to twice that, so
--- that most grants of a busy bucket need not say it again.
+-- latest of them. The key lives for as long as any rule may count its newest entry, and longer by `slack` to twice that, so
+-- that most grants of a busy bucket need not set its time to live.
 
 local MAX_ENTRIES = 512
 -- How many intervals a longer one of another rule is retained for at most.
@@ -34,7 +34,7 @@ local function keep_for(horizon)
   return text(horizon + 2 * slack(horizon))
 end
 
--- What the buckets of a limiter have in common.
+-- What all buckets of a limiter share.
 function token_bucket.limiter(words, now)
   local rate, interval = tonumber(words[1]), tonumber(words[2])
   local limiter = { rate = rate, interval = interval, now = now, present = now, last = interval, expired = now - interval }
