@@ -60,10 +60,10 @@ async fn hyper_server() -> (SocketAddr, Arc<Mutex<Vec<Asked>>>) {
 }
 
 /// Sends these bytes, and waits until nothing comes any more.
-async fn pour(address: SocketAddr, bytes: &[u8]) {
+async fn pour(address: SocketAddr, bytes: &[u8], patience: Duration) {
     let mut client = crate::support::wire::raw::Raw::connect(address).await;
     client.send(bytes).await;
-    if timeout(PATIENCE, client.rest()).await.is_err() {
+    if timeout(patience, client.rest()).await.is_err() {
         _ = tokio::io::AsyncWriteExt::shutdown(&mut client.stream).await;
         _ = client.rest().await;
     }
@@ -139,19 +139,23 @@ fn nothing_is_forwarded_that_another_server_takes_for_something_else() {
     let forwarded = Cell::new(0);
     run(changed(attacks, 3), |runtime, bytes| {
         let bytes = [bytes, &END.repeat(8)].concat();
-        asked.lock().clear();
-        let got = runtime.block_on(async {
-            pour(theirs, &bytes).await;
-            stage.talk(&bytes, Pieces::WithMore, PATIENCE).await.1
-        });
-        stage.guarded.take();
-        if let Some(wrong) = stage.open.take_wrong().first() {
-            return Err(format!("the origin was sent what is no request: {wrong}"));
-        }
-        let ours: Vec<Asked> = got.into_iter().map(|got| (got.asked().to_owned(), got.body)).collect();
-        let theirs = asked.lock();
-        forwarded.update(|count| count + ours.len());
-        if is_among(&ours, &theirs) { Ok(()) } else { Err(format!("we forward {ours:?}, hyper reads {theirs:?}")) }
+        let compare = |patience| {
+            asked.lock().clear();
+            let got = runtime.block_on(async {
+                pour(theirs, &bytes, patience).await;
+                stage.talk(&bytes, Pieces::WithMore, patience).await.1
+            });
+            stage.guarded.take();
+            if let Some(wrong) = stage.open.take_wrong().first() {
+                return Err(format!("the origin was sent what is no request: {wrong}"));
+            }
+            let ours: Vec<Asked> = got.into_iter().map(|got| (got.asked().to_owned(), got.body)).collect();
+            let theirs = asked.lock();
+            forwarded.update(|count| count + ours.len());
+            if is_among(&ours, &theirs) { Ok(()) } else { Err(format!("we forward {ours:?}, hyper reads {theirs:?}")) }
+        };
+        // A machine that stood still for as long as we wait has cut a conversation short: what is true is true again.
+        compare(PATIENCE).or_else(|_| compare(4 * PATIENCE)).or_else(|_| compare(10 * PATIENCE))
     });
     assert!(forwarded.get() > 100, "only {} requests were forwarded", forwarded.get());
 }
