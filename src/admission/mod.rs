@@ -73,8 +73,8 @@ pub(crate) async fn admit(
     if !may_wait && let Some(said) = said_at_once(store, charges) {
         return conclude(store, said, charges);
     }
-    // Boxed, so that requests that cannot wait do without the memory that waiting needs.
-    Box::pin(admit_later(store, queues, charges)).await
+    // Boxed, so that requests that are decided at once do without the memory that waiting needs.
+    Box::pin(ask_or_wait(store, queues, charges)).await
 }
 
 /// A request that costs nothing.
@@ -90,8 +90,9 @@ fn said_at_once(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStat
     }
 }
 
-/// Decides without the adopted limits where Java has not configured one.
-async fn admit_later(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+/// Decides where the store must be asked, or the request may wait. Tries again without the adopted limits where Java has
+/// not configured one.
+async fn ask_or_wait(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
     match admit_in_turn(store, queues, charges).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
             let others = charges.only(|one| !is_adopted(one));

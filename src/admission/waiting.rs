@@ -39,7 +39,7 @@ impl<'w> Waiting<'w> {
         let waited_for = self.positions(waited_for);
         match self.join(&waited_for, |_| QueueKind::Own) {
             Ok(()) => Ok(()),
-            Err(QueueFull) => Err(self.turned_away(&waited_for).await),
+            Err(QueueFull) => self.turn_away(&waited_for).await,
         }
     }
 
@@ -52,8 +52,8 @@ impl<'w> Waiting<'w> {
         tokio::select! {
             biased;
             () = ticket.turn() => Ok(()),
-            () = sleep(shortest.saturating_sub(self.waited())) => Err(self.turned_away(&stands_in).await),
-            () = self.queues.closed() => Err(self.turned_away(&stands_in).await),
+            () = sleep(shortest.saturating_sub(self.waited())) => self.turn_away(&stands_in).await,
+            () = self.queues.closed() => self.turn_away(&stands_in).await,
         }
     }
 
@@ -121,20 +121,17 @@ impl<'w> Waiting<'w> {
     }
 
     /// Refuses a request that may not wait in these queues, without charging it. Their limits refuse it until a permit returns
-    /// at the earliest.
-    async fn turned_away(&self, queues: &[usize]) -> Denial {
+    /// at the earliest. While the store is away it goes on instead, to be decided without the store.
+    async fn turn_away(&self, queues: &[usize]) -> Result<(), Denial> {
         let ask = |charge: &Charge| Charge { permits: 0, ..charge.clone() };
         let asked: Vec<Charge> = self.charges.asked().iter().map(ask).collect();
-        let mut outcome = match self.store.take(&asked).await {
-            Ok(outcome) => outcome,
-            Err(error) => return Denial::StoreFailed(error),
-        };
+        let Ok(mut outcome) = self.store.take(&asked).await else { return Ok(()) };
         for line in queues {
             let decision = &mut outcome.decisions[*line];
             (decision.granted, decision.wait) = (false, Wait::Millis(decision.reset));
         }
         let status = LimitStatus::new(self.charges, outcome);
-        Denial::Limited { wait: status.wait, status }
+        Err(Denial::Limited { wait: status.wait, status })
     }
 
     /// The positions of such charges among all.

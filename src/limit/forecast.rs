@@ -24,7 +24,10 @@ impl Quota {
             Algorithm::Gcra { burst } => u64::from(self.rate()) + u64::from(burst),
             // A whole window's permits just before the boundary, and as many just after it.
             Algorithm::FixedWindow(_) => 2 * u64::from(self.rate()),
-            _ => u64::from(self.rate()),
+            Algorithm::TokenBucket
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::SlidingWindow { .. }
+            | Algorithm::Foreign(_) => u64::from(self.rate()),
         }
     }
 

@@ -256,7 +256,10 @@ impl Quota {
             Algorithm::LeakyBucket(queue) => {
                 Algorithm::LeakyBucket(leaky_bucket::Queue { length: queue.length / parts.max(1), ..queue })
             }
-            other => other,
+            same @ (Algorithm::TokenBucket
+            | Algorithm::SlidingWindow { .. }
+            | Algorithm::FixedWindow(_)
+            | Algorithm::Foreign(_)) => same,
         };
         Self { rate: part(self.rate), algorithm, ..*self }
     }
@@ -275,7 +278,11 @@ impl Quota {
     pub const fn capacity(&self) -> u32 {
         match self.algorithm {
             Algorithm::Gcra { burst } => burst,
-            _ => self.rate,
+            Algorithm::TokenBucket
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::SlidingWindow { .. }
+            | Algorithm::FixedWindow(_)
+            | Algorithm::Foreign(_) => self.rate,
         }
     }
 

@@ -1,10 +1,12 @@
 //! A store that does not answer: gateways decide alone, and charge what they granted when it is back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{InfoDict, cmd};
 use tidegate::clock::Stopwatch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::support::gateway::{TestGateway, get};
 use crate::support::overall;
@@ -230,4 +232,26 @@ async fn a_redis_that_breaks_each_connection_is_tried_again_with_pauses() {
     // Half of each pause at least: 25, 50, 100, 200 and then 400 ms; and those of the test.
     let most = 6 + since.elapsed().as_millis() / 400 + 4;
     assert!(u128::from(connections) <= most, "{connections} connections");
+}
+
+/// Before, whoever found a queue full while the store was away had a 503, whatever the limit says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_is_no_reason_to_refuse_while_the_store_is_away() {
+    let Some(redis) = RedisServer::start() else { return };
+    let limit = "interval: 10s, max_wait: 20s, queue: 1, on_store_failure: allow".to_owned();
+    let gateway = Arc::new(TestGateway::start(&rules(&redis, &limit).replace("rate: 10", "rate: 1")));
+    assert_eq!(ask(&gateway).await.status(), 200);
+    let waits = tokio::spawn({
+        let gateway = Arc::clone(&gateway);
+        async move { ask(&gateway).await }
+    });
+    // Of two who ask one waits, and the other finds the queue full.
+    soon(async {
+        while !matches!(timeout(Duration::from_millis(50), ask(&gateway)).await, Ok(answer) if answer.status() == 429) {
+        }
+    })
+    .await;
+    drop(redis);
+    assert_eq!(soon(ask(&gateway)).await.status(), 200);
+    waits.abort();
 }

@@ -39,7 +39,8 @@ pub(super) fn quota(
     let algorithm = match kind {
         file::Algorithm::Gcra => Algorithm::Gcra { burst },
         file::Algorithm::LeakyBucket => Algorithm::LeakyBucket(queue(written, *rate, interval, node, problems)?),
-        _ => windows.unwrap_or(Algorithm::TokenBucket),
+        file::Algorithm::TokenBucket => Algorithm::TokenBucket,
+        file::Algorithm::SlidingWindow | file::Algorithm::FixedWindow => windows.unwrap_or(Algorithm::TokenBucket),
     };
     parsed(Quota::new(*rate, interval, algorithm), "choose numbers in these ranges", node, problems)
 }

@@ -26,7 +26,6 @@ use super::membership::{ANNOUNCE_EVERY, Membership};
 use super::outages::{Outage, Outages};
 use super::script::{Invoker, failure};
 use crate::store::StoreError;
-use crate::store::clock_offset::ClockOffset;
 use crate::store::fallback::Fallback;
 use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
 
@@ -43,8 +42,6 @@ pub(super) struct Node {
     address: ConnectionInfo,
     secret: Arc<SharedSecret>,
     membership: Membership,
-    /// How far its clock is ahead, for what is said before the first decision.
-    clock: ClockOffset,
     outages: Outages,
     /// When it may be tried again.
     next_attempt: Mutex<Option<Instant>>,
@@ -102,15 +99,7 @@ impl Node {
         let address = address.set_redis_settings(redis).set_tcp_settings(tcp);
         let outages = membership.outages(settings.url.clone());
         let url = settings.url.clone();
-        Ok(Self {
-            url,
-            address,
-            secret,
-            membership,
-            clock: ClockOffset::default(),
-            outages,
-            next_attempt: Mutex::default(),
-        })
+        Ok(Self { url, address, secret, membership, outages, next_attempt: Mutex::default() })
     }
 
     /// Its address.
@@ -179,10 +168,10 @@ impl Node {
             // A Redis that may not hear of gateways can decide all the same.
             _ => {}
         }
-        self.membership.pay(&mut connection.script, &connection.secret, &self.clock).await
+        self.membership.pay(&mut connection.script, &connection.secret).await
     }
 
-    /// Tells again and again that this gateway is there. What goes wrong with that goes wrong with decisions, too.
+    /// Announces this gateway every 5 s. Errors are ignored: decisions find them.
     async fn stay(&self, mut connection: Connection) {
         loop {
             sleep(ANNOUNCE_EVERY).await;

@@ -15,7 +15,6 @@ use crate::clock::Timestamp;
 use crate::limit::Charge;
 use crate::metrics::Metrics;
 use crate::store::StoreError;
-use crate::store::clock_offset::ClockOffset;
 use crate::store::debts::{Debt, Payment};
 use crate::store::fallback::Fallback;
 use crate::store::settings::{KeySecret, RedisUrl};
@@ -67,15 +66,10 @@ impl Membership {
     }
 
     /// Charges what was granted without Redis, if anything was.
-    pub(super) async fn pay(
-        &self,
-        script: &mut Invoker,
-        secret: &KeySecret,
-        clock: &ClockOffset,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn pay(&self, script: &mut Invoker, secret: &KeySecret) -> Result<(), StoreError> {
         let payer = self.fallback.payer().await;
         while let Some((payment, now)) = payer.next() {
-            let told = timeout(PAYMENT_TIMEOUT, tell(script, secret, &payment, now, clock.redis_now())).await;
+            let told = timeout(PAYMENT_TIMEOUT, tell(script, secret, &payment, now)).await;
             match told.unwrap_or(Err(StoreError::Timeout)) {
                 Ok(()) => self.metrics.store_charged(payer.charged(&payment)),
                 // It is no better the next time.
@@ -90,14 +84,10 @@ impl Membership {
     }
 }
 
-async fn tell(
-    script: &mut Invoker,
-    secret: &KeySecret,
-    payment: &Payment,
-    now: Timestamp,
-    redis_now: Timestamp,
-) -> Result<(), StoreError> {
+async fn tell(script: &mut Invoker, secret: &KeySecret, payment: &Payment, now: Timestamp) -> Result<(), StoreError> {
     let Some(first) = payment.debts.first() else { return Ok(()) };
+    // Windows of the calendar are told by Redis's clock, which may be off ours.
+    let redis_now = script.time().await?;
     let mut buckets = Buckets::default();
     let mut indexed: Vec<_> = payment.debts.iter().map(|debt| (buckets.add(&charge(debt)), debt)).collect();
     indexed.sort_by_key(|(index, _)| *index);

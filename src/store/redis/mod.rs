@@ -172,8 +172,8 @@ impl Remote for Redis {
     }
 
     async fn time(&self) -> Result<Timestamp, StoreError> {
-        let (seconds, micros) = self.query::<(u64, u64)>(&cmd("TIME")).await?;
-        Ok(Timestamp::from_millis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
+        let time = async |connection: &mut Connection| connection.script.time().await;
+        self.within_deadline("", time).await
     }
 }
 

@@ -17,10 +17,10 @@ const TURN: usize = 64;
 /// The lines of those who wait for a node.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Those whose limits are all ours, by the [`Route`] of these. They share calls.
-    ours: HashMap<Route, VecDeque<Request>>,
+    /// Those whose limits are all ours, by the [`LineKey`] of these. They share calls.
+    ours: HashMap<LineKey, VecDeque<Request>>,
     /// The lines of these, each of which has somebody, in the order of their turns.
-    turns: VecDeque<Route>,
+    turns: VecDeque<LineKey>,
     /// One for each call that is under way for them, and this.
     tickets: Arc<()>,
     /// The others, by their shared limiters. Each line has calls of its own.
@@ -30,9 +30,8 @@ pub(super) struct Queue {
     is_closed: bool,
 }
 
-/// What stands for the route whose limits these are: requests of a route ask for the same limits, and of others for others.
-/// Two that are taken for one share a line, and no more.
-type Route = u64;
+/// A hash of the names of the limiters that a request asks for: those of its route. Two with one hash share a line.
+type LineKey = u64;
 
 /// Requests about the same shared limiters.
 #[derive(Debug, Default)]
@@ -174,7 +173,7 @@ fn shared_limiters(charges: &[Charge]) -> Option<String> {
     (!names.is_empty()).then(|| names.join("\n"))
 }
 
-fn route_of(charges: &[Charge]) -> Route {
+fn route_of(charges: &[Charge]) -> LineKey {
     let name = charges.first().map_or("", |charge| &charge.limiter.name);
     let mut hasher = DefaultHasher::new();
     hash_tag(name).hash(&mut hasher);
