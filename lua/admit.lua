@@ -24,7 +24,7 @@
 --   charge(bucket, permits)      takes in memory what check() granted, and sets `added`
 --   save(bucket, random)         writes what was charged
 --   grant(limiter, key, permits)  optional: grants at once and returns what tell() says then, or nothing and what was read
---   settle(bucket, random)       after a refusal, if nothing was charged: writes nothing, unless the clock went back
+--   settle(bucket, random)       after a refusal, if nothing was charged: takes nothing; writes what time or another rule made necessary
 --   give_back(limiter, key, permits, at, now)  undoes what was granted at `at`, if it has not returned by itself
 
 -- Calls `each` for every bucket that the words name, with its number, its algorithm, its limiter, its first key, and the

@@ -243,7 +243,7 @@ impl RateLimiting {
         let trusted_peer = peer.is_some_and(|peer| rules.trusts(peer));
         let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: self.next };
         let sifted = rules.sift(request.headers_mut(), arrival).inspect_err(|bad| self.metrics.rejected(bad.cause()));
-        let seen = sifted.map_err(BadRequest::from)?; // 400
+        let seen = sifted.map_err(BadRequest::from)?; // 400, 508
         let facts = rules.read(request, peer, self.next)?; // 400, 501
         if facts.is_for_the_server() {
             return Err(Refusal::Options); // 204

@@ -33,7 +33,7 @@ fn retry_after(refusal: &Message) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_gateways_on_one_redis_grant_exactly_the_rate_between_them() {
     let Some(redis) = RedisServer::start() else { return };
-    // A deadline that a busy machine keeps: a decision that is lost is a request that passes.
+    // A deadline that a busy machine keeps: what Redis does not decide in time is decided by a share, and may pass.
     let store = format!("{{ url: '{}', timeout: 10s }}", redis.url());
     let gateways = [TestGateway::start(&rules(&store, TOTAL)), TestGateway::start(&rules(&store, TOTAL))];
     let mut clients = JoinSet::new();
