@@ -66,10 +66,11 @@ async fn charged_afterwards(limit: &'static str) {
     redis.signal("CONT");
     let back = soon(granted_until(&gateway, &mut granted, is_of_store)).await;
     assert_eq!(back.status(), 200, "{limit}");
-    granted_until(&gateway, &mut granted, |answer| answer.status() == 429).await;
+    granted_until(&gateway, &mut granted, |answer| answer.status() == 429 && is_of_store(answer)).await;
     // Each of two workers had a call under way that Redis may have run when it went on: lost, and never sent again.
     assert!((8..=10).contains(&granted), "{limit}: {granted}");
-    assert_eq!(ask(&other).await.status(), 429, "{limit}");
+    let asked = soon(granted_until(&other, &mut 0, is_of_store)).await;
+    assert_eq!(asked.status(), 429, "{limit}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,8 +157,8 @@ async fn failures(gateway: &TestGateway, cause: &str) -> u64 {
 /// Each answer comes just before the deadline, or every other one just after it. Each request waited for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_is_slow_for_everybody_is_left_alone_until_it_is_not() {
-    let cases = [("local", (270, 290)), ("allow", (270, 290)), ("local", (250, 350)), ("allow", (250, 350))];
-    cases.map(|(policy, delays)| left_alone(policy, delays)).into_iter().collect::<JoinSet<_>>().join_all().await;
+    left_alone("local", (270, 290)).await;
+    left_alone("allow", (250, 350)).await;
 }
 
 async fn left_alone(policy: &'static str, delays: (u64, u64)) {
