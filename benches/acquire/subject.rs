@@ -31,13 +31,8 @@ enum Way {
 impl Subject {
     /// A limit of a gateway.
     pub fn ours(server: &Server, quota: Quota) -> Result<Self> {
-        let settings = RedisSettings {
-            url: RedisUrl::new(server.url()),
-            timeout: Duration::from_secs(10),
-            prefix: String::new(),
-            pool_size: 1,
-            key_secret: None,
-        };
+        let url = RedisUrl::new(server.url());
+        let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
         let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
         let (name, rate) = (quota.algorithm().name(), quota.rate().into());
         let limiter = Arc::new(Limiter { name: key(name, rate), mode: Mode::Overall, quota });

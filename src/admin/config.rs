@@ -10,7 +10,7 @@ use crate::policy::Told;
 use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::Store;
-use crate::store::settings::{RedisSettings, StoreSettings};
+use crate::store::settings::{RedisSettings, RedisTls, StoreSettings};
 use crate::upstream::settings::{Target, UpstreamSettings};
 
 /// All of it.
@@ -62,18 +62,27 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
     let cause = store.outage();
     match settings {
         StoreSettings::Memory { key_secret } => json!({ "kind": "memory", "key_secret": key_secret.map(|_| "***") }),
-        StoreSettings::Redis(RedisSettings { url, timeout, prefix, pool_size, key_secret }) => json!({
-            "kind": "redis",
-            "state": if cause.is_none() { "up" } else { "down" },
-            "cause": cause,
-            "gateways": store.gateways(),
-            "url": url.to_string(),
-            "timeout_ms": timeout.as_millis(),
-            "prefix": prefix,
-            "pool_size": pool_size,
-            "key_secret": key_secret.map(|_| "***"),
-        }),
+        StoreSettings::Redis(RedisSettings { url, tls, password_file, timeout, prefix, pool_size, key_secret }) => {
+            json!({
+                "kind": "redis",
+                "state": if cause.is_none() { "up" } else { "down" },
+                "cause": cause,
+                "gateways": store.gateways(),
+                "url": url.to_string(),
+                "tls": show_tls(tls),
+                "password_file": password_file,
+                "timeout_ms": timeout.as_millis(),
+                "prefix": prefix,
+                "pool_size": pool_size,
+                "key_secret": key_secret.map(|_| "***"),
+            })
+        }
     }
+}
+
+fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {
+    let (cert, key) = identity.as_ref().map(|files| (&files.cert, &files.key)).unzip();
+    json!({ "ca": ca, "cert": cert, "key": key })
 }
 
 fn show_upstream(upstream: &UpstreamSettings) -> Value {

@@ -1,9 +1,10 @@
 //! Opening a store from code: [`Store::memory`] and [`Store::redis`], and what may be said beside them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
+use super::settings::{KeySecret, RedisSettings, RedisTls, RedisUrl, StoreSettings};
 use super::{Memory, OpenError, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
@@ -21,7 +22,9 @@ pub struct MemoryBuilder {
 #[derive(Debug)]
 #[must_use = "a builder opens nothing until `open` is called"]
 pub struct RedisBuilder {
-    url: String,
+    url: RedisUrl,
+    tls: RedisTls,
+    password_file: Option<PathBuf>,
     timeout: Duration,
     prefix: String,
     pool_size: usize,
@@ -43,8 +46,8 @@ impl Store {
         MemoryBuilder { clock: Arc::new(SystemClock::new()), key_secret: None, max_buckets: Memory::MAX_BUCKETS }
     }
 
-    /// The store in the Redis at this address: `redis://[user:password@]host[:port][/database]`. It connects when it is
-    /// first used.
+    /// The store in the Redis at this address: `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for
+    /// TLS, or `unix:///path`. It connects when it is first used.
     ///
     /// # Errors
     /// The address is none.
@@ -55,8 +58,9 @@ impl Store {
     /// [`redis`](Self::redis), with more to say.
     pub fn redis_builder(url: &str) -> RedisBuilder {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
-        let (url, prefix) = (url.to_owned(), String::new());
-        RedisBuilder { url, timeout, prefix, pool_size, key_secret: None, metrics: None }
+        let (tls, password_file, prefix) = Default::default();
+        let url = RedisUrl::new(url.to_owned());
+        RedisBuilder { url, tls, password_file, timeout, prefix, pool_size, key_secret: None, metrics: None }
     }
 }
 
@@ -87,6 +91,16 @@ impl MemoryBuilder {
 // === impl RedisBuilder ===
 
 impl RedisBuilder {
+    /// Whom `rediss://` trusts, and what it shows of itself; what the system trusts, and nothing, unless told otherwise.
+    pub fn tls(self, tls: RedisTls) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// The file with the password, where the URL has none. It is read for each connection, without the end of its last line.
+    pub fn password_file(self, path: impl Into<PathBuf>) -> Self {
+        Self { password_file: Some(path.into()), ..self }
+    }
+
     /// The longest a decision may take, over queueing, connecting and the reply together; 50 ms unless told otherwise.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
@@ -117,13 +131,14 @@ impl RedisBuilder {
     /// # Errors
     /// The address is none, or the prefix would move keys to other slots of a cluster.
     pub fn open(self) -> Result<Store, OpenError> {
-        let bad = |why: String| OpenError(RedisUrl::new(self.url.clone()), why);
-        let url = RedisUrl::parse(&self.url).map_err(|fault| bad(format!("its URL {fault}")))?;
+        let bad = |why: String| OpenError(self.url.clone(), why);
+        let url = RedisUrl::parse(self.url.expose()).map_err(|fault| bad(format!("its URL {fault}")))?;
         if !self.prefix.bytes().all(is_prefix_byte) {
             return Err(bad(format!("prefix `{}` has other characters than letters, digits and `._-:`", self.prefix)));
         }
-        let Self { timeout, prefix, key_secret, .. } = self;
-        let settings = RedisSettings { url, timeout, prefix, pool_size: self.pool_size.max(1), key_secret };
+        let Self { tls, password_file, timeout, prefix, key_secret, .. } = self;
+        let pool_size = self.pool_size.max(1);
+        let settings = RedisSettings { url, tls, password_file, timeout, prefix, pool_size, key_secret };
         Store::open(&StoreSettings::Redis(settings), self.metrics.unwrap_or_default())
     }
 }
@@ -139,9 +154,9 @@ mod tests {
     #[test]
     fn an_address_that_is_none_is_an_error_without_its_password() {
         for (url, said) in [
-            ("db:6379", "store `db:6379` cannot be opened: its URL does not begin with `redis://`"),
+            ("db:6379", "store `db:6379` cannot be opened: its URL is none of `redis://`, `rediss://` and `unix://`"),
             ("redis://:hush@", "store `redis://***@` cannot be opened: its URL has no host"),
-            (":hush@db", "store `***@db` cannot be opened: its URL does not begin with `redis://`"),
+            (":hush@db", "store `***@db` cannot be opened: its URL is none of `redis://`, `rediss://` and `unix://`"),
         ] {
             assert_eq!(Store::redis(url).expect_err(url).to_string(), said);
         }

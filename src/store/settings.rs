@@ -1,6 +1,7 @@
 //! What a store needs to know before it is opened.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which store, and how to reach it.
@@ -18,8 +19,12 @@ pub enum StoreSettings {
 /// How to reach a Redis.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// `redis://[user:password@]host[:port][/database]`.
+    /// `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or `unix:///path`.
     pub url: RedisUrl,
+    /// Whom `rediss://` trusts, and what it shows of itself.
+    pub tls: RedisTls,
+    /// The file with the password, if the URL has none. It is read for each connection.
+    pub password_file: Option<PathBuf>,
     /// The longest a decision may take: over queueing, connecting and the reply together.
     pub timeout: Duration,
     /// Put before every key, inside the hash tag.
@@ -29,6 +34,25 @@ pub struct RedisSettings {
     pub pool_size: usize,
     /// The secret under which client values are hashed; made once in Redis if none is given.
     pub key_secret: Option<KeySecret>,
+}
+
+/// Whom a connection by TLS trusts, and what it shows of itself: files in PEM, read for each connection. The name in the URL
+/// is always verified.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisTls {
+    /// The authorities, one of which has signed Redis's certificate; those that the system trusts if none are given.
+    pub ca: Option<PathBuf>,
+    /// The certificate to show to Redis, and its private key.
+    pub identity: Option<TlsIdentity>,
+}
+
+/// The files of a certificate and of its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsIdentity {
+    /// The certificate, and after it those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key, not encrypted.
+    pub key: PathBuf,
 }
 
 /// The address of a Redis; shown without its password.
@@ -52,7 +76,8 @@ impl RedisSettings {
     /// What holds unless somebody says otherwise, for the Redis at this address.
     pub fn new(url: RedisUrl) -> Self {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
-        Self { url, timeout, prefix: String::new(), pool_size, key_secret: None }
+        let (tls, password_file, prefix) = Default::default();
+        Self { url, tls, password_file, timeout, prefix, pool_size, key_secret: None }
     }
 }
 
@@ -68,6 +93,11 @@ impl RedisUrl {
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
+
+    /// Does it ask for TLS?
+    pub(crate) fn is_tls(&self) -> bool {
+        self.0.starts_with("rediss://")
+    }
 }
 
 impl fmt::Display for RedisUrl {
@@ -75,6 +105,8 @@ impl fmt::Display for RedisUrl {
         let scheme = self.0.find("://").map_or(0, |end| end + "://".len());
         let (scheme, rest) = self.0.split_at(scheme);
         match rest.rsplit_once('@') {
+            // A password has no place there, and may stand there all the same.
+            _ if scheme == "unix://" => write!(f, "{scheme}{}", rest.split('?').next().unwrap_or_default()),
             Some((_, host)) => write!(f, "{scheme}***@{host}"),
             None => write!(f, "{scheme}{rest}"),
         }
@@ -131,5 +163,6 @@ mod tests {
         for url in ["redis://:hush@db:6379/1", "redis://user:hu@sh@db:6379/1"] {
             assert_eq!(format!("{:?}", RedisUrl::new(url.into())), "redis://***@db:6379/1");
         }
+        assert_eq!(format!("{:?}", RedisUrl::new("unix:///sock?pass=hu@sh".into())), "unix:///sock");
     }
 }

@@ -39,6 +39,7 @@ mod redis_acl;
 mod redis_connection;
 mod redis_faults;
 mod redis_format;
+mod redis_tls;
 mod redisson_weaknesses;
 mod reference;
 mod replaced_rules;

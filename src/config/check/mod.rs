@@ -14,6 +14,7 @@ mod reach;
 mod requests;
 mod routes;
 mod store;
+mod tls;
 mod upstreams;
 mod windows;
 

@@ -1,6 +1,6 @@
 //! Where buckets are kept. No message repeats an address or a secret, since both may hold a password.
 
-use super::{Checked, duration, needed, number, part};
+use super::{Checked, duration, needed, number, part, tls};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
@@ -10,7 +10,11 @@ use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 /// Shorter secrets can be guessed.
 const SHORTEST_SECRET: usize = 16;
 
-const URL_HELP: &str = "write `redis://[user:password@]host[:port][/database]`, special characters percent-encoded";
+/// What the store `memory` has no use for.
+const REDIS_KEYS: [&str; 5] = ["tls", "password_file", "timeout", "prefix", "pool_size"];
+
+const URL_HELP: &str = "write `redis://[user:password@]host[:port][/database]`, special characters percent-encoded; \
+                        `rediss://...` for TLS; or `unix:///path`";
 
 /// A store whose address has been understood.
 enum Address {
@@ -25,6 +29,9 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
     let node = root.at("store");
     let key_secret = key_secret(written, node, problems);
     let address = url(written, node, problems);
+    let is_tls = address.as_ref().is_ok_and(|address| matches!(address, Address::Redis(url) if url.is_tls()));
+    let tls = tls::tls(written, is_tls || address.is_err(), node, problems);
+    let password_file = tls::password_file(written, node, problems);
     match address? {
         Address::Memory => {
             refuse_redis_keys(node, problems)?;
@@ -32,6 +39,8 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
         }
         Address::Redis(url) => Ok(StoreSettings::Redis(RedisSettings {
             url,
+            tls: tls?,
+            password_file: password_file?,
             timeout: duration(written.timeout, StoreSettings::DEFAULT_TIMEOUT),
             prefix: written.prefix.clone().unwrap_or_default(),
             pool_size: number(written.pool_size, StoreSettings::DEFAULT_POOL_SIZE, node.at("pool_size"), problems)?,
@@ -60,13 +69,10 @@ fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<A
             (format!("{} is not a store", quote(url)), "did you mean `memory`?")
         }
         None => ("the store is neither `memory` nor a URL".to_owned(), URL_HELP),
-        Some(("redis", _)) => match RedisUrl::parse(url) {
+        Some(("redis" | "rediss" | "unix", _)) => match RedisUrl::parse(url) {
             Ok(url) => return Ok(Address::Redis(url)),
             Err(fault) => (format!("the URL of the store {fault}"), URL_HELP),
         },
-        Some((scheme @ ("rediss" | "valkeys"), _)) => {
-            (format!("{} (TLS) is not built yet", quote(&format!("{scheme}://"))), "use `redis://`")
-        }
         Some((scheme, _)) => (format!("{} is not a store", quote(&format!("{scheme}://"))), URL_HELP),
     };
     Err(problems.add(at.location, message, help))
@@ -84,8 +90,7 @@ fn key_secret(written: &file::Store, node: &Node, problems: &mut Problems) -> Ch
 
 fn refuse_redis_keys(node: &Node, problems: &mut Problems) -> Checked<()> {
     let mut checked = Ok(());
-    for entry in node.entries().iter().filter(|entry| ["timeout", "prefix", "pool_size"].contains(&entry.key.as_str()))
-    {
+    for entry in node.entries().iter().filter(|entry| REDIS_KEYS.contains(&entry.key.as_str())) {
         let message = format!("{} has no effect on the store `memory`", quote(&entry.key));
         checked = Err(problems.add(entry.location, message, "leave it out, or use `url: redis://...`"));
     }

@@ -71,8 +71,14 @@ shape! {
 shape! {
     /// Where buckets are kept: in the process, or in a Redis that gateways share.
     STORE: Store = "the store" {
-        /// `memory`, or `redis://[user:password@]host[:port][/database]` with special characters percent-encoded.
+        /// `memory`, or `redis://[user:password@]host[:port][/database]` with special characters percent-encoded; the same with
+        /// `rediss://` for TLS; or `unix:///path?user=NAME&db=NUMBER`, where all from `?` on may be left out.
         url: String = Secret, Optional;
+        /// Whom `rediss://` trusts, and what it shows of itself.
+        tls: Tls = Map(&TLS), Optional;
+        /// The file with the password, where the URL has none: read for each connection, without the end of its last line.
+        /// A path that is not absolute begins where the gateway was started. Not with `memory`.
+        password_file: String = Text, Optional;
         /// The longest that a decision may take: queueing, connecting and the reply together. Not with `memory`.
         timeout: Millis = Duration(1, 60 * SECOND), Default("50ms");
         /// Put before every key. Not with `memory`.
@@ -83,6 +89,19 @@ shape! {
         /// is made up, and kept in Redis.
         key_secret: String = Secret, Optional;
         unbuilt cluster, sentinel;
+    }
+}
+
+shape! {
+    /// Files in PEM, read for each connection. A path that is not absolute begins where the gateway was started. The name in the
+    /// URL is always verified.
+    TLS: Tls = "TLS of the store" {
+        /// The authorities, one of which has signed Redis's certificate. Without it, those that the system trusts.
+        ca: String = Text, Optional;
+        /// The certificate that is shown to Redis, and after it those that lead to its authority. It needs `key`.
+        cert: String = Text, Optional;
+        /// The private key of `cert`, not encrypted.
+        key: String = Text, Optional;
     }
 }
 

@@ -9,17 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::io::tcp::TcpSettings;
-use deadpool_redis::redis::{
-    AsyncConnectionConfig, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisError, RedisResult, cmd,
-};
+use deadpool_redis::redis::{AsyncConnectionConfig, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, cmd};
 use deadpool_redis::{Manager, Pool, PoolError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+use super::address::Address;
 use super::breaker::{Breaker, Pauses};
 use super::keys::SharedSecret;
 use super::membership::{ANNOUNCE_EVERY, Membership};
@@ -39,7 +36,7 @@ const APART: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Node {
     url: RedisUrl,
-    address: ConnectionInfo,
+    address: Address,
     secret: Arc<SharedSecret>,
     membership: Membership,
     outages: Outages,
@@ -91,12 +88,7 @@ impl Node {
         secret: Arc<SharedSecret>,
         membership: Membership,
     ) -> RedisResult<Self> {
-        let address = settings.url.expose().into_connection_info()?;
-        // RESP3, in which the client says when a connection ends that nobody uses.
-        let redis = address.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        // A call is sent while another is under way.
-        let tcp = TcpSettings::default().set_nodelay(true);
-        let address = address.set_redis_settings(redis).set_tcp_settings(tcp);
+        let address = Address::new(settings)?;
         let outages = membership.outages(settings.url.clone());
         let url = settings.url.clone();
         Ok(Self { url, address, secret, membership, outages, next_attempt: Mutex::default() })
@@ -206,7 +198,7 @@ impl Node {
             Ok::<(), ()>(())
         };
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let manager = Manager::new_with_config(self.address.clone(), config.set_push_sender(note_end))?;
+        let manager = Manager::new_with_config(self.address.resolve().await?, config.set_push_sender(note_end))?;
         let no_pool = |_| RedisError::from((ErrorKind::InvalidClientConfig, "no pool"));
         let pool = Pool::builder(manager).max_size(1).build().map_err(no_pool)?;
         match pool.get().await {
@@ -320,7 +312,7 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
                 pauses.after_connection(since.elapsed())
             }
             Err(error) => {
-                outage.get_or_insert_with(|| node.outages.begin(&error)).failed();
+                outage.get_or_insert_with(|| node.outages.begin(&error)).failed(&error);
                 status.send_replace(ConnectionStatus::Down(error));
                 pauses.after_failure()
             }

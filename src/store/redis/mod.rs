@@ -3,6 +3,7 @@
 //! A decision has one deadline, over waiting for a connection and for the answer together. A call that may have run is
 //! never sent again.
 
+mod address;
 mod answers;
 mod batch;
 mod breaker;
@@ -254,13 +255,8 @@ mod tests {
             assert!(std::env::var_os("REQUIRE_REDIS").is_none(), "redis-server cannot be started");
             return;
         };
-        let settings = RedisSettings {
-            url: RedisUrl::new(format!("redis://127.0.0.1:{port}")),
-            timeout: Duration::from_secs(10),
-            prefix: String::new(),
-            pool_size: 1,
-            key_secret: None,
-        };
+        let url = RedisUrl::new(format!("redis://127.0.0.1:{port}"));
+        let settings = RedisSettings { timeout: Duration::from_secs(10), ..RedisSettings::new(url) };
         let redis = Redis::new(&settings, Arc::new(Metrics::new())).expect("a store");
         while !redis.is_up().await {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -83,10 +83,15 @@ impl Outages {
 // === impl Outage ===
 
 impl Outage<'_> {
-    /// An attempt to open it has failed.
-    pub(super) fn failed(&self) {
+    /// An attempt to open it has failed. Who is back with another certificate is not the one that was gone: the last cause
+    /// is the one that is told.
+    pub(super) fn failed(&self, cause: &str) {
         if let Some(current) = &mut *self.outages.current.lock() {
             current.attempts += 1;
+            if current.cause != cause {
+                cause.clone_into(&mut current.cause);
+                tracing::warn!(url = %self.outages.url, error = cause, "store is unreachable for another reason, trying on");
+            }
         }
     }
 
@@ -142,9 +147,9 @@ mod tests {
             let (first, second) = (outages.begin("slow"), outages.begin("gone"));
             assert_eq!(outages.cause().as_deref(), Some("slow"));
             assert!(outages.metrics.render().contains("tidegate_store_up 0\n"));
-            first.failed();
+            first.failed("slow");
             first.over();
-            second.failed();
+            second.failed("slow");
             assert_eq!(outages.cause().as_deref(), Some("slow"));
             second.over();
             assert_eq!(outages.cause(), None);

@@ -6,6 +6,7 @@ pub mod proxy;
 pub mod redis;
 pub mod redisson;
 pub mod strict;
+pub mod tls;
 pub mod wire;
 
 use std::sync::Arc;

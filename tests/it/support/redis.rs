@@ -118,13 +118,7 @@ impl RedisServer {
 
     /// A store at this address with this deadline.
     pub fn store_at(url: String, timeout: Duration) -> Store {
-        let settings = RedisSettings {
-            url: RedisUrl::new(url),
-            timeout,
-            prefix: String::new(),
-            pool_size: StoreSettings::DEFAULT_POOL_SIZE,
-            key_secret: None,
-        };
+        let settings = RedisSettings { timeout, ..RedisSettings::new(RedisUrl::new(url)) };
         Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new())).expect("a store")
     }
 
@@ -164,7 +158,8 @@ pub fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listens on at this moment.
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 

@@ -1,0 +1,58 @@
+//! The files that a store is reached with. They are opened here once, so that a mistake is told before a request meets it.
+
+use std::path::PathBuf;
+
+use super::{Checked, part};
+use crate::config::file;
+use crate::config::node::Node;
+use crate::config::problem::{Problems, quote};
+use crate::store::settings::{RedisTls, TlsIdentity};
+
+const HELP: &str = "a path that is not absolute begins where the gateway is started; the file is PEM";
+
+/// Nothing is said of a part that `can_be` no part of this store for a reason that was told.
+pub(super) fn tls(written: &file::Store, can_be: bool, of: &Node, problems: &mut Problems) -> Checked<RedisTls> {
+    let Some(written) = part(&written.tls, of, "tls", problems)? else { return Ok(RedisTls::default()) };
+    let node = of.at("tls");
+    if !can_be {
+        return Err(problems.add(node.location, "`tls` has no effect without TLS", "use `url: rediss://...`"));
+    }
+    let mut file = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(PathBuf::from));
+    let (ca, cert, key) = (file(&written.ca, "ca"), file(&written.cert, "cert"), file(&written.key, "key"));
+    let identity = match (cert?, key?) {
+        (Some(cert), Some(key)) => Some(TlsIdentity { cert, key }),
+        (None, None) => None,
+        (Some(_), None) => return Err(alone("cert", "key", node, problems)),
+        (None, Some(_)) => return Err(alone("key", "cert", node, problems)),
+    };
+    let tls = RedisTls { ca: ca?, identity };
+    found(&tls, node, problems)?;
+    Ok(tls)
+}
+
+fn alone(key: &str, missing: &str, node: &Node, problems: &mut Problems) -> super::Broken {
+    let message = format!("{} needs {}", quote(key), quote(missing));
+    problems.add(node.at(key).location, message, "a certificate is shown with its private key")
+}
+
+#[cfg(feature = "tls")]
+fn found(tls: &RedisTls, node: &Node, problems: &mut Problems) -> Checked<()> {
+    let bad = crate::store::tls::read(tls).err();
+    bad.map_or(Ok(()), |bad| Err(problems.add(node.at(bad.key).location, bad.to_string(), HELP)))
+}
+
+#[cfg(not(feature = "tls"))]
+fn found(_: &RedisTls, _: &Node, _: &mut Problems) -> Checked<()> {
+    Ok(())
+}
+
+pub(super) fn password_file(written: &file::Store, of: &Node, problems: &mut Problems) -> Checked<Option<PathBuf>> {
+    let Some(path) = part(&written.password_file, of, "password_file", problems)? else { return Ok(None) };
+    match std::fs::File::open(path) {
+        Ok(_) => Ok(Some(path.into())),
+        Err(error) => {
+            let message = format!("{} cannot be read: {error}", quote(path));
+            Err(problems.add(of.at("password_file").location, message, "it holds the password and nothing else"))
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Certificates of the tests' own, and a Redis that has one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+
+use super::redis::{RedisServer, free_port};
+
+/// An authority, and a folder of what it signed; gone with its owner.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: PathBuf,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tls-{}-{number}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut params = params(&name, &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+        let authority = Self { issuer, folder };
+        authority.write("ca.pem", &authority.issuer.pem());
+        authority
+    }
+
+    /// Where a file of this name is.
+    pub fn path(&self, file: &str) -> String {
+        self.folder.join(file).display().to_string()
+    }
+
+    /// Writes a file, at once for those who read it meanwhile.
+    pub fn write(&self, file: &str, text: &str) {
+        fs::write(self.folder.join("new"), text).expect("written");
+        fs::rename(self.folder.join("new"), self.folder.join(file)).expect("renamed");
+    }
+
+    /// Signs `NAME.pem`, with its key `NAME.key`, for these hosts.
+    pub fn sign(&self, name: &str, hosts: &[&str]) {
+        self.sign_params(name, &params(name, hosts));
+    }
+
+    /// The same, but it was over long ago.
+    pub fn sign_expired(&self, name: &str, hosts: &[&str]) {
+        let mut params = params(name, hosts);
+        (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+        self.sign_params(name, &params);
+    }
+
+    fn sign_params(&self, name: &str, params: &CertificateParams) {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        self.write(&format!("{name}.key"), &key.serialize_pem());
+        self.write(&format!("{name}.pem"), &certificate.pem());
+    }
+
+    /// Starts a Redis that shows this certificate on a port of its own, which is returned; `auth` says whether it wants one of
+    /// its clients. Tests look behind the scenes by its other port.
+    pub fn redis(&self, certificate: &str, auth: &str) -> Option<(RedisServer, u16)> {
+        if !knows_tls() {
+            return None;
+        }
+        let port = free_port();
+        let [cert, key, ca] = [format!("{certificate}.pem"), format!("{certificate}.key"), "ca.pem".into()];
+        let [cert, key, ca] = [cert, key, ca].map(|file| self.path(&file));
+        let port_text = port.to_string();
+        let with = ["--tls-port", &port_text, "--tls-cert-file", &cert, "--tls-key-file", &key];
+        let with = [&with[..], &["--tls-ca-cert-file", &ca, "--tls-auth-clients", auth]].concat();
+        Some((RedisServer::start_with(None, &with)?, port))
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Servers that `tests/server` builds have no TLS; it says so. Of any other one it is demanded.
+#[expect(clippy::print_stdout, reason = "what was not tested must be said")]
+fn knows_tls() -> bool {
+    let nowhere = Command::new("redis-server").args(["--port", "0", "--tls-port", "0", "--save", ""]).output();
+    let knows = nowhere.is_ok_and(|told| !String::from_utf8_lossy(&told.stderr).contains("FATAL CONFIG"));
+    assert!(knows || std::env::var_os("REDIS_WITHOUT_TLS").is_some(), "this redis-server has no TLS");
+    if !knows {
+        println!("NOT TESTED: this redis-server has no TLS");
+    }
+    knows
+}
+
+fn params(name: &str, hosts: &[&str]) -> CertificateParams {
+    let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+    let mut params = CertificateParams::new(hosts).expect("names of hosts");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
