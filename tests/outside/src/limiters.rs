@@ -69,7 +69,10 @@ mod tests {
         let error = send("redis://:hush@127.0.0.1:1").await.expect_err("nobody is there").to_string();
         assert!(error.starts_with("limiter `mails`: store `redis://***@127.0.0.1:1`: no connection: "), "{error}");
         let error = send("127.0.0.1:6379").await.expect_err("no address").to_string();
-        assert_eq!(error, "store `127.0.0.1:6379` cannot be opened: its URL does not begin with `redis://`");
+        assert_eq!(
+            error,
+            "store `127.0.0.1:6379` cannot be opened: its URL is none of `redis://`, `rediss://` and `unix://`"
+        );
         Ok(())
     }
 }
