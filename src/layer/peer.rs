@@ -52,27 +52,9 @@ impl Hint {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::Arc;
-
-    use parking_lot::Mutex;
-
     use super::*;
     use crate::config::Config;
-
-    /// What is logged in a test.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::store::testing::logged_by;
 
     #[test]
     fn what_to_add_is_logged_once_and_only_where_a_limit_looks_for_an_address() {
@@ -81,15 +63,12 @@ mod tests {
             let text = format!("routes: [{{ name: all, match: {{}}, limits: {limits} }}]");
             Config::parse(&text).expect("rules").rules
         };
-        let (hint, log) = (Hint::default(), Log::default());
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, || {
+        let hint = Hint::default();
+        let log = logged_by(|| {
             for client in ["host", "ip", "'header:x-key'", "[path, ip]"] {
                 rules(client).routes.iter().for_each(|route| hint.give(&route.limits));
             }
         });
-        let log = String::from_utf8(log.0.lock().clone()).expect("text");
         assert_eq!(log.lines().count(), 1, "{log}");
         assert!(log.contains("per-client") && log.contains("into_make_service_with_connect_info"), "{log}");
     }

@@ -58,35 +58,19 @@ fn adopted(charges: &[Charge]) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::sync::Arc;
 
     use super::*;
     use crate::limit::{Limiter, Mode, Quota};
-
-    /// What is logged in a test.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::store::testing::logged_by;
 
     #[test]
     fn a_failure_is_logged_when_it_begins_when_it_changes_and_when_it_is_over() {
         let quota = Quota::adopted(Sharing::Adopt(None));
         let limiter = Arc::new(Limiter { name: "java".into(), mode: Mode::Overall, quota });
         let charges = [Charge { limiter, client: None, permits: 1, shadow: false }];
-        let (failures, log) = (AdoptedFailures::default(), Log::default());
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, || {
+        let failures = AdoptedFailures::default();
+        let log = logged_by(|| {
             let (missing, other) = (StoreError::NotInitialised, StoreError::ModeDiffers);
             for error in [None, Some(&missing), Some(&missing), Some(&StoreError::Timeout), Some(&missing)] {
                 failures.note(&charges, error);
@@ -95,7 +79,6 @@ mod tests {
                 failures.note(&charges, error);
             }
         });
-        let log = String::from_utf8(log.0.lock().clone()).expect("text");
         let said: Vec<_> = log.lines().map(|line| line.contains("again")).collect();
         assert_eq!(said, [false, false, true, false], "{log}");
     }

@@ -14,6 +14,8 @@ mod negative_cache;
 mod redis;
 mod registry;
 pub mod settings;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 mod url;

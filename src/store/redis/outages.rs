@@ -118,32 +118,14 @@ impl Drop for Outage<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
-
-    /// What is logged in a test.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::store::testing::logged_by;
 
     #[test]
     fn an_outage_of_several_connections_is_told_once_with_its_cause_and_what_was_decided_meanwhile() {
         let url = RedisUrl::new("redis://127.0.0.1:1".to_owned());
         let outages = Outages::new(url, Arc::new(Fallback::new()), Arc::new(Metrics::new()));
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, || {
+        let log = logged_by(|| {
             let (first, second) = (outages.begin("slow"), outages.begin("gone"));
             assert_eq!(outages.cause().as_deref(), Some("slow"));
             assert!(outages.metrics.render().contains("tidegate_store_up 0\n"));
@@ -155,7 +137,6 @@ mod tests {
             assert_eq!(outages.cause(), None);
             assert!(outages.metrics.render().contains("tidegate_store_up 1\n"));
         });
-        let log = String::from_utf8(log.0.lock().clone()).expect("text");
         assert_eq!(log.lines().count(), 2, "{log}");
         assert!(log.contains(r#"error="slow" attempts=2 lasted_ms="#), "{log}");
         assert!(log.contains("granted=0 refused=0 charged=0 untold=0"), "{log}");
