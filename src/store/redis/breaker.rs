@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Answers are judged over the last second, in tenths of it.
+/// Answers are judged over the last second, or over ten times the timeout if that is longer, in tenths of it: so few calls
+/// in a row that each take as long as they may are judged, too.
 const SLOTS: usize = 10;
-const SLOT: Duration = Duration::from_millis(100);
+const SHORTEST_SLOT: Duration = Duration::from_millis(100);
 /// So many answers at least are judged.
 const FEWEST: u32 = 8;
 /// So many probes in a row that are merely not slow end an outage, too: where the way to a node takes more than half of the
@@ -25,12 +26,14 @@ const STEADY: Duration = Duration::from_secs(5);
 pub(super) struct Breaker {
     timeout: Duration,
     began: Instant,
+    /// The length of a slot.
+    slot: Duration,
     slots: [Slot; SLOTS],
     /// Probes in a row that were not slow.
     not_slow: u32,
 }
 
-/// The answers of a tenth of a second, and those of them that were slow.
+/// The answers of a slot of time, and those of them that were slow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     number: u128,
@@ -49,12 +52,12 @@ pub(super) struct Pauses {
 
 impl Breaker {
     pub(super) fn new(timeout: Duration, now: Instant) -> Self {
-        Self { timeout, began: now, slots: Default::default(), not_slow: 0 }
+        Self { timeout, began: now, slot: timeout.max(SHORTEST_SLOT), slots: Default::default(), not_slow: 0 }
     }
 
-    /// Notes an answer; says why nobody is to be asked any more, if most of the last second's were slow.
+    /// Notes an answer; says why nobody is to be asked any more, if most of late were slow.
     pub(super) fn answered(&mut self, now: Instant, took: Duration) -> Option<String> {
-        let number = now.duration_since(self.began).as_millis() / SLOT.as_millis();
+        let number = now.duration_since(self.began).as_millis() / self.slot.as_millis();
         let slot = &mut self.slots[usize::try_from(number).unwrap_or_default() % SLOTS];
         if slot.number != number {
             *slot = Slot { number, ..Slot::default() };
@@ -79,9 +82,9 @@ impl Breaker {
     }
 
     fn cause(&self, number: u128) -> Option<String> {
-        let of_last_second = self.slots.iter().filter(|slot| slot.number + SLOTS as u128 > number);
+        let of_late = self.slots.iter().filter(|slot| slot.number + SLOTS as u128 > number);
         let (mut answers, mut slow, mut slow_for) = (0, 0, Duration::ZERO);
-        for slot in of_last_second {
+        for slot in of_late {
             (answers, slow, slow_for) = (answers + slot.answers, slow + slot.slow, slow_for + slot.slow_for);
         }
         let is_open = answers >= FEWEST && slow * 2 > answers;
@@ -145,6 +148,17 @@ mod tests {
         assert_eq!((number, cause.as_str()), (8, "slow: answers take 47 ms of 50 ms"));
         // The last three of five are slow.
         assert_eq!(opens_after(1, |number| if number % 5 > 1 { 41 } else { 1 }).map(|(number, _)| number), Some(8));
+    }
+
+    #[test]
+    fn a_single_asker_whose_every_answer_is_slow_opens_it_however_long_the_timeout_is() {
+        for timeout in [50, 300, 2_000] {
+            let start = Instant::now();
+            let mut breaker = Breaker::new(millis(timeout), start);
+            let took = millis(timeout * 9 / 10);
+            let opens = (1..=20).find(|number| breaker.answered(start + took * *number, took).is_some());
+            assert_eq!(opens, Some(8), "{timeout} ms");
+        }
     }
 
     #[test]
