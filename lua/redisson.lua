@@ -410,9 +410,11 @@ local function write_entry(bucket, random)
   end
   count(log, permits, now)
   log.entries, bucket.is_noted = log.entries + 1 - #joined / 2, false
-  -- Of one moment, the order is that of the bytes.
-  if #joined > 0 or newest_at < now or newest_at == now and call('ZRANK', log.key, member) == log.entries - 1 then
+  -- Of one moment, the order is that of the bytes; of what was joined, nothing is left to be the newest.
+  if newest_at < now or call('ZRANK', log.key, member) == log.entries - 1 then
     log.newest, log.newest_at = member, now
+  elseif #joined > 0 then
+    log.newest, log.newest_at = nil, nil
   end
   if log.entries == 1 then
     log.first, log.first_at = member, now

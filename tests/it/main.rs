@@ -15,6 +15,7 @@ mod differential;
 mod explain;
 mod fields;
 mod foreign;
+mod foreign_late;
 mod foreign_laws;
 mod functions;
 mod gateway;
