@@ -19,7 +19,10 @@ enum Step {
     /// Who asks, and for how many permits.
     Ours(Sharing, u32),
     /// A peer whose call waited for so long.
-    Peer { permits: u32, late: u64 },
+    Peer {
+        permits: u32,
+        late: u64,
+    },
 }
 
 fn life() -> impl Strategy<Value = (u64, usize, Vec<Step>)> {
