@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut criterion = Criterion::default().configure_from_args();
     let limiter = |name: &str, mode| -> Result<Arc<Limiter>, Box<dyn Error>> {
         let quota = Quota::new(MAX_RATE.into(), INTERVAL, Algorithm::TokenBucket)?;
-        Ok(Arc::new(Limiter { name: name.to_owned(), mode, quota }))
+        Ok(Arc::new(Limiter::new(name.to_owned(), mode, quota)))
     };
     let total = charge(&limiter("{tidegate:bench}:total", Mode::Overall)?, None);
     let per_client = limiter("{tidegate:bench}:per-client", Mode::PerClient)?;
@@ -131,7 +131,7 @@ fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
 
 /// What a million clients that ask once add to the resident memory.
 fn occupied(quota: Quota, client: fn(u32) -> ClientId) -> Result<usize, Box<dyn Error>> {
-    let limiter = Limiter { name: "{tidegate:bench}:per-client".to_owned(), mode: Mode::PerClient, quota };
+    let limiter = Limiter::new("{tidegate:bench}:per-client".to_owned(), Mode::PerClient, quota);
     let limiter = Arc::new(limiter);
     let before = resident()?;
     let memory = Memory::new(Arc::new(SystemClock::new()), None);

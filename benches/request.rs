@@ -110,7 +110,15 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
             shadow: false,
         })
     };
-    let said = Decision { granted: true, remaining: 4_711, wait: Wait::Now, reset: 59_001, delay: 0, overflow: false };
+    let said = Decision {
+        granted: true,
+        remaining: 4_711,
+        wait: Wait::Now,
+        reset: 59_001,
+        delay: 0,
+        overflow: false,
+        shard: None,
+    };
     let field = RateLimitField::new(&[limit("per-minute")?, limit("per-day")?], &[said, said]);
     criterion.bench_function("answer/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));
     criterion.bench_function("answer/429", |bench| bench.iter(|| limited(black_box(&["per-minute"]), 60)));
@@ -119,7 +127,7 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
 
 fn limiter(mode: Mode) -> Result<Arc<Limiter>, Box<dyn Error>> {
     let quota = Quota::new(1_000, 60_000, Algorithm::TokenBucket)?;
-    Ok(Arc::new(Limiter { name: "{tidegate:bench}:limit".into(), mode, quota }))
+    Ok(Arc::new(Limiter::new("{tidegate:bench}:limit".into(), mode, quota)))
 }
 
 fn layer(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {

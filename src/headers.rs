@@ -112,7 +112,7 @@ mod tests {
         let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
         Limit {
             name: name.into(),
-            limiter: Arc::new(Limiter { name: name.into(), mode, quota }),
+            limiter: Arc::new(Limiter::new(name.into(), mode, quota)),
             client: ClientSource::Ip,
             permits: Cost::Fixed(1),
             on_missing_client: OnMissingClient::Deny,
@@ -146,8 +146,15 @@ mod tests {
         assert_eq!(policy.as_ref().map(HeaderValue::as_bytes), Some(&b"\"per-ip\";q=5;w=60, \"burst\";q=2"[..]));
         assert_eq!(parsed(policy).len(), 2);
 
-        let decision =
-            Decision { granted: true, remaining: 4, wait: Wait::Now, reset: 59_001, delay: 0, overflow: false };
+        let decision = Decision {
+            granted: true,
+            remaining: 4,
+            wait: Wait::Now,
+            reset: 59_001,
+            delay: 0,
+            overflow: false,
+            shard: None,
+        };
         let status = (0..3).map(|index| (index, decision)).collect();
         let rate_limit = Members::new(&limits).rate_limit(&status);
         assert_eq!(
@@ -165,8 +172,15 @@ mod tests {
             limit("tight", Mode::PerClient, 5, 1_000),
             limit("slow", Mode::PerClient, 9, 60_000),
         ];
-        let said =
-            |remaining, reset| Decision { granted: true, remaining, wait: Wait::Now, reset, delay: 0, overflow: false };
+        let said = |remaining, reset| Decision {
+            granted: true,
+            remaining,
+            wait: Wait::Now,
+            reset,
+            delay: 0,
+            overflow: false,
+            shard: None,
+        };
         let status = [(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))].into_iter().collect();
         assert_eq!(legacy(&limits, &status), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
         assert_eq!(legacy(&limits, &[(0, said(0, 1))].into_iter().collect()), None);

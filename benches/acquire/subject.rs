@@ -35,7 +35,7 @@ impl Subject {
         let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
         let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
         let (name, rate) = (quota.algorithm().name(), quota.rate().into());
-        let limiter = Arc::new(Limiter { name: key(name, rate), mode: Mode::Overall, quota });
+        let limiter = Arc::new(Limiter::new(key(name, rate), Mode::Overall, quota));
         Ok(Self { name, rate, way: Way::Ours { store, limiter } })
     }
 

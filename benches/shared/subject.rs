@@ -29,7 +29,7 @@ impl Subject {
         let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
         let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
         let quota = Quota::adopted(Sharing::Adopt(None));
-        let limiter = Arc::new(Limiter { name: "java".into(), mode: Mode::Overall, quota });
+        let limiter = Arc::new(Limiter::new("java".into(), Mode::Overall, quota));
         Ok(Self::Shared { store, charge: Charge { limiter, client: None, permits: 1, shadow: false } })
     }
 

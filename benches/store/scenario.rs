@@ -96,7 +96,7 @@ impl Scenario {
     pub fn limiters(&self, run: u64) -> Vec<Arc<Limiter>> {
         let limiter = |name: &str, mode, quota: Option<Quota>| {
             let name = format!("{{bench:{run}}}:{name}");
-            quota.map(|quota| Arc::new(Limiter { name, mode, quota }))
+            quota.map(|quota| Arc::new(Limiter::new(name, mode, quota)))
         };
         let overall = limiter("total", Mode::Overall, self.overall);
         let per_client = limiter("own", Mode::PerClient, self.per_client);

@@ -139,7 +139,7 @@ impl Stage {
 impl Subject {
     fn new(name: &str, rate: u64, algorithm: Algorithm, usual: (u32, u64)) -> Self {
         let quota = Quota::new(rate, INTERVAL, algorithm).expect("a quota");
-        let limiter = Arc::new(Limiter { name: name.to_owned(), mode: Mode::Overall, quota });
+        let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
         let charge = Charge { limiter: Arc::clone(&limiter), client: None, permits: 1, shadow: false };
         let mut key = String::new();
         each_redis_key(&charge, &KeySecret::derive(b"secret"), |name| key = name.to_owned());

@@ -146,6 +146,8 @@ fn show_limit(limit: &Limit) -> Value {
         },
         "shadow": limit.shadow,
         "permits": show_cost(&limit.permits),
+        "partitions": limit.limiter.partitions(),
+        "shards": (!limit.limiter.shards().is_empty()).then(|| limit.limiter.shards().len()),
         "segments": segments(&quota.algorithm()),
         "calendar": calendar(&quota.algorithm()),
         "key": limit.limiter.name,

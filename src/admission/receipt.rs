@@ -40,7 +40,7 @@ impl Receipt {
         let made = self.positions.iter().zip(&self.asked).filter_map(|(position, charge)| {
             let decision = self.status.said(*position).filter(|said| said.granted && charge.permits > 0)?;
             let at = self.status.now.plus_millis(decision.delay);
-            Some(Granted { charge: charge.clone(), at, overflow: decision.overflow })
+            Some(Granted { charge: charge.on_shard(decision.shard), at, overflow: decision.overflow })
         });
         made.collect()
     }

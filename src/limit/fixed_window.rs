@@ -44,6 +44,7 @@ impl State {
             reset: if used > 0 { rest } else { 0 },
             delay: 0,
             overflow: false,
+            shard: None,
         }
     }
 

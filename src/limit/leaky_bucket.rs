@@ -60,6 +60,7 @@ impl State {
             reset: gcra::millis_for(next_leak(level, quota), quota),
             delay: if wait == Wait::Now && permits > 0 { delay } else { 0 },
             overflow: false,
+            shard: None,
         }
     }
 

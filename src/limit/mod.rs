@@ -12,6 +12,7 @@ pub mod leaky_bucket;
 mod packed;
 mod rate_config;
 pub mod sliding_window;
+mod spread;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -25,6 +26,7 @@ use ipnet::IpNet;
 use self::calendar::Calendar;
 use self::foreign::Sharing;
 pub use self::rate_config::{RateConfig, RateConfigError};
+pub use self::spread::Spread;
 pub use self::state::State;
 use crate::clock::Timestamp;
 
@@ -81,8 +83,10 @@ pub struct Limiter {
     pub name: String,
     /// One bucket, or one for each client.
     pub mode: Mode,
-    /// How much each bucket grants.
+    /// How much each bucket grants; of one in shards, what they grant together.
     pub quota: Quota,
+    /// How its buckets are spread over hash tags.
+    pub spread: Spread,
 }
 
 /// Who a PER_CLIENT bucket belongs to. Nothing that comes from a network is written to a store as it is, but addresses.
@@ -135,6 +139,8 @@ pub struct Decision {
     pub delay: u64,
     /// Whether the overflow bucket of the embedded store decided it.
     pub overflow: bool,
+    /// Which of the limiter's shards decided it, if it has some.
+    pub shard: Option<u16>,
 }
 
 /// How long a refused request has to wait if nothing else happens.
@@ -193,6 +199,15 @@ impl Algorithm {
 /// Does every live charge have a decision that grants it?
 pub fn live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
     charges.iter().zip(decisions).all(|(charge, decision)| charge.shadow || decision.granted)
+}
+
+// === impl Limiter ===
+
+impl Limiter {
+    /// A limiter that is not spread.
+    pub fn new(name: String, mode: Mode, quota: Quota) -> Self {
+        Self { name, mode, quota, spread: Spread::Whole }
+    }
 }
 
 // === impl Mode ===
@@ -315,8 +330,8 @@ impl Outcome {
     pub fn made(&self, charges: Vec<Charge>) -> Vec<Granted> {
         let asked = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
         let made = asked.filter(|(charge, decision)| decision.granted && charge.permits > 0);
-        let granted = |(charge, decision): (_, &Decision)| Granted {
-            charge,
+        let granted = |(charge, decision): (Charge, &Decision)| Granted {
+            charge: charge.on_shard(decision.shard),
             at: self.now.plus_millis(decision.delay),
             overflow: decision.overflow,
         };

@@ -54,6 +54,7 @@ impl State {
             reset: self.0.after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
             delay: 0,
             overflow: false,
+            shard: None,
         }
     }
 

@@ -154,6 +154,7 @@ impl State {
             reset: self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
             delay: 0,
             overflow: false,
+            shard: None,
         }
     }
 

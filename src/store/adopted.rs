@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_failure_is_logged_when_it_begins_when_it_changes_and_when_it_is_over() {
         let quota = Quota::adopted(Sharing::Adopt(None));
-        let limiter = Arc::new(Limiter { name: "java".into(), mode: Mode::Overall, quota });
+        let limiter = Arc::new(Limiter::new("java".into(), Mode::Overall, quota));
         let charges = [Charge { limiter, client: None, permits: 1, shadow: false }];
         let failures = AdoptedFailures::default();
         let log = logged_by(|| {

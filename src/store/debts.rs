@@ -113,7 +113,7 @@ impl Debts {
                 by_limiter.entry(limiter).or_default().push(debt);
             }
         }
-        for debts in by_limiter.values() {
+        for debts in by_limiter.into_values().flat_map(Debt::by_shard) {
             let payment = |debts: &[Debt]| Payment { id: random(), debts: debts.to_vec() };
             self.unpaid.extend(debts.chunks(MAX_PAYMENT).map(payment));
         }
@@ -145,6 +145,26 @@ impl Debt {
             }
             _ => self.grants.push((at, permits)),
         }
+    }
+
+    /// The debts to a limiter, shard by shard: what was granted without the store was of no shard.
+    fn by_shard(debts: Vec<Self>) -> Vec<Vec<Self>> {
+        let Some(shards) = debts.first().map(|debt| debt.limiter.shards()).filter(|shards| !shards.is_empty()) else {
+            return vec![debts];
+        };
+        (0..)
+            .zip(shards)
+            .map(|(number, shard)| debts.iter().filter_map(|debt| debt.on_shard(shard, number)).collect())
+            .collect()
+    }
+
+    /// An even part of it.
+    fn on_shard(&self, shard: &Arc<Limiter>, number: u32) -> Option<Self> {
+        let shards = u32::try_from(self.limiter.shards().len()).unwrap_or(u32::MAX);
+        let part = |permits: u32| permits / shards + u32::from(number < permits % shards);
+        let grants: Vec<_> = self.grants.iter().map(|(at, permits)| (*at, part(*permits))).collect();
+        let grants: Vec<_> = grants.into_iter().filter(|(_, permits)| *permits > 0).collect();
+        (!grants.is_empty()).then(|| Self { limiter: Arc::clone(shard), client: self.client.clone(), grants })
     }
 
     fn take_out(&mut self, at: Timestamp, mut permits: u32) {
@@ -190,7 +210,7 @@ mod tests {
 
     fn limiter() -> Arc<Limiter> {
         let quota = Quota::new(100_000, 1_600, Algorithm::TokenBucket).expect("a quota");
-        Arc::new(Limiter { name: "a".into(), mode: Mode::Overall, quota })
+        Arc::new(Limiter::new("a".into(), Mode::Overall, quota))
     }
 
     fn told(debts: &mut Debts, now: u64) -> Vec<(u64, u32)> {
@@ -234,6 +254,23 @@ mod tests {
         assert_eq!((again.id, &again.debts), (first.id, &first.debts));
         debts.paid(first.id);
         assert_eq!(told(&mut debts, 1_010), [(1_010, 1)]);
+    }
+
+    #[test]
+    fn a_limiter_in_shards_is_owed_to_each_of_them_evenly() {
+        let quota = Quota::new(100, 1_600, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter::new("{a}:b".into(), Mode::Overall, quota).sharded(3));
+        let mut debts = Debts::default();
+        debts.add(&[granted(&limiter, 1_000, 7), granted(&limiter, 1_200, 1)], Timestamp::from_millis(1_200));
+        let mut owed = Vec::new();
+        while let Some(payment) = debts.next_payment(Timestamp::from_millis(1_200)) {
+            let names: Vec<&str> = payment.debts.iter().map(|debt| debt.limiter.name.as_str()).collect();
+            assert_eq!(names.len(), 1, "one hash tag in a call");
+            owed.push((names[0].to_owned(), payment.permits()));
+            debts.paid(payment.id);
+        }
+        owed.sort();
+        assert_eq!(owed, [("{a:0}:b", 4), ("{a:1}:b", 2), ("{a:2}:b", 2)].map(|(name, owed)| (name.to_owned(), owed)));
     }
 
     #[test]

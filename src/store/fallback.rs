@@ -156,7 +156,7 @@ impl Fallback {
             Some(share) if share.gateways == gateways && Arc::ptr_eq(&share.whole, whole) => Arc::clone(&share.part),
             _ => {
                 let quota = whole.quota.share(gateways);
-                let part = Arc::new(Limiter { name: whole.name.clone(), mode: whole.mode, quota });
+                let part = Arc::new(Limiter::new(whole.name.clone(), whole.mode, quota));
                 let share = Share { whole: Arc::clone(whole), gateways, part: Arc::clone(&part) };
                 shares.insert(whole.name.clone(), share);
                 part
@@ -210,7 +210,7 @@ mod tests {
 
     fn charge(rate: u64, permits: u32) -> Charge {
         let quota = Quota::new(rate, 10_000, Algorithm::TokenBucket).expect("a quota");
-        let limiter = Arc::new(Limiter { name: "{tidegate:a}:b".into(), mode: Mode::Overall, quota });
+        let limiter = Arc::new(Limiter::new("{tidegate:a}:b".into(), Mode::Overall, quota));
         Charge { limiter, client: None, permits, shadow: false }
     }
 

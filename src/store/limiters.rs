@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::negative_cache::Remote as _;
 use super::{Store, StoreError};
 use crate::limit::foreign::Sharing;
 use crate::limit::{Charge, ClientId, Limiter, Mode, Outcome, Quota, RateConfig};
@@ -35,7 +36,7 @@ impl Named {
     pub(crate) fn new(name: &str, instance: Arc<str>) -> Self {
         let quota = Quota::adopted(Sharing::Library);
         // Which it is, the store knows; the client is there for the case that it is this one.
-        let limiter = Limiter { name: name.to_owned(), mode: Mode::PerClient, quota };
+        let limiter = Limiter::new(name.to_owned(), Mode::PerClient, quota);
         Self { limiter: Arc::new(limiter), instance }
     }
 
@@ -64,7 +65,7 @@ impl Store {
                 let decision = limiters.acquire(of, permits, now)?;
                 Ok(Outcome::new(now, vec![decision], &[of.charge(permits)]))
             }
-            Self::Redis(redis) => redis.take(&[of.charge(permits)]).await,
+            Self::Redis(redis) => redis.take(&[of.charge(permits)], None, redis.store().deadline()).await,
         }
     }
 

@@ -14,6 +14,7 @@ mod negative_cache;
 mod redis;
 mod registry;
 pub mod settings;
+mod shards;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(feature = "tls")]
@@ -26,6 +27,7 @@ pub use self::builder::{MemoryBuilder, RedisBuilder};
 pub(crate) use self::limiters::{Named, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::negative_cache::NegativeCache;
+use self::negative_cache::Remote as _;
 pub use self::redis::Redis;
 #[cfg(feature = "gateway")]
 pub(crate) use self::redis::redis_keys;
@@ -224,7 +226,7 @@ impl Store {
     pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => memory.take(charges),
-            Self::Redis(redis) => redis.take(charges).await,
+            Self::Redis(redis) => shards::take(redis, charges, None, redis.store().deadline()).await,
         }
     }
 
@@ -235,7 +237,7 @@ impl Store {
     pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => memory.take_at(charges, now),
-            Self::Redis(redis) => redis.store().take_at(charges, now).await,
+            Self::Redis(redis) => shards::take(redis, charges, Some(now), redis.store().deadline()).await,
         }
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tidegate::clock::{ManualClock, Stopwatch, Timestamp};
 use tidegate::limit::calendar::{Calendar, Unit};
 use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Charge, Limiter, Mode, Outcome, Quota};
+use tidegate::limit::{Algorithm, Charge, Outcome, Quota};
 use tidegate::metrics::Metrics;
 use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::store::{Memory, Store};
@@ -173,7 +173,7 @@ fn different_clients_share_calls_and_no_call_is_about_more_than_64_buckets() {
     let (runtime, redis) = (runtime(), store(&server));
     runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
     let before = calls(&server);
-    let total = Arc::new(Limiter { quota: overall("all", 700, 60_000, 1).limiter.quota, ..limiter("all") });
+    let total = Arc::clone(&overall("all", 700, 60_000, 1).limiter);
     let request = |client: u32| {
         let own = per_client("own", &client.to_be_bytes(), 1, 60_000, 1);
         vec![Charge { limiter: Arc::clone(&total), client: None, permits: 1, shadow: false }, own]
@@ -211,11 +211,6 @@ async fn two_calls_are_under_way_and_who_comes_meanwhile_shares_the_next() {
     }
     assert_eq!(calls(&server) - before, 3, "the first, the second, and the rest");
     assert_eq!(remaining, [8, 7, 6, 5, 4], "decided in the order in which they came");
-}
-
-fn limiter(name: &str) -> Limiter {
-    let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
-    Limiter { name: name.into(), mode: Mode::Overall, quota }
 }
 
 #[tokio::test]

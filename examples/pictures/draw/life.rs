@@ -43,7 +43,7 @@ fn arrivals() -> Vec<u32> {
 pub fn live(quota: Quota) -> Result<Life, Box<dyn Error>> {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
     let memory = Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None);
-    let limiter = Arc::new(Limiter { name: "picture".into(), mode: Mode::Overall, quota });
+    let limiter = Arc::new(Limiter::new("picture".into(), Mode::Overall, quota));
     let ask = |permits, at: u32| -> Result<Decision, Box<dyn Error>> {
         clock.set(Timestamp::from_millis(START + u64::from(at)));
         let charge = Charge { limiter: Arc::clone(&limiter), client: None, permits, shadow: false };

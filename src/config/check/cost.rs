@@ -44,30 +44,40 @@ fn header_cost(from: &HeaderPermits, capacity: Capacity, node: &Node, problems: 
     Ok(HeaderCost { name: name?, default: number(Some(default), 1, node, problems)?, max })
 }
 
-/// What a full bucket holds, and the key that says so; nothing if that is not known.
-type Capacity = (&'static str, Option<u64>);
+/// What a full bucket holds, and the key that says so.
+#[derive(Clone, Copy)]
+struct Capacity {
+    key: &'static str,
+    /// Nothing if that is not known.
+    permits: Option<u64>,
+    /// The buckets that it is shared out among; a request takes from one of them.
+    shards: Option<u64>,
+}
 
 fn capacity(written: &Limit, node: &Node) -> Capacity {
-    match written.algorithm {
+    let (key, permits) = match written.algorithm {
         // Of an algorithm that was not understood, nobody knows what holds its permits.
         None if node.has("algorithm") => ("rate", None),
         Some(Algorithm::Gcra) if node.has("burst") => ("burst", written.burst),
         None | Some(_) => ("rate", written.rate),
-    }
+    };
+    Capacity { key, permits, shards: written.shards.filter(|shards| *shards > 1) }
 }
 
 /// Can a bucket that is full pay this?
 fn within(
     permits: u64,
-    (holds, capacity): Capacity,
+    capacity: Capacity,
     key: &str,
     otherwise: &str,
     node: &Node,
     problems: &mut Problems,
 ) -> Checked<()> {
-    match capacity {
-        Some(capacity) if permits > capacity => {
-            let message = format!("`{key}` is {permits}, above the `{holds}` of {capacity}: {otherwise}");
+    let of_bucket = capacity.permits.map(|most| most / capacity.shards.unwrap_or(1));
+    match of_bucket {
+        Some(most) if permits > most => {
+            let (holds, each) = (capacity.key, capacity.shards.map_or("", |_| " in each shard"));
+            let message = format!("`{key}` is {permits}, above the `{holds}` of {most}{each}: {otherwise}");
             Err(problems.add(node.location, message, format!("raise `{holds}`, or let a request cost less")))
         }
         _ => Ok(()),

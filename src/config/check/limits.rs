@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::matcher::header_name;
 use super::names::duplicates;
 use super::quota::quota;
-use super::{Checked, candidate, cost, foreign, needed, number, part};
+use super::{Checked, candidate, cost, foreign, needed, number, part, spread};
 use crate::client::ClientSource;
 use crate::config::file;
 use crate::config::node::Node;
@@ -55,10 +55,12 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
     let shadow = part(&written.shadow, node, "shadow", problems);
     let name = needed(&written.name, node, problems)?;
     let mode = foreign::mode(written, sharing?, node, problems)?;
+    let quota = quota?;
+    let parts = spread::parts(written, mode, &quota, node, problems);
     let key = written.key.clone().unwrap_or_else(|| format!("{group}:{name}"));
     Ok(Limit {
         name: name.clone(),
-        limiter: Arc::new(Limiter { name: key, mode, quota: quota? }),
+        limiter: Arc::new(parts?.spread(Limiter::new(key, mode, quota))),
         client: client?,
         permits: permits?,
         on_missing_client: match on_missing_client? {

@@ -15,6 +15,8 @@ use crate::limit::{MAX_INTERVAL, MAX_RATE};
 
 const MAX_PERMITS: u64 = MAX_RATE as u64;
 const MAX_QUEUE: u64 = 100_000;
+const MAX_PARTITIONS: u64 = 1024;
+const MAX_SHARDS: u64 = 256;
 
 shape! {
     /// How a client's address is found.
@@ -99,6 +101,12 @@ shape! {
         segments: u64 = Whole(1, MAX_SEGMENTS as u64), Optional;
         /// Whose calendar it is, as in `Europe/Rome`; `fixed_window` alone. Without it, UTC.
         timezone: String = Text, Optional;
+        /// Over how many hash tags the clients of `PER_CLIENT` are spread, so that the nodes of a Redis Cluster share them;
+        /// [cluster.md](cluster.md) has more.
+        partitions: u64 = Whole(1, MAX_PARTITIONS), Optional;
+        /// Over how many buckets the rate of `OVERALL` is spread, so that the nodes of a Redis Cluster share it; not for
+        /// `leaky_bucket`. [cluster.md](cluster.md) tells what it costs.
+        shards: u64 = Whole(1, MAX_SHARDS), Optional;
         /// What a request costs.
         permits: Permits = OrMap(&Whole(1, MAX_PERMITS), &PERMITS), Default("1");
         /// The longest that a refused request is held for a permit; without it, none is. For a slot of `leaky_bucket`, by default

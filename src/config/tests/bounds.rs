@@ -15,3 +15,15 @@ fn a_route_has_a_bounded_number_of_limits_candidates_included() {
     let first = "5:7: a route has at most 100 limits, candidates included, not 102";
     assert!(said.contains(first) && said.contains("help: leave some out"), "{said}");
 }
+
+#[test]
+fn partitions_and_shards_spread_a_limit() {
+    let limits = "[{ name: a, mode: PER_CLIENT, client: ip, rate: 5, interval: 1s, partitions: 8 },
+        { name: b, mode: OVERALL, rate: 5, interval: 1s, shards: 2, candidate: { rate: 9, interval: 1s } },
+        { name: c, mode: OVERALL, rate: 5, interval: 1s, shards: 1 }]";
+    let config = Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: {limits} }}]"));
+    let config = config.unwrap_or_else(|problems| panic!("{problems}"));
+    let limits = config.rules.routes.iter().flat_map(|route| &route.limits);
+    let parts = limits.map(|limit| (limit.limiter.partitions(), limit.limiter.shards().len()));
+    assert_eq!(parts.collect::<Vec<_>>(), [(Some(8), 0), (None, 2), (None, 2), (None, 0)]);
+}

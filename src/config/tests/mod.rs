@@ -123,7 +123,7 @@ fn routes_and_limits_become_what_they_say() {
 
     let [one, two] = login.limits.as_slice() else { panic!("{:?}", login.limits) };
     let quota = |rate, interval| Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
-    let limiter = |name: &str, mode, quota| Limiter { name: name.into(), mode, quota };
+    let limiter = |name: &str, mode, quota| Limiter::new(name.into(), mode, quota);
     assert_eq!(*one.limiter, limiter("{shop.tidegate:login}:one", Mode::PerClient, quota(5, 60_000)));
     assert_eq!(*two.limiter, limiter("{shop.tidegate:login}:two", Mode::Overall, quota(1 << 31, 366 * 86_400_000)));
     let key = ClientSource::Header(HeaderName::from_static("x-key"));

@@ -101,13 +101,39 @@ impl Entries {
         let (now, mut time) = (Instant::now(), None);
         let mut decisions = Vec::with_capacity(charges.len());
         for charge in charges {
-            let known = if charge.shadow { Ok(None) } else { self.of(charge, now) };
+            let known = if charge.shadow { Ok(None) } else { self.of_all(charge, now) };
             decisions.push(known.ok()?.map(|(present, decision)| {
                 time = Some(present);
                 decision
             }));
         }
         time.map(|now| Known { now, decisions })
+    }
+
+    /// Is there a refusal of this charge?
+    pub(super) fn refuses(&self, charge: &Charge) -> bool {
+        let (key, now) = (self.key(charge), Instant::now());
+        let shard = self.shard(key).lock();
+        shard.find(slot(key), |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
+    }
+
+    /// The cached refusal of one charge; of one on a limit in shards, that of the shard that grants it first.
+    ///
+    /// # Errors
+    /// It is time to ask the store again.
+    fn of_all(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
+        if charge.limiter.shards().is_empty() {
+            return self.of(charge, now);
+        }
+        let mut first: Option<(Timestamp, Decision)> = None;
+        for shard in 0..charge.limiter.shards().len() {
+            let shard = u16::try_from(shard).ok();
+            let Some((time, decision)) = self.of(&charge.on_shard(shard), now)? else { return Ok(None) };
+            if first.is_none_or(|(_, first)| decision.wait < first.wait) {
+                first = Some((time, Decision { shard, ..decision }));
+            }
+        }
+        Ok(first)
     }
 
     /// The cached refusal of one charge, if there is one.
@@ -295,7 +321,7 @@ impl Entry {
         let passed = u64::try_from(now.saturating_duration_since(self.heard).as_millis()).unwrap_or(u64::MAX);
         let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1)));
         let (remaining, reset) = (self.remaining, self.reset.saturating_sub(passed));
-        let decision = Decision { granted: false, remaining, wait, reset, delay: 0, overflow: false };
+        let decision = Decision { granted: false, remaining, wait, reset, delay: 0, overflow: false, shard: None };
         (self.said.plus_millis(passed), decision)
     }
 }

@@ -28,8 +28,16 @@ use crate::metrics::Metrics;
 
 /// A store outside of this process.
 pub trait Remote: Send + Sync + 'static {
-    /// Makes all charges or none.
-    fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+    /// When a decision that is asked for now is no longer waited for.
+    fn deadline(&self) -> Instant;
+
+    /// Makes all charges or none; as if the clock showed `now`, if that is given. Waits until the deadline at most.
+    fn take(
+        &self,
+        charges: &[Charge],
+        now: Option<Timestamp>,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
     /// Gives back what was granted; as if the clock showed `now`, if that is given.
     fn give_back(
@@ -86,10 +94,23 @@ impl<S: Remote> NegativeCache<S> {
         Some(known)
     }
 
-    /// Makes all charges or none, and caches refusals.
-    pub(crate) async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+    /// Is it known that this charge will be refused?
+    pub(crate) fn refuses(&self, charge: &Charge) -> bool {
+        self.known.entries.refuses(charge)
+    }
+
+    /// Makes all charges or none, and caches refusals, but for those at another time than the present.
+    pub(crate) async fn take(
+        &self,
+        charges: &[Charge],
+        now: Option<Timestamp>,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
+        if now.is_some() {
+            return self.store.take(charges, now, deadline).await;
+        }
         let (generation, asked) = (self.known.entries.generation(), Instant::now());
-        let outcome = self.store.take(charges).await;
+        let outcome = self.store.take(charges, None, deadline).await;
         self.known.entries.answered(charges, asked, outcome.as_ref().ok());
         if let Ok(outcome) = &outcome {
             let heard = Instant::now();

@@ -15,7 +15,7 @@ use crate::store::Memory;
 
 fn limiter(algorithm: Algorithm) -> Arc<Limiter> {
     let quota = Quota::new(10, 60_000, algorithm).expect("a quota");
-    Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota })
+    Arc::new(Limiter::new("lim".into(), Mode::Overall, quota))
 }
 
 fn charge(limiter: &Arc<Limiter>, permits: u32) -> Charge {
@@ -23,7 +23,7 @@ fn charge(limiter: &Arc<Limiter>, permits: u32) -> Charge {
 }
 
 fn refusal(wait: Wait) -> Decision {
-    Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0, overflow: false }
+    Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0, overflow: false, shard: None }
 }
 
 fn remember(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {
@@ -110,7 +110,7 @@ async fn what_is_given_back_is_known_at_once_and_so_is_another_rule() {
     remember(&entries, &charge(&limiter, 1), Wait::Millis(5_000), before);
     assert!(says(&entries, &limiter, 1).is_none());
     refuse(&entries, &limiter, 1, Wait::Millis(5_000));
-    let changed = Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota: limiter.quota });
+    let changed = Arc::new(Limiter::new("lim".into(), Mode::Overall, limiter.quota));
     assert!(says(&entries, &changed, 1).is_none());
 }
 
@@ -187,7 +187,11 @@ struct Elsewhere {
 }
 
 impl Remote for Elsewhere {
-    async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+    fn deadline(&self) -> Instant {
+        Instant::now() + Duration::from_secs(1)
+    }
+
+    async fn take(&self, charges: &[Charge], _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
         self.memory.take(charges)
     }
 
@@ -212,7 +216,10 @@ fn elsewhere() -> (NegativeCache<Elsewhere>, Arc<ManualClock>) {
 async fn ask(cache: &NegativeCache<Elsewhere>, charges: &[Charge]) -> (bool, bool) {
     match cache.known_refusal(charges) {
         Some(_) => (false, false),
-        None => (cache.take(charges).await.expect("a decision").granted(), true),
+        None => {
+            let taken = cache.take(charges, None, cache.store().deadline()).await;
+            (taken.expect("a decision").granted(), true)
+        }
     }
 }
 
@@ -222,7 +229,7 @@ async fn after_a_clock_that_went_back_the_first_grant_comes_one_interval_later()
     for (rate, before, back) in [(1, 500, 3_600_000), (1, 1_900, 500), (5, 10, 100), (2, 1_000, 60_000)] {
         let (cache, clock) = elsewhere();
         let quota = Quota::new(rate, 2_000, Algorithm::TokenBucket).expect("a quota");
-        let limiter = Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota });
+        let limiter = Arc::new(Limiter::new("lim".into(), Mode::Overall, quota));
         let charges = [charge(&limiter, 1)];
         let step = async || {
             clock.advance_millis(5);
@@ -245,7 +252,7 @@ async fn after_a_clock_that_went_back_the_first_grant_comes_one_interval_later()
 async fn a_clock_that_goes_on_is_looked_at_now_and_then_and_nothing_is_forgotten() {
     let (cache, clock) = elsewhere();
     let quota = Quota::new(1, 60_000, Algorithm::TokenBucket).expect("a quota");
-    let limiter = Arc::new(Limiter { name: "lim".into(), mode: Mode::Overall, quota });
+    let limiter = Arc::new(Limiter::new("lim".into(), Mode::Overall, quota));
     let (mut granted, mut asked) = (0, 0);
     for _ in 0..20_000 {
         let (yes, was_asked) = ask(&cache, &[charge(&limiter, 1)]).await;

@@ -95,9 +95,13 @@ impl Dispatcher {
         &self.core.connection
     }
 
-    /// Has a request decided, at Redis's TIME unless a moment is given.
-    pub(super) async fn take(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
-        let deadline = Instant::now() + self.core.context.timeout;
+    /// Has a request decided until then, at Redis's TIME unless a moment is given.
+    pub(super) async fn take(
+        &self,
+        charges: &[Charge],
+        now: Option<Timestamp>,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
         let (decided, decision) = oneshot::channel();
         let request = Request { charges: charges.to_vec(), now, deadline, decided };
         let can_be_sent = self.core.queue.lock().enter(request);

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisResult, SetOptions};
+use ipnet::IpNet;
 
+use super::slots::crc16;
 use crate::limit::{Algorithm, ClientId, Limiter};
 use crate::store::settings::{KeySecret, RedisSettings};
 
@@ -58,11 +60,30 @@ pub(super) fn each(
             foreign(name, key).iter().for_each(|key| each(key));
             continue;
         }
-        key.push_str(name);
+        write_name(limiter, id.as_ref(), key);
         key.push_str(suffix(algorithm));
         id.iter().for_each(|id| write_client(id, secret, key));
         each(key);
     }
+}
+
+/// The name of a limiter, with the client's partition in its hash tag if there are some.
+fn write_name(limiter: &Limiter, client: Option<&ClientId>, key: &mut String) {
+    let (Some(partitions), Some(client)) = (limiter.partitions(), client) else { return key.push_str(&limiter.name) };
+    let [tag, rest] = limiter.around_part();
+    // Writing to a string cannot fail.
+    _ = write!(key, "{tag}:{}{rest}", partition(client, partitions));
+}
+
+/// The partition of a client: the same on every gateway, whatever its secret is.
+fn partition(client: &ClientId, partitions: u32) -> u32 {
+    let hash = match client {
+        ClientId::Address(IpNet::V4(network)) => crc16(&network.network().octets()),
+        ClientId::Address(IpNet::V6(network)) => crc16(&network.network().octets()),
+        ClientId::Value(value) => crc16(value),
+        ClientId::Instance(id) => crc16(id.as_bytes()),
+    };
+    u32::from(hash) % partitions
 }
 
 /// The keys of a limiter and a client's suffix: Redisson's five in its order, then our note about the client's log.
@@ -153,7 +174,7 @@ mod tests {
     fn key_of(name: &str, algorithm: Algorithm, client: Option<ClientId>) -> String {
         let quota = Quota::new(1, 1_000, algorithm).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
-        let [key] = all_of(&Limiter { name: name.into(), mode, quota }, &[client]).try_into().expect("one key");
+        let [key] = all_of(&Limiter::new(name.into(), mode, quota), &[client]).try_into().expect("one key");
         key
     }
 
@@ -161,6 +182,27 @@ mod tests {
     fn a_bucket_has_one_key_and_algorithms_share_none() {
         assert_eq!(key_of("{tidegate:rest}:total", Algorithm::TokenBucket, None), "{tidegate:rest}:total");
         assert_eq!(key_of("{tidegate:rest}:total", Algorithm::Gcra { burst: 1 }, None), "{tidegate:rest}:total:gcra");
+    }
+
+    #[test]
+    fn the_partition_of_a_client_is_in_the_hash_tag_and_is_the_same_everywhere() {
+        let quota = Quota::new(1, 1_000, Algorithm::Gcra { burst: 1 }).expect("a quota");
+        let limiter = |name: &str| Limiter::new(name.to_owned(), Mode::PerClient, quota).partitioned(64);
+        let address = ClientId::Address("192.0.2.1".parse::<std::net::IpAddr>().expect("an address").into());
+        let clients = [address, ClientId::Instance("a".into())].map(Some);
+        let told = ["{tidegate:rest:39}:own:gcra:192.0.2.1", "{tidegate:rest:7}:own:gcra:a"];
+        assert_eq!(all_of(&limiter("{tidegate:rest}:own"), &clients), told);
+    }
+
+    #[test]
+    fn clients_are_spread_over_all_partitions() {
+        let mut counts = [0; 64];
+        for client in 0..64_000_u32 {
+            let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + client);
+            let client = ClientId::Address(std::net::IpAddr::V4(address).into());
+            counts[usize::try_from(partition(&client, 64)).expect("an index")] += 1;
+        }
+        assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod membership;
 mod outages;
 mod queue;
 mod script;
+mod slots;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -77,14 +78,6 @@ impl Redis {
         Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn }
     }
 
-    /// Makes all charges or none, at `now`.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
-        self.decide(charges, Some(now)).await
-    }
-
     /// What stands for a client's value; nothing before Redis was there for the first time.
     pub(crate) fn key_of(&self, value: &[u8]) -> Option<u128> {
         Some(self.secret.known()?.hash(value))
@@ -115,12 +108,17 @@ impl Redis {
         self.query::<String>(&cmd("PING")).await.is_ok()
     }
 
-    async fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
+    async fn decide(
+        &self,
+        charges: &[Charge],
+        now: Option<Timestamp>,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
         let Some(first) = charges.first() else {
             return Ok(Outcome::decided(now.unwrap_or_else(|| self.context.clock.redis_now()), Vec::new(), true));
         };
         let since = Instant::now();
-        let decided = self.dispatcher_of(&first.limiter.name).take(charges, now).await;
+        let decided = self.dispatcher_of(&first.limiter.name).take(charges, now, deadline).await;
         if decided.is_ok() {
             self.context.metrics.store_answered(since.elapsed());
         }
@@ -142,8 +140,7 @@ impl Redis {
         name: &str,
         call: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let deadline = Instant::now() + self.context.timeout;
-        self.dispatcher_of(name).connection().within(deadline, call).await
+        self.dispatcher_of(name).connection().within(self.deadline(), call).await
     }
 
     fn dispatchers(&self) -> &[Dispatcher] {
@@ -162,8 +159,12 @@ impl Redis {
 }
 
 impl Remote for Redis {
-    async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        self.decide(charges, None).await
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.context.timeout
+    }
+
+    async fn take(&self, charges: &[Charge], now: Option<Timestamp>, deadline: Instant) -> Result<Outcome, StoreError> {
+        self.decide(charges, now, deadline).await
     }
 
     async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
@@ -240,7 +241,7 @@ mod tests {
     fn charge(name: &str, algorithm: Algorithm) -> Charge {
         let quota = Quota::new(3, 60_000, algorithm).expect("a quota");
         Charge {
-            limiter: Arc::new(Limiter { name: name.into(), mode: Mode::Overall, quota }),
+            limiter: Arc::new(Limiter::new(name.into(), Mode::Overall, quota)),
             client: None,
             permits: 1,
             shadow: false,
@@ -265,13 +266,13 @@ mod tests {
         let charges = [charge("bucket", Algorithm::TokenBucket), charge("day", day)];
         for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
             redis.context.clock.learn(Timestamp::from_millis(guess));
-            let outcome = redis.take(&charges).await.expect("a decision");
+            let outcome = redis.take(&charges, None, redis.deadline()).await.expect("a decision");
             let told: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
             assert_eq!(told, [(true, left); 2]);
             assert!(redis.context.clock.redis_now().millis_since(outcome.now) < 60_000, "it has not learned");
             redis.context.clock.learn(Timestamp::from_millis(guess));
             redis.give_back(&outcome.made(charges[..1].to_vec()), None).await.expect("given back");
-            redis.take(&charges[..1]).await.expect("a decision");
+            redis.take(&charges[..1], None, redis.deadline()).await.expect("a decision");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod gcra;
 mod leaky_bucket;
+mod shards;
 mod token_bucket;
 
 use std::sync::Arc;

@@ -14,7 +14,7 @@ const INTERVAL: u64 = 10_000;
 
 fn limiter(name: &str, rate: u64, mode: Mode) -> Arc<Limiter> {
     let quota = Quota::new(rate, INTERVAL, Algorithm::TokenBucket).expect("a quota");
-    Arc::new(Limiter { name: name.into(), mode, quota })
+    Arc::new(Limiter::new(name.into(), mode, quota))
 }
 
 fn of(limiter: &Arc<Limiter>, client: u32, shadow: bool) -> Charge {

@@ -12,7 +12,7 @@ use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
 
 fn charge(client: u32) -> Charge {
     let quota = Quota::new(1, 10_000, Algorithm::TokenBucket).expect("a quota");
-    let limiter = Arc::new(Limiter { name: "l".into(), mode: Mode::PerClient, quota });
+    let limiter = Arc::new(Limiter::new("l".into(), Mode::PerClient, quota));
     Charge { limiter, client: Some(ClientId::Value(client.to_le_bytes().into())), permits: 1, shadow: false }
 }
 
@@ -45,7 +45,7 @@ impl Clock for Ticking {
 fn nobody_who_is_held_up_takes_back_what_others_have_taken_since() {
     let memory = Memory::new(Arc::new(Ticking::default()), None);
     let quota = Quota::new(1, 10, Algorithm::TokenBucket).expect("a quota");
-    let limiter = Arc::new(Limiter { name: "l".into(), mode: Mode::Overall, quota });
+    let limiter = Arc::new(Limiter::new("l".into(), Mode::Overall, quota));
     let charge = [Charge { limiter, client: None, permits: 1, shadow: false }];
     let granted = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -99,7 +99,7 @@ fn a_bucket_is_a_name_an_algorithm_and_a_client() {
     let left = |name: &str, algorithm, client: Option<ClientId>| {
         let quota = Quota::new(10, 10_000, algorithm).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
-        let limiter = Arc::new(Limiter { name: name.into(), mode, quota });
+        let limiter = Arc::new(Limiter::new(name.into(), mode, quota));
         let charge = Charge { limiter, client, permits: 1, shadow: false };
         memory.take(&[charge]).expect("room").decisions[0].remaining
     };

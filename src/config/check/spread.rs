@@ -1,0 +1,74 @@
+//! Over how many parts of a cluster a limit is spread.
+
+use super::{Checked, number, part};
+use crate::config::file;
+use crate::config::node::Node;
+use crate::config::problem::{Broken, Problems, quote};
+use crate::limit::{Algorithm, Limiter, Mode, Quota};
+
+/// The keys, with the modes that they are for.
+const KEYS: [(&str, Mode, &str); 2] =
+    [("partitions", Mode::PerClient, "shards"), ("shards", Mode::Overall, "partitions")];
+
+/// How many partitions, or shards.
+pub(super) struct Parts {
+    mode: Mode,
+    parts: u32,
+}
+
+pub(super) fn parts(
+    written: &file::Limit,
+    mode: Mode,
+    quota: &Quota,
+    node: &Node,
+    problems: &mut Problems,
+) -> Checked<Parts> {
+    let partitions = part(&written.partitions, node, "partitions", problems);
+    let shards = part(&written.shards, node, "shards", problems);
+    for (key, of, instead) in KEYS.into_iter().filter(|(key, ..)| node.has(key)) {
+        if of != mode {
+            let message = format!("{} has no effect on a limit with `mode: {mode}`", quote(key));
+            return Err(problems.add(
+                node.at(key).location,
+                message,
+                format!("leave it out, or use {}", quote(instead)),
+            ));
+        }
+        if let Algorithm::Foreign(_) = quota.algorithm() {
+            let message = format!("{} cannot be used with `key`, whose buckets Redisson names", quote(key));
+            return Err(problems.add(node.at(key).location, message, "leave one of them out"));
+        }
+    }
+    let (key, parts) = match mode {
+        Mode::PerClient => ("partitions", partitions?.copied()),
+        Mode::Overall => ("shards", shards?.copied()),
+    };
+    let parts = Parts { mode, parts: number(parts, 1, node.at(key), problems)? };
+    match mode {
+        Mode::Overall if parts.parts > 1 => parts.are_shards_of(quota, node.at(key), problems).map(|()| parts),
+        Mode::Overall | Mode::PerClient => Ok(parts),
+    }
+}
+
+impl Parts {
+    /// The same limiter, spread.
+    pub(super) fn spread(&self, limiter: Limiter) -> Limiter {
+        match self.mode {
+            Mode::PerClient => limiter.partitioned(self.parts),
+            Mode::Overall => limiter.sharded(self.parts),
+        }
+    }
+
+    fn are_shards_of(&self, quota: &Quota, node: &Node, problems: &mut Problems) -> Result<(), Broken> {
+        let (shards, fewest) = (self.parts, quota.rate().min(quota.capacity()));
+        if let Algorithm::LeakyBucket(_) = quota.algorithm() {
+            let message = "`shards` cannot be used with `leaky_bucket`, whose requests wait in one row";
+            return Err(problems.add(node.location, message, "leave it out, or use `algorithm: gcra`"));
+        }
+        if shards > fewest {
+            let message = format!("{shards} shards cannot share {fewest} permits: each needs one at least");
+            return Err(problems.add(node.location, message, "use fewer shards"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Charges on limits that are spread over shards: each takes from one of them. They are tried in turn until one grants, those
+//! last that are known to refuse.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::time::Instant;
+
+use super::StoreError;
+use super::negative_cache::{NegativeCache, Remote};
+use crate::clock::Timestamp;
+use crate::limit::{Charge, Decision, Outcome};
+
+/// A charge on a limit in shards.
+struct Tour<'c> {
+    /// Its position among the charges.
+    position: usize,
+    charge: &'c Charge,
+    /// The shard that is asked.
+    shard: u16,
+    /// Those that may be asked after it, the next one last.
+    left: Vec<u16>,
+    /// Of the shards that refused, what the one said that has a permit first.
+    refusal: Option<Decision>,
+}
+
+/// Makes all charges or none.
+///
+/// # Errors
+/// The store could not decide; shards that were asked before have refused, and nothing is charged.
+pub(super) async fn take<S: Remote>(
+    cache: &NegativeCache<S>,
+    charges: &[Charge],
+    now: Option<Timestamp>,
+    deadline: Instant,
+) -> Result<Outcome, StoreError> {
+    let is_in_shards = |(_, charge): &(usize, &Charge)| !charge.limiter.shards().is_empty();
+    let in_shards = charges.iter().enumerate().filter(is_in_shards);
+    let mut tours: Vec<Tour<'_>> = in_shards.map(|(position, charge)| Tour::new(cache, position, charge)).collect();
+    if tours.is_empty() {
+        return cache.take(charges, now, deadline).await;
+    }
+    let mut asked = charges.to_vec();
+    loop {
+        tours.iter().for_each(|tour| asked[tour.position] = tour.asked());
+        let mut outcome = cache.take(&asked, now, deadline).await?;
+        tours.iter_mut().for_each(|tour| tour.note(&mut outcome.decisions[tour.position]));
+        if outcome.granted() {
+            // Only shadows can have been refused.
+            for tour in &mut tours {
+                let decision = &mut outcome.decisions[tour.position];
+                if !decision.granted {
+                    tour.watch_on(decision, cache, now, deadline).await;
+                }
+            }
+            return Ok(outcome);
+        }
+        if !Tour::all_go_on(&mut tours, &outcome) {
+            return Ok(outcome);
+        }
+    }
+}
+
+impl<'c> Tour<'c> {
+    fn new<S: Remote>(cache: &NegativeCache<S>, position: usize, charge: &'c Charge) -> Self {
+        let shards = u16::try_from(charge.limiter.shards().len()).unwrap_or(u16::MAX);
+        let first = a_shard_of(shards);
+        let may_grant = |shard: &u16| !cache.refuses(&charge.on_shard(Some(*shard)));
+        let mut left: Vec<u16> = (0..shards).rev().map(|step| (first + step) % shards).filter(may_grant).collect();
+        let shard = left.pop().unwrap_or(first);
+        Self { position, charge, shard, left, refusal: None }
+    }
+
+    /// What the present shard is asked for.
+    fn asked(&self) -> Charge {
+        self.charge.on_shard(Some(self.shard))
+    }
+
+    /// Notes what the present shard said, and puts what the limit says so far in its place.
+    fn note(&mut self, decision: &mut Decision) {
+        decision.shard = Some(self.shard);
+        if !decision.granted {
+            let first = self.refusal.filter(|first| first.wait <= decision.wait).unwrap_or(*decision);
+            *decision = *self.refusal.insert(first);
+        }
+    }
+
+    /// Turns to the next shard, if there is one.
+    fn goes_on(&mut self) -> bool {
+        self.left.pop().map(|next| self.shard = next).is_some()
+    }
+
+    /// Those that were refused go on to their next shards; false if that cannot help, since one that must grant has none.
+    fn all_go_on(tours: &mut [Self], outcome: &Outcome) -> bool {
+        let is_refused = |tour: &&mut Self| !tour.charge.shadow && !outcome.decisions[tour.position].granted;
+        let mut refused: Vec<_> = tours.iter_mut().filter(is_refused).collect();
+        !refused.is_empty() && refused.iter_mut().all(|tour| tour.goes_on())
+    }
+
+    /// Charges a shadow whose first shard refused, after the live charges were made.
+    async fn watch_on<S: Remote>(
+        &mut self,
+        decision: &mut Decision,
+        cache: &NegativeCache<S>,
+        now: Option<Timestamp>,
+        deadline: Instant,
+    ) {
+        while !decision.granted && self.goes_on() {
+            // The request goes on all the same.
+            let Ok(outcome) = cache.take(&[self.asked()], now, deadline).await else { return };
+            *decision = outcome.decisions[0];
+            self.note(decision);
+        }
+    }
+}
+
+/// Where to begin: each shard as often as the others. Steps of the golden ratio leave none out, whatever number of charges
+/// a request has.
+fn a_shard_of(shards: u16) -> u16 {
+    static STEPS: AtomicU64 = AtomicU64::new(0);
+    let step = STEPS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    u16::try_from(((step >> 48) * u64::from(shards)) >> 16).unwrap_or_default()
+}
