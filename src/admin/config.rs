@@ -10,7 +10,7 @@ use crate::policy::Told;
 use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::Store;
-use crate::store::settings::{RedisSettings, RedisTls, StoreSettings};
+use crate::store::settings::{RedisSettings, RedisTls, SentinelSettings, StoreSettings};
 use crate::upstream::settings::{Target, UpstreamSettings};
 
 /// All of it.
@@ -62,13 +62,15 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
     let cause = store.outage();
     match settings {
         StoreSettings::Memory { key_secret } => json!({ "kind": "memory", "key_secret": key_secret.map(|_| "***") }),
-        StoreSettings::Redis(RedisSettings { url, tls, password_file, timeout, prefix, pool_size, key_secret }) => {
+        StoreSettings::Redis(settings) => {
+            let RedisSettings { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret } = settings;
             json!({
                 "kind": "redis",
                 "state": if cause.is_none() { "up" } else { "down" },
                 "cause": cause,
                 "gateways": store.gateways(),
                 "url": url.to_string(),
+                "sentinel": sentinel.as_ref().map(|sentinel| show_sentinel(sentinel, store)),
                 "tls": show_tls(tls),
                 "password_file": password_file,
                 "timeout_ms": timeout.as_millis(),
@@ -78,6 +80,15 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
             })
         }
     }
+}
+
+fn show_sentinel(SentinelSettings { urls, password_file, tls }: &SentinelSettings, store: &Store) -> Value {
+    json!({
+        "master": store.master(),
+        "urls": urls.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "password_file": password_file,
+        "tls": show_tls(tls),
+    })
 }
 
 fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::settings::{KeySecret, RedisSettings, RedisTls, RedisUrl, StoreSettings};
+use super::settings::{KeySecret, RedisSettings, RedisTls, RedisUrl, SentinelSettings, StoreSettings};
 use super::{Memory, OpenError, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
@@ -23,6 +23,7 @@ pub struct MemoryBuilder {
 #[must_use = "a builder opens nothing until `open` is called"]
 pub struct RedisBuilder {
     url: RedisUrl,
+    sentinel: Option<Box<SentinelSettings>>,
     tls: RedisTls,
     password_file: Option<PathBuf>,
     timeout: Duration,
@@ -58,9 +59,9 @@ impl Store {
     /// [`redis`](Self::redis), with more to say.
     pub fn redis_builder(url: &str) -> RedisBuilder {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
-        let (tls, password_file, prefix) = Default::default();
+        let (sentinel, tls, password_file, prefix) = Default::default();
         let url = RedisUrl::new(url.to_owned());
-        RedisBuilder { url, tls, password_file, timeout, prefix, pool_size, key_secret: None, metrics: None }
+        RedisBuilder { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret: None, metrics: None }
     }
 }
 
@@ -91,6 +92,12 @@ impl MemoryBuilder {
 // === impl RedisBuilder ===
 
 impl RedisBuilder {
+    /// Who is asked where the master is, whose name is the host of the store's URL: `redis://user@mymaster/2`. Each of the
+    /// sentinels must have a port in its URL.
+    pub fn sentinel(self, sentinel: SentinelSettings) -> Self {
+        Self { sentinel: Some(Box::new(sentinel)), ..self }
+    }
+
     /// Whom `rediss://` trusts, and what it shows of itself; what the system trusts, and nothing, unless told otherwise.
     pub fn tls(self, tls: RedisTls) -> Self {
         Self { tls, ..self }
@@ -136,9 +143,13 @@ impl RedisBuilder {
         if !self.prefix.bytes().all(is_prefix_byte) {
             return Err(bad(format!("prefix `{}` has other characters than letters, digits and `._-:`", self.prefix)));
         }
-        let Self { tls, password_file, timeout, prefix, key_secret, .. } = self;
+        let urls = self.sentinel.iter().flat_map(|sentinel| &sentinel.urls);
+        if let Some(fault) = urls.filter_map(|url| RedisUrl::parse_sentinel(url.expose()).err()).next() {
+            return Err(bad(format!("the URL of a sentinel {fault}")));
+        }
+        let Self { sentinel, tls, password_file, timeout, prefix, key_secret, .. } = self;
         let pool_size = self.pool_size.max(1);
-        let settings = RedisSettings { url, tls, password_file, timeout, prefix, pool_size, key_secret };
+        let settings = RedisSettings { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret };
         Store::open(&StoreSettings::Redis(settings), self.metrics.unwrap_or_default())
     }
 }

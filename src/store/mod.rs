@@ -202,6 +202,15 @@ impl Store {
         }
     }
 
+    /// Where its master was last, if that is for sentinels to say.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn master(&self) -> Option<String> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => redis.store().master(),
+        }
+    }
+
     /// How many gateways share it, as far as is known.
     #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> Option<u32> {

@@ -19,8 +19,11 @@ pub enum StoreSettings {
 /// How to reach a Redis.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or `unix:///path`.
+    /// `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or `unix:///path`. Where sentinels
+    /// are asked, the host is the name of their master.
     pub url: RedisUrl,
+    /// Who knows where the master is.
+    pub sentinel: Option<Box<SentinelSettings>>,
     /// Whom `rediss://` trusts, and what it shows of itself.
     pub tls: RedisTls,
     /// The file with the password, if the URL has none. It is read for each connection.
@@ -34,6 +37,17 @@ pub struct RedisSettings {
     pub pool_size: usize,
     /// The secret under which client values are hashed; made once in Redis if none is given.
     pub key_secret: Option<KeySecret>,
+}
+
+/// Sentinels, and how to reach them.
+#[derive(Clone, Debug, Default)]
+pub struct SentinelSettings {
+    /// Where they are; at least one.
+    pub urls: Vec<RedisUrl>,
+    /// The file with the password of those whose URL has none. It is read for each connection.
+    pub password_file: Option<PathBuf>,
+    /// Whom `rediss://` trusts, and what it shows of itself.
+    pub tls: RedisTls,
 }
 
 /// Whom a connection by TLS trusts, and what it shows of itself: files in PEM, read for each connection. The name in the URL
@@ -76,8 +90,8 @@ impl RedisSettings {
     /// What holds unless somebody says otherwise, for the Redis at this address.
     pub fn new(url: RedisUrl) -> Self {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
-        let (tls, password_file, prefix) = Default::default();
-        Self { url, tls, password_file, timeout, prefix, pool_size, key_secret: None }
+        let (sentinel, tls, password_file, prefix) = Default::default();
+        Self { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret: None }
     }
 }
 

@@ -32,6 +32,53 @@ impl RedisUrl {
     }
 }
 
+impl RedisUrl {
+    /// Reads `redis://[user:password@]host:port`, or the same with `rediss://` for TLS.
+    ///
+    /// # Errors
+    /// What is wrong with it, to be read after "the URL of a sentinel".
+    pub fn parse_sentinel(url: &str) -> Result<Self, BadRedisUrl> {
+        let parsed = Self::parse(url)?;
+        let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("rediss://"));
+        let host = rest.map(|rest| rest.rsplit_once('@').map_or(rest, |(_, host)| host));
+        match host {
+            None => Err(BadRedisUrl("is neither `redis://` nor `rediss://`")),
+            Some(host) if host.trim_end_matches('/').contains('/') => {
+                Err(BadRedisUrl("has a database, which a sentinel has not"))
+            }
+            Some(host) if !host.rsplit(']').next().unwrap_or_default().contains(':') => {
+                Err(BadRedisUrl("has no port, which is 26379 for most of them"))
+            }
+            Some(_) => Ok(parsed),
+        }
+    }
+
+    /// The address of a master of this name; sentinels know its host.
+    pub(crate) fn of_master(
+        name: &str,
+        user: Option<&str>,
+        password: Option<&str>,
+        database: Option<u64>,
+        is_tls: bool,
+    ) -> Self {
+        let scheme = if is_tls { "rediss" } else { "redis" };
+        let password = password.map(|password| format!(":{}", encoded(password)));
+        let login = user.map(encoded).into_iter().chain(password).collect::<String>();
+        let at = if login.is_empty() { "" } else { "@" };
+        let database = database.map(|database| format!("/{database}")).unwrap_or_default();
+        Self::new(format!("{scheme}://{login}{at}{name}{database}"))
+    }
+}
+
+/// Percent-encodes all that has a meaning in a URL.
+fn encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte.is_ascii_alphanumeric() {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
 /// What is wrong with `unix://rest`. A password would be shown wherever paths are.
 fn fault_of_socket(url: &str, rest: &str) -> Option<&'static str> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -104,8 +151,31 @@ mod tests {
         ] {
             assert_eq!(RedisUrl::parse(url).map_err(|bad| bad.to_string()), Err(fault.to_owned()), "{url}");
         }
+        for (url, fault) in [
+            ("unix:///s1.sock", "is neither `redis://` nor `rediss://`"),
+            ("redis://:hush@s1", "has no port, which is 26379 for most of them"),
+            ("redis://[::1]", "has no port, which is 26379 for most of them"),
+            ("redis://s1:26379/0", "has a database, which a sentinel has not"),
+            ("s1:26379", "is none of `redis://`, `rediss://` and `unix://`"),
+        ] {
+            assert_eq!(RedisUrl::parse_sentinel(url).map_err(|bad| bad.to_string()), Err(fault.to_owned()), "{url}");
+        }
+        for url in ["redis://user:hush@s1:26379", "rediss://[::1]:26379", "redis://s1:26379/"] {
+            assert!(RedisUrl::parse_sentinel(url).is_ok(), "{url}");
+        }
         for url in ["redis://user:hush@db:6379/1", "rediss://db/2", "unix:///run/redis.sock?user=gate&db=1"] {
             assert!(RedisUrl::parse(url).is_ok(), "{url}");
         }
+    }
+
+    #[test]
+    fn whatever_a_user_and_a_password_are_made_of_the_address_of_a_master_holds_them() {
+        let url = RedisUrl::of_master("my_master.1", Some("ga/te"), Some("h@u:s?h%"), Some(2), false);
+        let url = RedisUrl::parse(url.expose()).expect("an address");
+        let info = url.expose().into_connection_info().expect("one that clients understand");
+        let redis = info.redis_settings();
+        assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ga/te"), Some("h@u:s?h%"), 2));
+        assert_eq!(info.addr().to_string(), "my_master.1:6379");
+        assert_eq!(RedisUrl::of_master("m", None, None, None, true).expose(), "rediss://m");
     }
 }

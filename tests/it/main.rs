@@ -44,6 +44,7 @@ mod redis_tls;
 mod redisson_weaknesses;
 mod reference;
 mod replaced_rules;
+mod sentinel;
 mod slots;
 mod spellings;
 mod starvation;

@@ -13,6 +13,7 @@ mod quota;
 mod reach;
 mod requests;
 mod routes;
+mod sentinel;
 mod spread;
 mod store;
 mod tls;

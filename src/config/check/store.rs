@@ -1,6 +1,6 @@
 //! Where buckets are kept. No message repeats an address or a secret, since both may hold a password.
 
-use super::{Checked, duration, needed, number, part, tls};
+use super::{Checked, duration, needed, number, part, sentinel, tls};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
@@ -11,7 +11,11 @@ use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 const SHORTEST_SECRET: usize = 16;
 
 /// What the store `memory` has no use for.
-const REDIS_KEYS: [&str; 5] = ["tls", "password_file", "timeout", "prefix", "pool_size"];
+const REDIS_KEYS: [&str; 8] =
+    ["user", "password", "database", "tls", "password_file", "timeout", "prefix", "pool_size"];
+
+/// Where a Redis is found; one of them is needed, and no more.
+const PLACES: [&str; 3] = ["url", "sentinel", "cluster"];
 
 const URL_HELP: &str = "write `redis://[user:password@]host[:port][/database]`, special characters percent-encoded; \
                         `rediss://...` for TLS; or `unix:///path`";
@@ -28,10 +32,17 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
     };
     let node = root.at("store");
     let key_secret = key_secret(written, node, problems);
-    let address = url(written, node, problems);
-    let is_tls = address.as_ref().is_ok_and(|address| matches!(address, Address::Redis(url) if url.is_tls()));
-    let tls = tls::tls(written, is_tls || address.is_err(), node, problems);
-    let password_file = tls::password_file(written, node, problems);
+    let place = one_place(written, node, problems);
+    let address = match sentinel::master(written, node, problems) {
+        Ok(Some(master)) => Ok(Address::Redis(master)),
+        Ok(None) => url(written, node, problems),
+        Err(broken) => Err(broken),
+    };
+    let is_tls = matches!(&address, Ok(Address::Redis(url)) if url.is_tls());
+    let tls = tls::tls(&written.tls, is_tls || address.is_err(), node, problems);
+    let sentinel = sentinel::sentinel(written, &tls, node, problems);
+    let password_file = tls::password_file(&written.password_file, node, problems);
+    place?;
     match address? {
         Address::Memory => {
             refuse_redis_keys(node, problems)?;
@@ -39,13 +50,30 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
         }
         Address::Redis(url) => Ok(StoreSettings::Redis(RedisSettings {
             url,
-            tls: tls?,
+            sentinel: sentinel?.map(Box::new),
+            tls: tls?.unwrap_or_default(),
             password_file: password_file?,
             timeout: duration(written.timeout, StoreSettings::DEFAULT_TIMEOUT),
             prefix: written.prefix.clone().unwrap_or_default(),
             pool_size: number(written.pool_size, StoreSettings::DEFAULT_POOL_SIZE, node.at("pool_size"), problems)?,
             key_secret: key_secret?,
         })),
+    }
+}
+
+/// A store is found in one way.
+fn one_place(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<()> {
+    let places: Vec<_> = node.entries().iter().filter(|entry| PLACES.contains(&entry.key.as_str())).collect();
+    match *places {
+        [] if written.url.is_none() => {
+            let (message, help) = ("the store needs `url` or `sentinel`", "for example `url: redis://127.0.0.1:6379`");
+            Err(problems.add(node.location, message, help))
+        }
+        [first, second, ..] => {
+            let message = format!("the store has both {} and {}", quote(&first.key), quote(&second.key));
+            Err(problems.add(second.location, message, "leave out all but one"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -59,9 +87,6 @@ pub(super) fn prefix(store: &Checked<StoreSettings>) -> &str {
 
 fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<Address> {
     let at = node.at("url");
-    if written.url.is_none() && !["url", "cluster", "sentinel"].iter().any(|key| node.has(key)) {
-        return Err(problems.add(node.location, "the store needs `url`", "for example `url: redis://127.0.0.1:6379`"));
-    }
     let url = needed(&written.url, at, problems)?.as_str();
     let (message, help) = match url.split_once("://") {
         None if url == "memory" => return Ok(Address::Memory),
@@ -70,7 +95,10 @@ fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<A
         }
         None => ("the store is neither `memory` nor a URL".to_owned(), URL_HELP),
         Some(("redis" | "rediss" | "unix", _)) => match RedisUrl::parse(url) {
-            Ok(url) => return Ok(Address::Redis(url)),
+            Ok(url) => {
+                sentinel::refuse_beside_url(node, problems)?;
+                return Ok(Address::Redis(url));
+            }
             Err(fault) => (format!("the URL of the store {fault}"), URL_HELP),
         },
         Some((scheme, _)) => (format!("{} is not a store", quote(&format!("{scheme}://"))), URL_HELP),

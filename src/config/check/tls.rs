@@ -11,11 +11,16 @@ use crate::store::settings::{RedisTls, TlsIdentity};
 const HELP: &str = "a path that is not absolute begins where the gateway is started; the file is PEM";
 
 /// Nothing is said of a part that `can_be` no part of this store for a reason that was told.
-pub(super) fn tls(written: &file::Store, can_be: bool, of: &Node, problems: &mut Problems) -> Checked<RedisTls> {
-    let Some(written) = part(&written.tls, of, "tls", problems)? else { return Ok(RedisTls::default()) };
+pub(super) fn tls(
+    written: &Option<file::Tls>,
+    can_be: bool,
+    of: &Node,
+    problems: &mut Problems,
+) -> Checked<Option<RedisTls>> {
+    let Some(written) = part(written, of, "tls", problems)? else { return Ok(None) };
     let node = of.at("tls");
     if !can_be {
-        return Err(problems.add(node.location, "`tls` has no effect without TLS", "use `url: rediss://...`"));
+        return Err(problems.add(node.location, "`tls` has no effect without TLS", "write `rediss://...`"));
     }
     let mut file = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(PathBuf::from));
     let (ca, cert, key) = (file(&written.ca, "ca"), file(&written.cert, "cert"), file(&written.key, "key"));
@@ -27,7 +32,7 @@ pub(super) fn tls(written: &file::Store, can_be: bool, of: &Node, problems: &mut
     };
     let tls = RedisTls { ca: ca?, identity };
     found(&tls, node, problems)?;
-    Ok(tls)
+    Ok(Some(tls))
 }
 
 fn alone(key: &str, missing: &str, node: &Node, problems: &mut Problems) -> super::Broken {
@@ -46,8 +51,8 @@ fn found(_: &RedisTls, _: &Node, _: &mut Problems) -> Checked<()> {
     Ok(())
 }
 
-pub(super) fn password_file(written: &file::Store, of: &Node, problems: &mut Problems) -> Checked<Option<PathBuf>> {
-    let Some(path) = part(&written.password_file, of, "password_file", problems)? else { return Ok(None) };
+pub(super) fn password_file(written: &Option<String>, of: &Node, problems: &mut Problems) -> Checked<Option<PathBuf>> {
+    let Some(path) = part(written, of, "password_file", problems)? else { return Ok(None) };
     match std::fs::File::open(path) {
         Ok(_) => Ok(Some(path.into())),
         Err(error) => {

@@ -74,9 +74,18 @@ shape! {
         /// `memory`, or `redis://[user:password@]host[:port][/database]` with special characters percent-encoded; the same with
         /// `rediss://` for TLS; or `unix:///path?user=NAME&db=NUMBER`, where all from `?` on may be left out.
         url: String = Secret, Optional;
-        /// Whom `rediss://` trusts, and what it shows of itself.
+        /// Instead of `url`: the sentinels that know where the master is.
+        sentinel: Sentinel = Map(&SENTINEL), Optional;
+        /// The user of the master. Only with `sentinel`; in a URL, it stands there.
+        user: String = Text, Optional;
+        /// The password of the master. Only with `sentinel`; in a URL, it stands there.
+        password: String = Secret, Optional;
+        /// The number of the master's database; 0 without it. Only with `sentinel`; in a URL, it stands there.
+        database: u64 = Whole(0, u16::MAX as u64), Optional;
+        /// Whom TLS trusts, and what it shows of itself. `rediss://` asks for TLS; with `sentinel` the master is reached by TLS if
+        /// this is there, and be it `{}`.
         tls: Tls = Map(&TLS), Optional;
-        /// The file with the password, where the URL has none: read for each connection, without the end of its last line.
+        /// The file with the password, where none is written: read for each connection, without the end of its last line.
         /// A path that is not absolute begins where the gateway was started. Not with `memory`.
         password_file: String = Text, Optional;
         /// The longest that a decision may take: queueing, connecting and the reply together. Not with `memory`.
@@ -88,7 +97,21 @@ shape! {
         /// The secret under which clients are hashed, of at least 16 bytes and the same for all gateways. Without it, one
         /// is made up, and kept in Redis.
         key_secret: String = Secret, Optional;
-        unbuilt cluster, sentinel;
+        unbuilt cluster;
+    }
+}
+
+shape! {
+    /// Who knows where the master is: sentinels of Redis.
+    SENTINEL: Sentinel = "`sentinel`" {
+        /// Where they are: `redis://[user:password@]host:port`, or `rediss://` for TLS. One that answers is enough.
+        urls: Vec<Option<String>> = OneOrMany(&Secret), Needed("urls: [redis://s1:26379, redis://s2:26379, redis://s3:26379]");
+        /// What they call the master.
+        master: String = Name, Needed("master: mymaster");
+        /// The file with the password of the sentinels, where their URLs have none. It is read like that of the store.
+        password_file: String = Text, Optional;
+        /// Whom `rediss://` trusts here, and what it shows of itself. Without it, what the store's `tls` says.
+        tls: Tls = Map(&TLS), Optional;
     }
 }
 

@@ -5,7 +5,9 @@ mod gateway;
 mod limits;
 mod words;
 
-pub(crate) use self::gateway::{FILE, File, LISTEN, Listen, STORE, Store, TARGET, UPSTREAM, Upstream};
+pub(crate) use self::gateway::{
+    FILE, File, LISTEN, Listen, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, Upstream,
+};
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
 };
@@ -16,5 +18,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs, and in the order in which people read of them.
-pub(crate) static SHAPES: [&Shape; 12] =
-    [&FILE, &LISTEN, &STORE, &CLIENTS, &REQUESTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS, &CANDIDATE];
+pub(crate) static SHAPES: [&Shape; 14] = [
+    &FILE, &LISTEN, &STORE, &SENTINEL, &CLIENTS, &REQUESTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS,
+    &CANDIDATE, &TLS,
+];

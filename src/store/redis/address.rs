@@ -1,14 +1,19 @@
-//! How a Redis is reached: its URL, and what the files beside it hold. These are read again for every connection, so that a
+//! How a Redis is reached and a connection to it opened: its URL, and what the files beside it hold. These are read again for every connection, so that a
 //! changed password or a renewed certificate is used by the next one.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::io::tcp::TcpSettings;
-use deadpool_redis::redis::{ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisError, RedisResult};
+use deadpool_redis::redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    RedisError, RedisResult,
+};
+use deadpool_redis::{Manager, Pool, PoolError};
 use tokio::task::spawn_blocking;
 
-use crate::store::settings::{RedisSettings, RedisTls};
+use crate::store::settings::{RedisTls, RedisUrl};
 
 /// Where a Redis is.
 #[derive(Clone, Debug)]
@@ -24,23 +29,69 @@ pub(super) struct Address {
 impl Address {
     /// # Errors
     /// The URL is none that leads to a Redis.
-    pub(super) fn new(settings: &RedisSettings) -> RedisResult<Self> {
-        let url = settings.url.expose().into_connection_info()?;
+    pub(super) fn new(at: &RedisUrl, tls: &RedisTls, password_file: Option<&Path>) -> RedisResult<Self> {
+        let url = at.expose().into_connection_info()?;
         // RESP3, in which the client says when a connection ends that nobody uses.
         let redis = url.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         // A call is sent while another is under way.
         let tcp = TcpSettings::default().set_nodelay(true);
         let has_password = redis.password().is_some();
         let url = url.set_redis_settings(redis).set_tcp_settings(tcp);
-        let tls = settings.url.is_tls().then(|| settings.tls.clone());
-        Ok(Self { url, tls, password_file: settings.password_file.clone().filter(|_| !has_password) })
+        let tls = at.is_tls().then(|| tls.clone());
+        Ok(Self { url, tls, password_file: password_file.filter(|_| !has_password).map(Path::to_owned) })
+    }
+
+    /// How the same is reached at another place.
+    pub(super) fn moved_to(&self, host: String, port: u16) -> Self {
+        let addr = match self.url.addr() {
+            ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) | _ => ConnectionAddr::Tcp(host, port),
+        };
+        Self { url: self.url.clone().set_addr(addr), ..self.clone() }
+    }
+
+    /// Its host without its port.
+    pub(super) fn host(&self) -> &str {
+        match self.url.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+            _ => "",
+        }
+    }
+
+    /// Its host and port.
+    pub(super) fn place(&self) -> String {
+        self.url.addr().to_string()
+    }
+
+    /// Opens a connection. A pool for each, which it is taken out of for good: so it is known which one has ended. All
+    /// deadlines are the caller's.
+    ///
+    /// # Errors
+    /// See [`resolve`](Self::resolve); or there is nobody who lets us in.
+    pub(super) async fn open(
+        &self,
+        on_push: impl Fn(&PushInfo) + Send + Sync + 'static,
+    ) -> RedisResult<MultiplexedConnection> {
+        let on_push = move |push: PushInfo| {
+            on_push(&push);
+            Ok::<(), ()>(())
+        };
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let manager = Manager::new_with_config(self.resolve().await?, config.set_push_sender(on_push))?;
+        let no_pool = |_| RedisError::from((ErrorKind::InvalidClientConfig, "no pool"));
+        let pool = Pool::builder(manager).max_size(1).build().map_err(no_pool)?;
+        match pool.get().await {
+            Ok(connection) => Ok(deadpool_redis::Connection::take(connection)),
+            Err(PoolError::Backend(error)) => Err(error),
+            Err(_) => Err(RedisError::from((ErrorKind::Io, "no connection from the pool"))),
+        }
     }
 
     /// All that the next connection is opened with.
     ///
     /// # Errors
     /// A file cannot be read, or does not hold what it should.
-    pub(super) async fn resolve(&self) -> RedisResult<ConnectionInfo> {
+    async fn resolve(&self) -> RedisResult<ConnectionInfo> {
         if self.tls.is_none() && self.password_file.is_none() {
             return Ok(self.url.clone());
         }

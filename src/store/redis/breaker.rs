@@ -122,6 +122,13 @@ impl Pauses {
     }
 }
 
+/// Half to all of the pause, so that many gateways do not come back at the same moment.
+pub(super) fn jittered(pause: Duration) -> Duration {
+    let mut byte = [0; 1];
+    _ = getrandom::fill(&mut byte);
+    pause / 2 + pause * u32::from(byte[0]) / 512
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{AsyncConnectionConfig, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, cmd};
-use deadpool_redis::{Manager, Pool, PoolError};
+use deadpool_redis::redis::{PushInfo, PushKind, RedisError, RedisResult, cmd};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::address::Address;
-use super::breaker::{Breaker, Pauses};
+use super::breaker::{Breaker, Pauses, jittered};
 use super::keys::SharedSecret;
+use super::locator::Locator;
 use super::membership::{ANNOUNCE_EVERY, Membership};
 use super::outages::{Outage, Outages};
 use super::script::{Invoker, failure};
@@ -36,7 +36,7 @@ const APART: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Node {
     url: RedisUrl,
-    address: Address,
+    locator: Locator,
     secret: Arc<SharedSecret>,
     membership: Membership,
     outages: Outages,
@@ -50,6 +50,8 @@ pub(super) struct Connection {
     pub(super) redis: MultiplexedConnection,
     pub(super) script: Invoker,
     pub(super) secret: KeySecret,
+    /// Where it leads.
+    place: String,
     /// Notified when it has ended; no two connections have the same.
     ended: Arc<Notify>,
 }
@@ -88,10 +90,10 @@ impl Node {
         secret: Arc<SharedSecret>,
         membership: Membership,
     ) -> RedisResult<Self> {
-        let address = Address::new(settings)?;
+        let locator = Locator::new(settings)?;
         let outages = membership.outages(settings.url.clone());
         let url = settings.url.clone();
-        Ok(Self { url, address, secret, membership, outages, next_attempt: Mutex::default() })
+        Ok(Self { url, locator, secret, membership, outages, next_attempt: Mutex::default() })
     }
 
     /// Its address.
@@ -109,14 +111,31 @@ impl Node {
         self.outages.cause()
     }
 
-    /// Opens a connection, and finds out what has to be known before it is used. One with a breaker must answer a probe.
+    /// Where it was last, if that is for sentinels to say.
+    pub(super) fn master(&self) -> Option<String> {
+        self.locator.master()
+    }
+
+    /// Opens a connection to where the node is now. One with a breaker must answer a probe.
     async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
+        let address = self.locator.locate().await?;
+        let connected = self.connect_to(&address, breaker).await;
+        match &connected {
+            Ok(_) => self.locator.found(&address),
+            Err(error) => return Err(self.locator.not_found(&address, error)),
+        }
+        connected
+    }
+
+    /// Opens a connection, and finds out what has to be known before it is used.
+    async fn connect_to(&self, address: &Address, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
         let connect = async {
             let ended = Arc::new(Notify::new());
-            let mut redis = self.open(Arc::clone(&ended)).await?;
+            let mut redis = address.open(note_end(Arc::clone(&ended))).await?;
+            self.locator.verify(&mut redis).await?;
             let secret = self.secret.fetch(&mut redis).await?;
             let script = Invoker::of(redis.clone()).await?;
-            Ok(Connection { redis, script, secret, ended })
+            Ok(Connection { redis, script, secret, place: address.place(), ended })
         };
         let mut connection = match timeout(CONNECT_TIMEOUT, connect).await {
             Ok(connected) => connected.map_err(|error: RedisError| error.to_string())?,
@@ -171,41 +190,21 @@ impl Node {
         }
     }
 
-    /// Returns when the connection has ended or nobody is to use it any more.
+    /// Returns when the connection has ended, or leads to where the node is no more, or nobody is to use it any more.
     async fn use_until_end(&self, connection: Connection, status: &watch::Sender<ConnectionStatus>) {
         let mut seen = status.subscribe();
         tokio::select! {
-            () = connection.ended.notified() => {
-                status.send_replace(ConnectionStatus::Connecting);
-            }
-            _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => {}
+            () = connection.ended.notified() => {}
+            () = self.locator.left(&connection.place) => {}
+            _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => return,
             () = self.stay(connection.clone()) => {}
         }
+        status.send_replace(ConnectionStatus::Connecting);
     }
 
     async fn announce(&self, connection: &mut Connection) -> Result<(), StoreError> {
         let announced = timeout(CONNECT_TIMEOUT, self.membership.announce(&mut connection.script)).await;
         announced.unwrap_or(Err(StoreError::Timeout))
-    }
-
-    /// A pool for each connection, which is taken out of it for good: so it is known which one has ended. All deadlines are
-    /// ours.
-    async fn open(&self, ended: Arc<Notify>) -> RedisResult<MultiplexedConnection> {
-        let note_end = move |push: PushInfo| {
-            if push.kind == PushKind::Disconnection {
-                ended.notify_one();
-            }
-            Ok::<(), ()>(())
-        };
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let manager = Manager::new_with_config(self.address.resolve().await?, config.set_push_sender(note_end))?;
-        let no_pool = |_| RedisError::from((ErrorKind::InvalidClientConfig, "no pool"));
-        let pool = Pool::builder(manager).max_size(1).build().map_err(no_pool)?;
-        match pool.get().await {
-            Ok(connection) => Ok(deadpool_redis::Connection::take(connection)),
-            Err(PoolError::Backend(error)) => Err(error),
-            Err(_) => Err(RedisError::from((ErrorKind::Io, "no connection from the pool"))),
-        }
     }
 }
 
@@ -230,7 +229,10 @@ impl ConnectionManager {
     pub(super) fn start(node: Arc<Node>, timeout: Duration) -> Self {
         let breaker = Mutex::new(Breaker::new(timeout, Instant::now()));
         let kept = Arc::new(Kept { status: watch::Sender::new(ConnectionStatus::Connecting), breaker });
-        let task = tokio::spawn(keep_connected(node, Arc::clone(&kept)));
+        let keep = keep_connected(Arc::clone(&node), Arc::clone(&kept));
+        let task = tokio::spawn(async move {
+            tokio::select! { () = keep => {}, () = node.locator.watch() => {} }
+        });
         Self { kept, task }
     }
 
@@ -299,8 +301,18 @@ impl Drop for ConnectionManager {
     }
 }
 
+/// Notifies of the end of a connection.
+fn note_end(ended: Arc<Notify>) -> impl Fn(&PushInfo) + Send + Sync {
+    move |push| {
+        if push.kind == PushKind::Disconnection {
+            ended.notify_one();
+        }
+    }
+}
+
 async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
     let (status, mut pauses, mut outage) = (&kept.status, Pauses::default(), None::<Outage<'_>>);
+    let mut moves = node.locator.moves();
     let mut connected = node.connect(None).await;
     loop {
         let pause = match connected {
@@ -329,17 +341,18 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
         if let ConnectionStatus::Down(cause) = &*status.borrow() {
             outage.get_or_insert_with(|| node.outages.begin(cause));
         }
-        sleep(jittered(pause)).await;
-        connected = match outage {
-            Some(_) => node.try_again(&kept.breaker).await,
-            None => node.connect(None).await,
+        let attempt = async {
+            sleep(jittered(pause)).await;
+            match outage {
+                Some(_) => node.try_again(&kept.breaker).await,
+                None => node.connect(None).await,
+            }
+        };
+        connected = tokio::select! {
+            biased;
+            connected = attempt => connected,
+            // Nobody waits for a node, or for a turn, that is known to be there.
+            Ok(()) = moves.changed() => node.connect(outage.is_some().then_some(&kept.breaker)).await,
         };
     }
-}
-
-/// Half to all of the pause, so that many gateways do not come back at the same moment.
-fn jittered(pause: Duration) -> Duration {
-    let mut byte = [0; 1];
-    _ = getrandom::fill(&mut byte);
-    pause / 2 + pause * u32::from(byte[0]) / 512
 }

@@ -12,10 +12,12 @@ mod connection;
 mod dispatcher;
 mod keys;
 mod limiters;
+mod locator;
 mod membership;
 mod outages;
 mod queue;
 mod script;
+mod sentinel;
 mod slots;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -91,6 +93,11 @@ impl Redis {
     /// Its address.
     pub(crate) fn url(&self) -> &RedisUrl {
         self.node.url()
+    }
+
+    /// Where it was last, if that is for sentinels to say.
+    pub(crate) fn master(&self) -> Option<String> {
+        self.node.master()
     }
 
     /// Why it cannot be reached, if it is known that it cannot.

@@ -5,6 +5,7 @@ pub mod process;
 pub mod proxy;
 pub mod redis;
 pub mod redisson;
+pub mod sentinel;
 pub mod strict;
 pub mod tls;
 pub mod wire;

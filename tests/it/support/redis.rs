@@ -52,10 +52,27 @@ impl RedisServer {
         panic!("redis-server does not answer");
     }
 
-    #[expect(clippy::print_stdout, reason = "what was not tested must be said")]
+    /// Starts a sentinel with this configuration, which it rewrites.
+    pub fn start_sentinel(file: &Path, config: &str) -> Option<Self> {
+        for _ in 0..5 {
+            let port = free_port();
+            std::fs::write(file, format!("port {port}\nbind 127.0.0.1\n{config}")).expect("written");
+            let mut sentinel = Self::run(Command::new("redis-server").arg(file).arg("--sentinel"), port)?;
+            if sentinel.answers() {
+                return Some(sentinel);
+            }
+        }
+        panic!("redis-server does not answer as a sentinel");
+    }
+
     fn spawn(port: u16, more: &[&str]) -> Option<Self> {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]).args(more);
+        Self::run(&mut command, port)
+    }
+
+    #[expect(clippy::print_stdout, reason = "what was not tested must be said")]
+    fn run(command: &mut Command, port: u16) -> Option<Self> {
         match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(child) => Some(Self { child, port }),
             Err(error) => {

@@ -1,0 +1,79 @@
+//! The sentinels of a store, and the master whose place they know. No message repeats an address, since it may hold a password.
+
+use super::{Checked, needed, part, tls};
+use crate::config::file;
+use crate::config::node::Node;
+use crate::config::problem::{Problems, quote};
+use crate::store::settings::{RedisTls, RedisUrl, SentinelSettings};
+
+const URL_HELP: &str =
+    "write `redis://[user:password@]host:26379`, special characters percent-encoded; `rediss://...` for TLS";
+
+/// The keys of the store that make the address of a master, and stand in the URL where there is one.
+const OF_MASTER: [&str; 3] = ["user", "password", "database"];
+
+/// The master's address without its place, if sentinels are to tell that.
+pub(super) fn master(store: &file::Store, of: &Node, problems: &mut Problems) -> Checked<Option<RedisUrl>> {
+    let Some(sentinel) = part(&store.sentinel, of, "sentinel", problems)? else { return Ok(None) };
+    let (user, database) = (part(&store.user, of, "user", problems), part(&store.database, of, "database", problems));
+    let password = part(&store.password, of, "password", problems);
+    let name = needed(&sentinel.master, of.at("sentinel").at("master"), problems);
+    if of.has("password") && of.has("password_file") {
+        let message = "the store has both `password` and `password_file`";
+        return Err(problems.add(of.at("password_file").location, message, "leave out one of them"));
+    }
+    let (user, password) = (user?.map(String::as_str), password?.map(String::as_str));
+    let url = RedisUrl::of_master(name?, user, password, database?.copied(), of.has("tls"));
+    RedisUrl::parse(url.expose()).map(Some).map_err(|fault| {
+        let location = of.at("tls").location;
+        problems.add(location, format!("the address of the master {fault}"), "leave `tls` out, or build with it")
+    })
+}
+
+/// Who is asked, by `tls` like the master unless they have their own.
+pub(super) fn sentinel(
+    store: &file::Store,
+    tls: &Checked<Option<RedisTls>>,
+    of: &Node,
+    problems: &mut Problems,
+) -> Checked<Option<SentinelSettings>> {
+    let Some(written) = part(&store.sentinel, of, "sentinel", problems)? else { return Ok(None) };
+    let node = of.at("sentinel");
+    let urls = urls(written, node, problems);
+    let password_file = tls::password_file(&written.password_file, node, problems);
+    let is_tls = urls.as_ref().map_or(true, |urls| urls.iter().any(RedisUrl::is_tls));
+    let own = tls::tls(&written.tls, is_tls, node, problems);
+    if is_tls && urls.is_ok() && !of.has("tls") {
+        let message = "the sentinels are reached by TLS, and the master would not be";
+        return Err(problems.add(
+            node.at("urls").location,
+            message,
+            "add `tls: {}`, or `tls: { ca: FILE }`, to the store",
+        ));
+    }
+    let tls = own?.or_else(|| tls.as_ref().ok().cloned().flatten()).unwrap_or_default();
+    Ok(Some(SentinelSettings { urls: urls?, password_file: password_file?, tls }))
+}
+
+fn urls(written: &file::Sentinel, of: &Node, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
+    let at = of.at("urls");
+    let urls = needed(&written.urls, at, problems)?.iter().zip(at.items());
+    let urls: Vec<_> = urls.map(|(url, node)| url_of(needed(url, node, problems)?, node, problems)).collect();
+    urls.into_iter().collect()
+}
+
+fn url_of(url: &str, node: &Node, problems: &mut Problems) -> Checked<RedisUrl> {
+    RedisUrl::parse_sentinel(url)
+        .map_err(|fault| problems.add(node.location, format!("the URL of a sentinel {fault}"), URL_HELP))
+}
+
+/// What says something of a master, and stands beside a URL.
+pub(super) fn refuse_beside_url(node: &Node, problems: &mut Problems) -> Checked<()> {
+    let mut checked = Ok(());
+    for entry in node.entries().iter().filter(|entry| OF_MASTER.contains(&entry.key.as_str())) {
+        let message = format!("{} has no effect beside `url`", quote(&entry.key));
+        checked =
+            Err(problems.add(entry.location, message, "write it into the URL: `redis://user:password@host/database`"));
+    }
+    checked
+}

@@ -1,0 +1,111 @@
+//! A master, its replica and three sentinels that watch them, on free ports, gone with their owner.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use deadpool_redis::redis::{RedisResult, cmd};
+
+use super::redis::{RedisServer, wait_a_little};
+
+/// What the sentinels call the master.
+pub const MASTER: &str = "limits";
+
+/// Redis Sentinel as it is run in earnest, but for its haste.
+pub struct Watched {
+    /// The first master, and its replica.
+    pub servers: Vec<RedisServer>,
+    /// Who watch them.
+    pub sentinels: Vec<RedisServer>,
+    folder: PathBuf,
+}
+
+impl Watched {
+    /// Starts all of them, and waits until they know of each other.
+    pub fn start() -> Option<Self> {
+        Self::start_with("")
+    }
+
+    /// The same, with more in the configuration of each sentinel.
+    pub fn start_with(more: &str) -> Option<Self> {
+        let master = RedisServer::start()?;
+        let of_master = ["--replicaof", "127.0.0.1", &master.port.to_string(), "--repl-diskless-sync-delay", "0"];
+        let replica = RedisServer::start_with(None, &of_master)?;
+        let mut watched = Self { servers: vec![master, replica], sentinels: Vec::new(), folder: folder() };
+        for number in 0..3 {
+            let sentinel = watched.sentinel(&format!("{number}"), watched.servers[0].port, more)?;
+            watched.sentinels.push(sentinel);
+        }
+        wait_for("they know of each other", || (0..3).all(|number| watched.knows_all(number)));
+        Some(watched)
+    }
+
+    /// Starts one more, which takes this for the master.
+    pub fn sentinel(&self, name: &str, master: u16, more: &str) -> Option<RedisServer> {
+        let config = format!(
+            "dir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 2\nsentinel down-after-milliseconds {MASTER} 500\n\
+             sentinel failover-timeout {MASTER} 2000\n{more}\n",
+            self.folder.display()
+        );
+        RedisServer::start_sentinel(&self.folder.join(name), &config)
+    }
+
+    /// The `urls` of a rule file.
+    pub fn urls(&self) -> String {
+        let urls: Vec<_> = self.sentinels.iter().map(|sentinel| format!("'{}'", sentinel.url())).collect();
+        urls.join(", ")
+    }
+
+    /// What a rule file says of the store.
+    pub fn rule(&self) -> String {
+        format!("{{ timeout: 2s, sentinel: {{ urls: [{}], master: {MASTER} }} }}", self.urls())
+    }
+
+    /// Has the master replaced, though nothing ails it.
+    pub fn fail_over(&self) {
+        wait_for("a failover begins", || self.try_fail_over().is_ok());
+    }
+
+    fn try_fail_over(&self) -> RedisResult<()> {
+        cmd("SENTINEL").arg("FAILOVER").arg(MASTER).exec(&mut self.sentinels[0].connection())
+    }
+
+    fn knows_all(&self, number: usize) -> bool {
+        let mut connection = self.sentinels[number].connection();
+        let mut ask = |what: &str| {
+            let told: Vec<std::collections::HashMap<String, String>> =
+                cmd("SENTINEL").arg(what).arg(MASTER).query(&mut connection).expect("a list");
+            told
+        };
+        let is_well = |replica: &std::collections::HashMap<String, String>| {
+            replica.get("master-link-status").is_some_and(|status| status == "ok")
+        };
+        ask("SENTINELS").len() == 2 && ask("REPLICAS").iter().any(is_well)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.sentinels.clear();
+        _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("tidegate-sentinel-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = std::env::temp_dir().join(name);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// Waits for what other processes do among themselves.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..3_000 {
+        if condition() {
+            return;
+        }
+        wait_a_little();
+    }
+    panic!("it did not come true in half a minute: {what}");
+}
