@@ -174,6 +174,23 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_without_an_address_or_a_master_without_a_name_are_an_error() {
+        let open = |master, urls: &[&str]| {
+            let urls = urls.iter().map(|url| RedisUrl::new((*url).to_owned())).collect();
+            Store::redis_builder(master).sentinel(SentinelSettings { urls, ..SentinelSettings::default() }).open()
+        };
+        assert!(open("redis://:hush@limits/2", &["redis://:hush@s1:26379", "redis://s2:26379"]).is_ok());
+        for (master, urls, fault) in [
+            ("redis://limits", &["redis://:hush@s1"][..], "the URL of a sentinel has no port"),
+            ("redis://limits", &[], "there must be a sentinel"),
+            ("unix:///redis.sock", &["redis://s1:26379"], "a name of a master"),
+        ] {
+            let said = open(master, urls).expect_err(fault).to_string();
+            assert!(said.contains(fault) && !said.contains("hush"), "{said}");
+        }
+    }
+
+    #[test]
     fn a_prefix_that_would_move_keys_is_an_error() {
         let error = Store::redis_builder("redis://db").prefix("{a}").open().expect_err("a prefix with braces");
         assert!(error.to_string().contains("prefix `{a}`"), "{error}");

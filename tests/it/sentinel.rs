@@ -8,6 +8,7 @@ use tidegate::clock::Stopwatch;
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, free_port};
 use crate::support::sentinel::{MASTER, Watched, wait_for};
+use crate::support::tls::Authority;
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
 
@@ -46,9 +47,9 @@ fn connections(server: &RedisServer) -> usize {
     list.lines().filter(|line| line.contains("lib-name=redis-rs") || line.contains("cmd=fcall")).count()
 }
 
-/// Asks until both have their decisions from this server, and counts what is decided by nobody; returns how long it took.
+/// Asks until both have their decisions from this server; nobody is told of an error. Returns how long they had none from any.
 async fn shared_again(gateways: &[&TestGateway], server: &RedisServer) -> Duration {
-    let since = Stopwatch::start();
+    let (since, mut away) = (Stopwatch::start(), None);
     loop {
         let mut told = Vec::new();
         for gateway in gateways {
@@ -56,13 +57,16 @@ async fn shared_again(gateways: &[&TestGateway], server: &RedisServer) -> Durati
             assert_eq!(answer.status(), 200, "{}", answer.text());
             told.push(remaining(&answer));
         }
+        if told.contains(&None) {
+            away.get_or_insert(since.elapsed());
+        }
         let config = config(gateways[0]).await;
         let is_there = config.contains(&format!(r#""master":"127.0.0.1:{}""#, server.port));
         if is_there
             && let [Some(first), Some(second)] = told[..]
             && first == second + 1
         {
-            return since.elapsed();
+            return away.map_or(Duration::ZERO, |away| since.elapsed() - away);
         }
         assert!(since.elapsed() < Duration::from_secs(30), "{told:?} {config} {}", ready(gateways[0]).await);
     }
@@ -70,8 +74,8 @@ async fn shared_again(gateways: &[&TestGateway], server: &RedisServer) -> Durati
 
 /// Most of it is the sentinels' own.
 #[expect(clippy::print_stdout, reason = "how long it takes is worth knowing, and nothing to fail by")]
-fn say(took: Duration, after: &str) {
-    println!("the limit is shared again {} ms after {after}", took.as_millis());
+fn say(away: Duration, after: &str) {
+    println!("{after}: the shared limit was away for {} ms", away.as_millis());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,7 +98,7 @@ async fn a_master_that_dies_is_replaced_without_an_error() {
     let both = [&gateways[0], &gateways[1]];
     shared_again(&both, &watched.servers[0]).await;
     drop(watched.servers.remove(0));
-    say(shared_again(&both, &watched.servers[0]).await, "the master was killed");
+    say(shared_again(&both, &watched.servers[0]).await, "master killed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,8 +108,109 @@ async fn a_master_that_is_replaced_and_lives_on_is_left_by_everybody() {
     let both = [&gateways[0], &gateways[1]];
     shared_again(&both, &watched.servers[0]).await;
     watched.fail_over();
-    say(shared_again(&both, &watched.servers[1]).await, "a failover was asked for");
+    say(shared_again(&both, &watched.servers[1]).await, "failover asked for");
     wait_for("the first master is left", || connections(&watched.servers[0]) == 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hangs_is_replaced_and_not_asked_again_when_it_goes_on() {
+    let Some(watched) = Watched::start() else { return };
+    let gateways = [(); 2].map(|()| TestGateway::start(&rules(&watched.rule().replace("2s", "200ms"))));
+    let both = [&gateways[0], &gateways[1]];
+    shared_again(&both, &watched.servers[0]).await;
+    watched.servers[0].signal("STOP");
+    say(shared_again(&both, &watched.servers[1]).await, "master hangs");
+    watched.servers[0].signal("CONT");
+    for _ in 0..100 {
+        let told = [remaining(&ask(both[0]).await), remaining(&ask(both[1]).await)];
+        assert!(matches!(told, [Some(first), Some(second)] if first == second + 1), "{told:?}");
+    }
+    wait_for("the first master is left", || connections(&watched.servers[0]) == 0);
+}
+
+/// It takes for the master what is a replica; and another does not answer at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_lies_or_hangs_does_no_harm() {
+    let Some(watched) = Watched::start() else { return };
+    let Some(replica) = RedisServer::start_with(None, &["--replicaof", "127.0.0.1", "1"]) else { return };
+    let Some(liar) = watched.sentinel("liar", replica.port, "") else { return };
+    watched.sentinels[0].signal("STOP");
+    for first in [&liar, &watched.sentinels[0]] {
+        let store = watched.rule().replace("urls: [", &format!("urls: ['{}', ", first.url()));
+        let gateways = [(); 2].map(|()| TestGateway::start(&rules(&store)));
+        shared_again(&[&gateways[0], &gateways[1]], &watched.servers[0]).await;
+    }
+    let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut replica.connection()).expect("keys");
+    assert_eq!(keys, Vec::<String>::new());
+    let store = format!("{{ sentinel: {{ urls: ['{}'], master: {MASTER} }} }}", liar.url());
+    let gateway = TestGateway::start(&rules(&store));
+    assert_eq!(ask(&gateway).await.status(), 200);
+    let (told, place) = (ready(&gateway).await, format!("127.0.0.1:{}", replica.port));
+    assert!(told.contains(&format!("{place}: is no master, though a sentinel says so")), "{told}");
+}
+
+/// The users have the permissions of the page, and no others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_and_their_master_are_told_passwords_of_their_own() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md")).expect("the page");
+    let of_sentinel = "resetchannels &+switch-master +hello +subscribe +sentinel|get-master-addr-by-name";
+    assert!(page.contains(of_sentinel) && page.contains("`+role`"));
+    let acl = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER tidegate on ")).expect("permissions");
+    let Some(redis) = RedisServer::start() else { return };
+    let is_known = |word: &&str| redis.knows_functions() || !["+fcall", "+function|load"].contains(word);
+    let mut user = cmd("ACL");
+    user.arg(&["SETUSER", "gate", "on", "+role"]).arg(acl.split(' ').filter(is_known).collect::<Vec<_>>());
+    user.exec(&mut redis.connection()).expect("a user");
+    let files = Authority::new();
+    let watched = Watched::of(redis);
+    let Some(sentinel) = watched.sentinel("0", watched.servers[0].port, "") else { return };
+    let mut user = cmd("ACL");
+    user.arg(&["SETUSER", "gate", "on", ">hunter2"]).arg(of_sentinel.split(' ').collect::<Vec<_>>());
+    user.exec(&mut sentinel.connection()).expect("a user");
+    let at = format!("urls: ['redis://gate@127.0.0.1:{}'], master: {MASTER}", sentinel.port);
+    let password_file = files.path("password");
+    let store = format!(
+        "{{ timeout: 2s, user: gate, password: SECRET, sentinel: {{ {at}, password_file: '{password_file}' }} }}"
+    );
+    files.write("password", "hunter3");
+    let gateway = TestGateway::start(&rules(&store));
+    assert_eq!(ask(&gateway).await.status(), 200);
+    let told = ready(&gateway).await;
+    assert!(told.contains("no sentinel of 1 answers") && told.contains("WRONGPASS"), "{told}");
+    files.write("password", "hunter2\n");
+    soon(async { while remaining(&ask(&gateway).await).is_none() {} }).await;
+    let config = config(&gateway).await;
+    assert!(!["hunter", "SECRET"].iter().any(|password| config.contains(password)), "{config}");
+    let list: String = cmd("CLIENT").arg("LIST").query(&mut watched.servers[0].connection()).expect("a list");
+    assert!(list.contains(" user=gate "), "{list}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_and_their_master_are_reached_by_tls() {
+    let ca = Authority::new();
+    ca.sign("redis", &["127.0.0.1"]);
+    let Some((redis, port)) = ca.redis("redis", "no") else { return };
+    let sentinel_port = free_port();
+    let file = |name| ca.path(name);
+    let tls = format!(
+        "tls-port {sentinel_port}\ntls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\ntls-auth-clients no",
+        file("redis.pem"),
+        file("redis.key"),
+        file("ca.pem")
+    );
+    let watched = Watched::of(redis);
+    let Some(_sentinel) = watched.sentinel("0", port, &tls) else { return };
+    let at = |tls: &str| {
+        let sentinel = format!("urls: ['rediss://127.0.0.1:{sentinel_port}'], master: {MASTER}");
+        format!("{{ timeout: 2s, sentinel: {{ {sentinel} }}, tls: {tls} }}")
+    };
+    let gateway = TestGateway::start(&rules(&at(&format!("{{ ca: '{}' }}", file("ca.pem")))));
+    soon(async { while remaining(&ask(&gateway).await).is_none() {} }).await;
+    assert!(config(&gateway).await.contains(&format!(r#""master":"127.0.0.1:{port}""#)));
+    let untrusting = TestGateway::start(&rules(&at("{}")));
+    assert_eq!(ask(&untrusting).await.status(), 200);
+    let told = ready(&untrusting).await;
+    assert!(told.contains("no sentinel of 1 answers") && told.contains("UnknownIssuer"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

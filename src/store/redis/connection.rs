@@ -118,11 +118,11 @@ impl Node {
 
     /// Opens a connection to where the node is now. One with a breaker must answer a probe.
     async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
-        let address = self.locator.locate().await?;
-        let connected = self.connect_to(&address, breaker).await;
+        let located = self.locator.locate().await?;
+        let connected = self.connect_to(&located.address, breaker).await;
         match &connected {
-            Ok(_) => self.locator.found(&address),
-            Err(error) => return Err(self.locator.not_found(&address, error)),
+            Ok(_) => self.locator.found(&located),
+            Err(error) => return Err(self.locator.not_found(&located, error)),
         }
         connected
     }
@@ -320,6 +320,7 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
                 outage.take().into_iter().for_each(Outage::over);
                 let since = Instant::now();
                 status.send_replace(ConnectionStatus::Up(connection.clone()));
+                moves.mark_unchanged();
                 node.use_until_end(connection, status).await;
                 pauses.after_connection(since.elapsed())
             }

@@ -2,14 +2,18 @@
 //!
 //! Whatever sentinels say, a master is where somebody says that it is one. Connections to any other place are left.
 
+use std::convert::Infallible;
+use std::time::Duration;
+use std::{io, mem};
+
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{ErrorKind, RedisError, RedisResult, Value, cmd};
+use deadpool_redis::redis::{RedisResult, Value, cmd};
 use tokio::sync::{Mutex, watch};
-use tokio::time::{Duration, Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::address::Address;
 use super::breaker::{Pauses, jittered};
-use super::sentinel::Sentinels;
+use super::sentinel::{Located, Sentinels};
 use crate::store::settings::RedisSettings;
 
 /// The longest that somebody may take to say that it is a master.
@@ -26,6 +30,8 @@ pub(super) struct Locator {
     /// Had by who follows the sentinels, for all connections of the gateway.
     watching: Mutex<()>,
 }
+
+// === impl Locator ===
 
 impl Locator {
     /// # Errors
@@ -45,10 +51,10 @@ impl Locator {
     ///
     /// # Errors
     /// No sentinel tells.
-    pub(super) async fn locate(&self) -> Result<Address, String> {
+    pub(super) async fn locate(&self) -> Result<Located, String> {
         match &self.sentinels {
             Some(sentinels) => sentinels.ask().await,
-            None => Ok(self.address.clone()),
+            None => Ok(Located { address: self.address.clone(), told_by: None }),
         }
     }
 
@@ -60,19 +66,18 @@ impl Locator {
         if self.sentinels.is_none() {
             return Ok(());
         }
-        let role: Vec<Value> = cmd("ROLE").query_async(redis).await?;
-        match role.first() {
+        let told: Vec<Value> = cmd("ROLE").query_async(redis).await?;
+        match told.first() {
             Some(Value::BulkString(role)) if role == b"master" => Ok(()),
-            _ => Err(RedisError::from((ErrorKind::Client, "sentinels say that it is the master, and it is none"))),
+            _ => Err(io::Error::other("is no master, though a sentinel says so").into()),
         }
     }
 
-    /// There it was found. Connections to any other place are left.
-    pub(super) fn found(&self, address: &Address) {
-        if self.sentinels.is_none() {
-            return;
-        }
-        let (master, mut was) = (address.place(), None);
+    /// There it was found. Connections to any other place are left, and who told so is asked first.
+    pub(super) fn found(&self, located: &Located) {
+        let (Some(sentinels), Some(sentinel)) = (&self.sentinels, located.told_by) else { return };
+        sentinels.trust(sentinel);
+        let (master, mut was) = (located.address.place(), None);
         self.master.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(&master);
             if is_new {
@@ -86,13 +91,13 @@ impl Locator {
     }
 
     /// There it was not found, for this reason: another sentinel is asked first. The reason names the place.
-    pub(super) fn not_found(&self, address: &Address, error: &str) -> String {
-        match &self.sentinels {
-            Some(sentinels) => {
-                sentinels.doubt();
-                format!("{} {error}", address.place())
+    pub(super) fn not_found(&self, located: &Located, error: &str) -> String {
+        match (&self.sentinels, located.told_by) {
+            (Some(sentinels), Some(sentinel)) => {
+                sentinels.doubt(sentinel);
+                format!("{}: {error}", located.address.place())
             }
-            None => error.to_owned(),
+            _ => error.to_owned(),
         }
     }
 
@@ -119,25 +124,36 @@ impl Locator {
     pub(super) async fn watch(&self) {
         let Some(sentinels) = &self.sentinels else { return std::future::pending().await };
         let _watching = self.watching.lock().await;
-        let mut pauses = Pauses::default();
+        let (mut pauses, mut failures) = (Pauses::default(), 0);
         loop {
             let since = Instant::now();
-            if let Ok(mut sentinel) = sentinels.follow().await {
-                while let Ok(told) = sentinel.next().await {
-                    self.heard(&told).await;
-                }
+            let Err(error) = self.follow(sentinels, &mut failures).await;
+            failures += 1;
+            if failures == sentinels.count() {
+                tracing::warn!(name = self.address.host(), error, "no sentinel tells of new masters, asking on");
             }
-            sentinels.doubt();
             sleep(jittered(pauses.after_connection(since.elapsed()))).await;
         }
     }
 
+    /// Follows a sentinel until it fails.
+    async fn follow(&self, sentinels: &Sentinels, failures: &mut usize) -> Result<Infallible, String> {
+        let mut sentinel = sentinels.follow().await?;
+        loop {
+            let told = sentinel.next().await?;
+            if mem::take(failures) >= sentinels.count() {
+                tracing::info!(name = self.address.host(), "a sentinel tells of new masters again");
+            }
+            self.heard(&told).await;
+        }
+    }
+
     /// A sentinel says that the master is there.
-    async fn heard(&self, told: &Address) {
-        if self.master().is_some_and(|known| known == told.place()) {
+    async fn heard(&self, told: &Located) {
+        if self.master().is_some_and(|known| known == told.address.place()) {
             return;
         }
-        let verify = async { self.verify(&mut told.open(|_| ()).await?).await };
+        let verify = async { self.verify(&mut told.address.open(|_| ()).await?).await };
         if let Ok(Ok(())) = timeout(VERIFY_TIMEOUT, verify).await {
             self.found(told);
         }

@@ -1,9 +1,10 @@
 //! Redis Sentinel: who knows where the master is.
 //!
-//! The sentinels are asked one after the other, first the one that answered last. What one of them says is a rumour until the
-//! Redis there says that it is a master.
+//! The sentinels are asked one after the other, first the one that answered last. What they say is not relied upon: whoever
+//! connects to the Redis there finds out whether it is a master.
 
 use std::fmt::Display;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -33,13 +34,21 @@ pub(super) struct Sentinels {
     /// Who is asked first.
     first: AtomicUsize,
     /// What the last round of questions led to, and when it was over.
-    asked: Mutex<Option<(Instant, Result<Address, String>)>>,
+    asked: Mutex<Option<(Instant, Result<Located, String>)>>,
+}
+
+/// Where a connection is to lead.
+#[derive(Clone, Debug)]
+pub(super) struct Located {
+    pub(super) address: Address,
+    /// The number of the sentinel that says so.
+    pub(super) told_by: Option<usize>,
 }
 
 /// A sentinel that tells of new masters.
 pub(super) struct Followed<'s> {
     sentinels: &'s Sentinels,
-    sentinel: &'s Address,
+    index: usize,
     connection: MultiplexedConnection,
     news: Arc<Notify>,
 }
@@ -61,7 +70,7 @@ impl Sentinels {
     }
 
     /// Where the master is, by the first of them who knows. Who comes while others ask has their answer, if it is newer.
-    pub(super) async fn ask(&self) -> Result<Address, String> {
+    pub(super) async fn ask(&self) -> Result<Located, String> {
         let since = Instant::now();
         let mut asked = self.asked.lock().await;
         match &*asked {
@@ -74,9 +83,20 @@ impl Sentinels {
         }
     }
 
-    /// From now on another one is asked first.
-    pub(super) fn doubt(&self) {
-        self.first.fetch_add(1, Ordering::Relaxed);
+    /// How many they are.
+    pub(super) fn count(&self) -> usize {
+        self.sentinels.len()
+    }
+
+    /// From now on this one is asked first.
+    pub(super) fn trust(&self, index: usize) {
+        self.first.store(index, Ordering::Relaxed);
+    }
+
+    /// From now on the one after this is asked first, unless that has changed already.
+    pub(super) fn doubt(&self, index: usize) {
+        let next = (index + 1) % self.sentinels.len();
+        _ = self.first.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Finds a sentinel to follow.
@@ -84,7 +104,8 @@ impl Sentinels {
     /// # Errors
     /// The one whose turn it is cannot be followed.
     pub(super) async fn follow(&self) -> Result<Followed<'_>, String> {
-        let sentinel = self.at(self.first.load(Ordering::Relaxed));
+        let index = self.first.load(Ordering::Relaxed);
+        let sentinel = &self.sentinels[index];
         let news = Arc::new(Notify::new());
         let note = Arc::clone(&news);
         let on_push = move |push: &PushInfo| {
@@ -97,32 +118,37 @@ impl Sentinels {
             connection.subscribe(NEW_MASTER).await?;
             Ok(connection)
         };
-        let connection = in_time(subscribe).await.map_err(|error| failed(sentinel, &error))?;
+        let connection = in_time(subscribe).await.map_err(|error| {
+            self.doubt(index);
+            failed(sentinel, &error)
+        })?;
         // Somebody may have become the master before anybody heard of it.
         news.notify_one();
-        Ok(Followed { sentinels: self, sentinel, connection, news })
+        Ok(Followed { sentinels: self, index, connection, news })
     }
 
-    async fn ask_in_turn(&self) -> Result<Address, String> {
+    async fn ask_in_turn(&self) -> Result<Located, String> {
         let first = self.first.load(Ordering::Relaxed);
-        let (mut answer, mut failures) = (false, Vec::new());
-        for index in first..first + self.sentinels.len() {
-            let sentinel = self.at(index);
+        let (mut is_answered, mut failures) = (false, Vec::new());
+        for index in (0..self.sentinels.len()).map(|step| (first + step) % self.sentinels.len()) {
+            let sentinel = &self.sentinels[index];
             let ask = async { self.told_on(&mut sentinel.open(|_| ()).await?).await };
             match in_time(ask).await {
-                Ok(Some(master)) => {
-                    self.first.store(index, Ordering::Relaxed);
-                    return Ok(master);
+                Ok(Some(address)) => {
+                    self.trust(index);
+                    return Ok(Located { address, told_by: Some(index) });
                 }
-                Ok(None) => answer = true,
+                Ok(None) => is_answered = true,
                 Err(error) => failures.push(failed(sentinel, &error)),
             }
         }
         // The same whoever was asked first.
         failures.sort();
-        Err(match answer {
-            true => self.unknown(),
-            false => format!("no sentinel of {} answers: {}", self.sentinels.len(), failures.join(", ")),
+        let failures = failures.join(", ");
+        Err(match is_answered {
+            true if failures.is_empty() => format!("no sentinel knows a master called `{}`", self.name),
+            true => format!("no sentinel knows a master called `{}`; {failures}", self.name),
+            false => format!("no sentinel of {} answers: {failures}", self.sentinels.len()),
         })
     }
 
@@ -131,14 +157,6 @@ impl Sentinels {
         let told: Option<(String, u16)> =
             ask.arg("get-master-addr-by-name").arg(&self.name).query_async(sentinel).await?;
         Ok(told.map(|(host, port)| self.master.moved_to(host, port)))
-    }
-
-    fn at(&self, index: usize) -> &Address {
-        &self.sentinels[index % self.sentinels.len()]
-    }
-
-    fn unknown(&self) -> String {
-        format!("no sentinel knows a master called `{}`", self.name)
     }
 }
 
@@ -149,21 +167,24 @@ impl Followed<'_> {
     ///
     /// # Errors
     /// The sentinel does not answer any more, or knows no master of this name.
-    pub(super) async fn next(&mut self) -> Result<Address, String> {
+    pub(super) async fn next(&mut self) -> Result<Located, String> {
         _ = timeout(ASK_EVERY, self.news.notified()).await;
-        match in_time(self.sentinels.told_on(&mut self.connection)).await {
-            Ok(Some(master)) => Ok(master),
-            Ok(None) => Err(failed(self.sentinel, &self.sentinels.unknown())),
-            Err(error) => Err(failed(self.sentinel, &error)),
-        }
+        let told = in_time(self.sentinels.told_on(&mut self.connection)).await;
+        let fault = match told {
+            Ok(Some(address)) => return Ok(Located { address, told_by: Some(self.index) }),
+            Ok(None) => format!("knows no master called `{}`", self.sentinels.name),
+            Err(error) => error.to_string(),
+        };
+        self.sentinels.doubt(self.index);
+        Err(failed(&self.sentinels.sentinels[self.index], &fault))
     }
 }
 
 fn failed(sentinel: &Address, error: &impl Display) -> String {
-    format!("{} {error}", sentinel.place())
+    format!("{}: {error}", sentinel.place())
 }
 
 async fn in_time<T>(ask: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
-    let late = || RedisError::from((ErrorKind::Io, "no answer in time"));
-    timeout(ASK_TIMEOUT, ask).await.unwrap_or_else(|_| Err(late()))
+    let late = |_| Err(io::Error::other("no answer in time").into());
+    timeout(ASK_TIMEOUT, ask).await.unwrap_or_else(late)
 }

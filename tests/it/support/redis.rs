@@ -149,6 +149,11 @@ impl RedisServer {
         }
     }
 
+    /// Does it keep functions?
+    pub fn knows_functions(&self) -> bool {
+        cmd("FUNCTION").arg("LIST").exec(&mut self.connection()).is_ok()
+    }
+
     /// What the system says it does, in a letter.
     fn state(&self) -> Option<String> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;

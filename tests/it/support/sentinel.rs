@@ -23,28 +23,29 @@ pub struct Watched {
 impl Watched {
     /// Starts all of them, and waits until they know of each other.
     pub fn start() -> Option<Self> {
-        Self::start_with("")
-    }
-
-    /// The same, with more in the configuration of each sentinel.
-    pub fn start_with(more: &str) -> Option<Self> {
-        let master = RedisServer::start()?;
-        let of_master = ["--replicaof", "127.0.0.1", &master.port.to_string(), "--repl-diskless-sync-delay", "0"];
-        let replica = RedisServer::start_with(None, &of_master)?;
-        let mut watched = Self { servers: vec![master, replica], sentinels: Vec::new(), folder: folder() };
+        let mut watched = Self::of(RedisServer::start()?);
+        let of_master = ["--replicaof", "127.0.0.1", &watched.servers[0].port.to_string()];
+        watched
+            .servers
+            .push(RedisServer::start_with(None, &[&of_master[..], &["--repl-diskless-sync-delay", "0"]].concat())?);
         for number in 0..3 {
-            let sentinel = watched.sentinel(&format!("{number}"), watched.servers[0].port, more)?;
+            let sentinel = watched.sentinel(&format!("{number}"), watched.servers[0].port, "")?;
             watched.sentinels.push(sentinel);
         }
         wait_for("they know of each other", || (0..3).all(|number| watched.knows_all(number)));
         Some(watched)
     }
 
-    /// Starts one more, which takes this for the master.
+    /// A server that nobody watches yet.
+    pub fn of(server: RedisServer) -> Self {
+        Self { servers: vec![server], sentinels: Vec::new(), folder: folder() }
+    }
+
+    /// Starts a sentinel, which takes this for the master.
     pub fn sentinel(&self, name: &str, master: u16, more: &str) -> Option<RedisServer> {
         let config = format!(
-            "dir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 2\nsentinel down-after-milliseconds {MASTER} 500\n\
-             sentinel failover-timeout {MASTER} 2000\n{more}\n",
+            "dir {}\n{more}\nsentinel monitor {MASTER} 127.0.0.1 {master} 2\n\
+             sentinel down-after-milliseconds {MASTER} 500\nsentinel failover-timeout {MASTER} 2000\n",
             self.folder.display()
         );
         RedisServer::start_sentinel(&self.folder.join(name), &config)
