@@ -25,7 +25,7 @@ pub(super) struct Queue {
     tickets: Arc<()>,
     /// The others, by their shared limiters. Each line has calls of its own.
     shared: HashMap<String, Line>,
-    /// How many calls may be under way for all of ours, and for each line of shared limiters.
+    /// How many calls may be under way for all of ours.
     depth: usize,
     is_closed: bool,
 }
@@ -60,8 +60,8 @@ impl Queue {
         if self.is_closed {
             return false;
         }
-        let (now, depth) = (Instant::now(), self.depth);
-        let (line, tickets) = self.line_of(&request);
+        let now = Instant::now();
+        let (line, tickets, depth) = self.line_of(&request);
         // While Redis is away nobody takes them out.
         while let Some(overdue) = line.pop_front_if(|first| first.deadline <= now) {
             overdue.fail(&StoreError::Timeout);
@@ -75,33 +75,42 @@ impl Queue {
         again.into_iter().rev().for_each(|request| self.line_of(&request).0.push_front(request));
     }
 
-    /// The line of a request, and the tickets of that line's calls.
-    fn line_of(&mut self, request: &Request) -> (&mut VecDeque<Request>, &Arc<()>) {
+    /// The line of a request, the tickets of that line's calls, and how many of these may be under way.
+    fn line_of(&mut self, request: &Request) -> (&mut VecDeque<Request>, &Arc<()>, usize) {
         if let Some(names) = shared_limiters(&request.charges) {
+            let depth = self.depth_of_shared();
             let line = self.shared.entry(names).or_default();
-            return (&mut line.waiting, &line.tickets);
+            return (&mut line.waiting, &line.tickets, depth);
         }
         let route = route_of(&request.charges);
         let line = self.ours.entry(route).or_insert_with(|| {
             self.turns.push_back(route);
             VecDeque::new()
         });
-        (line, &self.tickets)
+        (line, &self.tickets, self.depth)
+    }
+
+    /// How many calls may be under way for each line of shared limiters: half as many, since all requests of such a line
+    /// ask for the same buckets, so that one large call costs little more than a small one, and leaves more of Redis to
+    /// those who share them.
+    const fn depth_of_shared(&self) -> usize {
+        self.depth.div_ceil(2)
     }
 
     /// Can anybody be sent?
     pub(super) fn is_ready(&self) -> bool {
         let ours = !self.turns.is_empty() && under_way(&self.tickets) < self.depth;
-        ours || self.shared.values().any(|line| !line.waiting.is_empty() && under_way(&line.tickets) < self.depth)
+        let depth = self.depth_of_shared();
+        ours || self.shared.values().any(|line| !line.waiting.is_empty() && under_way(&line.tickets) < depth)
     }
 
     /// What can be sent now, call by call. Calls take turns in Redis: nobody waits for longer than those that are under way.
     pub(super) fn batches(&mut self) -> Vec<Batch> {
         self.forget_useless();
-        let (now, depth) = (Instant::now(), self.depth);
+        let (now, depth) = (Instant::now(), self.depth_of_shared());
         let lines = self.shared.values_mut().filter(|line| under_way(&line.tickets) < depth);
         let mut batches: Vec<Batch> = lines.map(|line| line.batch(now)).collect();
-        if under_way(&self.tickets) < depth {
+        if under_way(&self.tickets) < self.depth {
             batches.push(self.batch_of_ours(now));
         }
         batches.retain(|batch| !batch.is_empty());
