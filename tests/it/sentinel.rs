@@ -41,10 +41,13 @@ async fn config(gateway: &TestGateway) -> String {
     Raw::connect(gateway.admin).await.ask(ask).await.text()
 }
 
-/// How many connections others than the servers have to this one.
+/// The connections to this server that are neither ours nor those of sentinels and replicas.
 fn connections(server: &RedisServer) -> usize {
-    let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "NORMAL"]).query(&mut server.connection()).expect("a list");
-    list.lines().filter(|line| line.contains("lib-name=redis-rs") || line.contains("cmd=fcall")).count()
+    let mut redis = server.connection();
+    let own: u64 = cmd("CLIENT").arg("ID").query(&mut redis).expect("a number");
+    let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "NORMAL"]).query(&mut redis).expect("a list");
+    let is_others = |line: &&str| !line.starts_with(&format!("id={own} ")) && !line.contains(" name=sentinel-");
+    list.lines().filter(is_others).count()
 }
 
 /// Asks until both have their decisions from this server; nobody is told of an error. Returns how long they had none from any.
@@ -107,6 +110,7 @@ async fn a_master_that_is_replaced_and_lives_on_is_left_by_everybody() {
     let gateways = [(); 2].map(|()| TestGateway::start(&rules(&watched.rule())));
     let both = [&gateways[0], &gateways[1]];
     shared_again(&both, &watched.servers[0]).await;
+    assert_ne!(connections(&watched.servers[0]), 0);
     watched.fail_over();
     say(shared_again(&both, &watched.servers[1]).await, "failover asked for");
     wait_for("the first master is left", || connections(&watched.servers[0]) == 0);

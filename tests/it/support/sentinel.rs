@@ -1,7 +1,7 @@
 //! A master, its replica and three sentinels that watch them, on free ports, gone with their owner.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use deadpool_redis::redis::{RedisResult, cmd};
@@ -23,11 +23,10 @@ pub struct Watched {
 impl Watched {
     /// Starts all of them, and waits until they know of each other.
     pub fn start() -> Option<Self> {
-        let mut watched = Self::of(RedisServer::start()?);
-        let of_master = ["--replicaof", "127.0.0.1", &watched.servers[0].port.to_string()];
-        watched
-            .servers
-            .push(RedisServer::start_with(None, &[&of_master[..], &["--repl-diskless-sync-delay", "0"]].concat())?);
+        let folder = folder();
+        let master = server(&folder, "first", &[])?;
+        let replica = server(&folder, "second", &["--replicaof", "127.0.0.1", &master.port.to_string()])?;
+        let mut watched = Self { servers: vec![master, replica], sentinels: Vec::new(), folder };
         for number in 0..3 {
             let sentinel = watched.sentinel(&format!("{number}"), watched.servers[0].port, "")?;
             watched.sentinels.push(sentinel);
@@ -90,6 +89,14 @@ impl Drop for Watched {
         self.sentinels.clear();
         _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A server with a folder of its own: whatever is replicated goes through a file there.
+fn server(folder: &Path, name: &str, more: &[&str]) -> Option<RedisServer> {
+    let folder = folder.join(name);
+    fs::create_dir(&folder).expect("a folder");
+    let dir = ["--dir", folder.to_str().expect("a path in UTF-8"), "--repl-diskless-sync-delay", "0"];
+    RedisServer::start_with(None, &[&dir, more].concat())
 }
 
 fn folder() -> PathBuf {
