@@ -1,14 +1,13 @@
 //! Serves one connection, from its first byte to its end.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::activity::{Activity, SLOW_HEAD};
 use super::drain::Drain;
@@ -16,9 +15,10 @@ use super::http1::Http1;
 use super::http2::Http2;
 use super::protocol::{self, Protocol};
 use super::slots::Slot;
-use super::stream::Watched;
+use super::stream::{Socket, Watched};
 use super::watch::{End, Watch};
 use super::{HttpService, Terms};
+use crate::timer::Timer;
 
 /// How long a client that has sent nothing yet may take for its first byte during a drain.
 const LAST_WORD: Duration = Duration::from_millis(250);
@@ -26,30 +26,27 @@ const LAST_WORD: Duration = Duration::from_millis(250);
 /// A client's connection. An idle connection holds nothing else, so its size matters.
 struct Client<S> {
     /// None while requests are served.
-    io: Option<Watched>,
+    socket: Option<Socket>,
     service: S,
-    peer: SocketAddr,
     watch: Watch,
-    _slot: Arc<Slot>,
+    slot: Arc<Slot>,
 }
 
 /// Serves until the client leaves, a timeout passes, or the server drains.
 pub(crate) fn serve<S: HttpService>(
     stream: TcpStream,
-    peer: SocketAddr,
     service: S,
     activity: Arc<Activity>,
     terms: Arc<Terms>,
     slot: Arc<Slot>,
 ) -> impl Future<Output = ()> + Send {
-    let io = Some(Watched::new(stream, activity.clone()));
-    let mut client = Client { io, service, peer, watch: Watch { activity, terms }, _slot: slot };
-    // Stages that are short or rare are boxed: in line, each would make every connection larger.
+    let socket = Some(Socket::new(stream, activity.clone()));
+    let mut client = Client { socket, service, watch: Watch { activity, terms }, slot };
+    // What is not needed while the connection is idle is boxed: in line, it would make every connection larger.
     async move {
-        match Box::pin(client.first_bytes()).await {
-            Some(Protocol::Http1) => while Box::pin(client.serve_http1()).await && client.next_request().await {},
-            Some(Protocol::Http2) => Box::pin(client.serve_http2()).await,
-            None => {}
+        Box::pin(client.serve_first()).await;
+        while client.next_request().await {
+            Box::pin(client.serve_again()).await;
         }
     }
 }
@@ -62,9 +59,26 @@ async fn last_word(drain: &Drain) {
 // === impl Client ===
 
 impl<S: HttpService> Client<S> {
+    /// Serves from the first byte on, until the connection is idle or over.
+    async fn serve_first(&mut self) {
+        let Some(mut io) = self.socket.take().map(Watched::new) else { return };
+        match self.first_bytes(&mut io).await {
+            Some(Protocol::Http1) => self.serve_http1(io).await,
+            Some(Protocol::Http2) => self.serve_http2(io).await,
+            None => {}
+        }
+    }
+
+    /// Serves an idle connection on which something has come.
+    async fn serve_again(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            self.serve_http1(Watched::new(socket)).await;
+        }
+    }
+
     /// Detects the protocol by the first bytes, which stay in the buffer; `None` on timeout.
-    async fn first_bytes(&mut self) -> Option<Protocol> {
-        let (io, Watch { activity, terms }) = (self.io.as_mut()?, &self.watch);
+    async fn first_bytes(&mut self, io: &mut Watched) -> Option<Protocol> {
+        let Watch { activity, terms } = &self.watch;
         let timeout = terms.limits.header_timeout;
         let mut end = pin!(sleep(timeout));
         let mut drained = pin!(last_word(&terms.drain));
@@ -91,45 +105,37 @@ impl<S: HttpService> Client<S> {
         }
     }
 
-    /// Serves requests until the connection is idle, then frees its buffers. Returns whether the connection stays open.
-    async fn serve_http1(&mut self) -> bool {
-        let Some(io) = self.io.take() else { return false };
-        let mut connection = Http1::new(io, self.service.clone(), self.peer, Arc::clone(&self.watch.terms));
-        match self.watch.drive(Pin::new(&mut connection), true).await {
-            End::Over => false,
-            End::Resting => {
-                self.io = connection.into_stream();
-                self.io.is_some()
-            }
+    /// Serves requests until the connection is over or idle; then keeps its socket, and frees everything else.
+    async fn serve_http1(&mut self, io: Watched) {
+        let terms = Arc::clone(&self.watch.terms);
+        let mut connection = Http1::new(io, self.service.clone(), self.slot.peer(), terms);
+        if let End::Resting = self.watch.drive(Pin::new(&mut connection), true).await {
+            self.socket = connection.into_socket();
         }
     }
 
-    async fn serve_http2(&mut self) {
-        let Some(io) = self.io.take() else { return };
-        let mut connection = Http2::new(io, self.service.clone(), self.peer, Arc::clone(&self.watch.terms));
+    async fn serve_http2(&mut self, io: Watched) {
+        let terms = Arc::clone(&self.watch.terms);
+        let mut connection = Http2::new(io, self.service.clone(), self.slot.peer(), terms);
         self.watch.drive(Pin::new(&mut connection), false).await;
     }
 
-    /// Waits for the next request of an idle connection; false on timeout or drain.
+    /// Waits for the next request of an idle connection; false on timeout, or if it is over. A drain ends it by
+    /// [`Open::end_resting`](super::open::Open::end_resting), and it has no place in a list of those to be told.
     async fn next_request(&mut self) -> bool {
-        let (Some(io), watch) = (&mut self.io, &self.watch) else { return false };
-        let Some(until) = watch.until() else { return false };
-        let mut timer = pin!(sleep_until(until));
-        let mut drained = pin!(watch.terms.drain.started());
+        let (Some(socket), watch) = (&self.socket, &self.watch) else { return false };
+        if watch.terms.drain.has_started() {
+            return false;
+        }
+        let mut timer = Timer::new();
         poll_fn(|cx| {
-            if let Poll::Ready(readable) = io.socket().poll_read_ready(cx) {
+            if let Poll::Ready(readable) = socket.poll_readable(cx) {
                 return Poll::Ready(readable.is_ok());
             }
-            if drained.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(false);
+            while let Some(until) = watch.until() {
+                ready!(timer.poll(until, cx));
             }
-            loop {
-                ready!(timer.as_mut().poll(cx));
-                match watch.until() {
-                    Some(until) => timer.as_mut().reset(until),
-                    None => return Poll::Ready(false),
-                }
-            }
+            Poll::Ready(false)
         })
         .await
     }

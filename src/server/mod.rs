@@ -173,6 +173,8 @@ impl Server {
             self.admit(stream, peer, &service, &mut open);
         }
         drop(accept);
+        tokio::task::yield_now().await; // requests that have come are read first
+        open.end_resting();
         self.finish(open).await;
     }
 
@@ -183,8 +185,8 @@ impl Server {
                 let (slot, activity) = (Arc::new(slot), Arc::new(Activity::new(Instant::now())));
                 let terms = Arc::clone(&self.terms);
                 let (of_task, notes) = (Arc::clone(&slot), Arc::clone(&activity));
-                let serving = connection::serve(stream, peer, service.clone(), notes, terms, of_task);
-                open.spawn(peer, slot, activity, serving);
+                let serving = connection::serve(stream, service.clone(), notes, terms, of_task);
+                open.spawn(slot, activity, serving);
             }
             Err(full) => {
                 (self.terms.on_refused)(&Refused::connection(full.cause(), peer));
@@ -195,14 +197,14 @@ impl Server {
 
     /// A place for a connection. Where all are taken, one that waits for its client is ended.
     fn place(&self, peer: SocketAddr, open: &mut Open) -> Result<Slot, Full> {
-        let mut place = self.slots.take(peer.ip());
+        let mut place = self.slots.take(peer);
         for _ in 0..TRIES {
             if !matches!(place, Err(Full::Gateway | Full::Listener)) {
                 break;
             }
             let Some(what) = open.end_one() else { break };
             self.terms.metrics.rejected(what.cause());
-            place = self.slots.take(peer.ip());
+            place = self.slots.take(peer);
         }
         place
     }

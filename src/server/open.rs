@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +46,6 @@ pub(crate) struct Open {
 struct Seat {
     activity: Arc<Activity>,
     slot: Arc<Slot>,
-    peer: SocketAddr,
     task: AbortHandle,
 }
 
@@ -55,13 +53,12 @@ impl Open {
     /// Serves a connection that has this place.
     pub(crate) fn spawn(
         &mut self,
-        peer: SocketAddr,
         slot: Arc<Slot>,
         activity: Arc<Activity>,
         serving: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = self.tasks.spawn(serving);
-        self.seats.insert(task.id(), Seat { activity, slot, peer, task });
+        self.seats.insert(task.id(), Seat { activity, slot, task });
     }
 
     /// Waits for the end of one; none if there are none.
@@ -78,6 +75,11 @@ impl Open {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
+    }
+
+    /// Closes those that wait for their next request, of which nobody tells them that there will be none.
+    pub(crate) fn end_resting(&self) {
+        self.seats.values().filter(|seat| seat.activity.rests()).for_each(|seat| seat.task.abort());
     }
 
     /// Ends all of them.
@@ -126,7 +128,7 @@ impl Open {
     }
 
     fn tell(&mut self, seat: &Seat, what: What) {
-        let (now, peer, cause) = (Instant::now(), seat.peer.ip(), what.cause());
+        let (now, peer, cause) = (Instant::now(), seat.slot.peer().ip(), what.cause());
         if self.last_end.is_none_or(|last| now - last >= NEWS) {
             tracing::warn!(%peer, cause, "all places are taken: connections that wait for their clients are ended");
         } else {

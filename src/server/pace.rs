@@ -4,21 +4,21 @@
 //! so much must move that it makes `min_rate` a second. No stretch is shorter: clients pause, and the kernel reports what
 //! it has sent in lumps. A whole `body_timeout` in one piece without a byte is too long whatever came before it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// `since` while nothing is waited for.
 const NEVER: u64 = u64::MAX;
 
-/// Notes on a body. Moments are milliseconds; one task writes them.
+/// Notes on a body. Moments and times are milliseconds; one task writes them.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// Since when the client has been waited for.
     since: AtomicU64,
     /// How much of that wait belongs to a stretch that is over.
-    counted: AtomicU64,
+    counted: AtomicU32,
     /// How long it was waited for in this stretch before that.
-    waited: AtomicU64,
+    waited: AtomicU32,
     /// Bytes that moved in this stretch.
     moved: AtomicU64,
 }
@@ -39,8 +39,8 @@ impl Pace {
     pub(crate) const fn new() -> Self {
         Self {
             since: AtomicU64::new(NEVER),
-            counted: AtomicU64::new(0),
-            waited: AtomicU64::new(0),
+            counted: AtomicU32::new(0),
+            waited: AtomicU32::new(0),
             moved: AtomicU64::new(0),
         }
     }
@@ -55,7 +55,7 @@ impl Pace {
     /// Notes that so many bytes moved.
     pub(crate) fn moves(&self, bytes: usize, now: impl FnOnce() -> u64) {
         if self.is_waiting() {
-            self.waited.store(self.stretch(now()), Relaxed);
+            self.waited.store(short(self.stretch(now())), Relaxed);
             self.since.store(NEVER, Relaxed);
             self.counted.store(0, Relaxed);
         } else if self.waited.load(Relaxed) == 0 {
@@ -109,15 +109,20 @@ impl Pace {
     fn stretch(&self, now: u64) -> u64 {
         let since = self.since.load(Relaxed);
         let pause = if since == NEVER { 0 } else { now.saturating_sub(since) };
-        let waited = self.waited.load(Relaxed);
-        waited.saturating_add(pause.saturating_sub(self.counted.load(Relaxed)))
+        let waited = u64::from(self.waited.load(Relaxed));
+        waited.saturating_add(pause.saturating_sub(self.counted.load(Relaxed).into()))
     }
 
     fn begin_stretch(&self, counted: u64) {
-        self.counted.store(counted, Relaxed);
+        self.counted.store(short(counted), Relaxed);
         self.waited.store(0, Relaxed);
         self.moved.store(0, Relaxed);
     }
+}
+
+/// A time within a stretch, which is not much longer than a timeout. Every idle connection has room for these.
+fn short(millis: u64) -> u32 {
+    u32::try_from(millis).unwrap_or(u32::MAX)
 }
 
 /// A duration in milliseconds, smaller than [`NEVER`].

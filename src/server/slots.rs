@@ -1,7 +1,7 @@
 //! The caps on connections, and the answer to connections beyond them.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -50,6 +50,8 @@ struct ConnectionCounts {
 #[derive(Debug)]
 pub(crate) struct Slot {
     shared: Arc<ConnectionCounts>,
+    /// Shorter than a `SocketAddr`: every idle connection has one.
+    peer: (IpAddr, u16),
     client: Option<IpNet>,
     is_free: AtomicBool,
 }
@@ -88,9 +90,9 @@ impl Slots {
 
     /// A place for a connection from `peer`, if there is one. A client that has all of its own is told so first: others do not
     /// make room for it.
-    pub(crate) fn take(&self, peer: IpAddr) -> Result<Slot, Full> {
+    pub(crate) fn take(&self, peer: SocketAddr) -> Result<Slot, Full> {
         let ConnectionCounts { whole: Capacity(whole), max, taken, crowd } = &*self.0;
-        let client = crowd.enter(peer).map_err(|TooMany| Full::Client)?;
+        let client = crowd.enter(peer.ip()).map_err(|TooMany| Full::Client)?;
         let full = if count_up(&whole.taken, whole.max).is_none() {
             Full::Gateway
         } else if count_up(taken, *max).is_none() {
@@ -98,7 +100,8 @@ impl Slots {
             Full::Listener
         } else {
             whole.metrics.connection_opened();
-            return Ok(Slot { shared: self.0.clone(), client, is_free: AtomicBool::new(false) });
+            let peer = (peer.ip(), peer.port());
+            return Ok(Slot { shared: self.0.clone(), peer, client, is_free: AtomicBool::new(false) });
         };
         client.iter().for_each(|client| crowd.leave(client));
         Err(full)
@@ -172,6 +175,11 @@ impl Full {
 // === impl Slot ===
 
 impl Slot {
+    /// Who connected.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer.into()
+    }
+
     /// Whose connection has it, if it counts as somebody's.
     pub(crate) fn client(&self) -> Option<IpNet> {
         self.client

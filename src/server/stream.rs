@@ -20,11 +20,17 @@ use crate::http1::poll_head_bytes;
 /// reset by what is on its way, and the reset can overtake the answer.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
-/// The socket, its activity record, and a protocol's meter.
+/// The socket and its activity record, which are all that an idle connection needs.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct Socket {
     stream: TcpStream,
     activity: Arc<Activity>,
+}
+
+/// A socket that is read and written, and a protocol's meter.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    socket: Socket,
     meter: Option<Box<dyn Meter>>,
     /// Bytes read before the protocol was known.
     ahead: Bytes,
@@ -46,9 +52,34 @@ pub(crate) trait Meter: fmt::Debug + Send + Sync {
     fn lingers(&self) -> Option<(Duration, usize)>;
 }
 
-impl Watched {
+impl Socket {
     pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, meter: None, ahead: Bytes::new(), lingering: None }
+        Self { stream, activity }
+    }
+
+    /// Ready when there is something to read, or the connection is over.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_read_ready(cx)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.activity.needs_reset() {
+            // A socket that is gone already needs no reset.
+            _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+impl Watched {
+    pub(crate) fn new(socket: Socket) -> Self {
+        Self { socket, meter: None, ahead: Bytes::new(), lingering: None }
+    }
+
+    /// The socket, without what was needed to read and write it.
+    pub(crate) fn into_socket(self) -> Socket {
+        self.socket
     }
 
     /// Installs a meter; bytes read ahead are metered when they are read.
@@ -58,19 +89,19 @@ impl Watched {
 
     /// The notes.
     pub(crate) fn activity(&self) -> &Arc<Activity> {
-        &self.activity
+        &self.socket.activity
     }
 
     /// The socket itself, for reads that are not recorded.
-    pub(crate) fn socket(&self) -> &TcpStream {
-        &self.stream
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     /// Reads some of what the next reader will get; returns how much.
     pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let polled = poll_head_bytes(&mut self.stream, &mut self.ahead, cx);
+        let polled = poll_head_bytes(&mut self.socket.stream, &mut self.ahead, cx);
         if let Poll::Ready(Ok(count @ 1..)) = polled {
-            self.activity.read(count);
+            self.socket.activity.read(count);
         }
         polled
     }
@@ -87,7 +118,7 @@ impl Watched {
 
     /// Whether the client has closed, as far as the kernel has told: also where bytes that nobody wants yet hide the end.
     pub(crate) fn is_closed(&self) -> bool {
-        let ready = pin!(self.stream.ready(Interest::READABLE));
+        let ready = pin!(self.socket.stream.ready(Interest::READABLE));
         let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
@@ -95,11 +126,11 @@ impl Watched {
     fn note(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &polled {
             Poll::Ready(Ok(count)) => {
-                self.activity.wrote(Some(*count));
+                self.socket.activity.wrote(Some(*count));
                 self.meter.iter_mut().for_each(|meter| meter.sent(*count));
             }
             Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.activity.wrote(None),
+            Poll::Pending => self.socket.activity.wrote(None),
         }
         polled
     }
@@ -111,7 +142,7 @@ impl Watched {
     /// How long, and for how many bytes, the client is listened to after the end, if at all.
     fn lingers(&self) -> Option<(Duration, usize)> {
         let of_protocol = self.meter.as_ref().and_then(|meter| meter.lingers());
-        of_protocol.or_else(|| self.activity.may_be_sending().then_some((LINGER, usize::MAX)))
+        of_protocol.or_else(|| self.socket.activity.may_be_sending().then_some((LINGER, usize::MAX)))
     }
 
     /// Discards what arrives until the client closes, time is up, or too much was sent.
@@ -120,7 +151,7 @@ impl Watched {
         let mut scratch = [0; 8 * 1024];
         while *left > 0 {
             let mut buffer = ReadBuf::new(&mut scratch);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+            match Pin::new(&mut self.socket.stream).poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     *left = left.saturating_sub(buffer.filled().len());
                 }
@@ -146,10 +177,10 @@ impl AsyncRead for Watched {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let polled = Pin::new(&mut self.socket.stream).poll_read(cx, buffer);
         let count = buffer.filled().len() - before;
         if count > 0 {
-            self.activity.read(count);
+            self.socket.activity.read(count);
             self.note_read(&buffer.filled()[before..]);
         }
         polled
@@ -158,7 +189,7 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let polled = Pin::new(&mut self.socket.stream).poll_write(cx, bytes);
         self.note(polled)
     }
 
@@ -167,31 +198,22 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        let polled = Pin::new(&mut self.socket.stream).poll_write_vectored(cx, slices);
         self.note(polled)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.socket.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.socket.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lingering.is_none() {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            ready!(Pin::new(&mut self.socket.stream).poll_shutdown(cx))?;
         }
         self.lingers().map_or(Poll::Ready(Ok(())), |how| self.poll_linger(how, cx))
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if self.activity.needs_reset() {
-            // A socket that is gone already needs no reset.
-            _ = socket2::SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
-        }
     }
 }

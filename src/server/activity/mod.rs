@@ -258,9 +258,10 @@ impl Activity {
         Some(Wait { what, time: Duration::from_millis(self.now().saturating_sub(since)) })
     }
 
-    /// Whether nothing has been asked for a while, and nothing is left of what was: what serves requests may go.
+    /// Whether in HTTP/1 nothing has been asked for a while, and nothing is left of what was: what serves requests may go.
     pub(crate) fn rests(&self) -> bool {
-        let idle = !self.is_busy() && !self.is_in_a_head() && !self.uploading.load(Relaxed);
+        let was_asked = !self.is_http2() && self.requests() > 0;
+        let idle = was_asked && !self.is_busy() && !self.is_in_a_head() && !self.uploading.load(Relaxed);
         idle && !self.taking.is_waiting() && self.now() >= self.since.load(Relaxed).saturating_add(millis(REST))
     }
 

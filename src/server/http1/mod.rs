@@ -24,7 +24,7 @@ use self::answering::{Answering, Reply};
 use self::wire::{ClientBody, DRAINED, Wire};
 use super::activity::{Activity, InFlight};
 use super::head::cause;
-use super::stream::{LINGER, Watched};
+use super::stream::{LINGER, Socket, Watched};
 use super::watch::Connection;
 use super::{HttpService, Refused, Terms};
 use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_bytes, read_request};
@@ -111,9 +111,9 @@ impl<S: HttpService> Http1<S> {
     }
 
     /// The socket, of a connection on which nothing happens; nothing if something does.
-    pub(super) fn into_stream(self) -> Option<Watched> {
+    pub(super) fn into_socket(self) -> Option<Socket> {
         let wire = Arc::into_inner(self.wire)?.into_inner();
-        (matches!(self.stage, Stage::Head) && wire.unread.is_empty()).then_some(wire.stream)
+        (matches!(self.stage, Stage::Head) && wire.unread.is_empty()).then(|| wire.stream.into_socket())
     }
 
     /// Reads a head, and calls the service.

@@ -213,6 +213,6 @@ impl Body for ClientBody {
 
 impl Readable for Watched {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket().poll_read_ready(cx)
+        self.socket().poll_readable(cx)
     }
 }

@@ -1,5 +1,6 @@
 //! What a client may have of everything.
 
+use super::rest::rest;
 use super::*;
 
 fn rejected(running: &Running, cause: &str) -> bool {

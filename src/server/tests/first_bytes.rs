@@ -14,10 +14,10 @@ async fn a_byte_that_tells_nothing_is_looked_at_once() {
     let header_timeout = Duration::from_millis(300);
     let (_trigger, drain) = Drain::new();
     let server = Server::new(&Listen { header_timeout, ..listen() }, Arc::new(Metrics::new()), drain);
-    let slot = server.slots.take(peer.ip()).unwrap();
+    let slot = server.slots.take(peer).unwrap();
     let activity = Arc::new(Activity::new(Instant::now()));
     let mut serving =
-        Box::pin(serve(stream, peer, testing::Handled(describe), activity, server.terms.clone(), Arc::new(slot)));
+        Box::pin(serve(stream, testing::Handled(describe), activity, server.terms.clone(), Arc::new(slot)));
     client.send("P").await;
     let mut looks = 0;
     soon(poll_fn(|cx| {

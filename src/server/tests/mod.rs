@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 mod caps;
 mod first_bytes;
 mod panics;
+mod rest;
 mod room;
 mod slow;
 
@@ -172,42 +173,6 @@ async fn an_idle_connection_of_http2_is_closed_on_time() {
     assert_eq!(answer.version(), http::Version::HTTP_2);
     assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "GET http://a/x");
     soon(connection).await.unwrap().unwrap();
-}
-
-/// Longer than a connection without requests keeps what serves them.
-async fn rest() {
-    tokio::time::sleep(activity::REST + Duration::from_millis(200)).await;
-}
-
-#[tokio::test]
-async fn a_connection_that_rested_is_served_like_any_other() {
-    let server = start(&listen(), describe);
-    let mut client = Raw::connect(server.address).await;
-    for path in ["/1", "/2"] {
-        assert_eq!(client.ask(get(path)).await.text(), format!("GET {path}"));
-        rest().await;
-    }
-    // With the beginning of the next request in its buffer, nothing is lost.
-    client.send(get("/3") + "GET /4 HT").await;
-    assert_eq!(client.answer(false).await.text(), "GET /3");
-    rest().await;
-    client.send("TP/1.1\r\nHost: a\r\n\r\n").await;
-    assert_eq!(client.answer(false).await.text(), "GET /4");
-    rest().await;
-    server.trigger.start(LONG);
-    soon(client.closed()).await.unwrap();
-    soon(server.serving).await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn a_connection_that_rests_is_closed_on_time() {
-    let server = start(&Listen { idle_timeout: Duration::from_millis(1500), ..listen() }, describe);
-    let mut client = Raw::connect(server.address).await;
-    client.ask(get("/")).await;
-    let begin = Instant::now();
-    soon(client.closed()).await.unwrap();
-    let idle = begin.elapsed();
-    assert!(idle >= Duration::from_millis(1400), "{idle:?}");
 }
 
 #[tokio::test]
