@@ -1,4 +1,4 @@
-//! Time as a value: nobody else in this crate reads a clock.
+//! Time as a value: no other module of this crate reads a clock.
 //!
 //! Decisions are made at a [`Timestamp`] that is handed to them. On Redis it is the server's `TIME`; in the embedded
 //! store it comes from a [`Clock`], read once for each decision.
@@ -16,8 +16,8 @@ pub trait Clock: std::fmt::Debug + Send + Sync {
     fn now(&self) -> Timestamp;
 }
 
-/// The wall clock as it was at start, advanced by the monotonic clock, so that nobody who sets the host's clock can
-/// set permits free. The monotonic clock is Tokio's: tests stop it with `tokio::time::pause`.
+/// The wall clock as it was at start, advanced by the monotonic clock, so that setting the host's clock frees no
+/// permits. The monotonic clock is Tokio's: tests stop it with `tokio::time::pause`.
 #[derive(Debug)]
 pub struct SystemClock {
     /// Whole milliseconds, so that the clock's milliseconds are those of a test that moves it.

@@ -21,7 +21,7 @@ pub enum Condition<'m> {
 /// How a route was found, or not.
 #[derive(Clone, Debug)]
 pub struct Search<'r> {
-    /// The routes that were tried in vain, each with the first condition that was not met.
+    /// The routes that did not match, each with the first condition that was not met.
     pub passed_over: Vec<(&'r Route, Condition<'r>)>,
     /// The first route that matches.
     pub found: Option<&'r Route>,

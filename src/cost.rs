@@ -1,7 +1,7 @@
 //! What one request costs: a number of the rule file, or one that the request brings in a header field.
 //!
 //! A field is whatever a client makes of it. So what is no cost is a bad request and never a guess: a guess that is too
-//! low walks around the limit, one that is too high lets a typing error spend everybody's quota.
+//! low walks around the limit, one that is too high lets a typing error spend the quota of all clients.
 
 use http::HeaderName;
 

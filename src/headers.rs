@@ -2,8 +2,8 @@
 //! and `Retry-After` (RFC 9110 section 10.2.3).
 //!
 //! The first is made at load, in [`policy`](crate::policy); the second is a List of structured fields like it.
-//! Only PER_CLIENT limits are told: what an OVERALL limit holds is nobody's business but the operator's. Nor are those
-//! told that only watch: nobody has to keep to them.
+//! Only PER_CLIENT limits are told: what an OVERALL limit holds is for its operator to know. Shadow limits are not told,
+//! since they refuse no request.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};

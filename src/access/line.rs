@@ -1,5 +1,5 @@
 //! The line of a request in the access log, written when all is over: the answer's last byte is handed to the client's
-//! connection, or nobody wants it any more. `docs/operations.md` lists the fields.
+//! connection, or the client has gone. `docs/operations.md` lists the fields.
 //!
 //! `at` is when the store decided, in milliseconds of the store's clock: over the lines of all gateways, anybody can count
 //! that no window held more than its rate. A line never tells the query or a header field: secrets travel there.

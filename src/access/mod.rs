@@ -1,6 +1,6 @@
 //! The access log, as a Tower layer: a line for each request, written when all of its answer is over.
 //!
-//! A request that panics is answered with 500, and costs nobody else anything.
+//! A request that panics is answered with 500; no other request is affected.
 
 mod body;
 mod caught;

@@ -53,8 +53,8 @@ impl Default for AddressRules {
 }
 
 impl AddressRules {
-    /// The client's address: the nearest one that is not a trusted proxy's. Without a peer there is none, since nobody is
-    /// there to be trusted.
+    /// The client's address: the nearest one that is not a trusted proxy's. Without a peer there is none, since
+    /// there is no proxy to trust.
     #[inline]
     pub fn address(&self, facts: &Facts<'_>) -> Option<IpAddr> {
         let peer = facts.peer?;

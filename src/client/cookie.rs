@@ -32,7 +32,7 @@ pub(super) fn value<'f>(headers: &'f HeaderMap, name: &str) -> Value<'f> {
 fn name(sent: &[u8], wanted: &str) -> Name {
     match spelling::decode(sent) {
         Ok(sent) => spelling::name(&sent, wanted),
-        // Not encoded, then; cookies that others set for the whole domain are nobody's fault.
+        // Not encoded, then. Cookies of other services of the domain are no reason to refuse a request.
         Err(_) => spelling::name(sent, wanted),
     }
 }

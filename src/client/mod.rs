@@ -2,7 +2,7 @@
 //!
 //! A value that tells clients apart can be spelt in many ways that an origin reads alike: encoded or not, in quotes, with
 //! blanks. It is read as the most generous of them reads it, so that no spelling is another client; what generous and strict
-//! ones read differently, and what was sent twice, identifies nobody.
+//! ones read differently, and what was sent twice, identifies no client.
 
 mod address;
 mod base64;

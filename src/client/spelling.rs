@@ -28,8 +28,8 @@ pub(super) fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Percent-encoding undone, and a plus for a blank: some origins read it so, and to the others nobody's value is another's
-/// with blanks in it.
+/// Percent-encoding undone, and a plus for a blank: some origins read it so, and to the others no client's value is
+/// another's with blanks in it.
 pub(super) fn decode(text: &[u8]) -> Value<'_> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Ok(Cow::Borrowed(text));

@@ -225,7 +225,7 @@ fn token_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
     ]
 }
 
-/// An origin reads a plain value: then it is this client, or nobody at all.
+/// An origin reads a plain value: then it is this client, or no client at all.
 fn agree(
     read: Vec<(&'static str, Option<String>)>,
     ours: &Result<ClientId, NoClient>,

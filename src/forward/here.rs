@@ -1,4 +1,4 @@
-//! Requests that are answered on the way, since they are meant for whoever has them (RFC 9110 section 7.6.2).
+//! Requests that are answered here, since this is their last proxy (`Max-Forwards: 0`, RFC 9110 section 7.6.2).
 
 use std::io::Write;
 

@@ -1,8 +1,8 @@
 //! File descriptors: whether there are enough for the connections that the rule file allows, and how many of these are
 //! served if there are not.
 //!
-//! A client connection needs one, and while its request is forwarded mostly another. Whoever comes when there are none
-//! left waits in the kernel; so the cap is where there still are, and those beyond it are told.
+//! A client connection needs one, and while its request is forwarded mostly another. A connection that comes when
+//! there are none left waits in the kernel without an answer; so the cap is lower, and connections above it get one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -233,8 +233,8 @@ impl Worker {
     }
 }
 
-/// The allocator gives back to the system what was freed a while ago, but only when more is freed. After a rush nobody
-/// may free anything for long; so a block that was never touched is.
+/// The allocator returns memory to the system some time after it was freed, but only when more is freed. After a rush
+/// nothing may be freed for long; so a block that was never touched is.
 async fn give_back_memory() {
     loop {
         tokio::time::sleep(REMINDER).await;

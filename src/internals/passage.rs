@@ -142,7 +142,7 @@ impl Passage {
         let terms = Terms { version: Version::HTTP_11, head_only, length, keeps_open: true };
         let mut sent = Vec::new();
         let framing_out = http1::write_answer(&mut sent, &response, terms);
-        // As every body from elsewhere, it loses the trailers that nobody may send on.
+        // As of every body, trailers that must not be forwarded are removed.
         let body = RequestBody::new(Here { left: Left::all_of(framing), unread });
         match framing_out {
             Framing::Length(0) => {}

@@ -15,7 +15,7 @@ use crate::rules::Charges;
 use crate::ruleset::{Prepared, RuleSet};
 use crate::store::Store;
 
-/// What was decided about a request, for whoever writes the access log.
+/// What was decided about a request, for the access log.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The route that it took.
@@ -24,8 +24,8 @@ pub struct Report {
     pub outcome: Outcome,
     /// When, by the store's clock; only if the store decided.
     pub at: Option<Timestamp>,
-    /// The client's address, past trusted proxies; nothing if the request is none that can be judged, or nobody knows where
-    /// it comes from.
+    /// The client's address, past trusted proxies; nothing if the request cannot be judged, or its peer is not
+    /// known.
     pub client: Option<IpAddr>,
     /// What stands for the client in the store's keys, of the first limit that knows clients otherwise than by address: a
     /// keyed hash.

@@ -46,10 +46,10 @@ pub struct Metrics {
     store_charged: Counter,
 }
 
-/// Panics of the process, whoever counts the rest.
+/// Panics of the process: one count for all gateways in it.
 static PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// Lines of the process's access log that nobody took.
+/// Lines of the process's access log that were dropped.
 static ACCESS_LINES_DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 /// Counts what one limit decides.

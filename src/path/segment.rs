@@ -64,7 +64,7 @@ fn check(whole: &str, slash: EncodedSlash) -> Result<(), PathError> {
     if !whole.contains("%25") {
         return Ok(());
     }
-    // Who decodes twice sees what is encoded twice; nobody who is honest encodes this so.
+    // An origin that decodes twice would see it; honest clients do not encode it twice.
     let once = peel(whole).to_ascii_uppercase();
     let has = |codes: &[&str]| codes.iter().any(|code| once.contains(code));
     match () {

@@ -1,4 +1,4 @@
-//! Permits that reach whoever asked for them, or are given back.
+//! Permits that reach their caller, or are given back.
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::limit::{Decision, Granted, Outcome};
 use crate::store::{Named, Store, StoreError};
 
-/// A store's answer on its way. Dropped before it is claimed, it gives back what was taken: whoever asked has left.
+/// A store's answer on its way. Dropped before it is claimed, it gives back what was taken: its caller has left.
 struct Unclaimed {
     store: Store,
     of: Named,
@@ -17,7 +17,7 @@ struct Unclaimed {
     decision: Decision,
 }
 
-/// Takes permits, or says how long to wait. Whoever drops this future takes none.
+/// Takes permits, or says how long to wait. If this future is dropped, none are taken.
 pub(super) async fn take(store: &Store, of: &Named, permits: u32) -> Result<Decision, StoreError> {
     if let Store::Memory(_) = store {
         // It decides before it could be dropped.

@@ -35,7 +35,7 @@ impl RateLimiter {
     }
 
     /// Gives the limiter this rate, whether it has one or not; what is in use stays in use and returns when it would have,
-    /// by the new interval. For programs that all say the same when they start: one call, whoever is the first.
+    /// by the new interval. For programs that all configure it alike when they start, in any order.
     ///
     /// # Errors
     /// See [`RateLimiterError`].

@@ -92,11 +92,11 @@ impl RateLimiter {
         Ok(self.answer(charged::take(&self.store, &self.named, 0).await)?.remaining)
     }
 
-    /// Puts `permits`, at least 1, back before they return by themselves: the newest grants first, whoever made them.
+    /// Puts `permits`, at least 1, back before they return by themselves: the newest grants first, of any caller.
     /// Returns how many were in use; more than that cannot be put back. Waiters of this instance are told.
     ///
     /// # Errors
-    /// See [`RateLimiterError`]. It is never sent twice; after a failure of the store nobody knows.
+    /// See [`RateLimiterError`]. It is never sent twice; after a failure of the store it is not known whether it happened.
     pub async fn release(&self, permits: u32) -> Result<u32, RateLimiterError> {
         let released = self.answer(self.store.release(&self.named, some(permits)?).await)?;
         self.line.tell_released();

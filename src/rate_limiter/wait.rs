@@ -2,9 +2,9 @@
 //!
 //! The first in line asks the store, learns to the millisecond when its permits will be there, and asks again then; the
 //! others wait for it. So a limiter's waiters cost the store one call for each grant, however many they are, and one
-//! who needs many permits is not overtaken for ever by those who need few. Who leaves the line has not been charged.
+//! who needs many permits is not overtaken for ever by those who need few. A waiter that leaves has not been charged.
 //!
-//! What another program releases is announced to nobody: the first in line asks ten times a second whether there is any.
+//! Other programs do not announce what they release, so the first in line asks ten times a second.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) struct Line {
     released: Notify,
 }
 
-/// Whoever has waited for this long asks again: others may have released what it waits for.
+/// After this long a waiter asks again: another program may have released permits.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 impl RateLimiter {

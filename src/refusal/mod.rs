@@ -97,7 +97,7 @@ impl Refusal {
         self.into_response_in(HeaderMap::new())
     }
 
-    /// The answer, its fields in the room of others that nobody needs any more.
+    /// The answer; its fields reuse the memory of a map that is not needed any more.
     pub(crate) fn into_response_in(self, mut room: HeaderMap) -> Response<Full<Bytes>> {
         room.clear();
         let (status, body) = self.problem();

@@ -25,7 +25,7 @@ pub struct Routes {
     table: Table,
     /// Which of them ask for more than that. So most lookups need not fetch the route itself.
     conditional: Vec<bool>,
-    /// The methods that they name and not everybody knows.
+    /// The methods that they name beyond the registered ones.
     methods: Vec<Method>,
     /// The fields that they ask for and that have one value.
     fields: Vec<HeaderName>,
@@ -52,8 +52,8 @@ pub struct Route {
 // === impl Route ===
 
 impl Route {
-    /// The longest body unless the rule file says otherwise: 1 GiB, which is more than nearly everybody sends, and not
-    /// without end.
+    /// The longest body unless the rule file says otherwise: 1 GiB: more than nearly all requests
+    /// need, and still a bound.
     pub const DEFAULT_MAX_BODY: u64 = 1 << 30;
 
     /// The most limits, candidates included; the store counts them in a byte.

@@ -34,7 +34,7 @@ pub struct Rules {
     pub routes: Routes,
 }
 
-/// Which fields of requests nobody believes: of `requests:` in the rule file.
+/// Which fields of requests are not trusted: of `requests:` in the rule file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
     /// Those that are removed unless a trusted proxy sends them; [`Strip::DEFAULT`] unless the rule file says otherwise.

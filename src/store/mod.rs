@@ -85,7 +85,7 @@ pub enum StoreError {
     Full,
 }
 
-/// What a Redis answers to everybody for as long as it is in a certain state.
+/// The errors that a Redis answers to all commands while it is in a certain state.
 const NOT_NOW: [&str; 7] = ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS"];
 
 /// A request that is refused by what is known already.
@@ -172,7 +172,7 @@ impl Store {
         }
     }
 
-    /// Whoever has this store is a gateway, and has a share of each limit while the store is away.
+    /// Marks the owner of this store as a gateway, which has a share of each limit while the store is away.
     pub(crate) fn be_gateway(&self) {
         if let Self::Redis(redis) = self {
             redis.store().fallback().be_gateway();
@@ -263,7 +263,7 @@ impl Store {
     /// Makes all charges or none while the store does not decide: by this gateway's share of their limits.
     ///
     /// # Errors
-    /// The store is in this process, where nothing is to be shared out, or knows a limiter that nobody else knows.
+    /// The store is in this process, where nothing is to be shared out, or does not know the limiter.
     pub(crate) fn take_alone(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(_) => Err(StoreError::Unreachable),
@@ -278,7 +278,7 @@ impl Store {
         }
     }
 
-    /// Gives back what was granted to a request that nobody received. Never sent twice: a permit that stays lost returns by
+    /// Gives back what was granted to a request that no upstream received. Never sent twice: a permit that stays lost returns by
     /// itself, one that is given back twice is granted twice.
     ///
     /// # Errors

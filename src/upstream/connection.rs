@@ -60,8 +60,8 @@ impl Connection {
         Ok(Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, _open: open }))
     }
 
-    /// Whether it may serve a request: open, idle for less time than the other side may close it after, and nothing came
-    /// that nobody asked for.
+    /// Whether it may serve a request: open, idle for less time than the other side may close it after, and nothing
+    /// was sent unasked.
     ///
     /// The system is asked: the runtime knows only what it was told when it last waited for events, and a connection that
     /// was closed, or has brought more than was asked for, would be taken for a sound one until then. That is a system
@@ -82,7 +82,7 @@ impl Connection {
         SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()])
     }
 
-    /// Whether an answer brought more than itself. Nobody may take that for the next.
+    /// Whether bytes came behind the answer. They must not be taken for the next answer.
     pub(super) fn has_surplus(&self) -> bool {
         !self.unread.is_empty()
     }

@@ -85,7 +85,7 @@ impl Download {
         }
     }
 
-    /// Ready if the upstream has been silent for too long, all of that time while whoever reads the answer waited for it.
+    /// Ready if the upstream has been silent for too long, while the reader of the answer waited for it all that time.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(lease) = &mut self.lease else { return Poll::Ready(io::ErrorKind::NotConnected.into()) };
         let since = *self.silent_since.get_or_insert_with(Instant::now);

@@ -49,14 +49,14 @@ pub(super) async fn exchange(
     };
     let ParsedResponse { response, told, keeps_open, .. } = answer?;
     let body = request.body_mut().take();
-    // An upgrade that nobody asked for: the bytes that follow are no HTTP.
+    // We asked for no upgrade, and the bytes that follow are not HTTP.
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Attempt::Failed(Failure::Broken));
     }
     let framing = Framing::of_answer(request.method(), response.status(), told);
-    // What the client has not been asked for, nobody wants: it was answered without. And an upstream that refuses a request
-    // and says that it closes reads no more of it; what was sent all the same would have it reset the connection, and the
-    // reset can overtake the answer (RFC 9112 section 9.6).
+    // A body that the client was not told to send (`100 Continue`) is not needed: the answer came without it. An upstream that
+    // refuses a request and closes reads no more of it; if we sent more, it would reset the connection, and the reset can
+    // overtake the answer (RFC 9112 section 9.6).
     let is_refusal = response.status().is_client_error() || response.status().is_server_error();
     let is_unwanted = !transfer.is_none_or(|transfer| transfer.is_asked_for()) || is_refusal && !keeps_open;
     let keeps_open = keeps_open && !(is_unwanted && sending.is_some());
@@ -141,7 +141,7 @@ impl Asking<'_> {
             ready!(connection.poll_begun(cx)).map_err(|error| self.unanswered(connection, &error))?;
         }
         let request = &mut self.request;
-        // Now that there is an answer, nobody sends the request again.
+        // There is an answer, so the request is not sent again.
         let fields = self.fields.get_or_insert_with(|| {
             let mut fields = take(request.headers_mut());
             fields.clear();

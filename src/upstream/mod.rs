@@ -3,7 +3,8 @@
 //! A request is tried elsewhere while it is certain that nothing of it was sent: no connection could be opened, or a kept
 //! connection turned out to be closed before the request was taken up. After that the upstream may have acted on it, and
 //! it is sent once more at most: if its connection had served others and ended before any of the answer came, if doing it
-//! twice does no harm (RFC 9110 section 9.2.2), and if its body is still whole. Everything else belongs to whoever asked.
+//! twice does no harm (RFC 9110 section 9.2.2), and if its body is still whole. Whether to repeat
+//! anything else is the client's decision.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The idle connections to one endpoint.
 //!
 //! The one used last is taken first, so that a pool that has become too large shrinks from its old end. It is taken
-//! only if it is still open and nothing came that nobody asked for; a connection whose request was not sent to its end, or
+//! only if it is still open and has sent nothing unasked; a connection whose request was not sent to its end, or
 //! whose answer was not read to its end, never comes back.
 
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ struct PoolConnections {
 #[derive(Debug)]
 pub(crate) struct Lease {
     connection: Box<Connection>,
-    /// After the connection, so that nobody has its seat while it is open.
+    /// After the connection: it is dropped last, so that its seat is free only when the connection is closed.
     seat: Seat,
     pool: Pool,
 }
@@ -89,7 +89,7 @@ impl Pool {
         idle.connections.drain(..excess);
     }
 
-    /// A connection that whoever has the seat uses.
+    /// A connection that the owner of the seat uses.
     pub(crate) fn lease(&self, connection: Box<Connection>, seat: Seat) -> Lease {
         Lease { connection, seat, pool: self.clone() }
     }
@@ -108,7 +108,7 @@ impl Pool {
     }
 }
 
-/// Closes connections as they expire or bring what nobody asked for, until none is left.
+/// Closes connections as they expire or send something unasked, until none is left.
 async fn sweep(pool: Weak<PoolConnections>) {
     while let Some(oldest) = close_unusable(&pool) {
         sleep_until((oldest + IDLE_TIMEOUT).min(Instant::now() + SWEEP)).await;
@@ -149,8 +149,8 @@ impl Lease {
         self.seat
     }
 
-    /// Gives the connection back, once its answer has been read to the end, and then the seat: whoever has waited for it
-    /// finds the connection there.
+    /// Gives the connection back, once its answer has been read to the end, and then the seat: the next in
+    /// line finds the connection in the pool.
     pub(crate) fn release(self) {
         self.pool.put(self.connection);
     }

@@ -1,7 +1,7 @@
 //! How many connections to one endpoint may be in use, which client uses them, and who waits for one.
 //!
 //! A client takes another seat only while it holds fewer than are free. One client alone can hold half of them, two a
-//! third each, and so on: whoever holds none finds one free until there are as many greedy clients as seats. Within
+//! third each, and so on: a client that holds none finds one free until there are as many greedy clients as seats. Within
 //! that, waiting requests are served in the order of their arrival. The queue is shared by the same rule.
 
 use std::collections::VecDeque;
@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use super::Failure;
 use super::settings::UpstreamSettings;
 
-/// Who uses a connection: an address, or an IPv6 network. What is nobody's (a trusted proxy that names no client) is not
-/// held to a share.
+/// Who uses a connection: an address, or an IPv6 network. Requests of no known client (a trusted proxy
+/// that names none) are not held to a share.
 pub(crate) type Client = Option<IpNet>;
 
 /// The seats of one endpoint.
@@ -33,7 +33,7 @@ struct SeatCounts {
     queue_timeout: Duration,
 }
 
-/// Invariant: while the lock is free, nobody in the queue could take a seat.
+/// Invariant: while the lock is free, no waiting request could take a seat.
 #[derive(Debug)]
 struct Taken {
     free: usize,

@@ -56,7 +56,7 @@ struct Capacity {
 
 fn capacity(written: &Limit, node: &Node) -> Capacity {
     let (key, permits) = match written.algorithm {
-        // Of an algorithm that was not understood, nobody knows what holds its permits.
+        // The algorithm was not understood, so it is not known which key is its capacity.
         None if node.has("algorithm") => ("rate", None),
         Some(Algorithm::Gcra) if node.has("burst") => ("burst", written.burst),
         None | Some(_) => ("rate", written.rate),

@@ -16,7 +16,7 @@ const NEEDED: [(&str, &str); 3] = [("mode", "mode: PER_CLIENT"), ("rate", "rate:
 /// How a limit is shared, if it is.
 pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<Sharing>> {
     let (key, adopt) = (part(&written.key, node, "key", problems), part(&written.adopt, node, "adopt", problems));
-    // Of a limit that says neither yes nor no, nobody knows what it needs.
+    // If `adopt` was not understood, it is not known which keys are needed.
     let adopts = adopt? == Some(&true);
     if !adopts {
         needs(node, problems);
@@ -37,7 +37,7 @@ pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problem
     }
 }
 
-/// One bucket or many, as far as the file says: whoever names a client can serve both.
+/// One bucket or many, as far as the file says: a limit that names a client can serve both.
 pub(super) fn mode(
     written: &file::Limit,
     sharing: Option<Sharing>,

@@ -149,7 +149,7 @@ pub(crate) enum Permits {
     Header(HeaderPermits),
 }
 
-/// A quota as a limit has it: whoever takes to it moves these keys up.
+/// A quota as a limit has it: to adopt a candidate, move these keys up.
 pub(crate) static CANDIDATE: Shape = Shape {
     what: "a `candidate`",
     about: "The keys of a limit that make its quota.",
