@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_yaml::Value;
-
+use crate::support::compose::{Compose, with};
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile, address, tidegate};
 use crate::support::redis::RedisServer;
@@ -30,12 +29,9 @@ async fn compose_answers_ten_times_200_and_then_429() {
 
 /// The statuses of twelve requests, and how many of them each gateway let pass; nothing where there is no Redis.
 async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
-    let compose = Compose::read();
+    let compose = Compose::read("docker-compose.yml");
     assert_eq!(compose.services(), ["balancer", "gateway-1", "gateway-2", "echo", "redis"], "another service");
-    let command = compose.service("redis")["command"].as_sequence().expect("a command").iter();
-    let command: Vec<&str> = command.map(|word| word.as_str().expect("a word")).collect();
-    assert_eq!(command[0], "redis-server");
-    let redis = RedisServer::start_with(None, &command[1..])?;
+    let redis = RedisServer::start_with(None, &compose.arguments("redis", "redis-server"))?;
 
     let text = with(&compose.mounted("echo"), "listen: 0.0.0.0:8080", "listen: 127.0.0.1:0");
     let file = RuleFile::new("compose-echo", &text);
@@ -72,33 +68,6 @@ async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
         passed.push(count.expect("a number"));
     }
     Some((statuses, passed))
-}
-
-/// docker-compose.yml.
-struct Compose(Value);
-
-impl Compose {
-    fn read() -> Self {
-        let mut file: Value = serde_yaml::from_str(&read(&root().join("docker-compose.yml"))).expect("yaml");
-        file.apply_merge().expect("aliases");
-        Self(file)
-    }
-
-    fn services(&self) -> Vec<&str> {
-        let services = self.0["services"].as_mapping().expect("services").keys();
-        services.map(|name| name.as_str().expect("a name")).collect()
-    }
-
-    fn service(&self, name: &str) -> &Value {
-        &self.0["services"][name]
-    }
-
-    /// The file that a service has mounted.
-    fn mounted(&self, service: &str) -> String {
-        let volume = self.service(service)["volumes"][0].as_str().expect("a volume");
-        let (file, _) = volume.split_once(':').expect("a file, and where it is seen");
-        read(&root().join(file))
-    }
 }
 
 /// A running nginx, ended with its owner.
@@ -158,18 +127,4 @@ impl Drop for Nginx {
         _ = self.child.wait();
         _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// A text with something else in one place; if there is none, or more of them, the file is not what it was.
-fn with(text: &str, there: &str, here: &str) -> String {
-    assert_eq!(text.matches(there).count(), 1, "`{there}` in\n{text}");
-    text.replace(there, here)
-}
-
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }

@@ -19,6 +19,7 @@ mod foreign_late;
 mod foreign_laws;
 mod functions;
 mod gateway;
+mod ha;
 mod http2;
 mod http2_slow;
 mod interop;
