@@ -86,7 +86,8 @@ pub enum StoreError {
 }
 
 /// The errors that a Redis answers to all commands while it is in a certain state.
-const NOT_NOW: [&str; 7] = ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS"];
+const NOT_NOW: [&str; 8] =
+    ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "NOAUTH", "WRONGPASS"];
 
 /// A request that is refused by what is known already.
 #[derive(Debug)]

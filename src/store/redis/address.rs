@@ -60,7 +60,12 @@ impl Address {
 
     /// Its host and port.
     pub(super) fn place(&self) -> String {
-        self.url.addr().to_string()
+        match self.url.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if host.contains(':') => {
+                format!("[{host}]:{port}")
+            }
+            addr => addr.to_string(),
+        }
     }
 
     /// Opens a connection. A pool for each, which it is taken out of for good: so it is known which one has ended. All
@@ -131,4 +136,20 @@ fn with_tls(address: ConnectionInfo, tls: &RedisTls) -> RedisResult<ConnectionIn
 #[cfg(not(feature = "tls"))]
 fn with_tls(_: ConnectionInfo, _: &RedisTls) -> RedisResult<ConnectionInfo> {
     Err(RedisError::from((ErrorKind::InvalidClientConfig, "TLS is not built in (feature `tls`)")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_elsewhere_has_the_same_login_and_an_address_of_version_6_has_brackets() {
+        let url = RedisUrl::new("redis://gate:hush@limits/2".to_owned());
+        let address = Address::new(&url, &RedisTls::default(), None).expect("an address");
+        assert_eq!((address.host(), address.place().as_str()), ("limits", "limits:6379"));
+        let moved = address.moved_to("2001:db8::1".to_owned(), 7_000);
+        assert_eq!(moved.place(), "[2001:db8::1]:7000");
+        let redis = moved.url.redis_settings();
+        assert_eq!((redis.username(), redis.password(), redis.db()), (Some("gate"), Some("hush"), 2));
+    }
 }

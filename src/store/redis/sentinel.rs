@@ -21,8 +21,9 @@ use crate::store::settings::SentinelSettings;
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 /// A sentinel that is followed tells of a new master by itself. It is asked all the same, to find out whether it is there.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// What sentinels tell everybody about a new master.
-const NEW_MASTER: &str = "+switch-master";
+/// When it pays to ask: there is a new master; and, told by the sentinel that replaces it, it knows that it is one. In between,
+/// other replicas are told of it.
+const NEWS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
 /// The sentinels of a master.
 #[derive(Debug)]
@@ -115,7 +116,7 @@ impl Sentinels {
         };
         let subscribe = async {
             let mut connection = sentinel.open(on_push).await?;
-            connection.subscribe(NEW_MASTER).await?;
+            connection.subscribe(&NEWS).await?;
             Ok(connection)
         };
         let connection = in_time(subscribe).await.map_err(|error| {
