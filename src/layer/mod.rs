@@ -220,7 +220,7 @@ where
                     }
                     response.map(Either::Left)
                 }
-                Err(refusal) => refusal.into_response_in(std::mem::take(request.headers_mut())).map(Either::Right),
+                Err(refusal) => refusal.answer_to(std::mem::take(request.headers_mut())).map(Either::Right),
             };
             life.answered(&mut response);
             Ok(response)

@@ -15,12 +15,16 @@ pub(crate) struct Violated {
 /// The problem details (RFC 9457, draft-ietf-httpapi-ratelimit-headers), and a new line for who reads them in a terminal.
 pub(super) fn body(violated: &Violated, retry_after: Option<u64>) -> Vec<u8> {
     let mut digits = itoa::Buffer::new();
-    let detail = match retry_after {
+    let [first, number, last] = detail(retry_after, &mut digits);
+    [BEFORE, first, number, last, r#"","violated-policies":["#, &violated.members, "]}\n"].concat().into_bytes()
+}
+
+/// When the same request will pass, in three parts.
+pub(super) fn detail(retry_after: Option<u64>, digits: &mut itoa::Buffer) -> [&str; 3] {
+    match retry_after {
         Some(seconds) => ["the same request will pass in ", digits.format(seconds), " s at the earliest"],
         None => ["the request asks for more than the quota holds", "", ""],
-    };
-    let [first, number, last] = detail;
-    [BEFORE, first, number, last, r#"","violated-policies":["#, &violated.members, "]}\n"].concat().into_bytes()
+    }
 }
 
 impl<'n> FromIterator<&'n str> for Violated {

@@ -1,5 +1,6 @@
 //! Every answer that did not come from an upstream, made in one place (RFC 9457 problem details).
 
+mod grpc;
 mod limited;
 
 use std::borrow::Cow;
@@ -94,17 +95,21 @@ struct Problem<'a> {
 impl Refusal {
     /// The answer.
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        self.into_response_in(HeaderMap::new())
+        self.answer_to(HeaderMap::new())
     }
 
-    /// The answer; its fields reuse the memory of a map that is not needed any more.
-    pub(crate) fn into_response_in(self, mut room: HeaderMap) -> Response<Full<Bytes>> {
-        room.clear();
+    /// The answer to a request of these fields, whose memory it reuses. A gRPC call is answered in the words of gRPC.
+    pub(crate) fn answer_to(self, mut fields: HeaderMap) -> Response<Full<Bytes>> {
+        let grpc = grpc::content_type(&fields);
+        fields.clear();
+        if let Some(content_type) = grpc {
+            return grpc::answer(&self, content_type, fields);
+        }
         let (status, body) = self.problem();
         let mut response = Response::new(Full::from(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        *headers = room;
+        *headers = fields;
         if status != StatusCode::NO_CONTENT {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         }
@@ -116,12 +121,30 @@ impl Refusal {
 
     /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
-        self.problem().0
+        self.cause().0
     }
 
-    /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and the problem details as JSON.
+    /// The status, and the problem details as JSON.
     fn problem(&self) -> (StatusCode, Vec<u8>) {
-        let (status, detail): (_, Cow<'_, str>) = match self {
+        match self {
+            Self::Options => return (StatusCode::NO_CONTENT, Vec::new()),
+            Self::Limited { violated, retry_after } => {
+                return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
+            }
+            _ => {}
+        }
+        let (status, detail) = self.cause();
+        let title = status.canonical_reason().unwrap_or_default();
+        let problem = Problem { kind: "about:blank", title, status: status.as_u16(), detail: &detail };
+        // Strings and numbers can always be written.
+        let mut body = serde_json::to_vec(&problem).unwrap_or_default();
+        body.push(b'\n'); // for who reads it in a terminal
+        (status, body)
+    }
+
+    /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and what is wrong.
+    fn cause(&self) -> (StatusCode, Cow<'_, str>) {
+        match self {
             Self::BadRequest(cause @ BadRequest::BadField(BadField::Circle)) => {
                 (StatusCode::LOOP_DETECTED, cause.to_string().into())
             }
@@ -133,7 +156,7 @@ impl Refusal {
             Self::BadCost { limit, cause } => {
                 (StatusCode::BAD_REQUEST, format!("the value that tells the cost for `{limit}` {cause}").into())
             }
-            Self::Options => return (StatusCode::NO_CONTENT, Vec::new()),
+            Self::Options => (StatusCode::NO_CONTENT, "".into()),
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
             Self::VersionNotSupported => {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0, HTTP/1.1 and HTTP/2 are understood".into())
@@ -151,8 +174,8 @@ impl Refusal {
                 (StatusCode::NOT_IMPLEMENTED, "`chunked` is the only transfer coding that is understood".into())
             }
             Self::UriTooLong => (StatusCode::URI_TOO_LONG, "the target is too long".into()),
-            Self::Limited { violated, retry_after } => {
-                return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
+            Self::Limited { retry_after, .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, limited::detail(*retry_after, &mut itoa::Buffer::new()).concat().into())
             }
             Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
@@ -161,13 +184,7 @@ impl Refusal {
             Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream gave no answer in time".into()),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway is put together wrongly".into()),
             Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed at this request".into()),
-        };
-        let title = status.canonical_reason().unwrap_or_default();
-        let problem = Problem { kind: "about:blank", title, status: status.as_u16(), detail: &detail };
-        // Strings and numbers can always be written.
-        let mut body = serde_json::to_vec(&problem).unwrap_or_default();
-        body.push(b'\n'); // for who reads it in a terminal
-        (status, body)
+        }
     }
 
     fn retry_after(&self) -> Option<u64> {

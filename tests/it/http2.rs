@@ -55,6 +55,22 @@ async fn a_stream_that_is_opened_and_reset_costs_its_permit() {
     assert_eq!(client.status(121).await, 429);
 }
 
+/// The status of gRPC is in the fields that open the answer and end it; the outside crate reads it as a client of gRPC does.
+#[tokio::test]
+async fn a_call_of_grpc_is_refused_by_fields_alone() {
+    let origin = healthy().await;
+    let gateway = TestGateway::start(&rules(&origin, 1));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.get(1, "/").await;
+    assert_eq!(client.status(1).await, 200);
+    let call = [("content-type", "application/grpc"), ("te", "trailers")];
+    client.open(3, "POST", "/a.Service/Method", &call, true).await;
+    let refused = client.find(|frame| frame.stream == 3).await;
+    assert_eq!((refused.kind, refused.status(), refused.ends_stream()), (HEADERS, 200, true));
+    client.open(5, "POST", "/a.Service/Method", &[], true).await;
+    assert_eq!(client.status(5).await, 429);
+}
+
 #[tokio::test]
 async fn a_client_that_opens_and_resets_without_end_is_told_to_go_away() {
     let origin = silent().await;

@@ -1,0 +1,136 @@
+//! Refusals of gRPC calls: an answer of header fields alone, with the status that trailers would have ("Trailers-Only" in
+//! PROTOCOL-HTTP2.md of gRPC). Clients of gRPC understand no other.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+
+use super::Refusal;
+
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// Milliseconds until a call may be tried again; below zero: not at all (gRPC proposal A6).
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// The content types of calls, gRPC-Web's included, and those of their answers; what follows is `+proto` or the like.
+const CONTENT_TYPES: [&str; 3] = ["application/grpc-web-text", "application/grpc-web", "application/grpc"];
+
+/// What an answer to a request of these fields is, if the request is a call.
+pub(super) fn content_type(fields: &HeaderMap) -> Option<&'static str> {
+    let asked = fields.get(CONTENT_TYPE)?.as_bytes();
+    CONTENT_TYPES.into_iter().find(|known| {
+        let begin = asked.get(..known.len());
+        let begins = begin.is_some_and(|begin| begin.eq_ignore_ascii_case(known.as_bytes()));
+        begins && matches!(asked.get(known.len()), None | Some(b'+' | b';' | b' ' | b'\t'))
+    })
+}
+
+/// The answer to a call; its fields are added to these.
+pub(super) fn answer(refusal: &Refusal, content_type: &'static str, mut fields: HeaderMap) -> Response<Full<Bytes>> {
+    let (status, detail) = refusal.cause();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    fields.insert(STATUS, code(status).into());
+    fields.extend(HeaderValue::from_bytes(&encode(&detail)).ok().map(|message| (MESSAGE, message)));
+    if let Some(seconds) = refusal.retry_after() {
+        fields.insert(RETRY_AFTER, seconds.into());
+        fields.insert(PUSHBACK, seconds.saturating_mul(1_000).into());
+    } else if status == StatusCode::TOO_MANY_REQUESTS {
+        fields.insert(PUSHBACK, HeaderValue::from_static("-1"));
+    }
+    let mut response = Response::new(Full::default());
+    *response.headers_mut() = fields;
+    response
+}
+
+/// The status of gRPC that means most nearly the same (statuscodes.md of gRPC).
+fn code(status: StatusCode) -> u16 {
+    match status.as_u16() {
+        // INVALID_ARGUMENT
+        400 | 414 => 3,
+        // DEADLINE_EXCEEDED
+        408 | 504 => 4,
+        // RESOURCE_EXHAUSTED
+        413 | 429 | 431 => 8,
+        // UNIMPLEMENTED
+        404 | 501 | 505 => 12,
+        // UNAVAILABLE
+        502 | 503 => 14,
+        // INTERNAL
+        _ => 13,
+    }
+}
+
+/// `grpc-message` is printable ASCII; everything else in it, and `%`, is percent-encoded.
+fn encode(message: &str) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(byte),
+            _ => encoded.extend(format!("%{byte:02X}").bytes()),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(content_type: &str) -> HeaderMap {
+        HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_str(content_type).expect("a value"))])
+    }
+
+    /// The fields of an answer, in their order.
+    fn told(refusal: Refusal, content_type: &str) -> (u16, Vec<String>) {
+        let response = refusal.answer_to(fields(content_type));
+        let field = |(name, value): (&HeaderName, &HeaderValue)| format!("{name}: {}", value.to_str().expect("text"));
+        (response.status().as_u16(), response.headers().iter().map(field).collect())
+    }
+
+    #[test]
+    fn a_call_is_known_by_its_content_type_alone() {
+        for call in ["application/grpc", "application/grpc+proto", "Application/gRPC;x=1", "application/grpc ; x=1"] {
+            assert_eq!(content_type(&fields(call)), Some("application/grpc"), "{call}");
+        }
+        assert_eq!(content_type(&fields("application/grpc-web+proto")), Some("application/grpc-web"));
+        assert_eq!(content_type(&fields("application/grpc-web-text")), Some("application/grpc-web-text"));
+        for other in ["application/grpcish", "application/grp", "application/json", "application/grpc-other", ""] {
+            assert_eq!(content_type(&fields(other)), None, "{other}");
+        }
+        assert_eq!(content_type(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_refused_call_is_told_when_to_come_back() {
+        let limited = |retry_after| Refusal::Limited { violated: ["a"].into_iter().collect(), retry_after };
+        let (status, fields) = told(limited(Some(7)), "application/grpc+proto");
+        assert_eq!(
+            (status, fields.join("\n").as_str()),
+            (
+                200,
+                "content-type: application/grpc\ngrpc-status: 8\n\
+                 grpc-message: the same request will pass in 7 s at the earliest\nretry-after: 7\n\
+                 grpc-retry-pushback-ms: 7000"
+            )
+        );
+        let (_, never) = told(limited(None), "application/grpc");
+        assert_eq!(never.last().map(String::as_str), Some("grpc-retry-pushback-ms: -1"));
+    }
+
+    #[test]
+    fn other_refusals_have_the_status_that_means_the_same() {
+        let code = |refusal| told(refusal, "application/grpc").1[1].clone();
+        assert_eq!(code(Refusal::StoreFailed), "grpc-status: 14");
+        assert_eq!(code(Refusal::NoRoute), "grpc-status: 12");
+        assert_eq!(code(Refusal::Malformed), "grpc-status: 3");
+        assert_eq!(code(Refusal::BodyTooLong), "grpc-status: 8");
+        assert_eq!(code(Refusal::UpstreamTimedOut), "grpc-status: 4");
+        assert_eq!(code(Refusal::Panicked), "grpc-status: 13");
+    }
+
+    #[test]
+    fn a_message_is_printable_ascii() {
+        assert_eq!(encode("100 % of \u{e9}\n"), b"100 %25 of %C3%A9%0A");
+    }
+}
