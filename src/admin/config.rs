@@ -69,6 +69,7 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
                 "state": if cause.is_none() { "up" } else { "down" },
                 "cause": cause,
                 "gateways": store.gateways(),
+                "owed": store.owed(),
                 "url": url.to_string(),
                 "sentinel": sentinel.as_ref().map(|sentinel| show_sentinel(sentinel, store)),
                 "tls": show_tls(tls),

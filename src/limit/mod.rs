@@ -289,6 +289,20 @@ impl Quota {
         self.interval
     }
 
+    /// For how long a permit is to be remembered, in milliseconds: at least as long as it counts in a bucket that is not
+    /// overfull.
+    pub(crate) fn lasts(&self) -> u64 {
+        let slots = |permits: u32| self.interval.max((u64::from(permits) * self.interval).div_ceil(self.rate.into()));
+        match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::Foreign(_) => self.interval,
+            Algorithm::SlidingWindow { segments } => self.interval + self.interval.div_ceil(segments.into()),
+            // In a day of 25 hours.
+            Algorithm::FixedWindow(_) => self.interval + self.interval.min(60 * 60 * 1_000),
+            Algorithm::Gcra { burst } => slots(burst),
+            Algorithm::LeakyBucket(queue) => slots(queue.length.saturating_add(1)),
+        }
+    }
+
     /// The most permits that can be in use at once, and so the most that one request can take.
     pub const fn capacity(&self) -> u32 {
         match self.algorithm {

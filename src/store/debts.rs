@@ -13,7 +13,7 @@ use crate::limit::{ClientId, Granted, Limiter};
 /// many different clients in one outage get there.
 const MAX_BUCKETS: usize = 1 << 16;
 
-/// Slots of an interval; grants of one slot are merged.
+/// Slots of the time for which a permit counts; grants of one slot are merged.
 const SLOTS: u64 = 16;
 
 /// The most buckets in one payment.
@@ -84,6 +84,13 @@ impl Debts {
         }
     }
 
+    /// How many permits are owed, returned ones among them that nobody has looked at since.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn owed(&self) -> u64 {
+        let new = self.by_bucket.values().flat_map(|debt| &debt.grants).map(|(_, permits)| u64::from(*permits));
+        new.sum::<u64>() + self.unpaid.iter().map(Payment::permits).sum::<u64>()
+    }
+
     /// Are there no debts?
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
@@ -137,7 +144,7 @@ impl Payment {
 
 impl Debt {
     fn add(&mut self, at: Timestamp, permits: u32) {
-        let slot = self.limiter.quota.interval().div_ceil(SLOTS);
+        let slot = self.limiter.quota.lasts().div_ceil(SLOTS);
         match self.grants.last_mut() {
             Some((last, sum)) if last.as_millis() / slot == at.as_millis() / slot => {
                 *last = at.max(*last);
@@ -177,8 +184,8 @@ impl Debt {
 
     /// Removes what has returned; false if nothing is left.
     fn is_live(&mut self, now: Timestamp) -> bool {
-        let interval = self.limiter.quota.interval();
-        self.grants.retain(|(at, _)| at.plus_millis(interval) > now);
+        let lasts = self.limiter.quota.lasts();
+        self.grants.retain(|(at, _)| at.plus_millis(lasts) > now);
         !self.grants.is_empty()
     }
 }
@@ -242,6 +249,22 @@ mod tests {
         let owed = told(&mut debts, 100_000);
         assert!(owed.len() <= 17, "{owed:?}");
         assert_eq!(owed.iter().map(|(_, permits)| permits).sum::<u32>(), 1_600);
+    }
+
+    /// A burst above the rate takes longer than an interval to return, and a segment ends after its last grant.
+    #[test]
+    fn what_counts_for_longer_than_an_interval_is_owed_for_longer() {
+        let (burst, segments) = (Algorithm::Gcra { burst: 4 }, Algorithm::SlidingWindow { segments: 2 });
+        for (algorithm, lasts) in [(Algorithm::TokenBucket, 1_000), (burst, 2_000), (segments, 1_500)] {
+            let quota = Quota::new(2, 1_000, algorithm).expect("a quota");
+            let limiter = Arc::new(Limiter::new("a".into(), Mode::Overall, quota));
+            let owed = |now| {
+                let mut debts = Debts::default();
+                debts.add(&[granted(&limiter, 1_000, 1)], Timestamp::from_millis(1_000));
+                told(&mut debts, now).len()
+            };
+            assert_eq!([owed(999 + lasts), owed(1_000 + lasts)], [1, 0], "{algorithm:?}");
+        }
     }
 
     #[test]

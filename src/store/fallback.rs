@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::debts::{Debts, Payment};
 use super::{Memory, StoreError};
@@ -27,6 +28,8 @@ pub(crate) struct Fallback {
     /// The shares that were used so far, by the name of the limiter.
     shares: Mutex<HashMap<String, Share>>,
     debts: Mutex<Debts>,
+    /// Something has been granted alone that the store does not know of.
+    owing: Notify,
     /// Decisions that granted and that refused, and permits that the store was charged with afterwards.
     granted: AtomicU64,
     refused: AtomicU64,
@@ -77,6 +80,7 @@ impl Fallback {
             gateways: AtomicU32::new(1),
             shares: Mutex::default(),
             debts: Mutex::default(),
+            owing: Notify::new(),
             granted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             charged: AtomicU64::new(0),
@@ -102,9 +106,14 @@ impl Fallback {
     }
 
     /// How many gateways share the store, as far as is known.
-    #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> u32 {
         self.gateways.load(Ordering::Relaxed)
+    }
+
+    /// How many permits the store has not been charged with yet.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn owed(&self) -> u64 {
+        self.debts.lock().owed()
     }
 
     /// What it has decided so far.
@@ -132,6 +141,7 @@ impl Fallback {
         let made = outcome.made(charges.to_vec());
         if !made.is_empty() {
             self.debts.lock().add(&made, outcome.now);
+            self.owing.notify_one();
         }
         Ok(outcome)
     }
@@ -142,6 +152,11 @@ impl Fallback {
         let shares: Vec<Granted> = granted.iter().map(share).collect();
         self.buckets.give_back(&shares);
         self.debts.lock().take_out(granted);
+    }
+
+    /// Waits until there are debts. One who waits is told of them.
+    pub(crate) async fn owes(&self) {
+        self.owing.notified().await;
     }
 
     /// Waits until no other task pays debts, then allows the caller to.

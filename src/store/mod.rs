@@ -221,6 +221,15 @@ impl Store {
         }
     }
 
+    /// How many permits were granted without it that it has not been charged with yet.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn owed(&self) -> Option<u64> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.store().fallback().owed()),
+        }
+    }
+
     /// Would a decision be made at present? Asked by health checks.
     pub async fn is_up(&self) -> bool {
         match self {

@@ -10,11 +10,11 @@ use tokio::time::timeout;
 
 use crate::support::gateway::{TestGateway, get};
 use crate::support::overall;
-use crate::support::proxy::DelayingProxy;
+use crate::support::proxy::FaultyProxy;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::script;
 use crate::support::wire::raw::{Message, Raw};
-use crate::support::wire::soon;
+use crate::support::wire::{soon, until};
 
 /// A PER_CLIENT limit of ten, told by this.
 fn rules(redis: &RedisServer, limit: &str) -> String {
@@ -97,6 +97,64 @@ async fn an_outage_is_shown_to_operators_with_its_cause_and_what_was_charged_aft
     assert_eq!(charged().await - before, u64::from(granted));
 }
 
+/// Before, it was charged only after the next outage: who has no memory is no outage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_granted_without_an_outage_is_charged_as_soon_as_the_store_takes_it() {
+    let Some(redis) = RedisServer::start() else { return };
+    let gateway = TestGateway::start(&rules(&redis, "interval: 1h"));
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    let charged = async || gateway.counter("tidegate_store_charged_afterwards_total").await;
+    let (before, mut control) = (charged().await, redis.connection());
+    cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).exec(&mut control).expect("set");
+    let mut alone = 0;
+    soon(granted_until(&gateway, &mut alone, |answer| answer.status() == 429)).await;
+    assert!(alone > 0);
+    assert_eq!(gateway.counter("tidegate_store_up").await, 1);
+    cmd("CONFIG").arg(&["SET", "maxmemory", "0"]).exec(&mut control).expect("set");
+    soon(async { while charged().await - before < u64::from(alone) {} }).await;
+}
+
+/// A slot that was given alone is taken when the store is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_that_a_gateway_gave_alone_are_taken_when_the_store_is_back() {
+    let Some(redis) = RedisServer::start() else { return };
+    let proxy = FaultyProxy::start(redis.port).await;
+    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", proxy.port);
+    let limit = "interval: 1h, algorithm: leaky_bucket, queue: 1, max_wait: 1s";
+    let gateway = TestGateway::start(&rules_at(&store, limit));
+    soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
+    proxy.cut();
+    soon(async { while gateway.counter("tidegate_store_up").await == 1 {} }).await;
+    let statuses = [ask(&gateway).await.status(), ask(&gateway).await.status()];
+    assert_eq!(statuses, [200, 429]);
+    proxy.heal();
+    soon(async { while gateway.counter("tidegate_store_up").await == 0 {} }).await;
+    let other = TestGateway::start(&rules(&redis, limit));
+    for gateway in [&gateway, &other] {
+        let answer = soon(granted_until(gateway, &mut 0, is_of_store)).await;
+        assert_eq!(answer.status(), 429);
+    }
+}
+
+/// Before, the first that came back to a Redis without its data had all of each limit if it went away again at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
+    let Some(redis) = RedisServer::start() else { return };
+    let rules = rules(&redis, "interval: 1h");
+    let gateway = TestGateway::start(&rules);
+    let other = TestGateway::start(&rules);
+    soon(async { while gateway.counter("tidegate_gateways").await != 2 {} }).await;
+    drop(other);
+    let mut control = redis.connection();
+    let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
+    tell(&["DEL", "{tidegate:gateways}"]);
+    tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
+    assert_eq!(gateway.counter("tidegate_gateways").await, 2);
+    // The others have had their time.
+    soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
+}
+
 /// Asks until such an answer comes, which it returns; counts what is granted.
 async fn granted_until(gateway: &TestGateway, granted: &mut u32, is_it: impl Fn(&Message) -> bool) -> Message {
     loop {
@@ -163,7 +221,7 @@ async fn a_redis_that_is_slow_for_everybody_is_left_alone_until_it_is_not() {
 
 async fn left_alone(policy: &'static str, delays: (u64, u64)) {
     let Some(redis) = RedisServer::start() else { return };
-    let proxy = DelayingProxy::start(redis.port).await;
+    let proxy = FaultyProxy::start(redis.port).await;
     let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 300ms }}", proxy.port);
     let gateway = TestGateway::start(&rules_at(&store, &format!("interval: 1h, on_store_failure: {policy}")));
     soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;

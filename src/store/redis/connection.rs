@@ -19,7 +19,7 @@ use super::address::Address;
 use super::breaker::{Breaker, Pauses, jittered};
 use super::keys::SharedSecret;
 use super::locator::Locator;
-use super::membership::{ANNOUNCE_EVERY, Membership};
+use super::membership::{ANNOUNCE_EVERY, Membership, Presence};
 use super::outages::{Outage, Outages};
 use super::script::{Invoker, failure};
 use crate::store::StoreError;
@@ -30,6 +30,8 @@ use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// While a node is away, attempts of this gateway to connect to it are so far apart.
 const APART: Duration = Duration::from_millis(50);
+/// How often it is charged with what was granted without it while it is there.
+const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
 /// A Redis that has buckets: where it is, how it is connected to, and whether it can be reached, as far as all connections to
 /// it have found.
@@ -174,7 +176,7 @@ impl Node {
 
     /// Charges what was granted without this node before it is asked anything else.
     async fn rejoin(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        match self.announce(connection).await {
+        match self.announce(connection, Presence::Rejoins).await {
             Err(error) if error.condemns_connection() => return Err(error),
             // A Redis that may not hear of gateways can decide all the same.
             _ => {}
@@ -186,7 +188,22 @@ impl Node {
     async fn stay(&self, mut connection: Connection) {
         loop {
             sleep(ANNOUNCE_EVERY).await;
-            _ = self.announce(&mut connection).await;
+            _ = self.announce(&mut connection, Presence::Stays).await;
+        }
+    }
+
+    /// Charges what is granted without this node while it is there: by another connection that is down, or since a decision
+    /// failed for a reason that is no outage.
+    async fn settle(&self, mut connection: Connection) {
+        loop {
+            self.fallback().owes().await;
+            loop {
+                // Those who fail together are charged together.
+                sleep(SETTLE_EVERY).await;
+                if self.membership.pay(&mut connection.script, &connection.secret).await.is_ok() {
+                    break;
+                }
+            }
         }
     }
 
@@ -198,12 +215,13 @@ impl Node {
             () = self.locator.left(&connection.place) => {}
             _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => return,
             () = self.stay(connection.clone()) => {}
+            () = self.settle(connection.clone()) => {}
         }
         status.send_replace(ConnectionStatus::Connecting);
     }
 
-    async fn announce(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        let announced = timeout(CONNECT_TIMEOUT, self.membership.announce(&mut connection.script)).await;
+    async fn announce(&self, connection: &mut Connection, presence: Presence) -> Result<(), StoreError> {
+        let announced = timeout(CONNECT_TIMEOUT, self.membership.announce(&mut connection.script, presence)).await;
         announced.unwrap_or(Err(StoreError::Timeout))
     }
 }

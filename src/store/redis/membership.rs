@@ -37,6 +37,15 @@ pub(super) struct Membership {
     metrics: Arc<Metrics>,
 }
 
+/// Since when a gateway is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// Since now: others that were away as well, or that a Redis without its data knows nothing of, may not be back yet.
+    Rejoins,
+    /// For a while, in which all others have announced themselves.
+    Stays,
+}
+
 impl Membership {
     pub(super) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
         Self { fallback, key: format!("{{{prefix}tidegate:gateways}}"), metrics }
@@ -52,14 +61,18 @@ impl Membership {
         Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.metrics))
     }
 
-    /// Tells that this gateway is there, and hears of the others.
-    pub(super) async fn announce(&self, script: &mut Invoker) -> Result<(), StoreError> {
+    /// Tells that this gateway is there, and hears of the others. One that rejoins does not take fewer for all: its share of
+    /// the limits would be too large.
+    pub(super) async fn announce(&self, script: &mut Invoker, presence: Presence) -> Result<(), StoreError> {
         let Some(gateway) = self.fallback.gateway() else { return Ok(()) };
         let add = |call: &mut Cmd| {
             call.arg(1).arg(&self.key).arg("announce").arg(gateway).arg(PRESENT_FOR);
         };
         let Value::Int(gateways) = script.run(add).await? else { return Err(StoreError::Shape) };
-        let gateways = u32::try_from(gateways).map_err(|_| StoreError::Shape)?;
+        let mut gateways = u32::try_from(gateways).map_err(|_| StoreError::Shape)?;
+        if presence == Presence::Rejoins {
+            gateways = gateways.max(self.fallback.gateways());
+        }
         self.fallback.set_gateways(gateways);
         self.metrics.store_shared_by(gateways);
         Ok(())
