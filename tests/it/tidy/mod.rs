@@ -49,6 +49,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("src/forward/tests/slow.rs", "the pauses of a slow client are what is tested"),
     ("src/server/tests", "the pauses of a slow client are what is tested"),
     ("src/store/redis/mod.rs", "asks again until Redis answers"),
+    ("tests/chaos/", "what happens in so many seconds of faults and of calm is what is measured"),
     ("tests/it/http2_slow.rs", "the pauses of a slow client are what is tested"),
     ("tests/it/descriptors.rs", "what an idle program costs in a second is what is measured"),
     ("tests/it/rate_limiter.rs", "sleeps in virtual time; and asks Redis again, and leaves it in the middle of calls"),

@@ -1,0 +1,106 @@
+//! A gateway: a real process, whose access log is read while it runs.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::journal::{self, Journal};
+use super::load::ask;
+
+/// A gateway that runs; ended when it is dropped.
+pub struct Gateway {
+    child: Child,
+    pub address: SocketAddr,
+    admin: SocketAddr,
+    /// A kept connection to its operators' side.
+    operator: Option<TcpStream>,
+}
+
+/// What a gateway says of its store.
+pub struct Standing {
+    pub is_up: bool,
+    /// Permits that it has granted alone and not charged yet.
+    pub owed: u64,
+    pub gateways: u64,
+}
+
+impl Gateway {
+    /// Starts one with this rule file; its log goes beside that.
+    pub fn start(rules: &Path, journal: Journal) -> Self {
+        let log = fs::File::create(rules.with_extension("log")).expect("a log");
+        let mut command = Command::new(binary());
+        command.arg("run").arg("-c").arg(rules).args(["--log-format", "json", "--workers", "2"]);
+        command.env_remove("TIDEGATE_LOG").env_remove("TIDEGATE_WORKERS");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("tidegate starts");
+        journal::follow(journal, BufReader::new(child.stdout.take().expect("a pipe")));
+        let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+        let address = address(&mut said, "listening on http://");
+        let admin = self::address(&mut said, "admin on http://");
+        std::thread::spawn(move || std::io::copy(&mut said, &mut { log }));
+        Self { child, address, admin, operator: None }
+    }
+
+    /// What it says of its store at present.
+    pub async fn standing(&mut self) -> Standing {
+        let config: serde_json::Value = serde_json::from_str(&self.told("/api/v1/config").await).expect("JSON");
+        let store = &config["store"];
+        let number = |key: &str| store[key].as_u64().unwrap_or_else(|| panic!("no {key}: {store}"));
+        Standing { is_up: store["state"] == "up", owed: number("owed"), gateways: number("gateways") }
+    }
+
+    /// The value of one of its counters, over all labels.
+    pub async fn counter(&mut self, name: &str) -> f64 {
+        let text = self.told("/metrics").await;
+        let of_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        text.lines().filter(of_it).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    }
+
+    /// What it occupies: memory in KiB, and open descriptors.
+    pub fn occupies(&self) -> (u64, usize) {
+        let folder = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let memory = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|size| size.parse().ok());
+        (memory.unwrap_or(0), fs::read_dir(folder.join("fd")).map_or(0, Iterator::count))
+    }
+
+    async fn told(&mut self, path: &str) -> String {
+        let answer = timeout(Duration::from_secs(10), ask(&mut self.operator, self.admin, path, "")).await;
+        answer.expect("in time").expect("an answer").1
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Asked to, it writes down what it has not yet.
+        _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        _ = self.child.wait();
+    }
+}
+
+/// The program, which was built into the folder above the examples.
+fn binary() -> PathBuf {
+    let example = std::env::current_exe().expect("a path");
+    let binary = example.parent().and_then(Path::parent).map(|folder| folder.join("tidegate"));
+    binary.filter(|binary| binary.exists()).expect("`tests/chaos/run` builds the program first")
+}
+
+/// Reads lines until one holds `before`, and returns the address that follows it.
+fn address(lines: &mut impl BufRead, before: &str) -> SocketAddr {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).expect("text"), 0, "no `{before}` was written");
+        if let Some((_, address)) = line.split_once(before) {
+            let end = address.find(['/', '"', '\n', ' ']).unwrap_or(address.len());
+            return address[..end].parse().expect("an address");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Clients that ask more often than they may: keep-alive connections, spread over the gateways, at a bounded pace.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate::clock::{Clock, Stopwatch, SystemClock};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::journal::{Journal, Seen};
+use super::table::ROUTES;
+
+/// No answer takes longer.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+const CONNECTIONS: usize = 64;
+
+/// A load that runs.
+pub struct Load {
+    clients: JoinSet<()>,
+    ended: Arc<AtomicBool>,
+}
+
+/// What all clients share.
+struct Clients {
+    gateways: Vec<SocketAddr>,
+    journal: Journal,
+    clock: SystemClock,
+    next: AtomicU64,
+    ended: Arc<AtomicBool>,
+}
+
+/// A route and a client of it, by number.
+type Target = (u8, u8);
+
+impl Load {
+    /// Starts connections that together ask so often in a second.
+    pub fn start(gateways: Vec<SocketAddr>, rate: u32, journal: Journal) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let pace = Duration::from_secs(1) * u32::try_from(CONNECTIONS).expect("a number") / rate;
+        let (clock, next) = (SystemClock::new(), AtomicU64::new(1));
+        let shared = Arc::new(Clients { gateways, journal, clock, next, ended: Arc::clone(&ended) });
+        let mut clients = JoinSet::new();
+        for number in 0..CONNECTIONS {
+            clients.spawn(Arc::clone(&shared).ask_on(number, pace));
+        }
+        Self { clients, ended }
+    }
+
+    /// Ends it: every request that was sent is answered first.
+    pub async fn end(self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.clients.join_all().await;
+    }
+}
+
+impl Clients {
+    async fn ask_on(self: Arc<Self>, number: usize, pace: Duration) {
+        let gateway = number % self.gateways.len();
+        let (mut ticks, mut stream, targets) = (interval(pace), None, targets());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for turn in number.. {
+            ticks.tick().await;
+            if self.ended.load(Ordering::Relaxed) {
+                return;
+            }
+            let (route, client) = targets[turn % targets.len()];
+            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            let (begin, watch) = (self.clock.now().as_millis(), Stopwatch::start());
+            let path = format!("/{}/{id}", ROUTES[usize::from(route)].name);
+            let status = status(&mut stream, self.gateways[gateway], &path, client).await;
+            let (took, end) = (watch.elapsed(), self.clock.now().as_millis());
+            let gateway = u8::try_from(gateway).expect("few gateways");
+            self.journal.seen(Seen { id, begin, end, took, status, gateway, route, client });
+        }
+    }
+}
+
+/// Each route as often as it has clients, but in no order that a pace could meet.
+fn targets() -> Vec<Target> {
+    let of = |(route, clients): (usize, usize)| {
+        (0..clients.max(2)).map(move |client| (u8::try_from(route).unwrap(), u8::try_from(client % clients).unwrap()))
+    };
+    let mut targets: Vec<Target> = ROUTES.iter().map(|route| route.clients).enumerate().flat_map(of).collect();
+    // So many permits need many requests.
+    targets.extend([(1, 0); 30]);
+    targets.sort_by_key(|(route, client)| (usize::from(*route) * 7 + usize::from(*client) * 13) % 31);
+    targets
+}
+
+/// The status of an answer; 0 if there was none.
+async fn status(stream: &mut Option<TcpStream>, gateway: SocketAddr, path: &str, client: u8) -> u16 {
+    let answer = timeout(PATIENCE, ask(stream, gateway, path, &format!("k: client-{client}\r\n"))).await;
+    answer.map_or(0, |answer| answer.map_or(0, |(status, _)| status))
+}
+
+/// Asks for a path on a connection that is opened if there is none, and kept if the answer was whole.
+pub async fn ask(
+    kept: &mut Option<TcpStream>,
+    address: SocketAddr,
+    path: &str,
+    fields: &str,
+) -> io::Result<(u16, String)> {
+    let mut stream = match kept.take() {
+        Some(stream) => stream,
+        None => TcpStream::connect(address).await?,
+    };
+    stream.set_nodelay(true)?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes()).await?;
+    let answer = answer(&mut stream).await?;
+    *kept = Some(stream);
+    Ok(answer)
+}
+
+/// Reads an answer to its end: its status and its body.
+async fn answer(stream: &mut TcpStream) -> io::Result<(u16, String)> {
+    let mut buffer = Vec::with_capacity(1024);
+    let head = loop {
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    let text = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
+    let number = |after: &str| {
+        let rest = text.split_once(after).map(|(_, rest)| rest.trim_start());
+        rest.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<usize>().ok())
+    };
+    let no_answer = || io::Error::from(io::ErrorKind::InvalidData);
+    let length = number("\r\ncontent-length:").ok_or_else(no_answer)?;
+    while buffer.len() < head + length {
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let status = number("http/1.1 ").and_then(|status| u16::try_from(status).ok()).ok_or_else(no_answer)?;
+    Ok((status, String::from_utf8_lossy(&buffer[head..]).into_owned()))
+}

@@ -1,0 +1,86 @@
+//! Three gateways on one Redis under load while Redis, the network and the script cache fail in every way that can be made here.
+//! A checker of its own then judges every grant, by what clients saw and when Redis says that it decided.
+//!
+//! ```text
+//! tests/chaos/run                             # 75 seconds
+//! CHAOS_SECONDS=1800 tests/chaos/run          # 30 minutes; after all faults in order, they come as they like
+//! CHAOS_SEED=17 tests/chaos/run               # the same faults in the same order
+//! tests/chaos/run --release --write           # into docs/reliability.md
+//! ```
+//!
+//! It needs `redis-server`, and uses loopback alone. Exits 0 if no window held more than the limit's policy allows and nobody
+//! was refused for want of a store, 1 if not.
+
+#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(clippy::print_stdout, reason = "a table is what it is for")]
+
+#[path = "../../examples/stress/run/checker.rs"]
+#[allow(dead_code, reason = "it is also for a run without faults")]
+mod checker;
+mod document;
+mod faults;
+mod gateway;
+mod journal;
+mod load;
+#[path = "../it/support/proxy.rs"]
+mod proxy;
+#[path = "../it/support/redis.rs"]
+#[allow(dead_code, reason = "each user takes what it needs")]
+mod redis;
+mod report;
+mod run;
+mod server;
+mod table;
+mod verdict;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use self::report::Report;
+use self::run::Run;
+
+/// Break Redis and the network under load, and judge every grant
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How long at least
+    #[arg(long, env = "CHAOS_SECONDS", default_value = "75")]
+    seconds: u64,
+    /// What the order and the length of faults come from; any, unless given
+    #[arg(long, env = "CHAOS_SEED")]
+    seed: Option<u64>,
+    /// Requests a second that all connections together send
+    #[arg(long, env = "CHAOS_RATE", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
+    /// A decision's deadline, in milliseconds; unless given the default of 50, or 250 in a program that was not optimised
+    #[arg(long, env = "CHAOS_DEADLINE", default_value = DEADLINE, value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: u64,
+    /// Write the tables into docs/reliability.md
+    #[arg(long)]
+    write: bool,
+}
+
+const DEADLINE: &str = if cfg!(debug_assertions) { "250" } else { "50" };
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let seed = arguments.seed.unwrap_or_else(any_seed);
+    println!("CHAOS_SEED={seed}");
+    let (duration, deadline) = (Duration::from_secs(arguments.seconds), Duration::from_millis(arguments.deadline));
+    let run = Run { duration, seed, rate: arguments.rate, deadline };
+    let Some(witnessed) = run::run(&run) else { return ExitCode::FAILURE };
+    let report = Report::of(&run, &witnessed);
+    println!("{report}");
+    if arguments.write {
+        document::write("chaos", &report.to_string());
+    }
+    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn any_seed() -> u64 {
+    let mut bytes = [0; 4];
+    _ = getrandom::fill(&mut bytes);
+    u32::from_le_bytes(bytes).into()
+}

@@ -1,0 +1,173 @@
+//! A run: gateways under load, one fault after the other, and calm between them.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tidegate::clock::{Clock, SystemClock};
+use tokio::time::{Instant, sleep};
+
+use super::faults::{FAULTS, Fault, World};
+use super::gateway::Gateway;
+use super::journal::{self, Journal, Record};
+use super::load::Load;
+use super::proxy::FaultyProxy;
+use super::server::{Server, USER};
+use super::table;
+
+pub const GATEWAYS: usize = 3;
+
+/// Until everything is as it should be, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(30);
+const GLANCE: Duration = Duration::from_millis(10);
+/// How long nothing happens between two faults.
+const CALM: Duration = Duration::from_millis(2_500);
+
+/// A run to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub duration: Duration,
+    pub seed: u64,
+    pub rate: u32,
+    /// Of a decision.
+    pub deadline: Duration,
+}
+
+/// What happened in a run.
+pub struct Witnessed {
+    pub records: Vec<Record>,
+    pub rounds: Vec<Round>,
+    /// Of each gateway: how often it found the store wanting.
+    pub failures: Vec<f64>,
+}
+
+/// A fault and what followed. Times are those of this machine, in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Round {
+    pub fault: Fault,
+    /// When Redis lost its data.
+    pub lost: Option<u64>,
+    pub begin: u64,
+    /// When Redis and the network were whole again.
+    pub end: u64,
+    /// When each gateway asked Redis again, and had charged what it had granted alone. Nothing if one never did.
+    pub settled: Option<[u64; GATEWAYS]>,
+    /// When the next fault began.
+    pub next: u64,
+    /// What each gateway occupied then: memory in KiB, and descriptors.
+    pub occupied: Vec<(u64, usize)>,
+}
+
+/// Numbers that look random, the same for the same seed.
+struct Dice(u64);
+
+/// Makes it; nothing where there is no Redis.
+pub fn run(run: &Run) -> Option<Witnessed> {
+    let folder = std::env::temp_dir().join(format!("tidegate-chaos-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let witnessed = witness(run, &folder);
+    match std::thread::panicking() {
+        true => println!("see {}", folder.display()),
+        false => fs::remove_dir_all(&folder).expect("removed"),
+    }
+    witnessed
+}
+
+fn witness(run: &Run, folder: &Path) -> Option<Witnessed> {
+    let server = Server::start(folder)?;
+    let network = runtime(1);
+    let proxies = (0..GATEWAYS).map(|_| network.block_on(FaultyProxy::start(server.port))).collect();
+    let (journal, records) = journal::begin();
+    let mut world = World { server, proxies, deadline: run.deadline };
+    let mut gateways = start(folder, &world, &journal, run.deadline);
+
+    let clients = runtime(2);
+    let addresses = gateways.iter().map(|gateway| gateway.address).collect();
+    let load = clients.block_on(async { Load::start(addresses, run.rate, journal) });
+    // Whoever strikes waits for processes, and holds up nobody who asks or forwards.
+    let (rounds, failures) = runtime(1).block_on(strike(&mut world, &mut gateways, run));
+    clients.block_on(load.end());
+    drop(gateways);
+    Some(Witnessed { records: records.join().expect("a journal"), rounds, failures })
+}
+
+fn runtime(threads: usize) -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("a runtime")
+}
+
+fn start(folder: &Path, world: &World, journal: &Journal, deadline: Duration) -> Vec<Gateway> {
+    let start = |(number, proxy): (usize, &FaultyProxy)| {
+        let (rules, port) = (folder.join(format!("gateway-{number}.yaml")), proxy.port);
+        let (url, password) = (format!("redis://{USER}@127.0.0.1:{port}"), world.server.password_file.display());
+        fs::write(&rules, table::rule_file(&url, &password.to_string(), deadline)).expect("written");
+        Gateway::start(&rules, journal.clone())
+    };
+    world.proxies.iter().enumerate().map(start).collect()
+}
+
+/// Lets every fault happen once, and then any, until the time is over.
+async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<Round>, Vec<f64>) {
+    let (clock, end) = (SystemClock::new(), Instant::now() + run.duration);
+    let now = || clock.now().as_millis();
+    settled(gateways, true).await.expect("gateways that know each other");
+    sleep(CALM).await;
+    let (mut dice, mut rounds) = (Dice(run.seed), Vec::<Round>::new());
+    while Instant::now() < end {
+        let any = dice.below(FAULTS.len());
+        let fault = FAULTS.get(rounds.len()).copied().unwrap_or(FAULTS[any]);
+        let (lasts, victim) = (Duration::from_millis(700 + 100 * dice.below(14) as u64), dice.below(GATEWAYS));
+        let begin = now();
+        let lost = fault.strike(world, lasts, victim).await;
+        let ended = now();
+        let settled = settled(gateways, false).await;
+        sleep(CALM).await;
+        let occupied = gateways.iter().map(Gateway::occupies).collect();
+        rounds.push(Round { fault, lost, begin, end: ended, settled, next: now(), occupied });
+    }
+    let mut failures = Vec::new();
+    for gateway in gateways {
+        failures.push(gateway.counter("tidegate_store_failures_total").await);
+    }
+    (rounds, failures)
+}
+
+/// Waits until each gateway asks Redis and owes it nothing, and, if need be, knows how many they are; says when each did.
+async fn settled(gateways: &mut [Gateway], all_known: bool) -> Option<[u64; GATEWAYS]> {
+    let (clock, end) = (SystemClock::new(), Instant::now() + PATIENCE);
+    let mut settled = [None; GATEWAYS];
+    while Instant::now() < end {
+        for (gateway, settled) in gateways.iter_mut().zip(&mut settled).filter(|(_, settled)| settled.is_none()) {
+            // What is granted while it is asked is not meant.
+            let (asked, standing) = (clock.now().as_millis(), gateway.standing().await);
+            let is_known = !all_known || standing.gateways == GATEWAYS as u64;
+            *settled = (standing.is_up && standing.owed == 0 && is_known).then_some(asked);
+        }
+        if settled.iter().all(Option::is_some) {
+            return Some(settled.map(Option::unwrap_or_default));
+        }
+        sleep(GLANCE).await;
+    }
+    None
+}
+
+// === impl Round ===
+
+impl Round {
+    /// When the last gateway had settled.
+    pub fn all_settled(&self) -> Option<u64> {
+        self.settled?.into_iter().max()
+    }
+}
+
+// === impl Dice ===
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)] {
+            mixed = (mixed ^ (mixed >> shift)).wrapping_mul(factor);
+        }
+        usize::try_from((mixed ^ (mixed >> 31)) % end as u64).expect("a small number")
+    }
+}

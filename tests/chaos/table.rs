@@ -1,0 +1,160 @@
+//! The limits that are put under load: each algorithm under each policy.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::checker::{Law, Rule};
+
+/// What a limit does while the store is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Local,
+    Deny,
+    Allow,
+}
+
+/// A limit under load.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    pub route: usize,
+    pub name: &'static str,
+    /// One bucket for each client, or one for all.
+    pub per_client: bool,
+    pub rule: Rule,
+}
+
+/// A route under load.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub name: &'static str,
+    pub policy: Policy,
+    /// How many clients it has.
+    pub clients: usize,
+    /// What its limits have besides.
+    more: &'static str,
+}
+
+pub const ROUTES: [Route; 15] = [
+    route("bucket", Policy::Local, 1, ""),
+    route("merged", Policy::Local, 1, ""), // so many permits that grants share log entries
+    route("clients", Policy::Local, 6, ""),
+    route("smooth", Policy::Local, 1, ""), // a burst that takes longer than an interval to return
+    route("queued", Policy::Local, 1, ""), // its grants wait for their slots
+    route("calendar", Policy::Local, 1, ""),
+    route("segments", Policy::Local, 1, ""),
+    route("both", Policy::Local, 3, ""),
+    route("strict", Policy::Deny, 1, ""),
+    route("strict-smooth", Policy::Deny, 1, ""),
+    route("strict-queued", Policy::Deny, 1, ""),
+    route("strict-calendar", Policy::Deny, 1, ""),
+    route("strict-segments", Policy::Deny, 1, ""),
+    route("shared", Policy::Deny, 1, ", key: chaos"), // as Redisson has it
+    route("open", Policy::Allow, 6, ""),
+];
+
+pub const LIMITS: [Limit; 16] = [
+    limit(0, "total", false, Law::TokenBucket, 60, 3_000),
+    limit(1, "total", false, Law::TokenBucket, 1_200, 3_000),
+    limit(2, "own", true, Law::TokenBucket, 15, 3_000),
+    limit(3, "total", false, Law::Gcra { burst: 80 }, 40, 2_000),
+    limit(4, "total", false, Law::LeakyBucket { queue: 3 }, 30, 2_000),
+    limit(5, "total", false, Law::FixedWindow, 40, 1_000),
+    limit(6, "total", false, Law::SlidingWindow { segments: 6 }, 60, 3_000),
+    limit(7, "total", false, Law::TokenBucket, 90, 3_000),
+    limit(7, "own", true, Law::TokenBucket, 40, 3_000),
+    limit(8, "total", false, Law::TokenBucket, 150, 5_000),
+    limit(9, "total", false, Law::Gcra { burst: 30 }, 40, 2_000),
+    limit(10, "total", false, Law::LeakyBucket { queue: 3 }, 30, 2_000),
+    limit(11, "total", false, Law::FixedWindow, 40, 1_000),
+    limit(12, "total", false, Law::SlidingWindow { segments: 6 }, 60, 3_000),
+    limit(13, "total", false, Law::TokenBucket, 60, 3_000),
+    limit(14, "own", true, Law::TokenBucket, 15, 3_000),
+];
+
+const fn route(name: &'static str, policy: Policy, clients: usize, more: &'static str) -> Route {
+    Route { name, policy, clients, more }
+}
+
+const fn limit(route: usize, name: &'static str, per_client: bool, law: Law, rate: u64, interval: u64) -> Limit {
+    Limit { route, name, per_client, rule: Rule { law, rate, interval } }
+}
+
+/// The rule file of a gateway that reaches Redis there and writes its access log to standard output.
+pub fn rule_file(url: &str, password_file: &str, deadline: Duration) -> String {
+    let deadline = deadline.as_millis();
+    let mut text = format!(
+        "listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+access_log: stdout
+store: {{ url: '{url}', password_file: '{password_file}', timeout: {deadline}ms }}
+upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
+routes:\n"
+    );
+    for (number, route) in ROUTES.iter().enumerate() {
+        let name = route.name;
+        // Writing to a string does not fail.
+        _ = writeln!(text, "  - name: {name}\n    match: {{ path: /{name}/** }}\n    upstream: echo\n    limits:");
+        for limit in LIMITS.iter().filter(|limit| limit.route == number) {
+            _ = writeln!(text, "      - {}", limit.entry());
+        }
+    }
+    text
+}
+
+// === impl Law ===
+
+impl Law {
+    /// Does a request wait for its slot?
+    pub fn waits(self) -> bool {
+        matches!(self, Self::LeakyBucket { .. })
+    }
+
+    fn keys(self, interval: u64) -> String {
+        match self {
+            Self::TokenBucket => "token_bucket".to_owned(),
+            Self::SlidingWindow { segments } => format!("sliding_window, segments: {segments}"),
+            Self::FixedWindow => "fixed_window".to_owned(),
+            Self::Gcra { burst } => format!("gcra, burst: {burst}"),
+            Self::LeakyBucket { queue } => format!("leaky_bucket, queue: {queue}, max_wait: {interval}ms"),
+        }
+    }
+}
+
+// === impl Limit ===
+
+impl Limit {
+    pub fn policy(&self) -> Policy {
+        ROUTES[self.route].policy
+    }
+
+    /// What tells it from all others.
+    pub fn title(&self) -> String {
+        format!("{}.{}", ROUTES[self.route].name, self.name)
+    }
+
+    fn entry(&self) -> String {
+        let Rule { law, rate, interval } = self.rule;
+        let mode = if self.per_client { "PER_CLIENT, client: 'header:k'" } else { "OVERALL" };
+        let algorithm = if ROUTES[self.route].more.is_empty() {
+            format!(", algorithm: {}", law.keys(interval))
+        } else {
+            String::new()
+        };
+        let (name, policy, more) = (self.name, self.policy().word(), ROUTES[self.route].more);
+        format!(
+            "{{ name: {name}, mode: {mode}, rate: {rate}, interval: {interval}ms{algorithm}, on_store_failure: {policy}{more} }}"
+        )
+    }
+}
+
+// === impl Policy ===
+
+impl Policy {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Whether each limit kept what its policy promises. What is not certain is no violation: where only the begin and the end of a
+//! request are known, the moment between that suits the gateway best is taken.
+
+use super::checker::{Finding, Fullness, Grant, Law, Rule, check};
+use super::journal::{By, Record};
+use super::run::{GATEWAYS, Round};
+use super::table::{Limit, Policy};
+
+/// What became of one limit.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Requests that Redis granted, and that gateways granted alone.
+    pub granted: (usize, usize),
+    /// Granted by Redis beyond the law, where nothing was forgotten.
+    pub beyond_law: usize,
+    /// Granted alone beyond a gateway's share.
+    pub beyond_share: usize,
+    /// Granted by Redis although, with what gateways had granted alone before, the limit was used up.
+    pub uncharged: usize,
+    /// Granted although the policy is to deny.
+    pub undenied: usize,
+    /// When it was fullest by Redis alone.
+    pub fullest: Fullness,
+    /// The most permits beyond the limit in a window in which Redis lost its data.
+    pub forgotten: u64,
+}
+
+/// An answer of a gateway that decides alone takes no longer, unless its thread is not given a turn; those are left out.
+const QUICK: u64 = 100;
+/// The same where requests wait for a slot.
+const QUICK_IN_TURN: u64 = 500;
+/// Clocks that are read one after the other differ by no more.
+const MARGIN: u64 = 5;
+
+impl Verdict {
+    pub fn of(limit: &Limit, records: &[Record], rounds: &[Round]) -> Self {
+        let mut verdict = Self::default();
+        let of_route = |one: &&Record| usize::from(one.route) == limit.route && one.is_granted();
+        let granted: Vec<Record> = records.iter().filter(of_route).copied().collect();
+        let clients = if limit.per_client { granted.iter().map(|one| one.client).max().unwrap_or(0) } else { 0 };
+        for client in 0..=clients {
+            let of_client = |one: &&Record| !limit.per_client || one.client == client;
+            let bucket: Vec<Record> = granted.iter().filter(of_client).copied().collect();
+            verdict.judge_bucket(limit, &bucket, rounds);
+        }
+        verdict
+    }
+
+    pub fn is_good(&self) -> bool {
+        self.granted.0 > 0 && self.beyond_law + self.beyond_share + self.uncharged + self.undenied == 0
+    }
+
+    fn judge_bucket(&mut self, limit: &Limit, granted: &[Record], rounds: &[Round]) {
+        let by_store: Vec<Grant> = granted.iter().filter_map(|one| one.by.store().map(grant)).collect();
+        let alone: Vec<Record> = granted.iter().filter(|one| one.by == By::Alone).copied().collect();
+        self.granted.0 += by_store.len();
+        self.granted.1 += alone.len();
+        self.judge_by_law(&limit.rule, &by_store, rounds);
+        match limit.policy() {
+            Policy::Allow => {}
+            Policy::Deny => self.undenied += alone.len(),
+            Policy::Local => {
+                self.beyond_share +=
+                    (0..GATEWAYS).map(|number| beyond_share(&limit.rule, &alone, number)).sum::<usize>();
+                let judge = |number| uncharged(&limit.rule, &by_store, &alone, rounds, number);
+                self.uncharged += (0..rounds.len()).map(judge).sum::<usize>();
+            }
+        }
+    }
+
+    /// Redis never grants more than the law; each time that it lost its data, it may begin anew.
+    fn judge_by_law(&mut self, rule: &Rule, by_store: &[Grant], rounds: &[Round]) {
+        let losses: Vec<u64> = rounds.iter().filter_map(|round| round.lost).collect();
+        for epoch in 0..=losses.len() {
+            let of_epoch = |grant: &&Grant| losses.iter().filter(|lost| grant.at > **lost).count() == epoch;
+            let grants: Vec<Grant> = by_store.iter().filter(of_epoch).copied().collect();
+            let Finding { fullest, violations } = check(&[*rule], &grants);
+            self.fullest = self.fullest.or_fuller(fullest);
+            self.beyond_law += violations.len();
+        }
+        let over_all = check(&[*rule], by_store).fullest;
+        self.forgotten = self.forgotten.max(over_all.used.saturating_sub(over_all.allowed));
+    }
+}
+
+/// What this gateway granted alone beyond its share: if all of it came as late as it can have, in windows that are shorter by as
+/// much as that may be wrong.
+fn beyond_share(rule: &Rule, alone: &[Record], gateway: usize) -> usize {
+    let part = |permits: u64| (permits / GATEWAYS as u64).max(1);
+    let quick = if rule.law.waits() { QUICK_IN_TURN } else { QUICK };
+    let slack = (part(rule.rate) * quick).div_ceil(rule.interval);
+    let (law, interval) = match rule.law {
+        Law::TokenBucket | Law::SlidingWindow { .. } => (Law::TokenBucket, rule.interval - quick),
+        Law::FixedWindow => (Law::FixedWindow, rule.interval),
+        Law::Gcra { burst } => (Law::Gcra { burst: part(burst) + slack }, rule.interval),
+        Law::LeakyBucket { queue } => (Law::LeakyBucket { queue: queue / GATEWAYS as u64 + slack }, rule.interval),
+    };
+    let is_in_one_window = |one: &Record| (one.begin - MARGIN) / interval == (one.end + MARGIN) / interval;
+    let is_certain =
+        |one: &&Record| one.end + MARGIN < one.begin + quick && (law != Law::FixedWindow || is_in_one_window(one));
+    let of_gateway = alone.iter().filter(|one| usize::from(one.gateway) == gateway).filter(is_certain);
+    let grants: Vec<Grant> = of_gateway.map(|one| grant(one.end)).collect();
+    check(&[Rule { law, interval, rate: part(rule.rate) }], &grants).violations.len()
+}
+
+/// What Redis granted in the calm after a fault although the limit was used up, when all that gateways granted alone before
+/// has been charged. Those grants count as if they were made when they were asked for: so they return early.
+fn uncharged(rule: &Rule, by_store: &[Grant], alone: &[Record], rounds: &[Round], number: usize) -> usize {
+    let Round { settled: Some(of_each), next, .. } = rounds[number] else { return 0 };
+    let settled = of_each.into_iter().max().unwrap_or(next);
+    let lost = rounds[..=number].iter().filter_map(|round| round.lost).max().unwrap_or(0);
+    let since = lost.max(settled.saturating_sub(remembered(rule)));
+    // Grants by the first rule are judged, and those by the other one only count.
+    let anything =
+        Rule { law: unbounded(rule.law), rate: if rule.returns(0).is_some() { MOST } else { rule.rate }, ..*rule };
+    let judged = |at: u64| usize::from(at <= settled);
+    let by_store = by_store.iter().filter(|grant| (since + 1..next).contains(&grant.at));
+    let mut grants: Vec<Grant> = by_store.map(|one| Grant { rule: judged(one.at), ..*one }).collect();
+    let charged = alone.iter().filter(|one| one.begin > since && one.end < of_each[usize::from(one.gateway)]);
+    grants.extend(charged.map(|one| Grant { rule: 1, ..grant(one.begin) }));
+    check(&[*rule, anything], &grants).violations.len()
+}
+
+/// For how long grants of an outage are remembered: as long as they count, and for an interval at least.
+fn remembered(rule: &Rule) -> u64 {
+    match rule.returns(0) {
+        Some(returns) => returns.max(rule.interval),
+        None => rule.interval.max(rule.capacity() * rule.interval / rule.rate),
+    }
+}
+
+/// More than is ever granted.
+const MOST: u64 = 1 << 40;
+
+fn unbounded(law: Law) -> Law {
+    match law {
+        Law::Gcra { .. } => Law::Gcra { burst: MOST },
+        Law::LeakyBucket { .. } => Law::LeakyBucket { queue: MOST },
+        law => law,
+    }
+}
+
+fn grant(at: u64) -> Grant {
+    Grant { at, permits: 1, rule: 0 }
+}
+
+// === impl By ===
+
+impl By {
+    fn store(self) -> Option<u64> {
+        match self {
+            Self::Store(at) => Some(at),
+            Self::Alone | Self::Nobody => None,
+        }
+    }
+}
