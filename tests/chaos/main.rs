@@ -2,7 +2,7 @@
 //! A checker of its own then judges every grant, by what clients saw and when Redis says that it decided.
 //!
 //! ```text
-//! tests/chaos/run                             # 75 seconds
+//! tests/chaos/run                             # 80 seconds
 //! CHAOS_SECONDS=1800 tests/chaos/run          # 30 minutes; after all faults in order, they come as they like
 //! CHAOS_SEED=17 tests/chaos/run               # the same faults in the same order
 //! tests/chaos/run --release --write           # into docs/reliability.md
@@ -46,7 +46,7 @@ use self::run::Run;
 #[derive(Debug, Parser)]
 struct Arguments {
     /// How long at least
-    #[arg(long, env = "CHAOS_SECONDS", default_value = "75")]
+    #[arg(long, env = "CHAOS_SECONDS", default_value = "80")]
     seconds: u64,
     /// What the order and the length of faults come from; any, unless given
     #[arg(long, env = "CHAOS_SEED")]
