@@ -15,13 +15,14 @@ use crate::refusal::Refusal;
 use crate::server::stream::Watched;
 
 /// What a client that waits before it sends its body is told.
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+const CONTINUE: &[u8; INVITATION as usize] = b"HTTP/1.1 100 Continue\r\n\r\n";
+const INVITATION: u8 = 25;
 
 /// The most of a body that nobody wants which is thrown away for the sake of the next request. A longer one costs more
 /// than a new connection.
 pub(super) const DRAINED: u64 = 256 * 1024;
 
-/// A connection, and what was read from it.
+/// A connection, and what was read from it. It is smaller than a task that rests: see docs/performance.md on idle connections.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) stream: Watched,
@@ -29,8 +30,8 @@ pub(super) struct Wire {
     pub(super) unread: Bytes,
     /// What is left of the present request's body.
     pub(super) left: Left,
-    /// What is left to be said to a client that waits before it sends the body.
-    invitation: &'static [u8],
+    /// How much of [`CONTINUE`] is left to be said to a client that waits before it sends the body.
+    invitation: u8,
     /// The body was cut off or malformed, so where the next request begins is unknown.
     broken: bool,
     /// The body timed out.
@@ -50,13 +51,13 @@ pub(super) struct ClientBody {
 
 impl Wire {
     pub(super) fn new(mut stream: Watched) -> Self {
-        let (unread, left, invitation) = (stream.take_ahead(), Left::Length(0), &b""[..]);
-        Self { stream, unread, left, invitation, broken: false, overdue: false, reader: None, request: 0 }
+        let (unread, left) = (stream.take_ahead(), Left::Length(0));
+        Self { stream, unread, left, invitation: 0, broken: false, overdue: false, reader: None, request: 0 }
     }
 
     /// Begins a request.
     pub(super) fn begin(&mut self, left: Left, expects_continue: bool) {
-        self.invitation = if expects_continue && !left.is_end() { CONTINUE } else { b"" };
+        self.invitation = if expects_continue && !left.is_end() { INVITATION } else { 0 };
         self.left = left;
         self.request += 1;
     }
@@ -64,7 +65,7 @@ impl Wire {
     /// Whether the next request can be reached, as far as is known when an answer begins. What is left of the body is
     /// read by somebody, or else thrown away if it is short.
     pub(super) fn leads_on(&mut self, is_wanted: bool) -> bool {
-        let is_known = !self.broken && self.invitation.is_empty();
+        let is_known = !self.broken && self.invitation == 0;
         is_known && (is_wanted || self.is_read() || matches!(self.left, Left::Length(..=DRAINED)))
     }
 
@@ -99,16 +100,17 @@ impl Wire {
     /// An answer is about to be written: a client that was not asked for its body until now is not asked any more, as
     /// that would stand in the middle of the answer.
     pub(super) fn poll_answer_begins(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.invitation.len() == CONTINUE.len() {
-            self.invitation = b"";
+        if self.invitation == INVITATION {
+            self.invitation = 0;
         }
         self.poll_invite(cx)
     }
 
     fn poll_invite(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.invitation.is_empty() {
-            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, self.invitation))?;
-            self.invitation = &self.invitation[count..];
+        while self.invitation > 0 {
+            let rest = &CONTINUE[usize::from(INVITATION - self.invitation)..];
+            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+            self.invitation -= u8::try_from(count).unwrap_or(self.invitation);
         }
         Poll::Ready(Ok(()))
     }
@@ -133,7 +135,7 @@ impl Wire {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let polled = self.poll_piece(cx);
-        if polled.is_pending() && self.invitation.is_empty() {
+        if polled.is_pending() && self.invitation == 0 {
             self.stream.activity().awaits_upload();
             if !self.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
                 self.reader = Some(cx.waker().clone());
