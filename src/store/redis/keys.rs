@@ -149,11 +149,15 @@ impl SharedSecret {
         if let Some(secret) = self.configured {
             return Ok(secret);
         }
-        let ours = self.kept.load_full().unwrap_or_else(|| Arc::new(KeySecret::random().to_hex()));
+        let had = self.kept.load_full();
+        let ours = had.clone().unwrap_or_else(|| Arc::new(KeySecret::random().to_hex()));
         let if_absent = SetOptions::default().conditional_set(ExistenceCheck::NX);
-        redis.set_options(&self.key, ours.as_str(), if_absent).await?;
+        let was_absent = redis.set_options(&self.key, ours.as_str(), if_absent).await?.is_some();
         let kept = redis.get(&self.key).await?.unwrap_or_else(|| ours.to_string());
         let secret = KeySecret::derive(kept.as_bytes());
+        if had.is_some_and(|had| was_absent || *had != kept) {
+            tracing::warn!(restored = was_absent, "store has lost its data: permits in use are forgotten");
+        }
         self.kept.store(Some(Arc::new(kept)));
         Ok(secret)
     }
