@@ -63,7 +63,8 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
     match settings {
         StoreSettings::Memory { key_secret } => json!({ "kind": "memory", "key_secret": key_secret.map(|_| "***") }),
         StoreSettings::Redis(settings) => {
-            let RedisSettings { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret } = settings;
+            let RedisSettings { url, sentinel, tls, password_file, timeout, .. } = settings;
+            let RedisSettings { prefix, pool_size, key_secret, fail_readiness, .. } = settings;
             json!({
                 "kind": "redis",
                 "state": if cause.is_none() { "up" } else { "down" },
@@ -77,6 +78,7 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
                 "timeout_ms": timeout.as_millis(),
                 "prefix": prefix,
                 "pool_size": pool_size,
+                "fail_readiness": fail_readiness,
                 "key_secret": key_secret.map(|_| "***"),
             })
         }

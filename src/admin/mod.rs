@@ -97,13 +97,17 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Should load balancers send requests here? A store that is away is told, and is no reason to send them elsewhere:
-/// the other gateways miss it as well.
+/// Should load balancers send requests here? A store that is away is told, and is no reason to send them elsewhere, unless
+/// the rule file says so: mostly the other gateways miss it as well.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
     let (is_up, cause) = (admin.store.is_up().await, admin.store.outage());
     match admin.readiness.is_ready() {
         true if is_up && cause.is_none() => (StatusCode::OK, Json(json!({ "ready": true, "store": "up" }))),
-        true => (StatusCode::OK, Json(json!({ "ready": true, "store": "unreachable", "cause": cause }))),
+        true => {
+            let ready = !admin.config.store.fails_readiness();
+            let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            (status, Json(json!({ "ready": ready, "store": "unreachable", "cause": cause })))
+        }
         false => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "ready": false, "reason": "draining" }))),
     }
 }

@@ -149,7 +149,8 @@ impl RedisBuilder {
         }
         let Self { sentinel, tls, password_file, timeout, prefix, key_secret, .. } = self;
         let pool_size = self.pool_size.max(1);
-        let settings = RedisSettings { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret };
+        let given = RedisSettings { sentinel, tls, password_file, timeout, prefix, ..RedisSettings::new(url) };
+        let settings = RedisSettings { pool_size, key_secret, ..given };
         Store::open(&StoreSettings::Redis(settings), self.metrics.unwrap_or_default())
     }
 }

@@ -37,6 +37,8 @@ pub struct RedisSettings {
     pub pool_size: usize,
     /// The secret under which client values are hashed; made once in Redis if none is given.
     pub key_secret: Option<KeySecret>,
+    /// Whether a gateway is not ready while the store is away.
+    pub fail_readiness: bool,
 }
 
 /// Sentinels, and how to reach them.
@@ -82,6 +84,12 @@ impl StoreSettings {
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
     /// Connections of each worker unless the rule file says otherwise.
     pub const DEFAULT_POOL_SIZE: usize = 1;
+
+    /// Is a gateway not ready while the store is away?
+    #[cfg(feature = "gateway")]
+    pub(crate) fn fails_readiness(&self) -> bool {
+        matches!(self, Self::Redis(settings) if settings.fail_readiness)
+    }
 }
 
 // === impl RedisSettings ===
@@ -91,7 +99,8 @@ impl RedisSettings {
     pub fn new(url: RedisUrl) -> Self {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
         let (sentinel, tls, password_file, prefix) = Default::default();
-        Self { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret: None }
+        let (key_secret, fail_readiness) = (None, false);
+        Self { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret, fail_readiness }
     }
 }
 

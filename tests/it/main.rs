@@ -28,6 +28,7 @@ mod laws_shadow;
 mod laws_windows;
 mod layer;
 mod logs;
+mod lost_data;
 mod many_clients;
 mod max_body;
 mod one_decision;

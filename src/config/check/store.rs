@@ -11,8 +11,8 @@ use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 const SHORTEST_SECRET: usize = 16;
 
 /// What the store `memory` has no use for.
-const REDIS_KEYS: [&str; 8] =
-    ["user", "password", "database", "tls", "password_file", "timeout", "prefix", "pool_size"];
+const REDIS_KEYS: [&str; 9] =
+    ["user", "password", "database", "tls", "password_file", "timeout", "prefix", "pool_size", "fail_readiness"];
 
 /// Where a Redis is found; one of them is needed, and no more.
 const PLACES: [&str; 3] = ["url", "sentinel", "cluster"];
@@ -57,6 +57,7 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
             prefix: written.prefix.clone().unwrap_or_default(),
             pool_size: number(written.pool_size, StoreSettings::DEFAULT_POOL_SIZE, node.at("pool_size"), problems)?,
             key_secret: key_secret?,
+            fail_readiness: part(&written.fail_readiness, node, "fail_readiness", problems)?.copied().unwrap_or(false),
         })),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
 use super::{HOUR, SECOND};
 use crate::config::keys::Kind::{
-    Address, Duration, Many, Map, Name, Named, OneOrMany, Secret, Short, Size, Text, Whole,
+    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, Secret, Short, Size, Text, Whole,
 };
 use crate::config::keys::shape;
 use crate::config::units::{Bytes, Millis};
@@ -94,6 +94,9 @@ shape! {
         prefix: String = Name, Optional;
         /// Connections for decisions that each worker keeps open. Not with `memory`.
         pool_size: u64 = Whole(1, 1024), Default("1");
+        /// Whether `/readyz` fails while the store is away, so that a load balancer sends requests elsewhere: to gateways that can
+        /// reach it, if there are any. Not with `memory`.
+        fail_readiness: bool = Flag, Default("false");
         /// The secret under which clients are hashed, of at least 16 bytes and the same for all gateways. Without it, one
         /// is made up, and kept in Redis.
         key_secret: String = Secret, Optional;

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::address::Address;
 use super::breaker::{Breaker, Pauses, jittered};
+use super::eviction::Eviction;
 use super::keys::SharedSecret;
 use super::locator::Locator;
 use super::membership::{ANNOUNCE_EVERY, Membership, Presence};
@@ -42,6 +43,7 @@ pub(super) struct Node {
     secret: Arc<SharedSecret>,
     membership: Membership,
     outages: Outages,
+    eviction: Eviction,
     /// When it may be tried again.
     next_attempt: Mutex<Option<Instant>>,
 }
@@ -95,7 +97,8 @@ impl Node {
         let locator = Locator::new(settings)?;
         let outages = membership.outages(settings.url.clone());
         let url = settings.url.clone();
-        Ok(Self { url, locator, secret, membership, outages, next_attempt: Mutex::default() })
+        let (eviction, next_attempt) = Default::default();
+        Ok(Self { url, locator, secret, membership, outages, eviction, next_attempt })
     }
 
     /// Its address.
@@ -186,6 +189,7 @@ impl Node {
 
     /// Announces this gateway every 5 s. Errors are ignored: decisions find them.
     async fn stay(&self, mut connection: Connection) {
+        self.eviction.look(&self.url, &mut connection.redis).await;
         loop {
             sleep(ANNOUNCE_EVERY).await;
             _ = self.announce(&mut connection, Presence::Stays).await;

@@ -10,6 +10,7 @@ mod breaker;
 mod buckets;
 mod connection;
 mod dispatcher;
+mod eviction;
 mod keys;
 mod limiters;
 mod locator;

@@ -1,0 +1,137 @@
+//! A Redis that comes late, or comes back without its data: what gateways know of each other, and what they say.
+
+use std::io::BufRead;
+use std::time::Duration;
+
+use deadpool_redis::redis::Commands;
+use tidegate::clock::Timestamp;
+use tokio::task::spawn_blocking;
+
+use crate::support::gateway::TestGateway;
+use crate::support::overall;
+use crate::support::process::{Program, RuleFile};
+use crate::support::proxy::FaultyProxy;
+use crate::support::redis::{RedisServer, free_port};
+use crate::support::wire::raw::Raw;
+use crate::support::wire::soon;
+
+fn rules(store: &str) -> String {
+    format!(
+        "store: {store}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
+         match: {{ path: /** }}\n    upstream: echo\n    limits:\n      \
+         - {{ name: l, mode: PER_CLIENT, client: header:k, rate: 10, interval: 1h }}\n",
+    )
+}
+
+fn at(port: u16) -> String {
+    format!("{{ url: 'redis://127.0.0.1:{port}', timeout: 2s }}")
+}
+
+/// Each has made up a secret when Redis comes, and one of them is used by both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gateways_that_find_an_empty_redis_at_the_same_time_hash_clients_alike() {
+    if RedisServer::start().is_none() {
+        return;
+    }
+    for _ in 0..3 {
+        let port = free_port();
+        let gateways = [(); 3].map(|()| TestGateway::start(&rules(&at(port))));
+        let redis = RedisServer::start_on(port).expect("a Redis");
+        for gateway in &gateways {
+            soon(async { while gateway.get("/", "k: a\r\n").await.field("ratelimit").is_none() {} }).await;
+        }
+        let keys: Vec<String> =
+            redis.connection().keys("{tidegate:all}:l:????????????????????????????????").expect("keys");
+        assert_eq!(keys.len(), 1, "{keys:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_comes_back_empty_is_told_of_once_and_clients_are_hashed_as_before() {
+    let Some(redis) = RedisServer::start() else { return };
+    let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{}", rules(&at(redis.port)));
+    let file = RuleFile::new("lost-data", &text);
+    let (program, address, admin) = Program::run(&file, &[]);
+    let ask =
+        async |address| Raw::connect(address).await.ask("GET / HTTP/1.1\r\nHost: localhost\r\nk: a\r\n\r\n").await;
+    let key = |redis: &RedisServer| {
+        let keys: Vec<String> = redis.connection().keys("{tidegate:all}:l:*").expect("keys");
+        keys.into_iter().find(|key| !key.contains(":owed:")).expect("a bucket")
+    };
+    soon(async { while ask(address).await.field("ratelimit").is_none() {} }).await;
+    let (port, before) = (redis.port, key(&redis));
+    drop(redis);
+    let ready = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    soon(async { while !Raw::connect(admin).await.ask(ready).await.text().contains("unreachable") {} }).await;
+    let redis = RedisServer::start_on(port).expect("Redis again");
+    soon(async { while ask(address).await.field("ratelimit").is_none() {} }).await;
+    assert_eq!(key(&redis), before);
+    program.signal("TERM");
+    let (_, log) = spawn_blocking(|| program.end()).await.expect("an end");
+    assert_eq!(log.matches("store has lost its data").count(), 1, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_is_not_ready_while_its_store_is_away_if_its_rules_say_so() {
+    if RedisServer::start().is_none() {
+        return;
+    }
+    let port = free_port();
+    let store = format!("{{ url: 'redis://127.0.0.1:{port}', timeout: 2s, fail_readiness: true }}");
+    let gateway = TestGateway::start(&rules(&store));
+    let ready = async || gateway.admin_get("/readyz").await;
+    soon(async { while ready().await.status() != 503 {} }).await;
+    assert!(ready().await.text().contains(r#""store":"unreachable""#));
+    assert_eq!(gateway.get("/", "k: a\r\n").await.status(), 200);
+    let redis = RedisServer::start_on(port).expect("a Redis");
+    soon(async { while ready().await.status() != 200 {} }).await;
+    drop(redis);
+    soon(async { while ready().await.status() != 503 {} }).await;
+}
+
+/// An evicted bucket forgets what it granted.
+#[tokio::test]
+async fn a_redis_that_may_evict_buckets_is_told_of_at_the_start() {
+    let evicts = ["--appendonly", "no", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let Some(redis) = RedisServer::start_with(None, &evicts) else { return };
+    let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{}", rules(&at(redis.port)));
+    let file = RuleFile::new("evicts", &text);
+    let (mut program, ..) = Program::run(&file, &[]);
+    let told = spawn_blocking(move || {
+        let mut line = String::new();
+        while program.stderr.read_line(&mut line).is_ok_and(|length| length > 0) && !line.contains("may evict") {
+            line.clear();
+        }
+        line
+    });
+    let told = soon(told).await.expect("a line");
+    assert!(told.contains(r#"policy="allkeys-lru""#), "{told}");
+}
+
+/// What is given back twice is granted twice; a permit that stays lost returns by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_are_given_back_once_although_nobody_hears_that_they_were() {
+    let Some(redis) = RedisServer::start() else { return };
+    let proxy = FaultyProxy::start(redis.port).await;
+    let store = RedisServer::store_at(format!("redis://127.0.0.1:{}", proxy.port), Duration::from_millis(500));
+    let (now, one) = (Timestamp::from_millis(1_000_000_000_000), overall("{a}:l", 10, 3_600_000, 1));
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        let outcome = store.take_at(std::slice::from_ref(&one), now).await.expect("a decision");
+        taken = outcome.made(vec![one.clone()]);
+    }
+    // The answer comes when nobody waits for it any more.
+    proxy.delay(1_000, 1_000);
+    assert!(store.give_back_at(&taken, now).await.is_err());
+    proxy.delay(0, 0);
+    let none = [overall("{a}:l", 10, 3_600_000, 0)];
+    let left = soon(async {
+        loop {
+            if let Ok(outcome) = store.take_at(&none, now).await {
+                return outcome.decisions[0].remaining;
+            }
+        }
+    })
+    .await;
+    assert_eq!(left, 8);
+}
