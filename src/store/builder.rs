@@ -92,8 +92,8 @@ impl MemoryBuilder {
 // === impl RedisBuilder ===
 
 impl RedisBuilder {
-    /// Who is asked where the master is, whose name is the host of the store's URL: `redis://user@mymaster/2`. Each of the
-    /// sentinels must have a port in its URL.
+    /// Asks these sentinels where the master is. The host of the store's URL is then the master's name, as in
+    /// `redis://user@mymaster/2`. The URL of each sentinel needs a port.
     pub fn sentinel(self, sentinel: SentinelSettings) -> Self {
         Self { sentinel: Some(Box::new(sentinel)), ..self }
     }

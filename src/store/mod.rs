@@ -203,7 +203,7 @@ impl Store {
         }
     }
 
-    /// Where its master was last, if that is for sentinels to say.
+    /// With sentinels, where the master was last.
     #[cfg(feature = "gateway")]
     pub(crate) fn master(&self) -> Option<String> {
         match self {

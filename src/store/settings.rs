@@ -19,10 +19,10 @@ pub enum StoreSettings {
 /// How to reach a Redis.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or `unix:///path`. Where sentinels
-    /// are asked, the host is the name of their master.
+    /// `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or `unix:///path`. With
+    /// `sentinel`, the host is the name of the master.
     pub url: RedisUrl,
-    /// Who knows where the master is.
+    /// The sentinels that know where the master is; without them the server is at `url`.
     pub sentinel: Option<Box<SentinelSettings>>,
     /// Whom `rediss://` trusts, and what it shows of itself.
     pub tls: RedisTls,
@@ -46,7 +46,7 @@ pub struct RedisSettings {
 pub struct SentinelSettings {
     /// Where they are; at least one.
     pub urls: Vec<RedisUrl>,
-    /// The file with the password of those whose URL has none. It is read for each connection.
+    /// The file with their password, if the URL has none. It is read for each connection.
     pub password_file: Option<PathBuf>,
     /// Whom `rediss://` trusts, and what it shows of itself.
     pub tls: RedisTls,

@@ -53,7 +53,7 @@ impl RedisUrl {
         }
     }
 
-    /// The address of a master of this name; sentinels know its host.
+    /// Makes the URL of a master: its host is the name that sentinels know it by.
     pub(crate) fn of_master(
         name: &str,
         user: Option<&str>,
@@ -70,7 +70,7 @@ impl RedisUrl {
     }
 }
 
-/// Percent-encodes all that has a meaning in a URL.
+/// Percent-encodes everything but letters and digits.
 fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte.is_ascii_alphanumeric() {
         true => char::from(byte).to_string(),

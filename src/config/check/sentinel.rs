@@ -1,4 +1,4 @@
-//! The sentinels of a store, and the master whose place they know. No message repeats an address, since it may hold a password.
+//! The key `sentinel` of the store, and the keys that describe its master. No message repeats a URL, since it may hold a password.
 
 use super::{Checked, needed, part, tls};
 use crate::config::file;
@@ -9,10 +9,10 @@ use crate::store::settings::{RedisTls, RedisUrl, SentinelSettings};
 const URL_HELP: &str =
     "write `redis://[user:password@]host:26379`, special characters percent-encoded; `rediss://...` for TLS";
 
-/// The keys of the store that make the address of a master, and stand in the URL where there is one.
+/// The keys that describe the master; with `url`, this is part of the URL.
 const OF_MASTER: [&str; 3] = ["user", "password", "database"];
 
-/// The master's address without its place, if sentinels are to tell that.
+/// With `sentinel`, the URL of the master: its host is the master's name.
 pub(super) fn master(store: &file::Store, of: &Node, problems: &mut Problems) -> Checked<Option<RedisUrl>> {
     let Some(sentinel) = part(&store.sentinel, of, "sentinel", problems)? else { return Ok(None) };
     let (user, database) = (part(&store.user, of, "user", problems), part(&store.database, of, "database", problems));
@@ -30,7 +30,7 @@ pub(super) fn master(store: &file::Store, of: &Node, problems: &mut Problems) ->
     })
 }
 
-/// Who is asked, by `tls` like the master unless they have their own.
+/// The sentinels. They use the store's `tls` unless they have their own.
 pub(super) fn sentinel(
     store: &file::Store,
     tls: &Checked<Option<RedisTls>>,
@@ -67,7 +67,7 @@ fn url_of(url: &str, node: &Node, problems: &mut Problems) -> Checked<RedisUrl> 
         .map_err(|fault| problems.add(node.location, format!("the URL of a sentinel {fault}"), URL_HELP))
 }
 
-/// What says something of a master, and stands beside a URL.
+/// Reports keys that describe a master beside `url`.
 pub(super) fn refuse_beside_url(node: &Node, problems: &mut Problems) -> Checked<()> {
     let mut checked = Ok(());
     for entry in node.entries().iter().filter(|entry| OF_MASTER.contains(&entry.key.as_str())) {

@@ -14,7 +14,7 @@ const SHORTEST_SECRET: usize = 16;
 const REDIS_KEYS: [&str; 9] =
     ["user", "password", "database", "tls", "password_file", "timeout", "prefix", "pool_size", "fail_readiness"];
 
-/// Where a Redis is found; one of them is needed, and no more.
+/// The keys that say where the store is. Exactly one of them is needed.
 const PLACES: [&str; 3] = ["url", "sentinel", "cluster"];
 
 const URL_HELP: &str = "write `redis://[user:password@]host[:port][/database]`, special characters percent-encoded; \
@@ -62,7 +62,7 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
     }
 }
 
-/// A store is found in one way.
+/// Checks that exactly one key says where the store is.
 fn one_place(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<()> {
     let places: Vec<_> = node.entries().iter().filter(|entry| PLACES.contains(&entry.key.as_str())).collect();
     match *places {

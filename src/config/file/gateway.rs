@@ -74,16 +74,16 @@ shape! {
         /// `memory`, or `redis://[user:password@]host[:port][/database]` with special characters percent-encoded; the same with
         /// `rediss://` for TLS; or `unix:///path?user=NAME&db=NUMBER`, where all from `?` on may be left out.
         url: String = Secret, Optional;
-        /// Instead of `url`: the sentinels that know where the master is.
+        /// Instead of `url`: Redis Sentinel, which knows where the master is.
         sentinel: Sentinel = Map(&SENTINEL), Optional;
-        /// The user of the master. Only with `sentinel`; in a URL, it stands there.
+        /// The user at the master. Only with `sentinel`; otherwise it is part of `url`.
         user: String = Text, Optional;
-        /// The password of the master. Only with `sentinel`; in a URL, it stands there.
+        /// The password at the master. Only with `sentinel`; otherwise it is part of `url`.
         password: String = Secret, Optional;
-        /// The number of the master's database; 0 without it. Only with `sentinel`; in a URL, it stands there.
+        /// The number of the master's database; 0 without it. Only with `sentinel`; otherwise it is part of `url`.
         database: u64 = Whole(0, u16::MAX as u64), Optional;
-        /// Whom TLS trusts, and what it shows of itself. `rediss://` asks for TLS; with `sentinel` the master is reached by TLS if
-        /// this is there, and be it `{}`.
+        /// Whom TLS trusts, and what it shows of itself. TLS is used if `url` begins with `rediss://`; with `sentinel`, if this key is
+        /// there, if only as `{}`.
         tls: Tls = Map(&TLS), Optional;
         /// The file with the password, where none is written: read for each connection, without the end of its last line.
         /// A path that is not absolute begins where the gateway was started. Not with `memory`.
@@ -105,15 +105,15 @@ shape! {
 }
 
 shape! {
-    /// Who knows where the master is: sentinels of Redis.
+    /// Redis Sentinel, which knows where the master is.
     SENTINEL: Sentinel = "`sentinel`" {
-        /// Where they are: `redis://[user:password@]host:port`, or `rediss://` for TLS. One that answers is enough.
+        /// The sentinels: `redis://[user:password@]host:port` each, or `rediss://` for TLS. One that answers is enough.
         urls: Vec<Option<String>> = OneOrMany(&Secret), Needed("urls: [redis://s1:26379, redis://s2:26379, redis://s3:26379]");
-        /// What they call the master.
+        /// The name of the master, as in their configuration.
         master: String = Name, Needed("master: mymaster");
-        /// The file with the password of the sentinels, where their URLs have none. It is read like that of the store.
+        /// The file with the password of the sentinels, if their URLs have none. It is read like the store's.
         password_file: String = Text, Optional;
-        /// Whom `rediss://` trusts here, and what it shows of itself. Without it, what the store's `tls` says.
+        /// TLS to the sentinels. Without it, the store's `tls` is used for them, too.
         tls: Tls = Map(&TLS), Optional;
     }
 }

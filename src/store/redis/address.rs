@@ -41,7 +41,7 @@ impl Address {
         Ok(Self { url, tls, password_file: password_file.filter(|_| !has_password).map(Path::to_owned) })
     }
 
-    /// How the same is reached at another place.
+    /// The same login and TLS at another host and port.
     pub(super) fn moved_to(&self, host: String, port: u16) -> Self {
         let addr = match self.url.addr() {
             ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
@@ -59,7 +59,7 @@ impl Address {
     }
 
     /// Its host and port.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn host_and_port(&self) -> String {
         match self.url.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if host.contains(':') => {
                 format!("[{host}]:{port}")
@@ -143,12 +143,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_elsewhere_has_the_same_login_and_an_address_of_version_6_has_brackets() {
+    fn an_address_at_another_host_has_the_same_login_and_an_address_of_version_6_has_brackets() {
         let url = RedisUrl::new("redis://gate:hush@limits/2".to_owned());
         let address = Address::new(&url, &RedisTls::default(), None).expect("an address");
-        assert_eq!((address.host(), address.place().as_str()), ("limits", "limits:6379"));
+        assert_eq!((address.host(), address.host_and_port().as_str()), ("limits", "limits:6379"));
         let moved = address.moved_to("2001:db8::1".to_owned(), 7_000);
-        assert_eq!(moved.place(), "[2001:db8::1]:7000");
+        assert_eq!(moved.host_and_port(), "[2001:db8::1]:7000");
         let redis = moved.url.redis_settings();
         assert_eq!((redis.username(), redis.password(), redis.db()), (Some("gate"), Some("hush"), 2));
     }

@@ -54,8 +54,8 @@ pub(super) struct Connection {
     pub(super) redis: MultiplexedConnection,
     pub(super) script: Invoker,
     pub(super) secret: KeySecret,
-    /// Where it leads.
-    place: String,
+    /// Host and port of the server.
+    address: String,
     /// Notified when it has ended; no two connections have the same.
     ended: Arc<Notify>,
 }
@@ -116,12 +116,12 @@ impl Node {
         self.outages.cause()
     }
 
-    /// Where it was last, if that is for sentinels to say.
+    /// With sentinels, where its master was last.
     pub(super) fn master(&self) -> Option<String> {
         self.locator.master()
     }
 
-    /// Opens a connection to where the node is now. One with a breaker must answer a probe.
+    /// Opens a connection to the node's present address. With a breaker, the node must answer a probe.
     async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
         let located = self.locator.locate().await?;
         let connected = self.connect_to(&located.address, breaker).await;
@@ -140,7 +140,7 @@ impl Node {
             self.locator.verify(&mut redis).await?;
             let secret = self.secret.fetch(&mut redis).await?;
             let script = Invoker::of(redis.clone()).await?;
-            Ok(Connection { redis, script, secret, place: address.place(), ended })
+            Ok(Connection { redis, script, secret, address: address.host_and_port(), ended })
         };
         let mut connection = match timeout(CONNECT_TIMEOUT, connect).await {
             Ok(connected) => connected.map_err(|error: RedisError| error.to_string())?,
@@ -211,12 +211,12 @@ impl Node {
         }
     }
 
-    /// Returns when the connection has ended, or leads to where the node is no more, or nobody is to use it any more.
+    /// Returns when the connection has ended, the node is at another address, or the connection was given up.
     async fn use_until_end(&self, connection: Connection, status: &watch::Sender<ConnectionStatus>) {
         let mut seen = status.subscribe();
         tokio::select! {
             () = connection.ended.notified() => {}
-            () = self.locator.left(&connection.place) => {}
+            () = self.locator.moved_from(&connection.address) => {}
             _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => return,
             () = self.stay(connection.clone()) => {}
             () = self.settle(connection.clone()) => {}
@@ -374,7 +374,7 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
         connected = tokio::select! {
             biased;
             connected = attempt => connected,
-            // Nobody waits for a node, or for a turn, that is known to be there.
+            // The master was verified at another address just now: no pause and no turn.
             Ok(()) = moves.changed() => node.connect(outage.is_some().then_some(&kept.breaker)).await,
         };
     }

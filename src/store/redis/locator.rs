@@ -1,6 +1,7 @@
-//! Where a node is: always at its address, or at that of a master whom sentinels know, and who may be replaced.
+//! Where a node is: at a fixed address, or, with sentinels, wherever the master is at present.
 //!
-//! Whatever sentinels say, a master is where somebody says that it is one. Connections to any other place are left.
+//! What sentinels say is verified on the connection itself: the server must answer `ROLE` with `master`. When the master was
+//! verified at another address, all connections to the old one are given up.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,18 +17,18 @@ use super::breaker::{Pauses, jittered};
 use super::sentinel::{Located, Sentinels};
 use crate::store::settings::RedisSettings;
 
-/// The longest that somebody may take to say that it is a master.
+/// The longest that verifying a server may take, connecting included.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where a node is.
 #[derive(Debug)]
 pub(super) struct Locator {
-    /// Without its place, if that is for sentinels to say.
+    /// With sentinels, its host is the name of the master.
     address: Address,
     sentinels: Option<Sentinels>,
-    /// Where somebody last said that it is the master.
+    /// Host and port where the master was verified last.
     master: watch::Sender<Option<String>>,
-    /// Had by who follows the sentinels, for all connections of the gateway.
+    /// Held by the task that follows a sentinel, for all connections of the gateway.
     watching: Mutex<()>,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Locator {
 
 impl Locator {
     /// # Errors
-    /// A URL is none that leads to a Redis.
+    /// A URL cannot be parsed.
     pub(super) fn new(settings: &RedisSettings) -> RedisResult<Self> {
         let address = Address::new(&settings.url, &settings.tls, settings.password_file.as_deref())?;
         let sentinels = settings.sentinel.as_ref().map(|sentinel| Sentinels::new(sentinel, address.clone()));
@@ -47,10 +48,10 @@ impl Locator {
         })
     }
 
-    /// Where the next connection leads.
+    /// Returns the address to connect to.
     ///
     /// # Errors
-    /// No sentinel tells.
+    /// No sentinel names one.
     pub(super) async fn locate(&self) -> Result<Located, String> {
         match &self.sentinels {
             Some(sentinels) => sentinels.ask().await,
@@ -58,10 +59,10 @@ impl Locator {
         }
     }
 
-    /// Is this the master that sentinels say it is?
+    /// With sentinels, checks that this server is a master.
     ///
     /// # Errors
-    /// It is none, or does not answer.
+    /// It is not, or does not answer.
     pub(super) async fn verify(&self, redis: &mut MultiplexedConnection) -> RedisResult<()> {
         if self.sentinels.is_none() {
             return Ok(());
@@ -69,15 +70,16 @@ impl Locator {
         let told: Vec<Value> = cmd("ROLE").query_async(redis).await?;
         match told.first() {
             Some(Value::BulkString(role)) if role == b"master" => Ok(()),
-            _ => Err(io::Error::other("is no master, though a sentinel says so").into()),
+            _ => Err(io::Error::other("not a master, although a sentinel says so").into()),
         }
     }
 
-    /// There it was found. Connections to any other place are left, and who told so is asked first.
+    /// Notes that the node was verified at this address. Connections to any other address are given up, and the sentinel that
+    /// named it is asked first.
     pub(super) fn found(&self, located: &Located) {
         let (Some(sentinels), Some(sentinel)) = (&self.sentinels, located.told_by) else { return };
         sentinels.trust(sentinel);
-        let (master, mut was) = (located.address.place(), None);
+        let (master, mut was) = (located.address.host_and_port(), None);
         self.master.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(&master);
             if is_new {
@@ -90,37 +92,37 @@ impl Locator {
         }
     }
 
-    /// There it was not found, for this reason: another sentinel is asked first. The reason names the place.
+    /// Notes that connecting to this address failed: another sentinel is asked first. Returns the error with the address.
     pub(super) fn not_found(&self, located: &Located, error: &str) -> String {
         match (&self.sentinels, located.told_by) {
             (Some(sentinels), Some(sentinel)) => {
                 sentinels.doubt(sentinel);
-                format!("{}: {error}", located.address.place())
+                format!("{}: {error}", located.address.host_and_port())
             }
             _ => error.to_owned(),
         }
     }
 
-    /// Where the master was last.
+    /// Where the master was verified last.
     pub(super) fn master(&self) -> Option<String> {
         self.master.borrow().clone()
     }
 
-    /// Tells when the master is found at another place.
+    /// Changes whenever the master was verified at another address.
     pub(super) fn moves(&self) -> watch::Receiver<Option<String>> {
         self.master.subscribe()
     }
 
-    /// Returns when the master is known to be elsewhere.
-    pub(super) async fn left(&self, place: &str) {
+    /// Waits until the master was verified at another address than this.
+    pub(super) async fn moved_from(&self, address: &str) {
         let mut known = self.moves();
-        let is_elsewhere = |known: &Option<String>| known.as_ref().is_some_and(|known| known != place);
-        // The sender lives as long as this.
+        let is_elsewhere = |known: &Option<String>| known.as_ref().is_some_and(|known| known != address);
+        // Fails only without a sender, which is in `self`.
         _ = known.wait_for(is_elsewhere).await;
     }
 
-    /// Follows what sentinels say, one at a time, as long as it is polled. Where they are all away, nothing changes. One of
-    /// those who call this does so, and the next when it is gone.
+    /// Follows one sentinel at a time, for ever. Each connection manager calls this, and only one of them gets the lock; when its
+    /// task ends, the next one goes on. Without an answer from any sentinel nothing changes.
     pub(super) async fn watch(&self) {
         let Some(sentinels) = &self.sentinels else { return std::future::pending().await };
         let _watching = self.watching.lock().await;
@@ -130,7 +132,7 @@ impl Locator {
             let Err(error) = self.follow(sentinels, &mut failures).await;
             failures += 1;
             if failures == sentinels.count() {
-                tracing::warn!(name = self.address.host(), error, "no sentinel tells of new masters, asking on");
+                tracing::warn!(name = self.address.host(), error, "no sentinel answers, trying on");
             }
             sleep(jittered(pauses.after_connection(since.elapsed()))).await;
         }
@@ -142,15 +144,15 @@ impl Locator {
         loop {
             let told = sentinel.next().await?;
             if mem::take(failures) >= sentinels.count() {
-                tracing::info!(name = self.address.host(), "a sentinel tells of new masters again");
+                tracing::info!(name = self.address.host(), "a sentinel answers again");
             }
             self.heard(&told).await;
         }
     }
 
-    /// A sentinel says that the master is there.
+    /// Verifies an address that a sentinel named, if it is new.
     async fn heard(&self, told: &Located) {
-        if self.master().is_some_and(|known| known == told.address.place()) {
+        if self.master().is_some_and(|known| known == told.address.host_and_port()) {
             return;
         }
         let verify = async { self.verify(&mut told.address.open(|_| ()).await?).await };

@@ -96,7 +96,7 @@ impl Redis {
         self.node.url()
     }
 
-    /// Where it was last, if that is for sentinels to say.
+    /// With sentinels, where the master was last.
     pub(crate) fn master(&self) -> Option<String> {
         self.node.master()
     }

@@ -1,7 +1,7 @@
-//! Redis Sentinel: who knows where the master is.
+//! The sentinels of a master: asks them where it is, and follows one of them to learn when it moves.
 //!
-//! The sentinels are asked one after the other, first the one that answered last. What they say is not relied upon: whoever
-//! connects to the Redis there finds out whether it is a master.
+//! They are asked one after the other, first the one that answered last. Their answer may be old or wrong, so the caller has to
+//! verify it.
 
 use std::fmt::Display;
 use std::io;
@@ -17,24 +17,24 @@ use tokio::time::{Instant, timeout};
 use super::address::Address;
 use crate::store::settings::SentinelSettings;
 
-/// The longest that a sentinel may take, to connect and to answer: then the next is asked.
+/// The longest that connecting to a sentinel and its answer may take together. After that the next one is asked.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
-/// A sentinel that is followed tells of a new master by itself. It is asked all the same, to find out whether it is there.
+/// How often a followed sentinel is asked, although it publishes new masters: so a dead connection is noticed.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// When it pays to ask: there is a new master; and, told by the sentinel that replaces it, it knows that it is one. In between,
-/// other replicas are told of it.
+/// The events after which the answer may be another. The sentinel that leads a failover publishes the second when the new master
+/// is ready, and the first only after it has told the other replicas.
 const NEWS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
 /// The sentinels of a master.
 #[derive(Debug)]
 pub(super) struct Sentinels {
-    /// The master, at no place yet.
+    /// How the master is reached, without its host and port.
     master: Address,
     name: String,
     sentinels: Vec<Address>,
-    /// Who is asked first.
+    /// The index of the sentinel to ask first.
     first: AtomicUsize,
-    /// What the last round of questions led to, and when it was over.
+    /// The last result of asking them, and when it came. Locked while they are asked.
     asked: Mutex<Option<(Instant, Result<Located, String>)>>,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct Sentinels {
 #[derive(Clone, Debug)]
 pub(super) struct Located {
     pub(super) address: Address,
-    /// The number of the sentinel that says so.
+    /// The index of the sentinel that named this address.
     pub(super) told_by: Option<usize>,
 }
 
-/// A sentinel that tells of new masters.
+/// An open subscription to a sentinel's events.
 pub(super) struct Followed<'s> {
     sentinels: &'s Sentinels,
     index: usize,
@@ -58,7 +58,7 @@ pub(super) struct Followed<'s> {
 
 impl Sentinels {
     /// # Errors
-    /// A URL is none that leads to a sentinel, or there is none, or the master has no name.
+    /// A URL cannot be parsed, there are no URLs, or the master has no name.
     pub(super) fn new(settings: &SentinelSettings, master: Address) -> RedisResult<Self> {
         let address = |url| Address::new(url, &settings.tls, settings.password_file.as_deref());
         let sentinels = settings.urls.iter().map(address).collect::<RedisResult<Vec<_>>>()?;
@@ -70,7 +70,8 @@ impl Sentinels {
         Ok(Self { master, name, sentinels, first: AtomicUsize::new(0), asked: Mutex::default() })
     }
 
-    /// Where the master is, by the first of them who knows. Who comes while others ask has their answer, if it is newer.
+    /// Returns the answer of the first sentinel that knows the master. Concurrent callers share one round of questions, unless it
+    /// ended before they came.
     pub(super) async fn ask(&self) -> Result<Located, String> {
         let since = Instant::now();
         let mut asked = self.asked.lock().await;
@@ -89,21 +90,21 @@ impl Sentinels {
         self.sentinels.len()
     }
 
-    /// From now on this one is asked first.
+    /// Asks this sentinel first from now on.
     pub(super) fn trust(&self, index: usize) {
         self.first.store(index, Ordering::Relaxed);
     }
 
-    /// From now on the one after this is asked first, unless that has changed already.
+    /// Asks the next sentinel first from now on, if this one would have been.
     pub(super) fn doubt(&self, index: usize) {
         let next = (index + 1) % self.sentinels.len();
         _ = self.first.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Finds a sentinel to follow.
+    /// Subscribes to the events of the sentinel that is first.
     ///
     /// # Errors
-    /// The one whose turn it is cannot be followed.
+    /// That sentinel failed; the next call tries the next one.
     pub(super) async fn follow(&self) -> Result<Followed<'_>, String> {
         let index = self.first.load(Ordering::Relaxed);
         let sentinel = &self.sentinels[index];
@@ -123,7 +124,7 @@ impl Sentinels {
             self.doubt(index);
             failed(sentinel, &error)
         })?;
-        // Somebody may have become the master before anybody heard of it.
+        // The master may have moved before the subscription began.
         news.notify_one();
         Ok(Followed { sentinels: self, index, connection, news })
     }
@@ -143,7 +144,7 @@ impl Sentinels {
                 Err(error) => failures.push(failed(sentinel, &error)),
             }
         }
-        // The same whoever was asked first.
+        // The same text, whichever was asked first: a changed text is logged again.
         failures.sort();
         let failures = failures.join(", ");
         Err(match is_answered {
@@ -164,10 +165,10 @@ impl Sentinels {
 // === impl Followed ===
 
 impl Followed<'_> {
-    /// Where the master is: once a second, and whenever there is a new one.
+    /// Waits for an event, a second at most, and asks where the master is.
     ///
     /// # Errors
-    /// The sentinel does not answer any more, or knows no master of this name.
+    /// The sentinel does not answer, or does not know the master.
     pub(super) async fn next(&mut self) -> Result<Located, String> {
         _ = timeout(ASK_EVERY, self.news.notified()).await;
         let told = in_time(self.sentinels.told_on(&mut self.connection)).await;
@@ -182,7 +183,7 @@ impl Followed<'_> {
 }
 
 fn failed(sentinel: &Address, error: &impl Display) -> String {
-    format!("{}: {error}", sentinel.place())
+    format!("{}: {error}", sentinel.host_and_port())
 }
 
 async fn in_time<T>(ask: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {

@@ -60,7 +60,7 @@ impl Load {
 
 async fn client(number: u32, addresses: [SocketAddr; 2], is_over: Arc<AtomicBool>) -> Tally {
     let mut connections = [Raw::connect(addresses[0]).await, Raw::connect(addresses[1]).await];
-    let mut pace = interval(Duration::from_millis(1));
+    let mut pace = interval(Duration::from_millis(5));
     let (fields, mut tally) = (format!("k: of load {number}\r\n"), Tally::default());
     loop {
         let was_over = is_over.load(Ordering::SeqCst);

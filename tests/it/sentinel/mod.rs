@@ -198,7 +198,7 @@ async fn a_sentinel_that_lies_or_hangs_does_no_harm() {
     let gateway = TestGateway::start(&rules(&store));
     assert_eq!(ask(&gateway).await.status(), 200);
     let (told, place) = (ready(&gateway).await, format!("127.0.0.1:{}", replica.port));
-    assert!(told.contains(&format!("{place}: is no master, though a sentinel says so")), "{told}");
+    assert!(told.contains(&format!("{place}: not a master, although a sentinel says so")), "{told}");
 }
 
 /// The users have the permissions of the page, and no others.
