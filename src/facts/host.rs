@@ -37,7 +37,7 @@ pub(super) fn read<'a>(uri: &'a Uri, need: HostNeed, headers: &'a HeaderMap) -> 
 fn without_port(authority: &str) -> Option<&str> {
     let end = match authority.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
-        None => authority.find(':').unwrap_or(authority.len()),
+        None => authority.bytes().position(|byte| byte == b':').unwrap_or(authority.len()),
     };
     let (host, port) = authority.split_at(end);
     let digits = port.strip_prefix(':').unwrap_or(port);

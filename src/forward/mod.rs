@@ -94,12 +94,11 @@ impl Service<Request<RequestBody>> for Forward {
         let forward = self.clone();
         // Written in line: a future within this one would have room for the request once more.
         Box::pin(async move {
-            let mut response = match forward.prepare(&mut request) {
-                Ok(Ready { upstream, client, takes_trailers }) => {
-                    answer(upstream.send(&mut request, client).await, takes_trailers)
-                }
-                Err(here) => *here,
+            let Ready { upstream, client, takes_trailers } = match forward.prepare(&mut request) {
+                Ok(ready) => ready,
+                Err(here) => return Ok(*here),
             };
+            let mut response = answer(upstream.send(&mut request, client).await, takes_trailers);
             response.extensions_mut().extend(take(request.extensions_mut())); // its room is used for the next request
             Ok(response)
         })

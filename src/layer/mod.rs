@@ -36,6 +36,7 @@ mod notes;
 mod peer;
 
 use std::future::Future;
+use std::mem::take;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -204,24 +205,26 @@ where
         Box::pin(async move {
             let rules = limiter.rules.load_full(); // one snapshot for the whole request
             let mut life = Life::begin(&limiter.metrics, &rules, request.extensions_mut().remove::<ReportSlot>());
-            let mut response = match limiter.judge(&rules, &mut request, &mut life.notes).await {
-                Ok((handover, receipt)) => {
-                    request.extensions_mut().insert::<Handover>(handover);
-                    let response = match inner.call(request).await {
-                        Ok(response) => response,
-                        Err(error) => {
-                            life.failed();
-                            return Err(error);
-                        }
-                    };
-                    if response.extensions().get::<NotSent>().is_some() {
-                        // Boxed, as it is rare and large: what is in line makes the future of every request larger.
-                        Box::pin(receipt.give_back(&limiter.store)).await;
-                    }
-                    response.map(Either::Left)
+            let (handover, receipt) = match limiter.judge(&rules, &mut request, &mut life.notes).await {
+                Ok(admitted) => admitted,
+                Err(refusal) => {
+                    let mut response = refuse(refusal, &mut request).map(Either::Right);
+                    life.answered(&mut response);
+                    return Ok(response);
                 }
-                Err(refusal) => refusal.answer_to(std::mem::take(request.headers_mut())).map(Either::Right),
             };
+            request.extensions_mut().insert::<Handover>(handover);
+            let mut response = match inner.call(request).await {
+                Ok(response) => response.map(Either::Left),
+                Err(error) => {
+                    life.failed();
+                    return Err(error);
+                }
+            };
+            if response.extensions().get::<NotSent>().is_some() {
+                // Boxed, as it is rare and large: what is in line makes the future of every request larger.
+                Box::pin(receipt.give_back(&limiter.store)).await;
+            }
             life.answered(&mut response);
             Ok(response)
         })
@@ -290,6 +293,15 @@ fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
             Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
         }
     }
+}
+
+/// The answer to a refused request, in the room of the request's fields and extensions.
+fn refuse<B>(refusal: Refusal, request: &mut Request<B>) -> Response<Full<Bytes>> {
+    let mut extensions = take(request.extensions_mut());
+    extensions.clear();
+    let mut response = refusal.answer_to(take(request.headers_mut()));
+    *response.extensions_mut() = extensions;
+    response
 }
 
 fn retarget<B>(request: &mut Request<B>, target: Option<Uri>) {

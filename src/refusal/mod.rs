@@ -113,8 +113,9 @@ impl Refusal {
         if status != StatusCode::NO_CONTENT {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         }
-        if let Some(seconds) = self.retry_after() {
-            headers.insert(RETRY_AFTER, seconds.into());
+        let seconds = self.retry_after().map(|seconds| HeaderValue::from_str(itoa::Buffer::new().format(seconds)));
+        if let Some(Ok(seconds)) = seconds {
+            headers.insert(RETRY_AFTER, seconds);
         }
         response
     }

@@ -37,7 +37,8 @@ pub(super) async fn exchange(
     let answer = match &transfer {
         Some(transfer) => {
             let answer = poll_fn(|cx| asking.poll(connection, cx));
-            transfer.wait(answer, limit).await.unwrap_or_else(|failure| Err(Attempt::Failed(failure)))
+            // Boxed: what is in line makes the future of every request larger, and few have a body.
+            Box::pin(transfer.wait(answer, limit)).await.unwrap_or_else(|failure| Err(Attempt::Failed(failure)))
         }
         None => {
             poll_fn(|cx| match asking.poll(connection, cx) {

@@ -71,7 +71,7 @@ impl Wire {
 
     /// Whether all of the body has been read; of what is here, it is read now.
     pub(super) fn is_read(&mut self) -> bool {
-        while let (false, Ok(Piece::Data(_))) = (self.left.is_end(), self.left.take(&mut self.unread)) {}
+        while !self.left.is_end() && matches!(self.left.take(&mut self.unread), Ok(Piece::Data(_))) {}
         self.note_end();
         self.left.is_end() && !self.broken
     }
