@@ -208,6 +208,28 @@ async fn nobody_waits_for_a_redis_that_is_known_to_hang() {
     redis.signal("CONT");
 }
 
+/// A connection that nobody closes is waited for once, by each of two workers; and no longer than a new one takes to open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_network_that_goes_silent_is_waited_for_once() {
+    let Some(redis) = RedisServer::start() else { return };
+    let proxy = FaultyProxy::start(redis.port).await;
+    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 1s }}", proxy.port);
+    let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
+    let faults: [fn(&FaultyProxy); 2] = [FaultyProxy::half_open, FaultyProxy::blackhole];
+    for fault in faults {
+        soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+        let before = failures(&gateway, "timeout").await;
+        fault(&proxy);
+        for _ in 0..50 {
+            ask(&gateway).await;
+        }
+        let timeouts = failures(&gateway, "timeout").await - before;
+        assert!(timeouts <= 2, "{timeouts} waited");
+        proxy.heal();
+    }
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+}
+
 async fn failures(gateway: &TestGateway, cause: &str) -> u64 {
     gateway.counter(&format!(r#"tidegate_store_failures_total{{cause="{cause}"}}"#)).await
 }
