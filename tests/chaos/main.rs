@@ -6,6 +6,7 @@
 //! CHAOS_SECONDS=1800 tests/chaos/run          # 30 minutes; after all faults in order, they come as they like
 //! CHAOS_SEED=17 tests/chaos/run               # the same faults in the same order
 //! tests/chaos/run --release --write           # into docs/reliability.md
+//! tests/chaos/run --release --far --write     # the same of a Redis that is far away
 //! ```
 //!
 //! It needs `redis-server`, and uses loopback alone. Exits 0 if no window held more than the limit's policy allows and nobody
@@ -19,6 +20,7 @@
 #[allow(dead_code, reason = "it is also for a run without faults")]
 mod checker;
 mod document;
+mod far;
 mod faults;
 mod gateway;
 mod journal;
@@ -57,6 +59,9 @@ struct Arguments {
     /// A decision's deadline, in milliseconds; unless given the default of 50, or 250 in a program that was not optimised
     #[arg(long, env = "CHAOS_DEADLINE", default_value = DEADLINE, value_parser = clap::value_parser!(u64).range(1..))]
     deadline: u64,
+    /// Measure a Redis that is far away instead
+    #[arg(long)]
+    far: bool,
     /// Write the tables into docs/reliability.md
     #[arg(long)]
     write: bool,
@@ -66,6 +71,9 @@ const DEADLINE: &str = if cfg!(debug_assertions) { "250" } else { "50" };
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.far {
+        return far(arguments.write);
+    }
     let seed = arguments.seed.unwrap_or_else(any_seed);
     println!("CHAOS_SEED={seed}");
     let (duration, deadline) = (Duration::from_secs(arguments.seconds), Duration::from_millis(arguments.deadline));
@@ -77,6 +85,15 @@ fn main() -> ExitCode {
         document::write("chaos", &report.to_string());
     }
     if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn far(write: bool) -> ExitCode {
+    let Some(far) = far::measure() else { return ExitCode::FAILURE };
+    println!("{far}");
+    if write {
+        document::write("far", &far.to_string());
+    }
+    ExitCode::SUCCESS
 }
 
 fn any_seed() -> u64 {

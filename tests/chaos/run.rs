@@ -22,6 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(10);
 /// How long nothing happens between two faults.
 const CALM: Duration = Duration::from_millis(2_500);
+/// How long a fault lasts; longer where there is time for that.
+const SHORTEST_FAULT: Duration = Duration::from_millis(700);
+const SHORT_FAULT: Duration = Duration::from_secs(2);
+const LONG_FAULT: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(180);
 
 /// A run to be made.
 #[derive(Clone, Copy, Debug)]
@@ -112,10 +117,12 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
     settled(gateways, true).await.expect("gateways that know each other");
     sleep(CALM).await;
     let (mut dice, mut rounds) = (Dice(run.seed), Vec::<Round>::new());
+    let longest = if run.duration < LONG { SHORT_FAULT } else { LONG_FAULT };
     while Instant::now() < end {
         let any = dice.below(FAULTS.len());
         let fault = FAULTS.get(rounds.len()).copied().unwrap_or(FAULTS[any]);
-        let (lasts, victim) = (Duration::from_millis(700 + 100 * dice.below(14) as u64), dice.below(GATEWAYS));
+        let lasts = SHORTEST_FAULT + (longest - SHORTEST_FAULT) * u32::try_from(dice.below(100)).expect("less") / 100;
+        let victim = dice.below(GATEWAYS);
         let begin = now();
         let lost = fault.strike(world, lasts, victim).await;
         let ended = now();
