@@ -118,6 +118,7 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         delay: 0,
         overflow: false,
         shard: None,
+        ahead: 0,
     };
     let field = RateLimitField::new(&[limit("per-minute")?, limit("per-day")?], &[said, said]);
     criterion.bench_function("answer/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));

@@ -154,6 +154,7 @@ mod tests {
             delay: 0,
             overflow: false,
             shard: None,
+            ahead: 0,
         };
         let status = (0..3).map(|index| (index, decision)).collect();
         let rate_limit = Members::new(&limits).rate_limit(&status);
@@ -180,6 +181,7 @@ mod tests {
             delay: 0,
             overflow: false,
             shard: None,
+            ahead: 0,
         };
         let status = [(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))].into_iter().collect();
         assert_eq!(legacy(&limits, &status), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));

@@ -63,7 +63,7 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
     match settings {
         StoreSettings::Memory { key_secret } => json!({ "kind": "memory", "key_secret": key_secret.map(|_| "***") }),
         StoreSettings::Redis(settings) => {
-            let RedisSettings { url, sentinel, tls, password_file, timeout, .. } = settings;
+            let RedisSettings { url, sentinel, cluster, tls, password_file, timeout, .. } = settings;
             let RedisSettings { prefix, pool_size, key_secret, fail_readiness, .. } = settings;
             json!({
                 "kind": "redis",
@@ -73,6 +73,7 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
                 "owed": store.owed(),
                 "url": url.to_string(),
                 "sentinel": sentinel.as_ref().map(|sentinel| show_sentinel(sentinel, store)),
+                "cluster": cluster.iter().map(ToString::to_string).collect::<Vec<_>>(),
                 "tls": show_tls(tls),
                 "password_file": password_file,
                 "timeout_ms": timeout.as_millis(),

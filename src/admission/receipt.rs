@@ -39,7 +39,7 @@ impl Receipt {
     fn granted(&self) -> Vec<Granted> {
         let made = self.positions.iter().zip(&self.asked).filter_map(|(position, charge)| {
             let decision = self.status.said(*position).filter(|said| said.granted && charge.permits > 0)?;
-            let at = self.status.now.plus_millis(decision.delay);
+            let at = self.status.now.plus_millis(decision.ahead + decision.delay);
             Some(Granted { charge: charge.on_shard(decision.shard), at, overflow: decision.overflow })
         });
         made.collect()

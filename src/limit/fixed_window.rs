@@ -45,6 +45,7 @@ impl State {
             delay: 0,
             overflow: false,
             shard: None,
+            ahead: 0,
         }
     }
 

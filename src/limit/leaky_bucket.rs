@@ -61,6 +61,7 @@ impl State {
             delay: if wait == Wait::Now && permits > 0 { delay } else { 0 },
             overflow: false,
             shard: None,
+            ahead: 0,
         }
     }
 

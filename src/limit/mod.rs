@@ -3,6 +3,7 @@
 
 pub mod calendar;
 mod counters;
+pub(crate) mod crc16;
 mod entries;
 pub mod fixed_window;
 mod forecast;
@@ -141,6 +142,8 @@ pub struct Decision {
     pub overflow: bool,
     /// Which of the limiter's shards decided it, if it has some.
     pub shard: Option<u16>,
+    /// By how many milliseconds the clock that decided it is ahead of [`Outcome::now`], if several decided.
+    pub ahead: u64,
 }
 
 /// How long a refused request has to wait if nothing else happens.
@@ -346,7 +349,7 @@ impl Outcome {
         let made = asked.filter(|(charge, decision)| decision.granted && charge.permits > 0);
         let granted = |(charge, decision): (Charge, &Decision)| Granted {
             charge: charge.on_shard(decision.shard),
-            at: self.now.plus_millis(decision.delay),
+            at: self.now.plus_millis(decision.ahead + decision.delay),
             overflow: decision.overflow,
         };
         made.map(granted).collect()

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Algorithm, Charge, Limiter, Mode, Quota, leaky_bucket};
+use ipnet::IpNet;
+
+use super::crc16::crc16;
+use super::{Algorithm, Charge, ClientId, Limiter, Mode, Quota, leaky_bucket};
 
 /// Over how many hash tags.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,7 +24,8 @@ impl Limiter {
     /// The same, with its clients in so many partitions.
     #[must_use]
     pub fn partitioned(self, partitions: u32) -> Self {
-        let spread = if partitions > 1 { Spread::Partitions(partitions) } else { Spread::Whole };
+        let has_hash_tag = self.name.contains('}');
+        let spread = if partitions > 1 && has_hash_tag { Spread::Partitions(partitions) } else { Spread::Whole };
         Self { spread, ..self }
     }
 
@@ -42,6 +46,17 @@ impl Limiter {
             Spread::Shards(shards) => shards,
             Spread::Whole | Spread::Partitions(_) => &[],
         }
+    }
+
+    /// The partition of a client, if there are some: the same on every gateway.
+    pub(crate) fn partition_of(&self, client: Option<&ClientId>) -> Option<u32> {
+        let hash = match client? {
+            ClientId::Address(IpNet::V4(network)) => crc16(&network.network().octets()),
+            ClientId::Address(IpNet::V6(network)) => crc16(&network.network().octets()),
+            ClientId::Value(value) => crc16(value),
+            ClientId::Instance(id) => crc16(id.as_bytes()),
+        };
+        self.partitions().map(|partitions| u32::from(hash) % partitions)
     }
 
     /// How many partitions its clients are in, if they are in some.
@@ -105,6 +120,19 @@ mod tests {
         let names = limiter(100, Algorithm::TokenBucket).sharded(2);
         let names: Vec<&str> = names.shards().iter().map(|shard| shard.name.as_str()).collect();
         assert_eq!(names, ["{tidegate:rest:0}:all", "{tidegate:rest:1}:all"]);
+    }
+
+    #[test]
+    fn clients_are_spread_over_all_partitions() {
+        let limiter = Limiter { mode: Mode::PerClient, ..limiter(1, Algorithm::TokenBucket) }.partitioned(64);
+        let mut counts = [0; 64];
+        for client in 0..64_000_u32 {
+            let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + client);
+            let client = ClientId::Address(std::net::IpAddr::V4(address).into());
+            let partition = limiter.partition_of(Some(&client)).expect("a partition");
+            counts[usize::try_from(partition).expect("an index")] += 1;
+        }
+        assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
     }
 
     proptest! {

@@ -155,6 +155,7 @@ impl State {
             delay: 0,
             overflow: false,
             shard: None,
+            ahead: 0,
         }
     }
 

@@ -24,6 +24,7 @@ pub struct MemoryBuilder {
 pub struct RedisBuilder {
     url: RedisUrl,
     sentinel: Option<Box<SentinelSettings>>,
+    cluster: Box<[RedisUrl]>,
     tls: RedisTls,
     password_file: Option<PathBuf>,
     timeout: Duration,
@@ -59,9 +60,20 @@ impl Store {
     /// [`redis`](Self::redis), with more to say.
     pub fn redis_builder(url: &str) -> RedisBuilder {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
-        let (sentinel, tls, password_file, prefix) = Default::default();
+        let (sentinel, cluster, tls, password_file, prefix) = Default::default();
         let url = RedisUrl::new(url.to_owned());
-        RedisBuilder { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret: None, metrics: None }
+        RedisBuilder {
+            url,
+            sentinel,
+            cluster,
+            tls,
+            password_file,
+            timeout,
+            prefix,
+            pool_size,
+            key_secret: None,
+            metrics: None,
+        }
     }
 }
 
@@ -96,6 +108,13 @@ impl RedisBuilder {
     /// `redis://user@mymaster/2`. The URL of each sentinel needs a port.
     pub fn sentinel(self, sentinel: SentinelSettings) -> Self {
         Self { sentinel: Some(Box::new(sentinel)), ..self }
+    }
+
+    /// It is a Redis Cluster: the store's URL is that of one of its nodes, and these are those of others, in case that one is
+    /// away. Any of them tells of all nodes.
+    pub fn cluster<'u>(self, others: impl IntoIterator<Item = &'u str>) -> Self {
+        let others = others.into_iter().map(|url| RedisUrl::new(url.to_owned()));
+        Self { cluster: std::iter::once(self.url.clone()).chain(others).collect(), ..self }
     }
 
     /// Whom `rediss://` trusts, and what it shows of itself; what the system trusts, and nothing, unless told otherwise.
@@ -147,9 +166,13 @@ impl RedisBuilder {
         if let Some(fault) = urls.filter_map(|url| RedisUrl::parse_sentinel(url.expose()).err()).next() {
             return Err(bad(format!("the URL of a sentinel {fault}")));
         }
-        let Self { sentinel, tls, password_file, timeout, prefix, key_secret, .. } = self;
+        let mut nodes = self.cluster.iter();
+        if let Some(fault) = nodes.find_map(|url| RedisUrl::parse_node(url.expose()).err()) {
+            return Err(bad(format!("the URL of a node {fault}")));
+        }
+        let Self { sentinel, cluster, tls, password_file, timeout, prefix, key_secret, .. } = self;
         let pool_size = self.pool_size.max(1);
-        let given = RedisSettings { sentinel, tls, password_file, timeout, prefix, ..RedisSettings::new(url) };
+        let given = RedisSettings { sentinel, cluster, tls, password_file, timeout, prefix, ..RedisSettings::new(url) };
         let settings = RedisSettings { pool_size, key_secret, ..given };
         Store::open(&StoreSettings::Redis(settings), self.metrics.unwrap_or_default())
     }

@@ -39,7 +39,7 @@ type Bucket = (String, Option<ClientId>);
 #[derive(Clone, Debug)]
 pub(crate) struct Payment {
     pub(crate) id: u64,
-    /// All debts are of one limiter.
+    /// All debts are of one limiter, and to one hash tag.
     pub(crate) debts: Vec<Debt>,
 }
 
@@ -92,19 +92,24 @@ impl Debts {
     }
 
     /// Are there no debts?
-    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.by_bucket.is_empty() && self.unpaid.is_empty()
     }
 
-    /// The next payment, if any debt is still in use. It is repeated until it is [`paid`](Self::paid).
-    pub(crate) fn next_payment(&mut self, now: Timestamp) -> Option<Payment> {
+    /// The next payment to those who have such buckets, if any debt to them is still in use. It is repeated until it is
+    /// [`paid`](Self::paid).
+    pub(crate) fn next_payment(
+        &mut self,
+        now: Timestamp,
+        has: impl Fn(&Limiter, Option<&ClientId>) -> bool,
+    ) -> Option<Payment> {
         self.unpaid.iter_mut().for_each(|payment| payment.debts.retain_mut(|debt| debt.is_live(now)));
         self.unpaid.retain(|payment| !payment.debts.is_empty());
-        if self.unpaid.is_empty() {
-            self.begin_payments(now);
+        let is_next = |payment: &&Payment| payment.debts.iter().any(|debt| debt.is_owed_to(&has));
+        if !self.unpaid.iter().any(|payment| is_next(&payment)) {
+            self.begin_payments(now, &has);
         }
-        self.unpaid.front().cloned()
+        self.unpaid.iter().find(is_next).cloned()
     }
 
     /// Removes a payment that the store has charged.
@@ -112,15 +117,18 @@ impl Debts {
         self.unpaid.retain(|payment| payment.id != id);
     }
 
-    /// Turns all debts into payments: one limiter and at most [`MAX_PAYMENT`] buckets each.
-    fn begin_payments(&mut self, now: Timestamp) {
-        let mut by_limiter: HashMap<String, Vec<Debt>> = HashMap::new();
-        for ((limiter, _), mut debt) in self.by_bucket.drain() {
+    /// Turns debts to such buckets into payments: to at most [`MAX_PAYMENT`] buckets each, of one hash tag.
+    fn begin_payments(&mut self, now: Timestamp, has: &impl Fn(&Limiter, Option<&ClientId>) -> bool) {
+        let mut by_hash_tag: HashMap<(String, Option<u32>), Vec<Debt>> = HashMap::new();
+        let owed = self.by_bucket.extract_if(|_, debt| debt.is_owed_to(has));
+        for (_, mut debt) in owed {
             if debt.is_live(now) {
-                by_limiter.entry(limiter).or_default().push(debt);
+                let partition = debt.limiter.partition_of(debt.client.as_ref());
+                let hash_tag = (debt.limiter.name.clone(), partition);
+                by_hash_tag.entry(hash_tag).or_default().push(debt);
             }
         }
-        for debts in by_limiter.into_values().flat_map(Debt::by_shard) {
+        for debts in by_hash_tag.into_values().flat_map(Debt::by_shard) {
             let payment = |debts: &[Debt]| Payment { id: random(), debts: debts.to_vec() };
             self.unpaid.extend(debts.chunks(MAX_PAYMENT).map(payment));
         }
@@ -151,6 +159,14 @@ impl Debt {
                 *sum = sum.saturating_add(permits);
             }
             _ => self.grants.push((at, permits)),
+        }
+    }
+
+    /// Is it owed to one who has such buckets? One to a limiter in shards is, if any of these is.
+    fn is_owed_to(&self, has: &impl Fn(&Limiter, Option<&ClientId>) -> bool) -> bool {
+        match self.limiter.shards() {
+            [] => has(&self.limiter, self.client.as_ref()),
+            shards => shards.iter().any(|shard| has(shard, None)),
         }
     }
 
@@ -222,7 +238,7 @@ mod tests {
 
     fn told(debts: &mut Debts, now: u64) -> Vec<(u64, u32)> {
         let mut told = Vec::new();
-        while let Some(payment) = debts.next_payment(Timestamp::from_millis(now)) {
+        while let Some(payment) = debts.next_payment(Timestamp::from_millis(now), |_, _| true) {
             let grants = payment.debts.iter().flat_map(|debt| &debt.grants);
             told.extend(grants.map(|(at, permits)| (at.as_millis(), *permits)));
             debts.paid(payment.id);
@@ -271,9 +287,9 @@ mod tests {
     fn what_may_not_have_been_paid_is_told_again_with_the_same_number() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         debts.add(&[granted(&limiter, 1_000, 1)], Timestamp::from_millis(1_000));
-        let first = debts.next_payment(Timestamp::from_millis(1_000)).expect("a payment");
+        let first = debts.next_payment(Timestamp::from_millis(1_000), |_, _| true).expect("a payment");
         debts.add(&[granted(&limiter, 1_010, 1)], Timestamp::from_millis(1_010));
-        let again = debts.next_payment(Timestamp::from_millis(1_010)).expect("a payment");
+        let again = debts.next_payment(Timestamp::from_millis(1_010), |_, _| true).expect("a payment");
         assert_eq!((again.id, &again.debts), (first.id, &first.debts));
         debts.paid(first.id);
         assert_eq!(told(&mut debts, 1_010), [(1_010, 1)]);
@@ -286,7 +302,7 @@ mod tests {
         let mut debts = Debts::default();
         debts.add(&[granted(&limiter, 1_000, 7), granted(&limiter, 1_200, 1)], Timestamp::from_millis(1_200));
         let mut owed = Vec::new();
-        while let Some(payment) = debts.next_payment(Timestamp::from_millis(1_200)) {
+        while let Some(payment) = debts.next_payment(Timestamp::from_millis(1_200), |_, _| true) {
             let names: Vec<&str> = payment.debts.iter().map(|debt| debt.limiter.name.as_str()).collect();
             assert_eq!(names.len(), 1, "one hash tag in a call");
             owed.push((names[0].to_owned(), payment.permits()));

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::debts::{Debts, Payment};
 use super::{Memory, StoreError};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::limit::{Charge, Granted, Limiter, Outcome, Wait};
+use crate::limit::{Charge, ClientId, Granted, Limiter, Outcome, Wait};
 
 /// The most buckets: some 25 MB.
 const MAX_BUCKETS: usize = 1 << 18;
@@ -159,6 +159,16 @@ impl Fallback {
         self.owing.notified().await;
     }
 
+    /// Is anything owed to the store, as far as is known?
+    pub(crate) fn is_owing(&self) -> bool {
+        !self.debts.lock().is_empty()
+    }
+
+    /// Tells another one who waits for debts: these are not for whoever was told.
+    pub(crate) fn pass_on(&self) {
+        self.owing.notify_one();
+    }
+
     /// Waits until no other task pays debts, then allows the caller to.
     pub(crate) async fn payer(&self) -> Payer<'_> {
         Payer { fallback: self, _alone: self.paying.lock().await }
@@ -196,10 +206,10 @@ impl Tally {
 }
 
 impl Payer<'_> {
-    /// The next payment, and the time by the clock that dated its grants.
-    pub(crate) fn next(&self) -> Option<(Payment, Timestamp)> {
+    /// The next payment to those who have such buckets, and the time by the clock that dated its grants.
+    pub(crate) fn next(&self, has: impl Fn(&Limiter, Option<&ClientId>) -> bool) -> Option<(Payment, Timestamp)> {
         let now = self.fallback.clock.now();
-        self.fallback.debts.lock().next_payment(now).map(|payment| (payment, now))
+        self.fallback.debts.lock().next_payment(now, has).map(|payment| (payment, now))
     }
 
     /// Notes what the store was charged with, and says how many permits these are.

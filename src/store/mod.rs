@@ -8,6 +8,7 @@ mod builder;
 mod clock_offset;
 mod debts;
 mod fallback;
+mod in_turn;
 mod limiters;
 mod memory;
 mod negative_cache;
@@ -27,7 +28,6 @@ pub use self::builder::{MemoryBuilder, RedisBuilder};
 pub(crate) use self::limiters::{Named, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::negative_cache::NegativeCache;
-use self::negative_cache::Remote as _;
 pub use self::redis::Redis;
 #[cfg(feature = "gateway")]
 pub(crate) use self::redis::redis_keys;
@@ -71,6 +71,16 @@ pub enum StoreError {
     /// Redis answered with an error; its first word, such as `OOM` or `READONLY`.
     #[error("redis answers {0}")]
     Answer(String),
+    /// The hash slot is at another node of the cluster, and nothing ran.
+    #[error("slot {slot} is at {place}")]
+    Elsewhere {
+        /// The slot.
+        slot: u16,
+        /// The other node's host and port.
+        place: String,
+        /// For this call alone: the slot is on its way there.
+        once: bool,
+    },
     /// Redis answered with something that the script does not return.
     #[error("answer of another shape than the script's")]
     Shape,
@@ -245,7 +255,7 @@ impl Store {
     pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => memory.take(charges),
-            Self::Redis(redis) => shards::take(redis, charges, None, redis.store().deadline()).await,
+            Self::Redis(redis) => in_turn::take(redis, charges, None).await,
         }
     }
 
@@ -256,7 +266,7 @@ impl Store {
     pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => memory.take_at(charges, now),
-            Self::Redis(redis) => shards::take(redis, charges, Some(now), redis.store().deadline()).await,
+            Self::Redis(redis) => in_turn::take(redis, charges, Some(now)).await,
         }
     }
 }
@@ -299,7 +309,7 @@ impl Store {
                 memory.give_back(granted);
                 Ok(())
             }
-            Self::Redis(redis) => redis.give_back(granted, None).await,
+            Self::Redis(redis) => in_turn::give_back(redis, granted, None).await,
         }
     }
 
@@ -313,7 +323,7 @@ impl Store {
                 memory.give_back_at(granted, now);
                 Ok(())
             }
-            Self::Redis(redis) => redis.give_back(granted, Some(now)).await,
+            Self::Redis(redis) => in_turn::give_back(redis, granted, Some(now)).await,
         }
     }
 }
@@ -330,7 +340,7 @@ impl StoreError {
         match self {
             Self::Timeout | Self::Broken | Self::Shape => true,
             Self::Answer(word) => NOT_NOW.contains(&word.as_str()),
-            Self::Unreachable | Self::Full | Self::NotInitialised | Self::ModeDiffers => false,
+            Self::Unreachable | Self::Elsewhere { .. } | Self::Full | Self::NotInitialised | Self::ModeDiffers => false,
         }
     }
 
@@ -340,6 +350,7 @@ impl StoreError {
             Self::Timeout => "timeout",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",
+            Self::Elsewhere { .. } => "elsewhere",
             Self::Shape => "shape",
             Self::Full => "full",
             Self::NotInitialised => "not_initialised",

@@ -24,6 +24,8 @@ pub struct RedisSettings {
     pub url: RedisUrl,
     /// The sentinels that know where the master is; without them the server is at `url`.
     pub sentinel: Option<Box<SentinelSettings>>,
+    /// Nodes of a cluster, any of which tells of all; none if it is no cluster. The URL is that of the first.
+    pub cluster: Box<[RedisUrl]>,
     /// Whom `rediss://` trusts, and what it shows of itself.
     pub tls: RedisTls,
     /// The file with the password, if the URL has none. It is read for each connection.
@@ -98,9 +100,9 @@ impl RedisSettings {
     /// What holds unless somebody says otherwise, for the Redis at this address.
     pub fn new(url: RedisUrl) -> Self {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
-        let (sentinel, tls, password_file, prefix) = Default::default();
+        let (sentinel, cluster, tls, password_file, prefix) = Default::default();
         let (key_secret, fail_readiness) = (None, false);
-        Self { url, sentinel, tls, password_file, timeout, prefix, pool_size, key_secret, fail_readiness }
+        Self { url, sentinel, cluster, tls, password_file, timeout, prefix, pool_size, key_secret, fail_readiness }
     }
 }
 

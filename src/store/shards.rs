@@ -33,12 +33,22 @@ pub(super) async fn take<S: Remote>(
     now: Option<Timestamp>,
     deadline: Instant,
 ) -> Result<Outcome, StoreError> {
+    if charges.iter().all(|charge| charge.limiter.shards().is_empty()) {
+        return cache.take(charges, now, deadline).await;
+    }
+    // Boxed, so that limits without shards do without the memory that this needs.
+    Box::pin(take_from_shards(cache, charges, now, deadline)).await
+}
+
+async fn take_from_shards<S: Remote>(
+    cache: &NegativeCache<S>,
+    charges: &[Charge],
+    now: Option<Timestamp>,
+    deadline: Instant,
+) -> Result<Outcome, StoreError> {
     let is_in_shards = |(_, charge): &(usize, &Charge)| !charge.limiter.shards().is_empty();
     let in_shards = charges.iter().enumerate().filter(is_in_shards);
     let mut tours: Vec<Tour<'_>> = in_shards.map(|(position, charge)| Tour::new(cache, position, charge)).collect();
-    if tours.is_empty() {
-        return cache.take(charges, now, deadline).await;
-    }
     let mut asked = charges.to_vec();
     loop {
         tours.iter().for_each(|tour| asked[tour.position] = tour.asked());

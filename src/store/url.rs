@@ -53,6 +53,22 @@ impl RedisUrl {
         }
     }
 
+    /// Reads `redis://[user:password@]host[:port]`, or the same with `rediss://` for TLS.
+    ///
+    /// # Errors
+    /// What is wrong with it, to be read after "the URL of a node".
+    pub fn parse_node(url: &str) -> Result<Self, BadRedisUrl> {
+        let parsed = Self::parse(url)?;
+        let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("rediss://"));
+        match rest.map(|rest| rest.rsplit_once('@').map_or(rest, |(_, host)| host)) {
+            None => Err(BadRedisUrl("is neither `redis://` nor `rediss://`")),
+            Some(host) if host.trim_end_matches('/').contains('/') => {
+                Err(BadRedisUrl("has a database, and a cluster has only one"))
+            }
+            Some(_) => Ok(parsed),
+        }
+    }
+
     /// Makes the URL of a master: its host is the name that sentinels know it by.
     pub(crate) fn of_master(
         name: &str,

@@ -8,6 +8,8 @@ mod attacks;
 mod batches;
 mod check;
 mod checker;
+mod cluster;
+mod cluster_faults;
 mod compose;
 mod corpora;
 mod descriptors;

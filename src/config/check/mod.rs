@@ -2,6 +2,7 @@
 //! that cannot be had is [`Broken`], which only a reported mistake makes.
 
 mod candidate;
+mod cluster;
 mod cost;
 mod fields;
 mod foreign;
@@ -62,7 +63,8 @@ fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -
     let addresses = addresses(file, root, problems);
     let requests = requests::requests(file, root, problems);
     let upstreams = upstreams::upstreams(file, root, problems);
-    let around = routes::Around { purpose, prefix: store::prefix(&store), requests: requests.ok() };
+    let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
+    let around = routes::Around { purpose, prefix, is_cluster, requests: requests.ok() };
     let routes = routes::routes(file, root, around, problems);
     foreign::check(file, root, &store, problems);
     let fields = fields::fields(file, root, problems);

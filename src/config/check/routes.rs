@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::matcher;
 use super::names::duplicates;
-use super::{Checked, limits, needed, part, reach};
+use super::{Checked, limits, needed, part, reach, spread};
 use crate::config::Purpose;
 use crate::config::file::{self, Fields, File};
 use crate::config::node::Node;
@@ -20,6 +20,8 @@ pub(super) struct Around<'f> {
     pub(super) purpose: Purpose,
     /// Put before the names of limiters.
     pub(super) prefix: &'f str,
+    /// Is the store spread over several nodes?
+    pub(super) is_cluster: bool,
     /// How requests are read, if that is known.
     pub(super) requests: Option<Requests>,
 }
@@ -41,6 +43,7 @@ pub(super) fn routes(file: &File, root: &Node, around: Around<'_>, problems: &mu
         }
         let upstream = upstream(written, node, file, around, problems);
         let limits = limits::limits(written, node, around.prefix, problems);
+        let limits = limits.map(|limits| if around.is_cluster { spread::over_nodes(limits, written) } else { limits });
         routes.push(route(written, node, matcher, upstream, limits, problems));
     }
     reach::check(&matchers, problems);

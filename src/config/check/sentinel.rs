@@ -67,13 +67,17 @@ fn url_of(url: &str, node: &Node, problems: &mut Problems) -> Checked<RedisUrl> 
         .map_err(|fault| problems.add(node.location, format!("the URL of a sentinel {fault}"), URL_HELP))
 }
 
-/// Reports keys that describe a master beside `url`.
-pub(super) fn refuse_beside_url(node: &Node, problems: &mut Problems) -> Checked<()> {
+/// Reports keys that describe a master beside URLs, which have them in them.
+pub(super) fn refuse_beside(node: &Node, place: &str, problems: &mut Problems) -> Checked<()> {
     let mut checked = Ok(());
     for entry in node.entries().iter().filter(|entry| OF_MASTER.contains(&entry.key.as_str())) {
-        let message = format!("{} has no effect beside `url`", quote(&entry.key));
-        checked =
-            Err(problems.add(entry.location, message, "write it into the URL: `redis://user:password@host/database`"));
+        let message = format!("{} has no effect beside {}", quote(&entry.key), quote(place));
+        let help = match entry.key.as_str() {
+            "database" if place == "cluster" => "leave it out: a cluster has only one",
+            _ if place == "cluster" => "write it into the URLs: `redis://user:password@host`",
+            _ => "write it into the URL: `redis://user:password@host/database`",
+        };
+        checked = Err(problems.add(entry.location, message, help));
     }
     checked
 }

@@ -1,14 +1,40 @@
 //! Over how many parts of a cluster a limit is spread.
 
+use std::sync::Arc;
+
 use super::{Checked, number, part};
 use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Broken, Problems, quote};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
+use crate::rule::Limit;
 
 /// The keys, with the modes that they are for.
 const KEYS: [(&str, Mode, &str); 2] =
     [("partitions", Mode::PerClient, "shards"), ("shards", Mode::Overall, "partitions")];
+
+/// Into how many partitions clients are spread on a cluster, unless the file says it.
+const DEFAULT_PARTITIONS: u32 = 64;
+
+/// The limits of a route that all go by one client, and are not spread by the file, are spread over the nodes of a cluster:
+/// they share their partitions, and so are one decision as before.
+pub(super) fn over_nodes(limits: Vec<Limit>, written: &file::Route) -> Vec<Limit> {
+    let is_written = written.limits.iter().flatten().flatten().any(|limit| limit.partitions.is_some());
+    let first = limits.first().map(|first| first.client.clone());
+    let can_be = |limit: &Limit| {
+        let is_ours = !matches!(limit.limiter.quota.algorithm(), Algorithm::Foreign(_));
+        limit.mode() == Mode::PerClient && is_ours && Some(&limit.client) == first.as_ref()
+    };
+    if is_written || !limits.iter().all(can_be) {
+        return limits;
+    }
+    let spread = |limit: Limit| {
+        let Limiter { name, mode, quota, .. } = &*limit.limiter;
+        let limiter = Limiter::new(name.clone(), *mode, *quota).partitioned(DEFAULT_PARTITIONS);
+        Limit { limiter: Arc::new(limiter), ..limit }
+    };
+    limits.into_iter().map(spread).collect()
+}
 
 /// How many partitions, or shards.
 pub(super) struct Parts {

@@ -1,6 +1,6 @@
 //! Where buckets are kept. No message repeats an address or a secret, since both may hold a password.
 
-use super::{Checked, duration, needed, number, part, sentinel, tls};
+use super::{Checked, cluster, duration, needed, number, part, sentinel, tls};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
@@ -33,9 +33,11 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
     let node = root.at("store");
     let key_secret = key_secret(written, node, problems);
     let place = one_place(written, node, problems);
+    let cluster = cluster::seeds(written, node, problems);
+    let seed = cluster.as_ref().ok().and_then(|seeds| seeds.first());
     let address = match sentinel::master(written, node, problems) {
         Ok(Some(master)) => Ok(Address::Redis(master)),
-        Ok(None) => url(written, node, problems),
+        Ok(None) => seed.map_or_else(|| url(written, node, problems), |seed| Ok(Address::Redis(seed.clone()))),
         Err(broken) => Err(broken),
     };
     let is_tls = matches!(&address, Ok(Address::Redis(url)) if url.is_tls());
@@ -51,6 +53,7 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
         Address::Redis(url) => Ok(StoreSettings::Redis(RedisSettings {
             url,
             sentinel: sentinel?.map(Box::new),
+            cluster: cluster?.into(),
             tls: tls?.unwrap_or_default(),
             password_file: password_file?,
             timeout: duration(written.timeout, StoreSettings::DEFAULT_TIMEOUT),
@@ -67,7 +70,8 @@ fn one_place(written: &file::Store, node: &Node, problems: &mut Problems) -> Che
     let places: Vec<_> = node.entries().iter().filter(|entry| PLACES.contains(&entry.key.as_str())).collect();
     match *places {
         [] if written.url.is_none() => {
-            let (message, help) = ("the store needs `url` or `sentinel`", "for example `url: redis://127.0.0.1:6379`");
+            let (message, help) =
+                ("the store needs `url`, `sentinel` or `cluster`", "for example `url: redis://127.0.0.1:6379`");
             Err(problems.add(node.location, message, help))
         }
         [first, second, ..] => {
@@ -76,6 +80,11 @@ fn one_place(written: &file::Store, node: &Node, problems: &mut Problems) -> Che
         }
         _ => Ok(()),
     }
+}
+
+/// Is it spread over several nodes?
+pub(super) fn is_cluster(store: &Checked<StoreSettings>) -> bool {
+    matches!(store, Ok(StoreSettings::Redis(settings)) if !settings.cluster.is_empty())
 }
 
 /// What limiters are named with.
@@ -97,7 +106,7 @@ fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<A
         None => ("the store is neither `memory` nor a URL".to_owned(), URL_HELP),
         Some(("redis" | "rediss" | "unix", _)) => match RedisUrl::parse(url) {
             Ok(url) => {
-                sentinel::refuse_beside_url(node, problems)?;
+                sentinel::refuse_beside(node, "url", problems)?;
                 return Ok(Address::Redis(url));
             }
             Err(fault) => (format!("the URL of the store {fault}"), URL_HELP),

@@ -76,6 +76,9 @@ shape! {
         url: String = Secret, Optional;
         /// Instead of `url`: Redis Sentinel, which knows where the master is.
         sentinel: Sentinel = Map(&SENTINEL), Optional;
+        /// Instead of `url`: some nodes of a Redis Cluster, any of which tells of all: `redis://[user:password@]host[:port]`, or
+        /// `rediss://` for TLS. The user and the password of the first hold for all nodes.
+        cluster: Vec<Option<String>> = OneOrMany(&Secret), Optional;
         /// The user at the master. Only with `sentinel`; otherwise it is part of `url`.
         user: String = Text, Optional;
         /// The password at the master. Only with `sentinel`; otherwise it is part of `url`.
@@ -100,7 +103,6 @@ shape! {
         /// The secret under which clients are hashed, of at least 16 bytes and the same for all gateways. Without it, one
         /// is made up, and kept in Redis.
         key_secret: String = Secret, Optional;
-        unbuilt cluster;
     }
 }
 

@@ -102,7 +102,8 @@ shape! {
         /// Whose calendar it is, as in `Europe/Rome`; `fixed_window` alone. Without it, UTC.
         timezone: String = Text, Optional;
         /// Over how many hash tags the clients of `PER_CLIENT` are spread, so that the nodes of a Redis Cluster share them;
-        /// [cluster.md](cluster.md) has more.
+        /// [cluster.md](cluster.md) has more. Without it 1; with `store.cluster` 64 if all limits of the route are `PER_CLIENT` with one
+        /// `client`.
         partitions: u64 = Whole(1, MAX_PARTITIONS), Optional;
         /// Over how many buckets the rate of `OVERALL` is spread, so that the nodes of a Redis Cluster share it; not for
         /// `leaky_bucket`. [cluster.md](cluster.md) tells what it costs.

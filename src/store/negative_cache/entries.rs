@@ -321,7 +321,8 @@ impl Entry {
         let passed = u64::try_from(now.saturating_duration_since(self.heard).as_millis()).unwrap_or(u64::MAX);
         let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1)));
         let (remaining, reset) = (self.remaining, self.reset.saturating_sub(passed));
-        let decision = Decision { granted: false, remaining, wait, reset, delay: 0, overflow: false, shard: None };
+        let decision =
+            Decision { granted: false, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0 };
         (self.said.plus_millis(passed), decision)
     }
 }

@@ -17,6 +17,7 @@ mod tests;
 use std::future::Future;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use self::clock_watch::ClockWatch;
@@ -28,6 +29,12 @@ use crate::metrics::Metrics;
 
 /// A store outside of this process.
 pub trait Remote: Send + Sync + 'static {
+    /// The hash slot of a charge's bucket, if there are slots: a call is about the buckets of one.
+    fn slot(&self, charge: &Charge) -> Option<u16>;
+
+    /// The number of the clock by which a charge is judged.
+    fn clock(&self, charge: &Charge) -> usize;
+
     /// When a decision that is asked for now is no longer waited for.
     fn deadline(&self) -> Instant;
 
@@ -46,8 +53,8 @@ pub trait Remote: Send + Sync + 'static {
         now: Option<Timestamp>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Its clock.
-    fn time(&self) -> impl Future<Output = Result<Timestamp, StoreError>> + Send;
+    /// What the clock shows by which this charge is judged.
+    fn time(&self, charge: &Charge) -> impl Future<Output = Result<Timestamp, StoreError>> + Send;
 }
 
 /// A store with a cache of its refusals.
@@ -62,7 +69,8 @@ pub struct NegativeCache<S> {
 #[derive(Debug, Default)]
 struct KnownRefusals {
     entries: Entries,
-    clock: ClockWatch,
+    /// By the numbers of the clocks.
+    clocks: RwLock<Vec<Arc<ClockWatch>>>,
 }
 
 // === impl NegativeCache ===
@@ -88,8 +96,11 @@ impl<S: Remote> NegativeCache<S> {
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
         let known = self.known.entries.known(charges)?;
         self.metrics.store_known();
-        if self.known.clock.is_due() {
-            self.look_at_the_clock();
+        let mut judged = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
+        if let Some((charge, _)) = judged.next()
+            && self.known.clock(self.store.clock(charge)).is_due()
+        {
+            self.look_at_the_clock_of(charge.clone());
         }
         Some(known)
     }
@@ -112,9 +123,9 @@ impl<S: Remote> NegativeCache<S> {
         let (generation, asked) = (self.known.entries.generation(), Instant::now());
         let outcome = self.store.take(charges, None, deadline).await;
         self.known.entries.answered(charges, asked, outcome.as_ref().ok());
-        if let Ok(outcome) = &outcome {
+        if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
             let heard = Instant::now();
-            self.known.shows(outcome.now, asked, heard);
+            self.known.shows(self.store.clock(first), outcome.now, asked, heard);
             let decisions = charges.iter().zip(&outcome.decisions);
             for (charge, decision) in decisions.filter(|(charge, decision)| !charge.shadow && !decision.granted) {
                 let refused = Refused { said: outcome.now, asked, heard, permits: charge.permits, decision };
@@ -134,12 +145,12 @@ impl<S: Remote> NegativeCache<S> {
         given_back
     }
 
-    fn look_at_the_clock(&self) {
+    fn look_at_the_clock_of(&self, charge: Charge) {
         let (store, known) = (Arc::clone(&self.store), Arc::clone(&self.known));
         tokio::spawn(async move {
             let asked = Instant::now();
-            if let Ok(shown) = store.time().await {
-                known.shows(shown, asked, Instant::now());
+            if let Ok(shown) = store.time(&charge).await {
+                known.shows(store.clock(&charge), shown, asked, Instant::now());
             }
         });
     }
@@ -148,10 +159,20 @@ impl<S: Remote> NegativeCache<S> {
 // === impl KnownRefusals ===
 
 impl KnownRefusals {
-    /// Notes a reading of the store's clock, taken between `asked` and `heard`.
-    fn shows(&self, shown: Timestamp, asked: Instant, heard: Instant) {
-        if self.clock.went_back(shown, asked, heard) {
+    /// Notes a reading of one of the store's clocks, taken between `asked` and `heard`.
+    fn shows(&self, clock: usize, shown: Timestamp, asked: Instant, heard: Instant) {
+        if self.clock(clock).went_back(shown, asked, heard) {
             self.entries.forget_all();
         }
+    }
+
+    fn clock(&self, number: usize) -> Arc<ClockWatch> {
+        if let Some(clock) = self.clocks.read().get(number) {
+            return Arc::clone(clock);
+        }
+        let mut clocks = self.clocks.write();
+        let known = clocks.len().max(number + 1);
+        clocks.resize_with(known, Arc::default);
+        Arc::clone(&clocks[number])
     }
 }

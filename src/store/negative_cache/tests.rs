@@ -23,7 +23,7 @@ fn charge(limiter: &Arc<Limiter>, permits: u32) -> Charge {
 }
 
 fn refusal(wait: Wait) -> Decision {
-    Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0, overflow: false, shard: None }
+    Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0, overflow: false, shard: None, ahead: 0 }
 }
 
 fn remember(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {
@@ -187,6 +187,14 @@ struct Elsewhere {
 }
 
 impl Remote for Elsewhere {
+    fn slot(&self, _: &Charge) -> Option<u16> {
+        None
+    }
+
+    fn clock(&self, _: &Charge) -> usize {
+        0
+    }
+
     fn deadline(&self) -> Instant {
         Instant::now() + Duration::from_secs(1)
     }
@@ -200,7 +208,7 @@ impl Remote for Elsewhere {
         Ok(())
     }
 
-    async fn time(&self) -> Result<Timestamp, StoreError> {
+    async fn time(&self, _: &Charge) -> Result<Timestamp, StoreError> {
         Ok(crate::clock::Clock::now(&*self.clock))
     }
 }

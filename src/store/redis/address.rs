@@ -50,6 +50,13 @@ impl Address {
         Self { url: self.url.clone().set_addr(addr), ..self.clone() }
     }
 
+    /// How the same is reached at the place that it has told of, `host:port`: at its own host if that has none.
+    pub(super) fn told(&self, place: &str) -> Option<Self> {
+        let (host, port) = place.rsplit_once(':')?;
+        let host = if host.is_empty() { self.host() } else { host };
+        Some(self.moved_to(host.to_owned(), port.parse().ok()?))
+    }
+
     /// Its host without its port.
     pub(super) fn host(&self) -> &str {
         match self.url.addr() {

@@ -109,5 +109,5 @@ fn decision(bytes: &mut &[u8]) -> Option<Decision> {
         1 => (true, Wait::Now, 0),
         _ => (true, Wait::Now, u64::try_from(millis()?).ok()?),
     };
-    Some(Decision { granted, remaining, wait, reset, delay, overflow: false, shard: None })
+    Some(Decision { granted, remaining, wait, reset, delay, overflow: false, shard: None, ahead: 0 })
 }

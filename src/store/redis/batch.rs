@@ -18,7 +18,7 @@ use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
 /// Most work of a call, so that nobody on this Redis waits for long meanwhile: 64 buckets take it less than a millisecond.
-const MAX_WORK: usize = 64;
+pub(super) const MAX_WORK: usize = 64;
 
 /// Who asks for many permits may have to be told when so many will have returned, which takes reading their entries; so
 /// many of them are as much work as a bucket.
@@ -46,9 +46,16 @@ pub(super) struct Batch {
     /// What all kinds ask for, one after the other.
     limits: Vec<AskedLimit>,
     work: usize,
-    /// Counts the calls that are under way for its line.
-    _ticket: Arc<()>,
+    _ticket: Ticket,
 }
+
+/// Of calls that are sent together: they count as one until the last of them is over.
+#[derive(Clone, Debug)]
+pub(super) struct Ticket(#[expect(dead_code, reason = "it counts")] Arc<Flight>);
+
+/// Counts the flights that are under way for a line.
+#[derive(Debug)]
+struct Flight(#[expect(dead_code, reason = "it counts")] Arc<()>);
 
 /// So many requests in a row that ask for the same.
 #[derive(Debug)]
@@ -81,13 +88,34 @@ impl Request {
     }
 }
 
+// === impl Ticket ===
+
+impl Ticket {
+    /// Another one of these.
+    pub(super) fn of(tickets: &Arc<()>) -> Self {
+        Self(Arc::new(Flight(Arc::clone(tickets))))
+    }
+}
+
 // === impl Batch ===
 
 impl Batch {
     /// An empty one.
-    pub(super) fn new(ticket: Arc<()>) -> Self {
+    pub(super) fn new(ticket: Ticket) -> Self {
         let (requests, kinds, limits) = (Vec::new(), Vec::new(), Vec::new());
         Self { requests, buckets: Buckets::default(), kinds, limits, work: 0, _ticket: ticket }
+    }
+
+    /// That of one request.
+    pub(super) fn of(request: Request) -> Self {
+        let mut batch = Self::new(Ticket::of(&Arc::default()));
+        batch.push(request);
+        batch
+    }
+
+    /// How much of a call's work it is, in buckets.
+    pub(super) fn work(&self) -> usize {
+        self.work
     }
 
     /// Takes so many of a line at most, as far as there is room; returns whether there is none for the next.

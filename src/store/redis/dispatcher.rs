@@ -24,7 +24,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::{Answers, Reply};
 use super::batch::{Batch, Moment, Request};
-use super::connection::{Connection, ConnectionManager, ConnectionStatus, Node};
+use super::connection::ConnectionManager;
+use super::node::{Connection, ConnectionStatus, Node};
 use super::queue::Queue;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
@@ -82,9 +83,10 @@ struct EndedCall {
 // === impl Dispatcher ===
 
 impl Dispatcher {
-    /// Connects at once. Must be called on a Tokio runtime, which it lives on.
-    pub(super) fn start(node: Arc<Node>, context: Arc<DispatcherContext>) -> Self {
-        let (connection, queue) = (ConnectionManager::start(node, context.timeout), Mutex::new(Queue::new(SHALLOWEST)));
+    /// Connects at once. Must be called on a Tokio runtime, which it lives on. If the node has slots, a call is about one.
+    pub(super) fn start(node: Arc<Node>, context: Arc<DispatcherContext>, has_slots: bool) -> Self {
+        let connection = ConnectionManager::start(node, context.timeout);
+        let queue = Mutex::new(Queue::new(SHALLOWEST, has_slots));
         let core = Arc::new(DispatcherCore { context, connection, queue, arrived: Notify::new() });
         let task = DispatcherTask { core: Arc::clone(&core), calls: FuturesUnordered::new() };
         Self { core, task: tokio::spawn(task.run()) }
@@ -205,6 +207,27 @@ async fn call(batch: Batch, mut connection: Connection, core: Arc<DispatcherCore
             }
             batch.fail(&error);
             EndedCall::default()
+        }
+    }
+}
+
+/// Has one request decided in a call of its own.
+///
+/// # Errors
+/// See [`StoreError`].
+pub(super) async fn decide_one(
+    charges: &[Charge],
+    now: Option<Timestamp>,
+    deadline: Instant,
+    connection: &mut Connection,
+    context: &DispatcherContext,
+) -> Result<Outcome, StoreError> {
+    loop {
+        let (decided, decision) = oneshot::channel();
+        let batch = Batch::of(Request { charges: charges.to_vec(), now, deadline, decided });
+        let answers = decide(&batch, connection, context).await?;
+        if batch.tell(&answers).is_empty() {
+            return decision.now_or_never().and_then(Result::ok).unwrap_or(Err(StoreError::Shape));
         }
     }
 }

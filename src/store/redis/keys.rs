@@ -10,9 +10,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisResult, SetOptions};
-use ipnet::IpNet;
 
-use super::slots::crc16;
 use crate::limit::{Algorithm, ClientId, Limiter};
 use crate::store::settings::{KeySecret, RedisSettings};
 
@@ -69,21 +67,10 @@ pub(super) fn each(
 
 /// The name of a limiter, with the client's partition in its hash tag if there are some.
 fn write_name(limiter: &Limiter, client: Option<&ClientId>, key: &mut String) {
-    let (Some(partitions), Some(client)) = (limiter.partitions(), client) else { return key.push_str(&limiter.name) };
+    let Some(partition) = limiter.partition_of(client) else { return key.push_str(&limiter.name) };
     let [tag, rest] = limiter.around_part();
     // Writing to a string cannot fail.
-    _ = write!(key, "{tag}:{}{rest}", partition(client, partitions));
-}
-
-/// The partition of a client: the same on every gateway, whatever its secret is.
-fn partition(client: &ClientId, partitions: u32) -> u32 {
-    let hash = match client {
-        ClientId::Address(IpNet::V4(network)) => crc16(&network.network().octets()),
-        ClientId::Address(IpNet::V6(network)) => crc16(&network.network().octets()),
-        ClientId::Value(value) => crc16(value),
-        ClientId::Instance(id) => crc16(id.as_bytes()),
-    };
-    u32::from(hash) % partitions
+    _ = write!(key, "{tag}:{partition}{rest}");
 }
 
 /// The keys of a limiter and a client's suffix: Redisson's five in its order, then our note about the client's log.
@@ -98,10 +85,11 @@ pub(super) fn foreign(name: &str, client: &str) -> [String; 6] {
     [name.to_owned(), value, own_value, permits, own_permits, key("tidegate", client)]
 }
 
-/// Where a limiter's slot remembers that a payment of this number was made.
-pub(super) fn once(name: &str, id: u64) -> String {
-    let mut key = String::new();
-    write_suffixed(name, "owed:", &format!("{id:016x}"), &mut key);
+/// Where the slot of a client's bucket remembers that a payment of this number was made.
+pub(super) fn once(limiter: &Limiter, client: Option<&ClientId>, id: u64) -> String {
+    let (mut name, mut key) = (String::new(), String::new());
+    write_name(limiter, client, &mut name);
+    write_suffixed(&name, "owed:", &format!("{id:016x}"), &mut key);
     key
 }
 
@@ -196,17 +184,6 @@ mod tests {
         let clients = [address, ClientId::Instance("a".into())].map(Some);
         let told = ["{tidegate:rest:39}:own:gcra:192.0.2.1", "{tidegate:rest:7}:own:gcra:a"];
         assert_eq!(all_of(&limiter("{tidegate:rest}:own"), &clients), told);
-    }
-
-    #[test]
-    fn clients_are_spread_over_all_partitions() {
-        let mut counts = [0; 64];
-        for client in 0..64_000_u32 {
-            let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + client);
-            let client = ClientId::Address(std::net::IpAddr::V4(address).into());
-            counts[usize::try_from(partition(&client, 64)).expect("an index")] += 1;
-        }
-        assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! The operations of the library's limiters, one script call or command for each.
 
-use deadpool_redis::redis::{Cmd, FromRedisValue, cmd, from_redis_value};
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
 use super::buckets::kind;
-use super::connection::Connection;
+use super::node::Connection;
+use super::routing::Call;
+use super::slots::slot_of_key;
 use super::{Redis, keys};
 use crate::limit::{Mode, RateConfig};
 use crate::store::StoreError;
 use crate::store::limiters::{Named, SetRate};
+use crate::store::negative_cache::Remote as _;
 
 /// The moment to decide at, as scripts take it: Redis's own.
 const NOW: &str = "";
@@ -32,7 +35,7 @@ impl Redis {
     pub(crate) async fn rate_config(&self, of: &Named) -> Result<Option<RateConfig>, StoreError> {
         let mut command = cmd("HMGET");
         command.arg(of.name()).arg(&["rate", "interval", "type", "keepAliveTime"]);
-        let fields: Vec<Option<String>> = self.query(&command).await?;
+        let fields: Vec<Option<String>> = self.query(of.name(), &command).await?;
         let [Some(rate), Some(interval), Some(kind), keep_alive] = &fields[..] else { return Ok(None) };
         let mode = match kind.as_str() {
             "1" => Mode::PerClient,
@@ -66,7 +69,7 @@ impl Redis {
 
     /// Milliseconds until a limiter vanishes; nothing if it stays.
     pub(crate) async fn time_to_live(&self, of: &Named) -> Result<Option<u64>, StoreError> {
-        match self.query::<i64>(cmd("PTTL").arg(of.name())).await? {
+        match self.query::<i64>(of.name(), cmd("PTTL").arg(of.name())).await? {
             -2 => Err(StoreError::NotInitialised),
             left => Ok(u64::try_from(left).ok()),
         }
@@ -74,16 +77,29 @@ impl Redis {
 
     /// Removes a limiter with its state, in Redis's background; was there anything?
     pub(crate) async fn delete(&self, of: &Named) -> Result<bool, StoreError> {
-        let removed: u64 = self.query(cmd("UNLINK").arg(&keys_of(of)[..])).await?;
+        let removed: u64 = self.query(of.name(), cmd("UNLINK").arg(&keys_of(of)[..])).await?;
         Ok(removed > 0)
     }
 
     async fn operate<T: FromRedisValue>(&self, of: &Named, arguments: &[&str]) -> Result<T, StoreError> {
         let keys = keys_of(of);
-        let add = |call: &mut Cmd| _ = call.arg(keys.len()).arg(&keys[..]).arg(arguments);
-        let run = async |connection: &mut Connection| connection.script.run(add).await;
-        let reply = self.within_deadline(of.name(), run).await?;
+        let reply = self.ask_owner(slot_of_key(of.name()), self.deadline(), &Operate { keys, arguments }).await?;
         from_redis_value(reply).map_err(|_| StoreError::Shape)
+    }
+}
+
+/// One call of the script.
+struct Operate<'a> {
+    keys: [String; 6],
+    arguments: &'a [&'a str],
+}
+
+impl Call for Operate<'_> {
+    type Answer = Value;
+
+    async fn run(&self, connection: &mut Connection) -> Result<Value, StoreError> {
+        let add = |call: &mut Cmd| _ = call.arg(self.keys.len()).arg(&self.keys[..]).arg(self.arguments);
+        connection.script.run(add).await
     }
 }
 

@@ -48,6 +48,16 @@ impl Locator {
         })
     }
 
+    /// Of a node that stays where it is.
+    pub(super) fn at(address: Address) -> Self {
+        Self { address, sentinels: None, master: watch::Sender::new(None), watching: Mutex::default() }
+    }
+
+    /// How it is reached; without its place, if that is for sentinels to say.
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// Returns the address to connect to.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! granted while it could not ask.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, Value};
@@ -12,7 +13,7 @@ use super::keys;
 use super::outages::Outages;
 use super::script::Invoker;
 use crate::clock::Timestamp;
-use crate::limit::Charge;
+use crate::limit::{Charge, ClientId, Limiter};
 use crate::metrics::Metrics;
 use crate::store::StoreError;
 use crate::store::debts::{Debt, Payment};
@@ -35,6 +36,8 @@ pub(super) struct Membership {
     /// The key of all gateways.
     key: String,
     metrics: Arc<Metrics>,
+    /// How many nodes are down.
+    down: Arc<AtomicUsize>,
 }
 
 /// Since when a gateway is there.
@@ -48,17 +51,17 @@ pub(super) enum Presence {
 
 impl Membership {
     pub(super) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
-        Self { fallback, key: format!("{{{prefix}tidegate:gateways}}"), metrics }
+        Self { fallback, key: format!("{{{prefix}tidegate:gateways}}"), metrics, down: Arc::default() }
     }
 
     /// What decides while Redis does not.
-    pub(super) fn fallback(&self) -> &Fallback {
+    pub(super) fn fallback(&self) -> &Arc<Fallback> {
         &self.fallback
     }
 
     /// What is told of the outages of the Redis at this address.
     pub(super) fn outages(&self, url: RedisUrl) -> Outages {
-        Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.metrics))
+        Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.metrics), Arc::clone(&self.down))
     }
 
     /// Tells that this gateway is there, and hears of the others. One that rejoins does not take fewer for all: its share of
@@ -78,10 +81,18 @@ impl Membership {
         Ok(())
     }
 
-    /// Charges what was granted without Redis, if anything was.
-    pub(super) async fn pay(&self, script: &mut Invoker, secret: &KeySecret) -> Result<(), StoreError> {
+    /// Charges what was granted without Redis, if anything was: to those buckets that it has.
+    pub(super) async fn pay(
+        &self,
+        script: &mut Invoker,
+        secret: &KeySecret,
+        has: impl Fn(&Limiter, Option<&ClientId>) -> bool,
+    ) -> Result<(), StoreError> {
+        if !self.fallback.is_owing() {
+            return Ok(());
+        }
         let payer = self.fallback.payer().await;
-        while let Some((payment, now)) = payer.next() {
+        while let Some((payment, now)) = payer.next(&has) {
             let told = timeout(PAYMENT_TIMEOUT, tell(script, secret, &payment, now)).await;
             match told.unwrap_or(Err(StoreError::Timeout)) {
                 Ok(()) => self.metrics.store_charged(payer.charged(&payment)),
@@ -89,6 +100,8 @@ impl Membership {
                 Err(error @ (StoreError::Shape | StoreError::NotInitialised | StoreError::ModeDiffers)) => {
                     tracing::warn!(%error, "what was granted without the store cannot be charged");
                 }
+                // Another node has it now, and is told when it is known which.
+                Err(StoreError::Elsewhere { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             }
             payer.paid(&payment);
@@ -105,7 +118,7 @@ async fn tell(script: &mut Invoker, secret: &KeySecret, payment: &Payment, now: 
     let mut indexed: Vec<_> = payment.debts.iter().map(|debt| (buckets.add(&charge(debt)), debt)).collect();
     indexed.sort_by_key(|(index, _)| *index);
     let grants: Vec<String> = indexed.iter().map(|(_, debt)| grants(debt, now)).collect();
-    let once = keys::once(&first.limiter.name, payment.id);
+    let once = keys::once(&first.limiter, first.client.as_ref(), payment.id);
     let add = |call: &mut Cmd| {
         call.arg(buckets.number_of_keys() + 1);
         buckets.each_key(secret, |key| _ = call.arg(key));

@@ -8,31 +8,42 @@ mod answers;
 mod batch;
 mod breaker;
 mod buckets;
+mod cluster;
 mod connection;
 mod dispatcher;
+mod dispatchers;
 mod eviction;
 mod keys;
 mod limiters;
 mod locator;
 mod membership;
+mod node;
 mod outages;
+mod owned_slots;
 mod queue;
+mod routing;
 mod script;
 mod sentinel;
 mod slots;
+mod topology;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, cmd};
+use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, cmd, from_redis_value};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::buckets::Buckets;
-use self::connection::{Connection, Node};
-use self::dispatcher::{Dispatcher, DispatcherContext};
+use self::dispatcher::DispatcherContext;
+use self::dispatchers::Dispatchers;
 use self::keys::SharedSecret;
 use self::membership::Membership;
+use self::node::{CONNECT_TIMEOUT, Connection, Node};
+use self::routing::Call;
 use self::script::failure;
+use self::slots::{slot_of, slot_of_key};
+use self::topology::Topology;
 use super::StoreError;
 use super::adopted::AdoptedFailures;
 use super::clock_offset::ClockOffset;
@@ -47,14 +58,12 @@ use crate::metrics::Metrics;
 #[derive(Debug)]
 pub struct Redis {
     context: Arc<DispatcherContext>,
-    node: Arc<Node>,
+    url: RedisUrl,
+    topology: Arc<Topology>,
+    fallback: Arc<Fallback>,
     secret: Arc<SharedSecret>,
     adopted: Arc<AdoptedFailures>,
-    /// How many connections to have.
-    pool_size: usize,
-    /// Started with the first decision, on the runtime that it is made on.
-    dispatchers: OnceLock<Box<[Dispatcher]>>,
-    turn: AtomicUsize,
+    dispatchers: Arc<Dispatchers>,
 }
 
 impl Redis {
@@ -63,22 +72,26 @@ impl Redis {
     /// # Errors
     /// The URL is none that leads to a Redis.
     pub fn new(settings: &RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
-        let secret = Arc::new(SharedSecret::new(settings));
-        let membership = Membership::new(Arc::new(Fallback::new()), &settings.prefix, Arc::clone(&metrics));
-        let node = Arc::new(Node::new(settings, Arc::clone(&secret), membership)?);
+        let (secret, fallback) = (Arc::new(SharedSecret::new(settings)), Arc::new(Fallback::new()));
+        let membership = Membership::new(Arc::clone(&fallback), &settings.prefix, Arc::clone(&metrics));
+        let topology = Arc::new(Topology::new(settings, Arc::clone(&secret), membership)?);
         let random = AtomicU64::new(random_start());
         let context = DispatcherContext { timeout: settings.timeout, clock: ClockOffset::default(), random, metrics };
+        let context = Arc::new(context);
         let pool_size = settings.pool_size.max(1);
-        let (context, adopted, turn) = (Arc::new(context), Arc::default(), AtomicUsize::new(0));
-        Ok(Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn })
+        let dispatchers = Arc::new(Dispatchers::new(Arc::clone(&context), Arc::clone(&topology), pool_size));
+        let url = settings.url.clone();
+        Ok(Self { context, url, topology, fallback, secret, adopted: Arc::default(), dispatchers })
     }
 
     /// The same buckets over connections of its own, which live on the runtime that uses them first: so that the requests
     /// of a worker never change threads.
     pub fn for_worker(&self) -> Self {
-        let (context, node, secret) = (Arc::clone(&self.context), Arc::clone(&self.node), Arc::clone(&self.secret));
-        let (adopted, pool_size, turn) = (Arc::clone(&self.adopted), self.pool_size, AtomicUsize::new(0));
-        Self { context, node, secret, adopted, pool_size, dispatchers: OnceLock::new(), turn }
+        let (context, topology, secret) =
+            (Arc::clone(&self.context), Arc::clone(&self.topology), Arc::clone(&self.secret));
+        let (fallback, adopted) = (Arc::clone(&self.fallback), Arc::clone(&self.adopted));
+        let dispatchers = Arc::new(self.dispatchers.beside());
+        Self { context, url: self.url.clone(), topology, fallback, secret, adopted, dispatchers }
     }
 
     /// What stands for a client's value; nothing before Redis was there for the first time.
@@ -88,32 +101,43 @@ impl Redis {
 
     /// What decides while it does not.
     pub(crate) fn fallback(&self) -> &Fallback {
-        self.node.fallback()
+        &self.fallback
     }
 
     /// Its address.
     pub(crate) fn url(&self) -> &RedisUrl {
-        self.node.url()
+        &self.url
     }
 
     /// With sentinels, where the master was last.
     pub(crate) fn master(&self) -> Option<String> {
-        self.node.master()
+        self.topology.master()
     }
 
     /// Why it cannot be reached, if it is known that it cannot.
     pub(crate) fn outage(&self) -> Option<String> {
-        self.node.outage()
+        self.topology.outage()
     }
 
-    /// Opens the connections before the first decision needs them.
+    /// Opens the connections before the first decision needs them, on the Tokio runtime this is called on.
     pub fn connect(&self) {
-        self.dispatchers();
+        let (topology, dispatchers) = (Arc::clone(&self.topology), Arc::clone(&self.dispatchers));
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        tokio::spawn(async move {
+            let nodes = topology.nodes(deadline).await.unwrap_or_default();
+            nodes.iter().for_each(|node| _ = dispatchers.of(node));
+        });
     }
 
-    /// Does Redis answer?
+    /// Do all nodes answer?
     pub async fn is_up(&self) -> bool {
-        self.query::<String>(&cmd("PING")).await.is_ok()
+        let deadline = self.deadline();
+        let Ok(nodes) = self.topology.nodes(deadline).await else { return false };
+        let ping = async |connection: &mut Connection| {
+            cmd("PING").exec_async(&mut connection.redis).await.map_err(|error| failure(&error))
+        };
+        let ping = async |node: &Arc<Node>| self.dispatchers.of(node).connection().within(deadline, ping).await.is_ok();
+        join_all(nodes.iter().map(ping)).await.into_iter().all(|is_up| is_up)
     }
 
     async fn decide(
@@ -126,7 +150,8 @@ impl Redis {
             return Ok(Outcome::decided(now.unwrap_or_else(|| self.context.clock.redis_now()), Vec::new(), true));
         };
         let since = Instant::now();
-        let decided = self.dispatcher_of(&first.limiter.name).take(charges, now, deadline).await;
+        let slot = slot_of(&first.limiter, first.client.as_ref());
+        let decided = self.decide_in_slot(slot, charges, now, deadline).await;
         if decided.is_ok() {
             self.context.metrics.store_answered(since.elapsed());
         }
@@ -134,39 +159,29 @@ impl Redis {
         decided
     }
 
-    /// Asks whichever connection has its turn for something that is not a decision.
-    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let ask = async |connection: &mut Connection| {
-            command.query_async(&mut connection.redis).await.map_err(|error| failure(&error))
-        };
-        self.within_deadline("", ask).await
+    /// Asks for something of a key that is not a decision.
+    async fn query<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> Result<T, StoreError> {
+        let answer = self.ask_owner(slot_of_key(key), self.deadline(), command).await?;
+        from_redis_value(answer).map_err(|_| StoreError::Shape)
     }
 
-    /// Waits for a connection and for what `call` asks on it, all within the deadline.
-    async fn within_deadline<T>(
-        &self,
-        name: &str,
-        call: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        self.dispatcher_of(name).connection().within(self.deadline(), call).await
-    }
-
-    fn dispatchers(&self) -> &[Dispatcher] {
-        self.dispatchers.get_or_init(|| {
-            let start = || Dispatcher::start(Arc::clone(&self.node), Arc::clone(&self.context));
-            (0..self.pool_size).map(|_| start()).collect()
-        })
-    }
-
-    /// Where a limiter of this name is decided: one of the dispatchers of its node. There is one node; of several, the hash tag
-    /// of the name will choose ([`hash_tag`](keys::hash_tag)).
-    fn dispatcher_of(&self, _name: &str) -> &Dispatcher {
-        let dispatchers = self.dispatchers();
-        &dispatchers[self.turn.fetch_add(1, Ordering::Relaxed) % dispatchers.len()]
+    /// Undoes decisions about buckets of one slot.
+    async fn undo(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
+        let Some(first) = granted.first() else { return Ok(()) };
+        let slot = slot_of(&first.charge.limiter, first.charge.client.as_ref());
+        self.ask_owner(slot, self.deadline(), &Undo { granted, now }).await
     }
 }
 
 impl Remote for Redis {
+    fn slot(&self, charge: &Charge) -> Option<u16> {
+        self.topology.is_cluster().then(|| slot_of(&charge.limiter, charge.client.as_ref()))
+    }
+
+    fn clock(&self, charge: &Charge) -> usize {
+        self.slot(charge).map_or(0, |slot| self.topology.number_of(slot))
+    }
+
     fn deadline(&self) -> Instant {
         Instant::now() + self.context.timeout
     }
@@ -176,14 +191,13 @@ impl Remote for Redis {
     }
 
     async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
-        let Some(first) = granted.first() else { return Ok(()) };
-        let undo = async |connection: &mut Connection| undo(connection, granted, now).await;
-        self.within_deadline(&first.charge.limiter.name, undo).await
+        self.undo(granted, now).await
     }
 
-    async fn time(&self) -> Result<Timestamp, StoreError> {
+    async fn time(&self, charge: &Charge) -> Result<Timestamp, StoreError> {
+        let node = self.topology.node_of(slot_of(&charge.limiter, charge.client.as_ref()), self.deadline()).await?;
         let time = async |connection: &mut Connection| connection.script.time().await;
-        self.within_deadline("", time).await
+        self.dispatchers.of(&node).connection().within(self.deadline(), time).await
     }
 }
 
@@ -192,7 +206,29 @@ pub(crate) fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String, 
     keys::each(&charge.limiter, std::slice::from_ref(&charge.client), secret, key, each);
 }
 
+/// A command about one key.
+impl Call for Cmd {
+    type Answer = Value;
+
+    async fn run(&self, connection: &mut Connection) -> Result<Value, StoreError> {
+        self.query_async(&mut connection.redis).await.map_err(|error| failure(&error))
+    }
+}
+
 /// Undoes a decision.
+struct Undo<'g> {
+    granted: &'g [Granted],
+    now: Option<Timestamp>,
+}
+
+impl Call for Undo<'_> {
+    type Answer = ();
+
+    async fn run(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        undo(connection, self.granted, self.now).await
+    }
+}
+
 async fn undo(connection: &mut Connection, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
     let mut buckets = Buckets::default();
     let mut indexed: Vec<_> = granted.iter().map(|one| (buckets.add(&one.charge), one)).collect();
@@ -209,6 +245,11 @@ async fn undo(connection: &mut Connection, granted: &[Granted], now: Option<Time
         call.arg(now.map(|now| now.as_millis().to_string()));
     };
     connection.script.run(add).await.map(|_| ())
+}
+
+fn random_byte() -> u8 {
+    let [byte, ..] = random_start().to_le_bytes();
+    byte
 }
 
 fn random_start() -> u64 {

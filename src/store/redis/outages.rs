@@ -1,6 +1,7 @@
 //! The outages of a node, told once for all connections to it: when the first of them is down, and when the last is back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -15,6 +16,8 @@ pub(super) struct Outages {
     url: RedisUrl,
     fallback: Arc<Fallback>,
     metrics: Arc<Metrics>,
+    /// How many nodes are down.
+    down: Arc<AtomicUsize>,
     current: Mutex<Option<Current>>,
 }
 
@@ -41,8 +44,8 @@ pub(super) struct Outage<'o> {
 // === impl Outages ===
 
 impl Outages {
-    pub(super) fn new(url: RedisUrl, fallback: Arc<Fallback>, metrics: Arc<Metrics>) -> Self {
-        Self { url, fallback, metrics, current: Mutex::default() }
+    pub(super) fn new(url: RedisUrl, fallback: Arc<Fallback>, metrics: Arc<Metrics>, down: Arc<AtomicUsize>) -> Self {
+        Self { url, fallback, metrics, down, current: Mutex::default() }
     }
 
     /// Why the node is not asked at present.
@@ -58,6 +61,7 @@ impl Outages {
         } else {
             let (since, before) = (Instant::now(), self.fallback.tally());
             *current = Some(Current { down: 1, cause: cause.to_owned(), since, attempts: 0, before });
+            self.down.fetch_add(1, Ordering::Relaxed);
             self.metrics.store_is_up(false);
             tracing::warn!(url = %self.url, error = cause, "store is unreachable, trying on");
         }
@@ -109,7 +113,9 @@ impl Drop for Outage<'_> {
             current.down -= 1;
         }
         let Some(ended) = current.take_if(|current| current.down == 0) else { return };
-        self.outages.metrics.store_is_up(true);
+        if self.outages.down.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.outages.metrics.store_is_up(true);
+        }
         if self.is_over {
             self.outages.tell_end(&ended);
         }
@@ -124,7 +130,7 @@ mod tests {
     #[test]
     fn an_outage_of_several_connections_is_told_once_with_its_cause_and_what_was_decided_meanwhile() {
         let url = RedisUrl::new("redis://127.0.0.1:1".to_owned());
-        let outages = Outages::new(url, Arc::new(Fallback::new()), Arc::new(Metrics::new()));
+        let outages = Outages::new(url, Arc::new(Fallback::new()), Arc::new(Metrics::new()), Arc::default());
         let log = logged_by(|| {
             let (first, second) = (outages.begin("slow"), outages.begin("gone"));
             assert_eq!(outages.cause().as_deref(), Some("slow"));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::batch::{Batch, Request};
+use super::batch::{Batch, MAX_WORK, Request, Ticket};
 use super::keys::hash_tag;
+use super::slots::slot_of;
 use crate::limit::{Algorithm, Charge};
 use crate::store::StoreError;
 
@@ -27,10 +28,12 @@ pub(super) struct Queue {
     shared: HashMap<String, Line>,
     /// How many calls may be under way for all of ours.
     depth: usize,
+    /// Is a call about the buckets of one slot?
+    has_slots: bool,
     is_closed: bool,
 }
 
-/// A hash of the names of the limiters that a request asks for: those of its route. Two with one hash share a line.
+/// The slot of a request where there are slots; else a hash of the names of the limiters that a request asks for: those of its route. Two with one hash share a line.
 type LineKey = u64;
 
 /// Requests about the same shared limiters.
@@ -45,9 +48,9 @@ struct Line {
 
 impl Queue {
     /// An empty one.
-    pub(super) fn new(depth: usize) -> Self {
+    pub(super) fn new(depth: usize, has_slots: bool) -> Self {
         let (ours, turns, tickets, shared) = Default::default();
-        Self { ours, turns, tickets, shared, depth, is_closed: false }
+        Self { ours, turns, tickets, shared, depth, has_slots, is_closed: false }
     }
 
     /// From now on so many calls may be under way.
@@ -82,7 +85,7 @@ impl Queue {
             let line = self.shared.entry(names).or_default();
             return (&mut line.waiting, &line.tickets, depth);
         }
-        let route = route_of(&request.charges);
+        let route = if self.has_slots { slot_of_charges(&request.charges) } else { route_of(&request.charges) };
         let line = self.ours.entry(route).or_insert_with(|| {
             self.turns.push_back(route);
             VecDeque::new()
@@ -111,15 +114,39 @@ impl Queue {
         let lines = self.shared.values_mut().filter(|line| under_way(&line.tickets) < depth);
         let mut batches: Vec<Batch> = lines.map(|line| line.batch(now)).collect();
         if under_way(&self.tickets) < self.depth {
-            batches.push(self.batch_of_ours(now));
+            match self.has_slots {
+                true => self.flight(now, &mut batches),
+                false => batches.push(self.batch_of_ours(now)),
+            }
         }
         batches.retain(|batch| !batch.is_empty());
         batches
     }
 
+    /// A call for each slot, as many as are the work of one together.
+    fn flight(&mut self, now: Instant, batches: &mut Vec<Batch>) {
+        let (ticket, mut work) = (Ticket::of(&self.tickets), 0);
+        for _ in 0..self.turns.len() {
+            let Some(slot) = self.turns.pop_front() else { return };
+            let Some(line) = self.ours.get_mut(&slot) else { continue };
+            let mut batch = Batch::new(ticket.clone());
+            batch.take(line, usize::MAX, now);
+            if line.is_empty() {
+                self.ours.remove(&slot);
+            } else {
+                self.turns.push_back(slot);
+            }
+            work += batch.work();
+            batches.push(batch);
+            if work >= MAX_WORK {
+                return;
+            }
+        }
+    }
+
     /// As much of the lines as goes into one call, each in its turn.
     fn batch_of_ours(&mut self, now: Instant) -> Batch {
-        let mut batch = Batch::new(Arc::clone(&self.tickets));
+        let mut batch = Batch::new(Ticket::of(&self.tickets));
         while let Some(route) = self.turns.pop_front() {
             let Some(line) = self.ours.get_mut(&route) else { continue };
             let (before, at_most) = (line.len(), if self.turns.is_empty() { usize::MAX } else { TURN });
@@ -163,7 +190,7 @@ impl Queue {
 
 impl Line {
     fn batch(&mut self, now: Instant) -> Batch {
-        let mut batch = Batch::new(Arc::clone(&self.tickets));
+        let mut batch = Batch::new(Ticket::of(&self.tickets));
         batch.take(&mut self.waiting, usize::MAX, now);
         batch
     }
@@ -180,6 +207,10 @@ fn shared_limiters(charges: &[Charge]) -> Option<String> {
     let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(_));
     let names: Vec<&str> = charges.iter().filter(shared).map(|charge| charge.limiter.name.as_str()).collect();
     (!names.is_empty()).then(|| names.join("\n"))
+}
+
+fn slot_of_charges(charges: &[Charge]) -> LineKey {
+    charges.first().map_or(0, |first| slot_of(&first.limiter, first.client.as_ref()).into())
 }
 
 fn route_of(charges: &[Charge]) -> LineKey {

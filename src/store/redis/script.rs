@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{Cmd, RedisError, RedisResult, Script as Digest, Value, cmd};
+use deadpool_redis::redis::{Cmd, RedisError, RedisResult, Script as Digest, Value, cmd, pipe};
 
 use crate::clock::Timestamp;
 use crate::store::StoreError;
@@ -61,6 +61,8 @@ pub(super) struct Invoker {
     redis: MultiplexedConnection,
     /// Does this Redis keep functions for us, as far as is known?
     has_functions: Arc<AtomicBool>,
+    /// Is every call about a slot that the node is just being given?
+    is_asking: bool,
 }
 
 /// How Redis is asked to run the script. Each is tried once at most, in this order.
@@ -108,7 +110,12 @@ impl Invoker {
             Err(error) if error.code().is_none() => return Err(error),
             answer => answer.is_err_and(|error| is_unknown(&error)),
         };
-        Ok(Self { redis, has_functions: Arc::new(AtomicBool::new(has_functions)) })
+        Ok(Self { redis, has_functions: Arc::new(AtomicBool::new(has_functions)), is_asking: false })
+    }
+
+    /// The same for calls about a slot that the node is just being given.
+    pub(super) fn asking(&self) -> Self {
+        Self { is_asking: true, ..self.clone() }
     }
 
     /// Runs the script with the keys and arguments that `add` adds to a command.
@@ -147,6 +154,13 @@ impl Invoker {
         }
         let mut command = cmd(command);
         add(command.arg(script));
+        if self.is_asking {
+            // Nothing of others comes between the two.
+            let mut both = pipe();
+            both.cmd("ASKING").add_command(command);
+            let answers = self.redis.send_packed_commands(&both, 0, 2).await?;
+            return answers.into_iter().next_back().unwrap_or(Value::Nil).extract_error();
+        }
         self.redis.send_packed_command(&command).await?.extract_error()
     }
 
@@ -188,6 +202,10 @@ fn is_forbidden(error: &RedisError) -> bool {
 /// What an error means. Up to version 6, what went wrong within a script is told at the end of another:
 /// `ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -READONLY You can't write …`.
 pub(super) fn failure(error: &RedisError) -> StoreError {
+    if let Some((place, slot)) = error.redirect_node() {
+        let once = error.code() == Some("ASK");
+        return StoreError::Elsewhere { slot, place: place.to_owned(), once };
+    }
     let Some(word) = error.code() else {
         let is_broken = error.is_io_error() || error.is_unrecoverable_error();
         return if is_broken { StoreError::Broken } else { StoreError::Shape };
@@ -197,6 +215,8 @@ pub(super) fn failure(error: &RedisError) -> StoreError {
     match within.map_or(word, |(_, error)| error.split(' ').next().unwrap_or(word)) {
         "NOTINITIALISED" => StoreError::NotInitialised,
         "MODEDIFFERS" => StoreError::ModeDiffers,
+        // That nobody has a slot says nothing about the others of the node.
+        "CLUSTERDOWN" if error.detail().is_some_and(|detail| detail.contains("not served")) => StoreError::Unreachable,
         word => StoreError::Answer(word.to_owned()),
     }
 }

@@ -1,35 +1,48 @@
-//! The hash slots of a cluster: CRC16 (XMODEM) of what a key has between its first `{` and the `}` after it.
+//! The hash slots of a cluster. All keys of a slot are on one node, and a call is about the keys of one slot.
 
-const TABLE: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0_u16;
-    while byte < 256 {
-        let (mut crc, mut bit) = (byte << 8, 0);
-        while bit < 8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
-            bit += 1;
-        }
-        table[byte as usize] = crc;
-        byte += 1;
-    }
-    table
-};
+use crate::limit::crc16::{crc16, crc16_on};
+use crate::limit::{ClientId, Limiter};
 
-/// The checksum by which Redis spreads keys.
-pub(super) fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| {
-        let [high, _] = crc.to_be_bytes();
-        crc << 8 ^ TABLE[usize::from(high ^ byte)]
-    })
+/// How many there are.
+pub(super) const SLOTS: u16 = 16_384;
+
+/// The slot of a bucket.
+pub(super) fn slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 {
+    let Some(partition) = limiter.partition_of(client) else { return slot_of_key(&limiter.name) };
+    let [tag, _] = limiter.around_part();
+    let tag = tag.split_once('{').map_or(tag, |(_, tag)| tag);
+    let before = crc16_on(crc16(tag.as_bytes()), b":");
+    crc16_on(before, itoa::Buffer::new().format(partition).as_bytes()) % SLOTS
+}
+
+/// The slot of a key: of what stands between its first `{` and the `}` after it, if anything does; else of the whole.
+pub(super) fn slot_of_key(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % SLOTS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::{Algorithm, Mode, Quota};
+
+    /// As `CLUSTER KEYSLOT` says.
+    #[test]
+    fn the_slot_of_a_key_is_that_of_its_hash_tag() {
+        assert_eq!([slot_of_key("foo"), slot_of_key("{foo}:bar"), slot_of_key("a{foo}{b}")], [12_182; 3]);
+        assert_eq!(slot_of_key("{}foo"), crc16(b"{}foo") % SLOTS);
+        assert_eq!(slot_of_key("foo{"), crc16(b"foo{") % SLOTS);
+        assert_eq!(slot_of_key("{tidegate:rest}:all"), slot_of_key("tidegate:rest"));
+    }
 
     #[test]
-    fn the_checksum_is_that_of_the_specification() {
-        assert_eq!(crc16(b"123456789"), 0x31c3);
-        assert_eq!(crc16(b""), 0);
+    fn the_slot_of_a_bucket_is_that_of_its_key() {
+        let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
+        let limiter = || Limiter::new("{tidegate:rest}:own".to_owned(), Mode::PerClient, quota);
+        let client = ClientId::Instance("a".into());
+        assert_eq!(slot_of(&limiter(), Some(&client)), slot_of_key("tidegate:rest"));
+        let parts = limiter().partitioned(64);
+        let partition = parts.partition_of(Some(&client)).expect("a partition");
+        assert_eq!(slot_of(&parts, Some(&client)), slot_of_key(&format!("{{tidegate:rest:{partition}}}:own:a")));
     }
 }

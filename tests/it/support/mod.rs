@@ -1,5 +1,6 @@
 //! What the tests stand on: a real Redis, real sockets, real gateways.
 
+pub mod cluster;
 pub mod compose;
 pub mod gateway;
 pub mod process;

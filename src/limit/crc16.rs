@@ -1,0 +1,40 @@
+//! CRC16 (XMODEM): the checksum by which a Redis Cluster spreads keys, and we clients over partitions.
+
+const TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0_u16;
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte as usize] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// The checksum of these bytes.
+pub(crate) fn crc16(bytes: &[u8]) -> u16 {
+    crc16_on(0, bytes)
+}
+
+/// The checksum of bytes that stand behind others with this one.
+pub(crate) fn crc16_on(before: u16, bytes: &[u8]) -> u16 {
+    bytes.iter().fold(before, |crc: u16, byte| {
+        let [high, _] = crc.to_be_bytes();
+        crc << 8 ^ TABLE[usize::from(high ^ byte)]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_that_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!((crc16(b""), crc16_on(crc16(b"1234"), b"56789")), (0, 0x31c3));
+    }
+}

@@ -1,0 +1,214 @@
+//! Charges that no one call can decide, since their keys are on several nodes: they are made group by group, and given back if
+//! a later group refuses. In between, others may be refused because of permits that are about to be given back.
+
+use std::cmp::Reverse;
+use std::future::Future;
+
+use tokio::time::Instant;
+
+use super::negative_cache::{NegativeCache, Remote};
+use super::{StoreError, shards};
+use crate::clock::Timestamp;
+use crate::limit::{Charge, Decision, Granted, Outcome, Wait};
+
+/// Positions of charges that one call can decide.
+pub(super) type Group = Vec<usize>;
+
+/// Takes and gives back the charges of a group.
+pub(super) trait Taker: Sync {
+    /// Makes all charges of a group or none.
+    fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Gives back what was granted to some groups.
+    fn give_back(&self, granted: &[Granted]) -> impl Future<Output = ()> + Send;
+}
+
+/// What has been decided so far.
+struct Progress {
+    decisions: Vec<Option<Decision>>,
+    /// By which clock each was decided: what that showed.
+    shown: Vec<Timestamp>,
+    made: Vec<Granted>,
+}
+
+/// Makes all charges or none.
+///
+/// # Errors
+/// The store could not decide; what had been charged was given back, as far as it could be.
+pub(super) async fn take<S: Remote>(
+    cache: &NegativeCache<S>,
+    charges: &[Charge],
+    now: Option<Timestamp>,
+) -> Result<Outcome, StoreError> {
+    let deadline = cache.store().deadline();
+    let groups = groups(charges, |charge| cache.store().slot(charge));
+    if groups.len() < 2 {
+        return shards::take(cache, charges, now, deadline).await;
+    }
+    // Boxed, so that those who need one call do without the memory that this needs.
+    Box::pin(take_in_turn(charges, &groups, &OfStore { cache, now, deadline })).await
+}
+
+/// Takes from a store.
+struct OfStore<'s, S> {
+    cache: &'s NegativeCache<S>,
+    now: Option<Timestamp>,
+    deadline: Instant,
+}
+
+impl<S: Remote> Taker for OfStore<'_, S> {
+    async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        shards::take(self.cache, charges, self.now, self.deadline).await
+    }
+
+    async fn give_back(&self, granted: &[Granted]) {
+        // What is not given back returns by itself.
+        _ = give_back(self.cache, granted, self.now).await;
+    }
+}
+
+/// Gives back what was granted.
+///
+/// # Errors
+/// Not all of it could be; the rest returns by itself.
+pub(super) async fn give_back<S: Remote>(
+    cache: &NegativeCache<S>,
+    granted: &[Granted],
+    now: Option<Timestamp>,
+) -> Result<(), StoreError> {
+    let charges: Vec<Charge> = granted.iter().map(|one| one.charge.clone()).collect();
+    let groups = groups(&charges, |charge| cache.store().slot(charge));
+    if groups.len() < 2 {
+        return cache.give_back(granted, now).await;
+    }
+    let mut given_back = Ok(());
+    for group in groups {
+        let some: Vec<Granted> = group.iter().map(|position| granted[*position].clone()).collect();
+        given_back = given_back.and(cache.give_back(&some, now).await);
+    }
+    given_back
+}
+
+/// The groups of these charges: those of one slot, and each on a limit in shards alone, since it tries several slots. Those
+/// that can refuse come first.
+fn groups(charges: &[Charge], slot: impl Fn(&Charge) -> Option<u16>) -> Vec<Group> {
+    let mut groups: Vec<(Option<u16>, Group)> = Vec::new();
+    for (position, charge) in charges.iter().enumerate() {
+        // Where there are no slots, one call decides all.
+        let Some(slot) = slot(charge) else { return Vec::new() };
+        let own = charge.limiter.shards().is_empty().then_some(slot);
+        match groups.iter_mut().find(|(of, _)| own.is_some() && *of == own) {
+            Some((_, group)) => group.push(position),
+            None => groups.push((own, vec![position])),
+        }
+    }
+    let mut groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
+    groups.sort_by_key(|group| Reverse(group.iter().any(|position| !charges[*position].shadow)));
+    groups
+}
+
+/// Makes the charges of each group, or of none: what was made is undone when a later group refuses, or does not answer.
+///
+/// # Errors
+/// That of the first group that was not decided.
+pub(super) async fn take_in_turn(
+    charges: &[Charge],
+    groups: &[Group],
+    taker: &impl Taker,
+) -> Result<Outcome, StoreError> {
+    let mut progress = Progress::new(charges.len());
+    for (done, group) in groups.iter().enumerate() {
+        let asked: Vec<Charge> = group.iter().map(|position| charges[*position].clone()).collect();
+        match taker.take(&asked).await {
+            Ok(outcome) if outcome.granted() => progress.granted(group, &outcome, asked),
+            Ok(outcome) => {
+                progress.note(group, &outcome);
+                progress.take_back(charges, taker).await;
+                progress.look_at(charges, &groups[done + 1..], taker).await;
+                return Ok(progress.outcome(false));
+            }
+            Err(error) => {
+                progress.take_back(charges, taker).await;
+                return Err(error);
+            }
+        }
+    }
+    Ok(progress.outcome(true))
+}
+
+impl Progress {
+    fn new(charges: usize) -> Self {
+        Self { decisions: vec![None; charges], shown: vec![Timestamp::default(); charges], made: Vec::new() }
+    }
+
+    fn note(&mut self, group: &[usize], outcome: &Outcome) {
+        for (position, decision) in group.iter().zip(&outcome.decisions) {
+            self.decisions[*position] = Some(*decision);
+            self.shown[*position] = outcome.now;
+        }
+    }
+
+    fn granted(&mut self, group: &[usize], outcome: &Outcome, asked: Vec<Charge>) {
+        self.note(group, outcome);
+        self.made.extend(outcome.made(asked));
+    }
+
+    /// Undoes what was made: it is as if it had only been looked at.
+    async fn take_back(&mut self, charges: &[Charge], taker: &impl Taker) {
+        if !self.made.is_empty() {
+            taker.give_back(&std::mem::take(&mut self.made)).await;
+        }
+        for (decision, charge) in self.decisions.iter_mut().zip(charges) {
+            if let Some(decision) = decision.as_mut().filter(|decision| decision.granted) {
+                decision.remaining = decision.remaining.saturating_add(charge.permits);
+                decision.delay = 0;
+            }
+        }
+    }
+
+    /// Asks groups that need not decide any more what is left.
+    async fn look_at(&mut self, charges: &[Charge], groups: &[Group], taker: &impl Taker) {
+        for group in groups {
+            let look = |position: &usize| Charge { permits: 0, ..charges[*position].clone() };
+            let asked: Vec<Charge> = group.iter().map(look).collect();
+            let Ok(mut outcome) = taker.take(&asked).await else { continue };
+            for (position, decision) in group.iter().zip(&mut outcome.decisions) {
+                would_say(decision, &charges[*position]);
+            }
+            self.note(group, &outcome);
+        }
+    }
+
+    /// The answer to all charges. Of one that nobody answered to, nothing is known, and it refuses nobody.
+    fn outcome(self, granted: bool) -> Outcome {
+        let unknown = Decision {
+            granted: true,
+            remaining: 0,
+            wait: Wait::Now,
+            reset: 0,
+            delay: 0,
+            overflow: false,
+            shard: None,
+            ahead: 0,
+        };
+        let known = self.decisions.iter().zip(&self.shown).filter(|(decision, _)| decision.is_some());
+        let now = known.map(|(_, shown)| *shown).min().unwrap_or_default();
+        let decided = self.decisions.into_iter().zip(self.shown);
+        let decisions = decided.map(|(decision, shown)| match decision {
+            Some(decision) => Decision { ahead: shown.millis_since(now), ..decision },
+            None => unknown,
+        });
+        Outcome::decided(now, decisions.collect(), granted)
+    }
+}
+
+/// What a limit that was only looked at would say to the charge: that it grants it if so much is left.
+fn would_say(decision: &mut Decision, charge: &Charge) {
+    if charge.permits > decision.remaining {
+        decision.granted = false;
+        decision.wait = match charge.permits > charge.limiter.quota.capacity() {
+            true => Wait::Never,
+            false => Wait::Millis(decision.reset.max(1)),
+        };
+    }
+}

@@ -1,0 +1,265 @@
+//! A Redis Cluster: which node has which slots. A task asks one node after the other until one tells, again and again: soon
+//! when something does not fit, and now and then when all does. What a node says of one slot is believed at once.
+
+mod slot_map;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use deadpool_redis::redis::{ErrorKind, RedisError, RedisResult, cmd};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+pub(crate) use self::slot_map::SlotMap;
+use self::slot_map::SlotRange;
+use super::address::Address;
+use super::breaker::{Pauses, jittered};
+use super::keys::SharedSecret;
+use super::membership::Membership;
+use super::node::Node;
+use super::owned_slots::OwnedSlots;
+use crate::store::StoreError;
+use crate::store::settings::RedisSettings;
+
+/// The longest that a node may take to tell.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often the map is looked at if nothing is wrong.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// The longest pause before it is looked at because something is wrong.
+const LOOK_AFTER: Duration = Duration::from_millis(100);
+
+/// The nodes of a cluster, for all connections of a gateway.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    seeds: Vec<Address>,
+    secret: Arc<SharedSecret>,
+    membership: Arc<Membership>,
+    /// Those that have been heard of and may be asked, by where they are.
+    nodes: Mutex<HashMap<String, Arc<Node>>>,
+    next_number: AtomicUsize,
+    map: watch::Sender<Known>,
+    /// Notified when the map is to be looked at again.
+    doubts: Arc<Notify>,
+    /// Started on the runtime that needs it first.
+    task: OnceLock<JoinHandle<()>>,
+}
+
+/// What is known of the slots.
+#[derive(Clone, Debug)]
+enum Known {
+    /// Somebody is being asked.
+    Nothing,
+    /// Nobody tells, for this cause.
+    Cause(String),
+    Map(Arc<SlotMap>),
+}
+
+impl Cluster {
+    /// # Errors
+    /// A URL is none that leads to a Redis.
+    pub(super) fn new(
+        settings: &RedisSettings,
+        secret: Arc<SharedSecret>,
+        membership: Arc<Membership>,
+    ) -> RedisResult<Self> {
+        let address = |url| Address::new(url, &settings.tls, settings.password_file.as_deref());
+        Ok(Self {
+            seeds: settings.cluster.iter().map(address).collect::<RedisResult<_>>()?,
+            secret,
+            membership,
+            nodes: Mutex::default(),
+            next_number: AtomicUsize::new(0),
+            map: watch::Sender::new(Known::Nothing),
+            doubts: Arc::default(),
+            task: OnceLock::new(),
+        })
+    }
+
+    /// The map, waiting for it while it is first asked for.
+    ///
+    /// # Errors
+    /// Nobody tells.
+    pub(super) async fn map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, StoreError> {
+        if let Some(map) = self.known_map() {
+            return Ok(map);
+        }
+        self.task.get_or_init(|| tokio::spawn(keep_looking(Arc::downgrade(self), Arc::clone(&self.doubts))));
+        let mut known = self.map.subscribe();
+        let told = known.wait_for(|known| !matches!(known, Known::Nothing));
+        match timeout_at(deadline, told).await.map_err(|_| StoreError::Timeout)?.as_deref() {
+            Ok(Known::Map(map)) => Ok(Arc::clone(map)),
+            _ => Err(StoreError::Unreachable),
+        }
+    }
+
+    /// The map, if it is known.
+    pub(super) fn known_map(&self) -> Option<Arc<SlotMap>> {
+        match &*self.map.borrow() {
+            Known::Map(map) => Some(Arc::clone(map)),
+            Known::Nothing | Known::Cause(_) => None,
+        }
+    }
+
+    /// Why nobody, or one of the nodes, can be asked.
+    pub(super) fn outage(&self) -> Option<String> {
+        match &*self.map.borrow() {
+            Known::Nothing => None,
+            Known::Cause(cause) => Some(cause.clone()),
+            Known::Map(map) => map.nodes().iter().find_map(|node| Some(format!("{}: {}", node.url(), node.outage()?))),
+        }
+    }
+
+    /// The map is to be looked at again, soon.
+    pub(super) fn doubt(&self) {
+        self.doubts.notify_one();
+    }
+
+    /// The node at a place that another one has told of; its host is that one's if the place has none.
+    pub(super) fn node_at(&self, place: &str, told_by: &Node) -> Option<Arc<Node>> {
+        Some(self.node(told_by.address().told(place)?))
+    }
+
+    /// A node has said that another one has this slot.
+    pub(super) fn moved(&self, slot: u16, to: &Arc<Node>) {
+        self.map.send_if_modified(|known| {
+            let Known::Map(map) = known else { return false };
+            if map.node_of(slot).is_some_and(|node| Arc::ptr_eq(node, to)) {
+                return false;
+            }
+            let mut new = SlotMap::clone(map);
+            new.give(slot, slot, to);
+            tell_nodes(&new);
+            *map = Arc::new(new);
+            true
+        });
+        self.doubt();
+    }
+
+    fn node(&self, address: Address) -> Arc<Node> {
+        let mut nodes = self.nodes.lock();
+        let node = nodes.entry(address.host_and_port()).or_insert_with(|| {
+            let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+            let (secret, membership) = (Arc::clone(&self.secret), Arc::clone(&self.membership));
+            let slots = OwnedSlots::none(Arc::clone(&self.doubts));
+            Arc::new(Node::of_cluster(address, number, slots, secret, membership))
+        });
+        Arc::clone(node)
+    }
+
+    /// Asks one after the other until one tells.
+    async fn look(&self) -> Result<(), String> {
+        let mut cause = "no node is known".to_owned();
+        for address in self.whom_to_ask() {
+            match timeout(ASK_TIMEOUT, ask(&address)).await {
+                Ok(Ok(ranges)) => {
+                    self.heard(&ranges, &address).await;
+                    return Ok(());
+                }
+                Ok(Err(error)) => cause = format!("{} {error}", address.host_and_port()),
+                Err(_) => cause = format!("{} no answer in time", address.host_and_port()),
+            }
+        }
+        Err(cause)
+    }
+
+    /// The nodes, beginning with any of those that are up; then the places that the rule file names.
+    fn whom_to_ask(&self) -> Vec<Address> {
+        let map = self.known_map();
+        let mut nodes: Vec<&Arc<Node>> = map.iter().flat_map(|map| map.nodes()).collect();
+        if !nodes.is_empty() {
+            let first = usize::from(super::random_byte()) % nodes.len();
+            nodes.rotate_left(first);
+        }
+        nodes.sort_by_key(|node| node.outage().is_some());
+        let nodes = nodes.into_iter().map(|node| node.address());
+        nodes.chain(&self.seeds).cloned().collect()
+    }
+
+    /// Nodes that get slots are first charged what was granted while these had nobody who could be asked.
+    async fn heard(&self, ranges: &[SlotRange], told_by: &Address) {
+        let mut map = SlotMap::empty();
+        for SlotRange { first, last, host, port } in ranges {
+            let host = if host.is_empty() { told_by.host() } else { host };
+            map.give(*first, *last, &self.node(told_by.moved_to(host.to_owned(), *port)));
+        }
+        let before = self.known_map();
+        let got_slots = tell_nodes(&map);
+        if let Some(before) = &before {
+            let charge_debts = got_slots.iter().filter(|node| before.knows(node)).map(|node| node.charge_debts());
+            futures_util::future::join_all(charge_debts).await;
+        }
+        if before.is_none_or(|before| !before.nodes().iter().all(|node| map.knows(node)) || !got_slots.is_empty()) {
+            tracing::info!(nodes = map.nodes().len(), moved_to = got_slots.len(), "slots of the cluster are known");
+        }
+        self.nodes.lock().retain(|_, node| {
+            let is_known = map.knows(node);
+            _ = is_known || node.slots().set(|_| false);
+            is_known
+        });
+        self.map.send_replace(Known::Map(Arc::new(map)));
+    }
+
+    /// Says why nobody tells, unless a map is known from before.
+    fn lost(&self, cause: String) {
+        self.map.send_if_modified(|known| {
+            let is_lost = !matches!(known, Known::Map(_));
+            if is_lost {
+                if matches!(known, Known::Nothing) {
+                    tracing::warn!(error = cause, "no node of the cluster tells of its slots, trying on");
+                }
+                *known = Known::Cause(cause);
+            }
+            is_lost
+        });
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+    }
+}
+
+/// Tells each node which slots it has; returns those that have got some.
+fn tell_nodes(map: &SlotMap) -> Vec<Arc<Node>> {
+    let has = |node: &Arc<Node>, slot| map.node_of(slot).is_some_and(|owner| Arc::ptr_eq(owner, node));
+    let got_slots = map.nodes().iter().filter(|node| node.slots().set(|slot| has(node, slot)));
+    got_slots.cloned().collect()
+}
+
+async fn ask(address: &Address) -> RedisResult<Vec<SlotRange>> {
+    let answer = cmd("CLUSTER").arg("SLOTS").query_async(&mut address.open(|_| ()).await?).await?;
+    let none = || RedisError::from((ErrorKind::Client, "tells of no slots"));
+    SlotRange::read_all(&answer).ok_or_else(none)
+}
+
+/// One look at a time, and never at once after another, so that many gateways do not come at the same moment.
+async fn keep_looking(cluster: Weak<Cluster>, doubts: Arc<Notify>) {
+    let mut pauses = Pauses::default();
+    loop {
+        let Some(looking) = cluster.upgrade() else { return };
+        let looked = looking.look().await;
+        let pause = match looked {
+            Ok(()) => {
+                pauses = Pauses::default();
+                LOOK_AFTER
+            }
+            Err(cause) => {
+                looking.lost(cause);
+                pauses.after_failure()
+            }
+        };
+        let is_known = looking.known_map().is_some();
+        drop(looking);
+        if is_known {
+            _ = timeout(jittered(LOOK_EVERY), doubts.notified()).await;
+        }
+        sleep(jittered(pause)).await;
+    }
+}

@@ -1,0 +1,113 @@
+//! Which node has which hash slot.
+
+use std::sync::Arc;
+
+use deadpool_redis::redis::Value;
+
+use super::super::node::Node;
+use super::super::slots::SLOTS;
+
+/// A slot that nobody has.
+const NOBODY: u16 = u16::MAX;
+
+/// The nodes that have slots, and which each has.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotMap {
+    nodes: Vec<Arc<Node>>,
+    /// For each slot, the position of its node.
+    slots: Box<[u16]>,
+}
+
+/// Slots in a row that a node has, as the cluster tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SlotRange {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    /// Empty if it is the host of whoever tells.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl SlotMap {
+    /// A map in which nobody has any slot.
+    pub(super) fn empty() -> Self {
+        Self { nodes: Vec::new(), slots: vec![NOBODY; usize::from(SLOTS)].into_boxed_slice() }
+    }
+
+    /// From now on this node has these slots.
+    pub(super) fn give(&mut self, first: u16, last: u16, node: &Arc<Node>) {
+        let known = self.nodes.iter().position(|known| Arc::ptr_eq(known, node));
+        let position = known.unwrap_or_else(|| {
+            self.nodes.push(Arc::clone(node));
+            self.nodes.len() - 1
+        });
+        let position = u16::try_from(position).unwrap_or(NOBODY);
+        let slots = self.slots.iter_mut().take(usize::from(last) + 1).skip(first.into());
+        slots.for_each(|slot| *slot = position);
+    }
+
+    /// The node that has a slot, if one has.
+    pub(crate) fn node_of(&self, slot: u16) -> Option<&Arc<Node>> {
+        self.nodes.get(usize::from(*self.slots.get(usize::from(slot))?))
+    }
+
+    /// All nodes.
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+
+    /// Has this node any slot here?
+    pub(crate) fn knows(&self, node: &Arc<Node>) -> bool {
+        self.nodes.iter().any(|known| Arc::ptr_eq(known, node))
+    }
+}
+
+impl SlotRange {
+    /// Reads the answer to `CLUSTER SLOTS`; nothing if it is none, or names no node.
+    pub(super) fn read_all(answer: &Value) -> Option<Vec<Self>> {
+        let Value::Array(ranges) = answer else { return None };
+        let ranges = ranges.iter().map(Self::read).collect::<Option<Vec<_>>>()?;
+        (!ranges.is_empty()).then_some(ranges)
+    }
+
+    /// The first of the nodes is the one that decides; the others are its replicas.
+    fn read(range: &Value) -> Option<Self> {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(node), ..] = &parts[..] else { return None };
+        let [host, Value::Int(port), ..] = &node[..] else { return None };
+        let host = match host {
+            Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
+            Value::SimpleString(host) => host.clone(),
+            Value::Nil => String::new(),
+            _ => return None,
+        };
+        let slot = |slot: &i64| u16::try_from(*slot).ok().filter(|slot| *slot < SLOTS);
+        Some(Self { first: slot(first)?, last: slot(last)?, host, port: u16::try_from(*port).ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deadpool_redis::redis::parse_redis_value;
+
+    use super::*;
+
+    #[test]
+    fn the_nodes_that_have_slots_are_read_and_their_replicas_are_not() {
+        let node = |host: &str, port| format!("*3\r\n{host}:{port}\r\n$2\r\nid\r\n");
+        let one = format!("*4\r\n:0\r\n:5460\r\n{}{}", node("$9\r\n127.0.0.1\r\n", 7000), node("$2\r\nr1\r\n", 7003));
+        let other = format!("*3\r\n:5461\r\n:16383\r\n{}", node("$-1\r\n", 7001));
+        let answer = parse_redis_value(format!("*2\r\n{one}{other}").as_bytes()).expect("an answer");
+        let range = |first, last, host: &str, port| SlotRange { first, last, host: host.to_owned(), port };
+        let told = [range(0, 5_460, "127.0.0.1", 7_000), range(5_461, 16_383, "", 7_001)];
+        assert_eq!(SlotRange::read_all(&answer), Some(told.to_vec()));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_read_as_none() {
+        for answer in ["*0\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:0\r\n:99999\r\n*2\r\n$1\r\na\r\n:1\r\n"] {
+            let answer = parse_redis_value(answer.as_bytes()).expect("an answer");
+            assert_eq!(SlotRange::read_all(&answer), None, "{answer:?}");
+        }
+    }
+}

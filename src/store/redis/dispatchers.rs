@@ -1,0 +1,76 @@
+//! The dispatchers of a worker: some for each node. They are started when the node is first asked, on the runtime that asks
+//! it, and end when the node has no slots any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::cluster::SlotMap;
+use super::dispatcher::{Dispatcher, DispatcherContext};
+use super::node::Node;
+use super::topology::Topology;
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Dispatchers {
+    context: Arc<DispatcherContext>,
+    topology: Arc<Topology>,
+    /// How many connections to have to each node.
+    pool_size: usize,
+    started: Mutex<Started>,
+    turn: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Started {
+    by_node: Vec<OfNode>,
+    /// The map that they were last held against.
+    map: Option<Arc<SlotMap>>,
+}
+
+#[derive(Debug)]
+struct OfNode {
+    node: Arc<Node>,
+    dispatchers: Box<[Arc<Dispatcher>]>,
+}
+
+impl Dispatchers {
+    /// None yet.
+    pub(super) fn new(context: Arc<DispatcherContext>, topology: Arc<Topology>, pool_size: usize) -> Self {
+        Self { context, topology, pool_size, started: Mutex::default(), turn: AtomicUsize::new(0) }
+    }
+
+    /// Others for the same nodes.
+    pub(super) fn beside(&self) -> Self {
+        Self::new(Arc::clone(&self.context), Arc::clone(&self.topology), self.pool_size)
+    }
+
+    /// One of those of a node, in turn.
+    pub(super) fn of(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
+        let map = self.topology.map();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut started = self.started.lock();
+        started.end_others(map);
+        let known = started.by_node.iter().position(|known| Arc::ptr_eq(&known.node, node));
+        let position = known.unwrap_or_else(|| {
+            let start = || Dispatcher::start(Arc::clone(node), Arc::clone(&self.context), self.topology.is_cluster());
+            let dispatchers = (0..self.pool_size).map(|_| Arc::new(start())).collect();
+            started.by_node.push(OfNode { node: Arc::clone(node), dispatchers });
+            started.by_node.len() - 1
+        });
+        let dispatchers = &started.by_node[position].dispatchers;
+        Arc::clone(&dispatchers[turn % dispatchers.len()])
+    }
+}
+
+impl Started {
+    /// Ends those of nodes that have left the map.
+    fn end_others(&mut self, map: Option<Arc<SlotMap>>) {
+        let Some(map) = map else { return };
+        if !self.map.as_ref().is_some_and(|known| Arc::ptr_eq(known, &map)) {
+            self.by_node.retain(|known| map.knows(&known.node));
+            self.map = Some(map);
+        }
+    }
+}

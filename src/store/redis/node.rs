@@ -1,0 +1,314 @@
+//! A node of Redis: how a connection to it is opened, and what is found out and settled before it is used.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{PushInfo, PushKind, RedisError, RedisResult, cmd};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::address::Address;
+use super::breaker::Breaker;
+use super::eviction::Eviction;
+use super::keys::SharedSecret;
+use super::locator::Locator;
+use super::membership::{ANNOUNCE_EVERY, Membership, Presence};
+use super::outages::Outages;
+use super::owned_slots::OwnedSlots;
+use super::script::{Invoker, failure};
+use crate::limit::{ClientId, Limiter};
+use crate::store::StoreError;
+use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
+
+/// The longest an attempt to connect may take, with everything that belongs to it.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// While a node is away, attempts of this gateway to connect to it are so far apart.
+const APART: Duration = Duration::from_millis(50);
+/// How often it is charged with what was granted without it while it is there.
+const SETTLE_EVERY: Duration = Duration::from_millis(100);
+
+/// A Redis that has buckets: where it is, how it is connected to, and whether it can be reached, as far as all connections to
+/// it have found.
+#[derive(Debug)]
+pub(super) struct Node {
+    url: RedisUrl,
+    /// Its number among the nodes that this gateway has heard of.
+    number: usize,
+    pub(super) locator: Locator,
+    slots: OwnedSlots,
+    secret: Arc<SharedSecret>,
+    membership: Arc<Membership>,
+    pub(super) outages: Outages,
+    eviction: Eviction,
+    /// When it may be tried again.
+    next_attempt: Mutex<Option<Instant>>,
+}
+
+/// A connection that works as far as is known.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) redis: MultiplexedConnection,
+    pub(super) script: Invoker,
+    pub(super) secret: KeySecret,
+    /// Host and port of the server.
+    address: String,
+    /// Notified when it has ended; no two connections have the same.
+    ended: Arc<Notify>,
+}
+
+/// What is known of a connection that is kept.
+#[derive(Clone, Debug)]
+pub(super) enum ConnectionStatus {
+    /// The first attempt since the last connection broke is under way.
+    Connecting,
+    Up(Connection),
+    /// The last attempt failed, or the node is not to be asked at present, for this cause.
+    Down(String),
+}
+
+// === impl Node ===
+
+impl Node {
+    /// # Errors
+    /// The URL is none that leads to a Redis.
+    pub(super) fn new(
+        settings: &RedisSettings,
+        secret: Arc<SharedSecret>,
+        membership: Arc<Membership>,
+    ) -> RedisResult<Self> {
+        let url = settings.url.clone();
+        Ok(Self::with(url, 0, Locator::new(settings)?, OwnedSlots::all(), secret, membership))
+    }
+
+    /// One of several, which is there as long as it has slots.
+    pub(super) fn of_cluster(
+        address: Address,
+        number: usize,
+        slots: OwnedSlots,
+        secret: Arc<SharedSecret>,
+        membership: Arc<Membership>,
+    ) -> Self {
+        let url = RedisUrl::new(format!("redis://{}", address.host_and_port()));
+        Self::with(url, number, Locator::at(address), slots, secret, membership)
+    }
+
+    fn with(
+        url: RedisUrl,
+        number: usize,
+        locator: Locator,
+        slots: OwnedSlots,
+        secret: Arc<SharedSecret>,
+        membership: Arc<Membership>,
+    ) -> Self {
+        let outages = membership.outages(url.clone());
+        let (eviction, next_attempt) = Default::default();
+        Self { url, number, locator, slots, secret, membership, outages, eviction, next_attempt }
+    }
+
+    /// Its address.
+    pub(super) fn url(&self) -> &RedisUrl {
+        &self.url
+    }
+
+    /// Its number among the nodes that this gateway has heard of.
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The slots that it has.
+    pub(super) fn slots(&self) -> &OwnedSlots {
+        &self.slots
+    }
+
+    /// How a node of a cluster is reached.
+    pub(super) fn address(&self) -> &Address {
+        self.locator.address()
+    }
+
+    /// Why it cannot be connected to at present.
+    pub(super) fn outage(&self) -> Option<String> {
+        self.outages.cause()
+    }
+
+    /// With sentinels, where its master was last.
+    pub(super) fn master(&self) -> Option<String> {
+        self.locator.master()
+    }
+
+    /// Charges what was granted while nobody could be asked for the slots that it has.
+    pub(super) async fn charge_debts(&self) {
+        if self.membership.fallback().is_owing() {
+            _ = timeout(CONNECT_TIMEOUT, self.connect(None)).await;
+        }
+    }
+
+    /// Opens a connection to the node's present address. With a breaker, the node must answer a probe.
+    pub(super) async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
+        let located = self.locator.locate().await?;
+        let connected = self.connect_to(&located.address, breaker).await;
+        match &connected {
+            Ok(_) => self.locator.found(&located),
+            Err(error) => return Err(self.locator.not_found(&located, error)),
+        }
+        connected
+    }
+
+    /// Opens a connection, and finds out what has to be known before it is used.
+    async fn connect_to(&self, address: &Address, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
+        let connect = async {
+            let ended = Arc::new(Notify::new());
+            let mut redis = address.open(note_end(Arc::clone(&ended))).await?;
+            self.locator.verify(&mut redis).await?;
+            let secret = self.fetch_secret(address, &mut redis).await?;
+            let script = Invoker::of(redis.clone()).await?;
+            Ok(Connection { redis, script, secret, address: address.host_and_port(), ended })
+        };
+        let mut connection = match timeout(CONNECT_TIMEOUT, connect).await {
+            Ok(connected) => connected.map_err(|error: RedisError| error.to_string())?,
+            Err(_) => return Err("no answer in time".into()),
+        };
+        if let Some(breaker) = breaker {
+            self.probe(&mut connection, breaker).await?;
+        }
+        self.rejoin(&mut connection).await.map_err(|error| error.to_string())?;
+        Ok(connection)
+    }
+
+    /// The secret of the client hashes, which one node of a cluster has.
+    async fn fetch_secret(&self, address: &Address, redis: &mut MultiplexedConnection) -> RedisResult<KeySecret> {
+        let error = match self.secret.fetch(redis).await {
+            Ok(secret) => return Ok(secret),
+            Err(error) => error,
+        };
+        match (error.redirect_node(), self.secret.known()) {
+            (Some(_), Some(secret)) => Ok(secret),
+            (Some((place, _)), None) => match address.told(place) {
+                Some(there) => self.secret.fetch(&mut there.open(|_| ()).await?).await,
+                None => Err(error),
+            },
+            (None, _) => Err(error),
+        }
+    }
+
+    /// Opens a connection to a node that was away: in turn with others, and only if it answers in time. What it is owed is
+    /// charged last: whatever is granted without it later would be charged only after the next outage.
+    pub(super) async fn try_again(&self, breaker: &Mutex<Breaker>) -> Result<Connection, String> {
+        let turn = {
+            let (mut next, now) = (self.next_attempt.lock(), Instant::now());
+            let turn = next.map_or(now, |next| next.max(now));
+            *next = Some(turn + APART);
+            turn
+        };
+        sleep_until(turn).await;
+        let connection = self.connect(Some(breaker)).await?;
+        // It is there: whoever comes next need not wait.
+        *self.next_attempt.lock() = None;
+        Ok(connection)
+    }
+
+    async fn probe(&self, connection: &mut Connection, breaker: &Mutex<Breaker>) -> Result<(), String> {
+        let sent = Instant::now();
+        let answer = timeout(CONNECT_TIMEOUT, cmd("PING").exec_async(&mut connection.redis)).await;
+        let answer = answer.map_or(Err(StoreError::Timeout), |answer| answer.map_err(|error| failure(&error)));
+        answer.map_err(|error| error.to_string())?;
+        breaker.lock().probed(sent.elapsed())
+    }
+
+    /// Charges what was granted without this node before it is asked anything else.
+    async fn rejoin(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        match self.announce(connection, Presence::Rejoins).await {
+            Err(error) if error.condemns_connection() => return Err(error),
+            // A Redis that may not hear of gateways can decide all the same.
+            _ => {}
+        }
+        self.pay(connection).await
+    }
+
+    async fn pay(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        let owes = |limiter: &Limiter, client: Option<&ClientId>| self.slots.has(limiter, client);
+        self.membership.pay(&mut connection.script, &connection.secret, owes).await
+    }
+
+    /// Announces this gateway every 5 s, and charges what is owed to slots that the node gets. Errors are ignored: decisions find
+    /// them.
+    async fn stay(&self, mut connection: Connection) {
+        self.eviction.look(&self.url, &mut connection.redis).await;
+        loop {
+            tokio::select! {
+                () = sleep(ANNOUNCE_EVERY) => {
+                    _ = self.announce(&mut connection, Presence::Stays).await;
+                }
+                () = self.slots.changed() => {
+                    _ = self.pay(&mut connection).await;
+                }
+            }
+        }
+    }
+
+    /// Charges what is granted without this node while it is there: by another connection that is down, or since a decision
+    /// failed for a reason that is no outage.
+    async fn settle(&self, mut connection: Connection) {
+        loop {
+            self.membership.fallback().owes().await;
+            loop {
+                // Those who fail together are charged together.
+                sleep(SETTLE_EVERY).await;
+                if self.pay(&mut connection).await.is_ok() {
+                    break;
+                }
+            }
+            // What is left is owed to other nodes.
+            if self.membership.fallback().is_owing() {
+                self.membership.fallback().pass_on();
+            }
+        }
+    }
+
+    /// Returns when the connection has ended, the node is at another address, or the connection was given up.
+    pub(super) async fn use_until_end(&self, connection: Connection, status: &watch::Sender<ConnectionStatus>) {
+        let mut seen = status.subscribe();
+        tokio::select! {
+            () = connection.ended.notified() => {}
+            () = self.locator.moved_from(&connection.address) => {}
+            _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => return,
+            () = self.stay(connection.clone()) => {}
+            () = self.settle(connection.clone()) => {}
+        }
+        status.send_replace(ConnectionStatus::Connecting);
+    }
+
+    async fn announce(&self, connection: &mut Connection, presence: Presence) -> Result<(), StoreError> {
+        let announced = timeout(CONNECT_TIMEOUT, self.membership.announce(&mut connection.script, presence)).await;
+        announced.unwrap_or(Err(StoreError::Timeout))
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// The same, whose next call is about a slot that the node is just being given.
+    pub(super) fn asking(&self) -> Self {
+        Self { script: self.script.asking(), ..self.clone() }
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.ended, &other.ended)
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+/// Notifies of the end of a connection.
+fn note_end(ended: Arc<Notify>) -> impl Fn(&PushInfo) + Send + Sync {
+    move |push| {
+        if push.kind == PushKind::Disconnection {
+            ended.notify_one();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Which hash slots a node has, as far as is known; and how it is told that this may be out of date.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::slots::{SLOTS, slot_of};
+use crate::limit::{ClientId, Limiter};
+
+/// The slots of a node.
+#[derive(Debug)]
+pub(super) struct OwnedSlots {
+    /// All, if there is none.
+    set: Mutex<Option<Box<[bool]>>>,
+    changed: Notify,
+    /// Notified when the slots of all nodes are to be looked at again.
+    doubts: Arc<Notify>,
+}
+
+impl OwnedSlots {
+    /// Those of a Redis that is alone.
+    pub(super) fn all() -> Self {
+        Self { set: Mutex::default(), changed: Notify::new(), doubts: Arc::default() }
+    }
+
+    /// Those of a node of a cluster: none yet.
+    pub(super) fn none(doubts: Arc<Notify>) -> Self {
+        let none = vec![false; usize::from(SLOTS)].into_boxed_slice();
+        Self { set: Mutex::new(Some(none)), changed: Notify::new(), doubts }
+    }
+
+    /// From now on it has those for which `has` says so. Returns whether it has got new ones.
+    pub(super) fn set(&self, has: impl Fn(u16) -> bool) -> bool {
+        let new: Box<[bool]> = (0..SLOTS).map(has).collect();
+        let old = self.set.lock().replace(new.clone());
+        let has_more = old.is_none_or(|old| new.iter().zip(&old).any(|(new, old)| *new && !old));
+        if has_more {
+            self.changed.notify_waiters();
+        }
+        has_more
+    }
+
+    /// Is the bucket of this client in one of them?
+    pub(super) fn has(&self, limiter: &Limiter, client: Option<&ClientId>) -> bool {
+        self.set.lock().as_ref().is_none_or(|set| set[usize::from(slot_of(limiter, client))])
+    }
+
+    /// Returns when there are new ones.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Something does not fit.
+    pub(super) fn doubt(&self) {
+        self.doubts.notify_one();
+    }
+}

@@ -1,0 +1,128 @@
+//! A Redis Cluster: buckets are spread over its nodes, and each decision is exact wherever its slot is.
+
+use std::sync::Arc;
+
+use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
+use tidegate::store::Store;
+use tokio::task::JoinSet;
+
+use crate::support::cluster::{RedisCluster, calls, errors};
+use crate::support::redis::fresh_name;
+
+fn quota(rate: u64) -> Quota {
+    Quota::new(rate, 3_600_000, Algorithm::TokenBucket).expect("a quota")
+}
+
+/// A PER_CLIENT limit in 64 partitions.
+fn spread(name: &str, rate: u64) -> Arc<Limiter> {
+    Arc::new(Limiter::new(name.to_owned(), Mode::PerClient, quota(rate)).partitioned(64))
+}
+
+fn of_client(limiter: &Arc<Limiter>, client: u32) -> Charge {
+    let client = Some(ClientId::Value(client.to_be_bytes().into()));
+    Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow: false }
+}
+
+fn overall(name: &str, rate: u64, shards: u32) -> Charge {
+    let limiter = Limiter::new(name.to_owned(), Mode::Overall, quota(rate)).sharded(shards);
+    Charge { limiter: Arc::new(limiter), client: None, permits: 1, shadow: false }
+}
+
+/// How many of so many equal requests are granted, some of them at a time.
+async fn granted(store: &Store, charges: &[Charge], requests: usize) -> usize {
+    let mut asked = JoinSet::new();
+    for _ in 0..requests {
+        let (store, charges) = (store.clone(), charges.to_vec());
+        asked.spawn(async move { store.take(&charges).await.expect("a decision").granted() });
+    }
+    asked.join_all().await.into_iter().filter(|granted| *granted).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_client_is_counted_exactly_by_several_gateways_and_all_nodes_take_part() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let gateways = [cluster.store(), cluster.store(), cluster.store().for_worker()];
+    let each = spread(&fresh_name(), 5);
+    let mut clients = JoinSet::new();
+    for client in 0..150 {
+        let (gateways, charge) = (gateways.clone(), of_client(&each, client));
+        clients.spawn(async move {
+            let mut sum = 0;
+            for gateway in &gateways {
+                sum += granted(gateway, std::slice::from_ref(&charge), 3).await;
+            }
+            sum
+        });
+    }
+    assert!(clients.join_all().await.into_iter().all(|granted| granted == 5));
+    for node in &cluster.nodes {
+        assert!(calls(node) > 20, "a node was asked {} times", calls(node));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_on_several_nodes_grant_the_rate_together() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let all = overall(&fresh_name(), 100, 8);
+    assert_eq!(granted(&cluster.store(), std::slice::from_ref(&all), 60).await, 60);
+    assert_eq!(granted(&cluster.store(), std::slice::from_ref(&all), 60).await, 40);
+    assert!(cluster.nodes.iter().all(|node| calls(node) > 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_on_several_nodes_are_all_charged_or_none_is() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let store = cluster.store();
+    let (each, narrow) = (spread(&fresh_name(), 10), overall(&fresh_name(), 3, 1));
+    let wide = overall(&fresh_name(), 100, 4);
+    let charges = [of_client(&each, 1), wide.clone(), narrow];
+    assert_eq!(granted(&store, &charges, 3).await, 3);
+    for _ in 0..5 {
+        let refused = store.take(&charges).await.expect("a decision");
+        assert!(!refused.granted());
+        let said: Vec<bool> = refused.decisions.iter().map(|decision| decision.granted).collect();
+        assert_eq!(said, [true, true, false]);
+        assert_eq!(refused.decisions[0].remaining, 7, "a refused request was charged");
+    }
+    assert_eq!(granted(&store, &charges[..1], 20).await, 7);
+    assert_eq!(granted(&store, &[wide], 120).await, 97);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_has_moved_is_found_where_it_is_now() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let (store, name) = (cluster.store(), fresh_name());
+    let all = [overall(&name, 10, 1)];
+    assert_eq!(granted(&store, &all, 4).await, 4);
+    let slot = cluster.slot_of(&name);
+    let from = cluster.owner_of(slot);
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to);
+    cluster.move_keys(slot, from, to);
+    cluster.end_move(slot, from, to);
+    assert_eq!(granted(&store, &all, 20).await, 6);
+    assert!(errors(&cluster.nodes[from], "MOVED") > 0);
+    let before = errors(&cluster.nodes[from], "MOVED");
+    assert_eq!(granted(&store, &all, 20).await, 0);
+    assert_eq!(errors(&cluster.nodes[from], "MOVED"), before, "the new owner was forgotten");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_slot_moves_every_bucket_is_decided_where_it_is() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let (store, name) = (cluster.store(), fresh_name());
+    let slot = cluster.slot_of(&name);
+    let from = cluster.owner_of(slot);
+    let to = (from + 1) % 3;
+    let (old, new) = (overall(&format!("{name}:old"), 10, 1), overall(&format!("{name}:new"), 8, 1));
+    assert_eq!(granted(&store, std::slice::from_ref(&old), 3).await, 3);
+    cluster.begin_move(slot, from, to);
+    // One bucket is at the old owner, the other one will be made at the new one.
+    assert_eq!(granted(&store, &[old.clone(), new.clone()], 20).await, 7);
+    assert!(errors(&cluster.nodes[from], "ASK") + errors(&cluster.nodes[from], "TRYAGAIN") > 0);
+    cluster.move_keys(slot, from, to);
+    assert_eq!(granted(&store, std::slice::from_ref(&old), 5).await, 0);
+    cluster.end_move(slot, from, to);
+    assert_eq!(granted(&store, &[old], 5).await, 0);
+    assert_eq!(granted(&store, &[new], 5).await, 1);
+}
