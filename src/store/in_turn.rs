@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::future::Future;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::negative_cache::{NegativeCache, Remote};
@@ -46,7 +47,7 @@ pub(super) async fn take<S: Remote>(
         return shards::take(cache, charges, now, deadline).await;
     }
     // Boxed, so that those who need one call do without the memory that this needs.
-    Box::pin(take_in_turn(charges, &groups, &OfStore { cache, now, deadline })).await
+    take_in_turn(charges, &groups, &OfStore { cache, now, deadline }).boxed().await
 }
 
 /// Takes from a store.
@@ -210,5 +211,97 @@ fn would_say(decision: &mut Decision, charge: &Charge) {
             true => Wait::Never,
             false => Wait::Millis(decision.reset.max(1)),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::limit::{Algorithm, Limiter, Mode, Quota};
+    use crate::store::Memory;
+
+    /// A store of which some buckets cannot be reached.
+    struct Nodes {
+        memory: Memory,
+        away: Mutex<Option<&'static str>>,
+    }
+
+    impl Taker for Nodes {
+        async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+            match *self.away.lock() {
+                Some(away) if charges.iter().any(|charge| charge.limiter.name == away) => Err(StoreError::Unreachable),
+                _ => self.memory.take(charges),
+            }
+        }
+
+        async fn give_back(&self, granted: &[Granted]) {
+            self.memory.give_back(granted);
+        }
+    }
+
+    fn nodes() -> Nodes {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
+        Nodes { memory: Memory::new(clock, None), away: Mutex::default() }
+    }
+
+    fn charge(name: &str, rate: u64, permits: u32, shadow: bool) -> Charge {
+        let quota = Quota::new(rate, 60_000, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
+        Charge { limiter, client: None, permits, shadow }
+    }
+
+    /// Whether it was granted, and what each limit said and has left.
+    async fn take(nodes: &Nodes, charges: &[Charge]) -> Result<(bool, Vec<(bool, u32)>), StoreError> {
+        let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
+        let outcome = take_in_turn(charges, &groups(charges, slot), nodes).await?;
+        Ok((outcome.granted(), outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect()))
+    }
+
+    #[test]
+    fn those_of_a_slot_are_a_group_and_those_that_only_watch_come_last() {
+        let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
+        let charges = [("s", true), ("a", false), ("b", false), ("a2", true), ("b2", false)];
+        let charges = charges.map(|(name, shadow)| charge(name, 9, 1, shadow));
+        assert_eq!(groups(&charges, slot), [vec![1, 3], vec![2, 4], vec![0]]);
+        assert_eq!(groups(&charges, |_| None), Vec::<Group>::new());
+        let in_shards = Limiter::new("{a}".into(), Mode::Overall, charges[0].limiter.quota).sharded(3);
+        let in_shards = Charge { limiter: Arc::new(in_shards), ..charges[1].clone() };
+        assert_eq!(groups(&[charges[1].clone(), in_shards.clone(), in_shards], |_| Some(1)), [[0], [1], [2]]);
+    }
+
+    #[tokio::test]
+    async fn what_a_later_group_refuses_is_given_back_and_all_say_what_they_have_left() {
+        let nodes = nodes();
+        let charges = [charge("a", 5, 2, false), charge("b", 3, 2, false), charge("c", 9, 2, false)];
+        assert_eq!(take(&nodes, &charges).await, Ok((true, vec![(true, 3), (true, 1), (true, 7)])));
+        for _ in 0..3 {
+            assert_eq!(take(&nodes, &charges).await, Ok((false, vec![(true, 3), (false, 1), (true, 7)])));
+        }
+        assert_eq!(take(&nodes, &[charge("c", 9, 7, false)]).await, Ok((true, vec![(true, 0)])));
+        // The last group is only looked at, and would refuse as well.
+        assert_eq!(take(&nodes, &charges).await, Ok((false, vec![(true, 3), (false, 1), (false, 0)])));
+    }
+
+    #[tokio::test]
+    async fn what_a_later_group_does_not_answer_is_given_back() {
+        let nodes = nodes();
+        let charges = [charge("a", 5, 5, false), charge("b", 5, 5, false)];
+        *nodes.away.lock() = Some("b");
+        assert_eq!(take(&nodes, &charges).await, Err(StoreError::Unreachable));
+        *nodes.away.lock() = None;
+        assert_eq!(take(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, 0)])));
+    }
+
+    #[tokio::test]
+    async fn a_group_that_only_watches_refuses_nobody() {
+        let nodes = nodes();
+        let charges = [charge("s", 1, 1, true), charge("a", 5, 1, false)];
+        assert_eq!(take(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, 4)])));
+        assert_eq!(take(&nodes, &charges).await, Ok((true, vec![(false, 0), (true, 3)])));
     }
 }

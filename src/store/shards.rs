@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::StoreError;
@@ -37,7 +38,7 @@ pub(super) async fn take<S: Remote>(
         return cache.take(charges, now, deadline).await;
     }
     // Boxed, so that limits without shards do without the memory that this needs.
-    Box::pin(take_from_shards(cache, charges, now, deadline)).await
+    take_from_shards(cache, charges, now, deadline).boxed().await
 }
 
 async fn take_from_shards<S: Remote>(

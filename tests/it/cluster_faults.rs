@@ -140,6 +140,8 @@ async fn a_primary_that_ends_is_replaced_by_its_replica_and_no_request_fails() {
         }
     }
     is_there_for_all(&gateway).await;
+    // The node that is gone is missed no more.
+    soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;
     for (client, granted) in granted.iter_mut().enumerate() {
         *granted += granted_to(&gateway, client).await;
     }
@@ -166,4 +168,21 @@ async fn a_node_that_is_away_is_missed_by_its_own_clients_alone() {
         ready.contains("unreachable") && ready.contains(&format!("127.0.0.1:{}:", cluster.nodes[2].port)),
         "{ready}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_starts_before_the_cluster_decides_alone_until_it_is_there() {
+    let Some(cluster) = RedisCluster::start_alone() else { return };
+    let gateway = TestGateway::start(&rules(&cluster, "200ms", 10));
+    let mut granted = 0;
+    for _ in 0..3 {
+        let answer = ask(&gateway, 0).await;
+        assert!(answer.status() == 200 && !is_of_store(&answer), "{}", answer.text());
+        granted += 1;
+    }
+    assert_eq!(gateway.counter("tidegate_store_up").await, 0);
+    cluster.join();
+    is_there_for_all(&gateway).await;
+    assert_eq!(granted + granted_to(&gateway, 0).await, 10);
+    soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;
 }

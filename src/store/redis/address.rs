@@ -57,6 +57,11 @@ impl Address {
         Some(self.moved_to(host.to_owned(), port.parse().ok()?))
     }
 
+    /// Is it reached by TLS?
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Its host without its port.
     pub(super) fn host(&self) -> &str {
         match self.url.addr() {

@@ -144,6 +144,11 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
         if let ConnectionStatus::Down(cause) = &*status.borrow() {
             outage.get_or_insert_with(|| node.outages.begin(cause));
         }
+        if node.slots().are_none() {
+            // Nobody misses a node that has left the cluster.
+            outage = None;
+            node.slots().are_some().await;
+        }
         let attempt = async {
             sleep(jittered(pause)).await;
             match outage {

@@ -2,7 +2,6 @@
 //! granted while it could not ask.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, Value};
@@ -10,7 +9,7 @@ use tokio::time::timeout;
 
 use super::buckets::Buckets;
 use super::keys;
-use super::outages::Outages;
+use super::outages::{Outages, UpGauge};
 use super::script::Invoker;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Limiter};
@@ -36,8 +35,8 @@ pub(super) struct Membership {
     /// The key of all gateways.
     key: String,
     metrics: Arc<Metrics>,
-    /// How many nodes are down.
-    down: Arc<AtomicUsize>,
+    /// Where it is told whether the store is up.
+    up: Arc<UpGauge>,
 }
 
 /// Since when a gateway is there.
@@ -51,7 +50,13 @@ pub(super) enum Presence {
 
 impl Membership {
     pub(super) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
-        Self { fallback, key: format!("{{{prefix}tidegate:gateways}}"), metrics, down: Arc::default() }
+        let up = Arc::new(UpGauge::new(Arc::clone(&metrics)));
+        Self { fallback, key: format!("{{{prefix}tidegate:gateways}}"), metrics, up }
+    }
+
+    /// Where it is told whether the store is up.
+    pub(super) fn up(&self) -> &Arc<UpGauge> {
+        &self.up
     }
 
     /// What decides while Redis does not.
@@ -61,7 +66,7 @@ impl Membership {
 
     /// What is told of the outages of the Redis at this address.
     pub(super) fn outages(&self, url: RedisUrl) -> Outages {
-        Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.metrics), Arc::clone(&self.down))
+        Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.up))
     }
 
     /// Tells that this gateway is there, and hears of the others. One that rejoins does not take fewer for all: its share of

@@ -90,7 +90,8 @@ impl Node {
         secret: Arc<SharedSecret>,
         membership: Arc<Membership>,
     ) -> Self {
-        let url = RedisUrl::new(format!("redis://{}", address.host_and_port()));
+        let scheme = if address.is_tls() { "rediss" } else { "redis" };
+        let url = RedisUrl::new(format!("{scheme}://{}", address.host_and_port()));
         Self::with(url, number, Locator::at(address), slots, secret, membership)
     }
 

@@ -15,10 +15,16 @@ use crate::store::settings::RedisUrl;
 pub(super) struct Outages {
     url: RedisUrl,
     fallback: Arc<Fallback>,
-    metrics: Arc<Metrics>,
-    /// How many nodes are down.
-    down: Arc<AtomicUsize>,
+    up: Arc<UpGauge>,
     current: Mutex<Option<Current>>,
+}
+
+/// The gauge that says whether all nodes of the store can be asked.
+#[derive(Debug)]
+pub(super) struct UpGauge {
+    metrics: Arc<Metrics>,
+    /// How many cannot.
+    gone: AtomicUsize,
 }
 
 /// The outage that lasts.
@@ -44,8 +50,8 @@ pub(super) struct Outage<'o> {
 // === impl Outages ===
 
 impl Outages {
-    pub(super) fn new(url: RedisUrl, fallback: Arc<Fallback>, metrics: Arc<Metrics>, down: Arc<AtomicUsize>) -> Self {
-        Self { url, fallback, metrics, down, current: Mutex::default() }
+    pub(super) fn new(url: RedisUrl, fallback: Arc<Fallback>, up: Arc<UpGauge>) -> Self {
+        Self { url, fallback, up, current: Mutex::default() }
     }
 
     /// Why the node is not asked at present.
@@ -61,8 +67,7 @@ impl Outages {
         } else {
             let (since, before) = (Instant::now(), self.fallback.tally());
             *current = Some(Current { down: 1, cause: cause.to_owned(), since, attempts: 0, before });
-            self.down.fetch_add(1, Ordering::Relaxed);
-            self.metrics.store_is_up(false);
+            self.up.gone();
             tracing::warn!(url = %self.url, error = cause, "store is unreachable, trying on");
         }
         Outage { outages: self, is_over: false }
@@ -81,6 +86,27 @@ impl Outages {
             untold = alone.untold,
             "store is back"
         );
+    }
+}
+
+// === impl UpGauge ===
+
+impl UpGauge {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, gone: AtomicUsize::new(0) }
+    }
+
+    /// One more cannot be asked.
+    pub(super) fn gone(&self) {
+        self.gone.fetch_add(1, Ordering::Relaxed);
+        self.metrics.store_is_up(false);
+    }
+
+    /// One of them can be asked again, or is needed no more.
+    pub(super) fn back(&self) {
+        if self.gone.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.metrics.store_is_up(true);
+        }
     }
 }
 
@@ -113,9 +139,7 @@ impl Drop for Outage<'_> {
             current.down -= 1;
         }
         let Some(ended) = current.take_if(|current| current.down == 0) else { return };
-        if self.outages.down.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.outages.metrics.store_is_up(true);
-        }
+        self.outages.up.back();
         if self.is_over {
             self.outages.tell_end(&ended);
         }
@@ -130,18 +154,19 @@ mod tests {
     #[test]
     fn an_outage_of_several_connections_is_told_once_with_its_cause_and_what_was_decided_meanwhile() {
         let url = RedisUrl::new("redis://127.0.0.1:1".to_owned());
-        let outages = Outages::new(url, Arc::new(Fallback::new()), Arc::new(Metrics::new()), Arc::default());
+        let metrics = Arc::new(Metrics::new());
+        let outages = Outages::new(url, Arc::new(Fallback::new()), Arc::new(UpGauge::new(Arc::clone(&metrics))));
         let log = logged_by(|| {
             let (first, second) = (outages.begin("slow"), outages.begin("gone"));
             assert_eq!(outages.cause().as_deref(), Some("slow"));
-            assert!(outages.metrics.render().contains("tidegate_store_up 0\n"));
+            assert!(metrics.render().contains("tidegate_store_up 0\n"));
             first.failed("slow");
             first.over();
             second.failed("slow");
             assert_eq!(outages.cause().as_deref(), Some("slow"));
             second.over();
             assert_eq!(outages.cause(), None);
-            assert!(outages.metrics.render().contains("tidegate_store_up 1\n"));
+            assert!(metrics.render().contains("tidegate_store_up 1\n"));
         });
         assert_eq!(log.lines().count(), 2, "{log}");
         assert!(log.contains(r#"error="slow" attempts=2 lasted_ms="#), "{log}");

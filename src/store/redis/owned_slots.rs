@@ -51,6 +51,22 @@ impl OwnedSlots {
         self.changed.notified().await;
     }
 
+    /// Has it none at all?
+    pub(super) fn are_none(&self) -> bool {
+        self.set.lock().as_ref().is_some_and(|set| !set.contains(&true))
+    }
+
+    /// Returns when there are some.
+    pub(super) async fn are_some(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if !self.are_none() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Something does not fit.
     pub(super) fn doubt(&self) {
         self.doubts.notify_one();

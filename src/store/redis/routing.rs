@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
 use super::Redis;
@@ -72,7 +73,7 @@ impl Redis {
             }
         }
         // Boxed, so that all others do without the memory that this needs.
-        Box::pin(self.decide_one_by_one(charges, now, deadline)).await
+        self.decide_one_by_one(charges, now, deadline).boxed().await
     }
 
     /// Has each charge decided by itself, and gives back what was granted if one is refused.

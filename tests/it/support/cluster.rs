@@ -32,13 +32,22 @@ impl RedisCluster {
 
     /// Starts so many primaries, each with a replica or none.
     pub fn start_with(primaries: usize, replicas: bool) -> Option<Self> {
+        let cluster = Self::spawn(primaries, if replicas { 2 * primaries } else { primaries })?;
+        cluster.join();
+        Some(cluster)
+    }
+
+    /// Starts three nodes that do not know of each other yet.
+    pub fn start_alone() -> Option<Self> {
+        Self::spawn(3, 3)
+    }
+
+    fn spawn(primaries: usize, count: usize) -> Option<Self> {
         let mut cluster = Self { nodes: Vec::new(), primaries, folder: folder() };
-        let count = if replicas { 2 * primaries } else { primaries };
         for _ in 0..count {
             let node = cluster.node()?;
             cluster.nodes.push(node);
         }
-        cluster.join();
         Some(cluster)
     }
 
@@ -51,7 +60,8 @@ impl RedisCluster {
         RedisServer::start_with(Some(port), &[&settings[..], &more, &replication].concat())
     }
 
-    fn join(&self) {
+    /// Makes a cluster of nodes that do not know of each other yet.
+    pub fn join(&self) {
         let share = SLOTS.div_ceil(self.primaries);
         for (number, node) in self.nodes.iter().enumerate() {
             let mut redis = node.connection();

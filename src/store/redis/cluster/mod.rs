@@ -21,6 +21,7 @@ use super::breaker::{Pauses, jittered};
 use super::keys::SharedSecret;
 use super::membership::Membership;
 use super::node::Node;
+use super::outages::UpGauge;
 use super::owned_slots::OwnedSlots;
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
@@ -29,7 +30,8 @@ use crate::store::settings::RedisSettings;
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the map is looked at if nothing is wrong.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// The longest pause before it is looked at because something is wrong.
+/// The longest pause before it is looked at because something is wrong. Looks that find nothing new are further and further
+/// apart, for a node may be away for long.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster, for all connections of a gateway.
@@ -38,6 +40,8 @@ pub(super) struct Cluster {
     seeds: Vec<Address>,
     secret: Arc<SharedSecret>,
     membership: Arc<Membership>,
+    /// Where it is told that nothing is known.
+    up: Arc<UpGauge>,
     /// Those that have been heard of and may be asked, by where they are.
     nodes: Mutex<HashMap<String, Arc<Node>>>,
     next_number: AtomicUsize,
@@ -66,11 +70,13 @@ impl Cluster {
         secret: Arc<SharedSecret>,
         membership: Arc<Membership>,
     ) -> RedisResult<Self> {
+        let up = Arc::clone(membership.up());
         let address = |url| Address::new(url, &settings.tls, settings.password_file.as_deref());
         Ok(Self {
             seeds: settings.cluster.iter().map(address).collect::<RedisResult<_>>()?,
             secret,
             membership,
+            up,
             nodes: Mutex::default(),
             next_number: AtomicUsize::new(0),
             map: watch::Sender::new(Known::Nothing),
@@ -150,15 +156,12 @@ impl Cluster {
         Arc::clone(node)
     }
 
-    /// Asks one after the other until one tells.
-    async fn look(&self) -> Result<(), String> {
+    /// Asks one after the other until one tells; returns whether that is new.
+    async fn look(&self) -> Result<bool, String> {
         let mut cause = "no node is known".to_owned();
         for address in self.whom_to_ask() {
             match timeout(ASK_TIMEOUT, ask(&address)).await {
-                Ok(Ok(ranges)) => {
-                    self.heard(&ranges, &address).await;
-                    return Ok(());
-                }
+                Ok(Ok(ranges)) => return Ok(self.heard(&ranges, &address).await),
                 Ok(Err(error)) => cause = format!("{} {error}", address.host_and_port()),
                 Err(_) => cause = format!("{} no answer in time", address.host_and_port()),
             }
@@ -180,7 +183,7 @@ impl Cluster {
     }
 
     /// Nodes that get slots are first charged what was granted while these had nobody who could be asked.
-    async fn heard(&self, ranges: &[SlotRange], told_by: &Address) {
+    async fn heard(&self, ranges: &[SlotRange], told_by: &Address) -> bool {
         let mut map = SlotMap::empty();
         for SlotRange { first, last, host, port } in ranges {
             let host = if host.is_empty() { told_by.host() } else { host };
@@ -192,7 +195,9 @@ impl Cluster {
             let charge_debts = got_slots.iter().filter(|node| before.knows(node)).map(|node| node.charge_debts());
             futures_util::future::join_all(charge_debts).await;
         }
-        if before.is_none_or(|before| !before.nodes().iter().all(|node| map.knows(node)) || !got_slots.is_empty()) {
+        let nobody_left = before.as_ref().is_some_and(|before| before.nodes().iter().all(|node| map.knows(node)));
+        let is_new = !nobody_left || !got_slots.is_empty();
+        if is_new {
             tracing::info!(nodes = map.nodes().len(), moved_to = got_slots.len(), "slots of the cluster are known");
         }
         self.nodes.lock().retain(|_, node| {
@@ -200,7 +205,10 @@ impl Cluster {
             _ = is_known || node.slots().set(|_| false);
             is_known
         });
-        self.map.send_replace(Known::Map(Arc::new(map)));
+        if let Known::Cause(_) = self.map.send_replace(Known::Map(Arc::new(map))) {
+            self.up.back();
+        }
+        is_new
     }
 
     /// Says why nobody tells, unless a map is known from before.
@@ -209,6 +217,7 @@ impl Cluster {
             let is_lost = !matches!(known, Known::Map(_));
             if is_lost {
                 if matches!(known, Known::Nothing) {
+                    self.up.gone();
                     tracing::warn!(error = cause, "no node of the cluster tells of its slots, trying on");
                 }
                 *known = Known::Cause(cause);
@@ -241,15 +250,15 @@ async fn ask(address: &Address) -> RedisResult<Vec<SlotRange>> {
 
 /// One look at a time, and never at once after another, so that many gateways do not come at the same moment.
 async fn keep_looking(cluster: Weak<Cluster>, doubts: Arc<Notify>) {
-    let mut pauses = Pauses::default();
+    let (mut pauses, mut rested) = (Pauses::default(), Duration::ZERO);
     loop {
         let Some(looking) = cluster.upgrade() else { return };
-        let looked = looking.look().await;
-        let pause = match looked {
-            Ok(()) => {
+        let pause = match looking.look().await {
+            Ok(true) => {
                 pauses = Pauses::default();
                 LOOK_AFTER
             }
+            Ok(false) => pauses.after_connection(rested).max(LOOK_AFTER),
             Err(cause) => {
                 looking.lost(cause);
                 pauses.after_failure()
@@ -257,9 +266,11 @@ async fn keep_looking(cluster: Weak<Cluster>, doubts: Arc<Notify>) {
         };
         let is_known = looking.known_map().is_some();
         drop(looking);
+        let since = Instant::now();
         if is_known {
             _ = timeout(jittered(LOOK_EVERY), doubts.notified()).await;
         }
+        rested = since.elapsed();
         sleep(jittered(pause)).await;
     }
 }
