@@ -112,13 +112,13 @@ pub async fn ask(
     };
     stream.set_nodelay(true)?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes()).await?;
-    let answer = answer(&mut stream).await?;
-    *kept = Some(stream);
+    let (answer, is_last) = answer(&mut stream).await?;
+    *kept = (!is_last).then_some(stream);
     Ok(answer)
 }
 
-/// Reads an answer to its end: its status and its body.
-async fn answer(stream: &mut TcpStream) -> io::Result<(u16, String)> {
+/// Reads an answer to its end: its status and its body, and whether no other follows on this connection.
+async fn answer(stream: &mut TcpStream) -> io::Result<((u16, String), bool)> {
     let mut buffer = Vec::with_capacity(1024);
     let head = loop {
         if stream.read_buf(&mut buffer).await? == 0 {
@@ -141,5 +141,5 @@ async fn answer(stream: &mut TcpStream) -> io::Result<(u16, String)> {
         }
     }
     let status = number("http/1.1 ").and_then(|status| u16::try_from(status).ok()).ok_or_else(no_answer)?;
-    Ok((status, String::from_utf8_lossy(&buffer[head..]).into_owned()))
+    Ok(((status, String::from_utf8_lossy(&buffer[head..]).into_owned()), text.contains("\r\nconnection: close\r\n")))
 }
