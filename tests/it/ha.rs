@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use deadpool_redis::redis::cmd;
 use serde_yaml::Value;
 
 use crate::support::compose::{Compose, with};
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile, output};
-use crate::support::redis::RedisServer;
+use crate::support::redis::{RedisServer, free_port};
 use crate::support::sentinel::wait_for;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
@@ -20,17 +21,10 @@ async fn the_master_of_the_example_with_sentinels_can_be_killed_and_no_request_f
     let compose = Compose::read("examples/ha/sentinel/compose.yml");
     let folder = std::env::temp_dir().join(format!("tidegate-ha-{}", std::process::id()));
     let Some((mut servers, sentinels)) = watched(&compose, &folder) else { return };
-    let gateways = ["gateway-1", "gateway-2"].map(|name| gateway(&compose, name, &sentinels));
-    let addresses = [gateways[0].1, gateways[1].1];
-    // Which were not there yet when they were looked for.
-    for (_, _, admin) in &gateways {
-        soon(async { while !told(*admin, "/readyz").await.contains(r#""store":"up""#) {} }).await;
-    }
-    let mut statuses = Vec::new();
-    for number in 0..12 {
-        statuses.push(ask(addresses[number % 2], "me").await);
-    }
-    assert_eq!(statuses, [[200; 10].as_slice(), &[429; 2]].concat());
+    let urls = (1..=3).map(|number| format!("redis://sentinel-{number}:26379"));
+    let store: Vec<_> = urls.zip(sentinels.iter().map(RedisServer::url)).collect();
+    let gateways = ["gateway-1", "gateway-2"].map(|name| gateway(&compose, "sentinel", name, &store));
+    ten_of_twelve_pass(&gateways).await;
 
     drop(servers.remove(0));
     let is_new =
@@ -74,21 +68,92 @@ fn watched(compose: &Compose, folder: &Path) -> Option<(Vec<RedisServer>, Vec<Re
     wait_for("the sentinels know of each other and of the replicas", || {
         sentinels.iter().all(|sentinel| {
             let mut connection = sentinel.connection();
-            let about: String =
-                deadpool_redis::redis::cmd("INFO").arg("sentinel").query(&mut connection).expect("text");
+            let about: String = cmd("INFO").arg("sentinel").query(&mut connection).expect("text");
             about.contains("slaves=2,sentinels=3")
         })
     });
     Some((servers, sentinels))
 }
 
-fn gateway(compose: &Compose, name: &str, sentinels: &[RedisServer]) -> (Program, SocketAddr, SocketAddr) {
+/// As its first comment promises.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_of_the_example_with_a_cluster_can_be_killed_and_no_request_fails() {
+    let compose = Compose::read("examples/ha/cluster/compose.yml");
+    let folder = std::env::temp_dir().join(format!("tidegate-ha-cluster-{}", std::process::id()));
+    let Some(mut nodes) = cluster(&compose, &folder) else { return };
+    let store: Vec<_> =
+        (0..3).map(|number| (format!("redis://172.29.0.1{}:6379", number + 1), nodes[number].url())).collect();
+    let gateways = ["gateway-1", "gateway-2"].map(|name| gateway(&compose, "cluster", name, &store));
+    ten_of_twelve_pass(&gateways).await;
+
+    drop(nodes.remove(0));
+    let is_primary = |node: &RedisServer| {
+        let replication: String = cmd("INFO").arg("replication").query(&mut node.connection()).expect("text");
+        replication.contains("role:master")
+    };
+    let mut asked = 0;
+    while nodes.iter().filter(|node| is_primary(node)).count() < 3 {
+        for (_, address, _) in &gateways {
+            assert_eq!(ask(*address, &format!("key {asked}")).await, 200);
+            asked += 1;
+        }
+    }
+    drop(gateways);
+    drop(nodes);
+    _ = std::fs::remove_dir_all(folder);
+}
+
+/// The nodes of the cluster, its primaries first.
+fn cluster(compose: &Compose, folder: &Path) -> Option<Vec<RedisServer>> {
+    let node = |number: usize| {
+        let folder = folder.join(number.to_string());
+        std::fs::create_dir_all(&folder).expect("a folder");
+        // The nodes talk to each other on a port that is 10,000 higher.
+        let port = std::iter::repeat_with(free_port).find(|port| *port < 55_000);
+        let dir = ["--dir", folder.to_str().expect("a path in UTF-8")];
+        let arguments = compose.arguments(&format!("redis-{number}"), "redis-server");
+        RedisServer::start_with(port, &[&dir[..], &arguments].concat())
+    };
+    let nodes = (1..=6).map(node).collect::<Option<Vec<_>>>()?;
+    let mut create = std::process::Command::new("redis-cli");
+    for argument in compose.arguments("create", "redis-cli") {
+        let node = nodes.iter().enumerate().find(|(number, _)| argument == format!("172.29.0.1{}:6379", number + 1));
+        create.arg(node.map_or(argument.to_owned(), |(_, node)| format!("127.0.0.1:{}", node.port)));
+    }
+    let created = create.output().expect("redis-cli runs");
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
+    wait_for("all is well", || {
+        nodes.iter().all(|node| {
+            let about: String = cmd("CLUSTER").arg("INFO").query(&mut node.connection()).expect("text");
+            let replication: String = cmd("INFO").arg("replication").query(&mut node.connection()).expect("text");
+            about.contains("cluster_state:ok") && !replication.contains("master_link_status:down")
+        })
+    });
+    Some(nodes)
+}
+
+/// A gateway, and where its clients and its operators are served; all that its store names is elsewhere here.
+type Gateway = (Program, SocketAddr, SocketAddr);
+
+fn gateway(compose: &Compose, example: &str, name: &str, store: &[(String, String)]) -> Gateway {
     let mut text = with(&compose.mounted(name), "listen: 0.0.0.0:8080", "listen: 127.0.0.1:0");
     text = with(&text, "admin: 0.0.0.0:9901", "admin: 127.0.0.1:0");
-    for (number, sentinel) in sentinels.iter().enumerate() {
-        text = with(&text, &format!("redis://sentinel-{}:26379", number + 1), &sentinel.url());
+    for (there, here) in store {
+        text = with(&text, there, here);
     }
-    Program::run(&RuleFile::new(&format!("ha-{name}"), &text), &[])
+    Program::run(&RuleFile::new(&format!("ha-{example}-{name}"), &text), &[])
+}
+
+/// Ten requests of one client pass, whichever gateway they reach. The gateways may have been faster than what they need.
+async fn ten_of_twelve_pass(gateways: &[Gateway; 2]) {
+    for (_, _, admin) in gateways {
+        soon(async { while !told(*admin, "/readyz").await.contains(r#""store":"up""#) {} }).await;
+    }
+    let mut statuses = Vec::new();
+    for number in 0..12 {
+        statuses.push(ask(gateways[number % 2].1, "me").await);
+    }
+    assert_eq!(statuses, [[200; 10].as_slice(), &[429; 2]].concat());
 }
 
 async fn ask(gateway: SocketAddr, key: &str) -> u16 {
