@@ -30,6 +30,8 @@ pub(crate) struct Debts {
     pub(crate) untold: u64,
     next_sweep: Timestamp,
     unpaid: VecDeque<Payment>,
+    /// How often all debts were turned into payments.
+    pub(crate) rounds: u64,
 }
 
 /// A limiter's name and a client.
@@ -119,6 +121,7 @@ impl Debts {
 
     /// Turns debts to such buckets into payments: to at most [`MAX_PAYMENT`] buckets each, of one hash tag.
     fn begin_payments(&mut self, now: Timestamp, has: &impl Fn(&Limiter, Option<&ClientId>) -> bool) {
+        self.rounds += 1;
         let mut by_hash_tag: HashMap<(String, Option<u32>), Vec<Debt>> = HashMap::new();
         let owed = self.by_bucket.extract_if(|_, debt| debt.is_owed_to(has));
         for (_, mut debt) in owed {

@@ -212,6 +212,11 @@ impl Payer<'_> {
         self.fallback.debts.lock().next_payment(now, has).map(|payment| (payment, now))
     }
 
+    /// How many rounds of payments have begun: all debts there are make a round, and debts that come later the next.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.fallback.debts.lock().rounds
+    }
+
     /// Notes what the store was charged with, and says how many permits these are.
     pub(crate) fn charged(&self, payment: &Payment) -> u64 {
         let permits = payment.permits();
@@ -279,6 +284,23 @@ mod tests {
         assert_eq!(granted(&fallback, &charge, 10), 1);
         fallback.set_gateways(1);
         assert_eq!(granted(&fallback, &charge, 10), 5);
+    }
+
+    /// Before, a connection was not used as long as others granted faster than their debts could be paid.
+    #[tokio::test]
+    async fn debts_that_come_while_others_are_paid_are_of_another_round() {
+        let (fallback, _) = alone();
+        let charge = charge(10, 1);
+        assert_eq!(granted(&fallback, &charge, 2), 2);
+        let (payer, all) = (fallback.payer().await, |_: &Limiter, _: Option<&ClientId>| true);
+        for round in 1..=3 {
+            let (payment, _) = payer.next(all).expect("a payment");
+            assert_eq!((payer.rounds(), payment.permits()), (round, if round == 1 { 2 } else { 1 }));
+            assert_eq!(granted(&fallback, &charge, 1), 1);
+            let (again, _) = payer.next(all).expect("a payment");
+            assert_eq!((payer.rounds(), again.id), (round, payment.id));
+            payer.paid(&payment);
+        }
     }
 
     #[test]

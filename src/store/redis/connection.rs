@@ -159,8 +159,11 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
         connected = tokio::select! {
             biased;
             connected = attempt => connected,
-            // The master was verified at another address just now: no pause and no turn.
-            Ok(()) = moves.changed() => node.connect(outage.is_some().then_some(&kept.breaker)).await,
+            // The master was verified at another address just now: no pause and no turn, and short pauses if it fails.
+            Ok(()) = moves.changed() => {
+                pauses = Pauses::default();
+                node.connect(outage.is_some().then_some(&kept.breaker)).await
+            }
         };
     }
 }

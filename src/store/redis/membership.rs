@@ -28,6 +28,10 @@ const PRESENT_FOR: u32 = 15_000;
 /// The longest that a payment may take.
 const PAYMENT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The most rounds of payments before a connection is used: all debts there are, and those that come meanwhile. While other
+/// connections are down there may always be more, which are charged later.
+const ROUNDS: u64 = 2;
+
 /// What is told of a gateway, and where.
 #[derive(Debug)]
 pub(super) struct Membership {
@@ -97,7 +101,8 @@ impl Membership {
             return Ok(());
         }
         let payer = self.fallback.payer().await;
-        while let Some((payment, now)) = payer.next(&has) {
+        let last = payer.rounds() + ROUNDS;
+        while let Some((payment, now)) = payer.next(&has).filter(|_| payer.rounds() <= last) {
             let told = timeout(PAYMENT_TIMEOUT, tell(script, secret, &payment, now)).await;
             match told.unwrap_or(Err(StoreError::Timeout)) {
                 Ok(()) => self.metrics.store_charged(payer.charged(&payment)),

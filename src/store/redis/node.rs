@@ -194,7 +194,7 @@ impl Node {
     }
 
     /// Opens a connection to a node that was away: in turn with others, and only if it answers in time. What it is owed is
-    /// charged last: whatever is granted without it later would be charged only after the next outage.
+    /// charged last, so that little is granted without it afterwards.
     pub(super) async fn try_again(&self, breaker: &Mutex<Breaker>) -> Result<Connection, String> {
         let turn = {
             let (mut next, now) = (self.next_attempt.lock(), Instant::now());

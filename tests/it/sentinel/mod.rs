@@ -149,8 +149,10 @@ async fn a_master_that_is_replaced_and_lives_on_is_left_by_everybody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_may_not_grant_without_a_replica_forgets_next_to_nothing_when_it_is_replaced() {
     let Some(watched) = Watched::start() else { return };
-    let set = ["SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "3600"];
-    cmd("CONFIG").arg(&set).exec(&mut watched.servers[0].connection()).expect("set");
+    for (setting, value) in [("min-replicas-max-lag", 3600), ("min-replicas-to-write", 1)] {
+        let mut first = watched.servers[0].connection();
+        cmd("CONFIG").arg("SET").arg(setting).arg(value).exec(&mut first).expect("set");
+    }
     let gateways = [(); 2].map(|()| TestGateway::start(&rules(&watched.rule())));
     let both = [&gateways[0], &gateways[1]];
     shared_again(both, &watched.servers[0]).await;
