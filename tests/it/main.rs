@@ -10,6 +10,7 @@ mod check;
 mod checker;
 mod cluster;
 mod cluster_faults;
+mod cluster_load;
 mod compose;
 mod corpora;
 mod descriptors;
