@@ -36,9 +36,11 @@ impl RedisServer {
         Self::start_with(None, if knows_functions() { &settings } else { &settings[..2] })
     }
 
-    /// Starts a Redis on a free port that writes down in this folder what it is told, and knows it when it starts again.
+    /// Starts a Redis on a free port that writes down in this folder what it is told before it answers, and knows it when it
+    /// starts again.
     pub fn start_in(folder: &Path) -> Option<Self> {
-        Self::start_with(None, &["--appendonly", "yes", "--dir", folder.to_str().expect("a path in UTF-8")])
+        let dir = folder.to_str().expect("a path in UTF-8");
+        Self::start_with(None, &["--appendonly", "yes", "--appendfsync", "always", "--dir", dir])
     }
 
     /// Starts a Redis with more arguments. A port that was free may be somebody else's a moment later: then another is tried.
