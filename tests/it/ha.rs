@@ -10,7 +10,7 @@ use serde_yaml::Value;
 use crate::support::compose::{Compose, with};
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile, output};
-use crate::support::redis::{RedisServer, free_port};
+use crate::support::redis::RedisServer;
 use crate::support::sentinel::wait_for;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
@@ -108,11 +108,9 @@ fn cluster(compose: &Compose, folder: &Path) -> Option<Vec<RedisServer>> {
     let node = |number: usize| {
         let folder = folder.join(number.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
-        // The nodes talk to each other on a port that is 10,000 higher.
-        let port = std::iter::repeat_with(free_port).find(|port| *port < 55_000);
         let dir = ["--dir", folder.to_str().expect("a path in UTF-8")];
         let arguments = compose.arguments(&format!("redis-{number}"), "redis-server");
-        RedisServer::start_with(port, &[&dir[..], &arguments].concat())
+        RedisServer::start_node(&[&dir[..], &arguments].concat())
     };
     let nodes = (1..=6).map(node).collect::<Option<Vec<_>>>()?;
     let mut create = std::process::Command::new("redis-cli");

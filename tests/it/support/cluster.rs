@@ -11,7 +11,7 @@ use tidegate::metrics::Metrics;
 use tidegate::store::Store;
 use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 
-use super::redis::{RedisServer, free_port, wait_a_little};
+use super::redis::{RedisServer, wait_a_little};
 
 const SLOTS: usize = 16_384;
 
@@ -52,12 +52,11 @@ impl RedisCluster {
     }
 
     fn node(&self) -> Option<RedisServer> {
-        let port = std::iter::repeat_with(free_port).find(|port| *port < 55_000).expect("a free port");
-        let file = format!("{port}.conf");
-        let settings = ["--cluster-enabled", "yes", "--cluster-config-file", &file, "--dir", self.folder.to_str()?];
+        let file = format!("{}.conf", self.nodes.len());
+        let settings = ["--cluster-config-file", &file, "--dir", self.folder.to_str()?];
         let more = ["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no", "--appendonly", "no"];
         let replication = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
-        RedisServer::start_with(Some(port), &[&settings[..], &more, &replication].concat())
+        RedisServer::start_node(&[&settings[..], &more, &replication].concat())
     }
 
     /// Makes a cluster of nodes that do not know of each other yet.

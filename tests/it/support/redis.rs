@@ -45,8 +45,17 @@ impl RedisServer {
 
     /// Starts a Redis with more arguments. A port that was free may be somebody else's a moment later: then another is tried.
     pub fn start_with(port: Option<u16>, more: &[&str]) -> Option<Self> {
+        Self::start_at(|| port.unwrap_or_else(free_port), more)
+    }
+
+    /// Starts a node of a cluster, on a free port.
+    pub fn start_node(more: &[&str]) -> Option<Self> {
+        Self::start_at(free_port_of_node, &[&["--cluster-enabled", "yes"], more].concat())
+    }
+
+    fn start_at(port: impl Fn() -> u16, more: &[&str]) -> Option<Self> {
         for _ in 0..5 {
-            let mut server = Self::spawn(port.unwrap_or_else(free_port), more)?;
+            let mut server = Self::spawn(port(), more)?;
             if server.answers() {
                 return Some(server);
             }
@@ -185,6 +194,12 @@ pub fn wait_a_little() {
 /// A port that nobody listens on at this moment.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
+
+/// A port that is free, as is the one that is 10,000 higher, on which nodes of a cluster talk to each other.
+fn free_port_of_node() -> u16 {
+    let has_both = |port: &u16| *port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
+    std::iter::repeat_with(free_port).find(has_both).expect("a free port")
 }
 
 /// Is there a Redis of version 7 or later, or a Valkey? One that is older does not start when it is told of a command that it
