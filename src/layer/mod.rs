@@ -299,7 +299,8 @@ fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
 fn refuse<B>(refusal: Refusal, request: &mut Request<B>) -> Response<Full<Bytes>> {
     let mut extensions = take(request.extensions_mut());
     extensions.clear();
-    let mut response = refusal.answer_to(take(request.headers_mut()));
+    let fields = take(request.headers_mut());
+    let mut response = refusal.answer_to(request.method(), fields);
     *response.extensions_mut() = extensions;
     response
 }

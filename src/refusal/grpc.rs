@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 
 use super::Refusal;
@@ -16,8 +16,12 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 /// The content types of calls, gRPC-Web's included, and those of their answers; what follows is `+proto` or the like.
 const CONTENT_TYPES: [&str; 3] = ["application/grpc-web-text", "application/grpc-web", "application/grpc"];
 
-/// What an answer to a request of these fields is, if the request is a call.
-pub(super) fn content_type(fields: &HeaderMap) -> Option<&'static str> {
+/// What an answer to a request is, if the request is a call. Calls are POST: to no other method may a refusal be 200, since a
+/// cache could keep it as what was asked for.
+pub(super) fn content_type(method: &Method, fields: &HeaderMap) -> Option<&'static str> {
+    if method != Method::POST {
+        return None;
+    }
     let asked = fields.get(CONTENT_TYPE)?.as_bytes();
     CONTENT_TYPES.into_iter().find(|known| {
         let begin = asked.get(..known.len());
@@ -83,22 +87,37 @@ mod tests {
 
     /// The fields of an answer, in their order.
     fn told(refusal: Refusal, content_type: &str) -> (u16, Vec<String>) {
-        let response = refusal.answer_to(fields(content_type));
+        let response = refusal.answer_to(&Method::POST, fields(content_type));
         let field = |(name, value): (&HeaderName, &HeaderValue)| format!("{name}: {}", value.to_str().expect("text"));
         (response.status().as_u16(), response.headers().iter().map(field).collect())
     }
 
     #[test]
-    fn a_call_is_known_by_its_content_type_alone() {
+    fn a_call_is_known_by_its_content_type() {
         for call in ["application/grpc", "application/grpc+proto", "Application/gRPC;x=1", "application/grpc ; x=1"] {
-            assert_eq!(content_type(&fields(call)), Some("application/grpc"), "{call}");
+            assert_eq!(content_type(&Method::POST, &fields(call)), Some("application/grpc"), "{call}");
         }
-        assert_eq!(content_type(&fields("application/grpc-web+proto")), Some("application/grpc-web"));
-        assert_eq!(content_type(&fields("application/grpc-web-text")), Some("application/grpc-web-text"));
+        assert_eq!(content_type(&Method::POST, &fields("application/grpc-web+proto")), Some("application/grpc-web"));
+        assert_eq!(
+            content_type(&Method::POST, &fields("application/grpc-web-text")),
+            Some("application/grpc-web-text")
+        );
         for other in ["application/grpcish", "application/grp", "application/json", "application/grpc-other", ""] {
-            assert_eq!(content_type(&fields(other)), None, "{other}");
+            assert_eq!(content_type(&Method::POST, &fields(other)), None, "{other}");
         }
-        assert_eq!(content_type(&HeaderMap::new()), None);
+        assert_eq!(content_type(&Method::POST, &HeaderMap::new()), None);
+    }
+
+    /// A cache before the gateway could keep a 200 without a body as what is at this target.
+    #[test]
+    fn a_refusal_of_no_other_method_is_200_whatever_its_content_type_says() {
+        for method in [Method::GET, Method::HEAD, Method::PUT] {
+            let limited = Refusal::Limited { violated: ["a"].into_iter().collect(), retry_after: Some(7) };
+            let response = limited.answer_to(&method, fields("application/grpc"));
+            assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{method}");
+        }
+        let response = Refusal::Options.answer_to(&Method::OPTIONS, fields("application/grpc"));
+        assert_eq!(response.status(), StatusCode::NO_CONTENT);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
@@ -95,12 +95,13 @@ struct Problem<'a> {
 impl Refusal {
     /// The answer.
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        self.answer_to(HeaderMap::new())
+        self.answer_to(&Method::GET, HeaderMap::new())
     }
 
-    /// The answer to a request of these fields, whose memory it reuses. A gRPC call is answered in the words of gRPC.
-    pub(crate) fn answer_to(self, mut fields: HeaderMap) -> Response<Full<Bytes>> {
-        let grpc = grpc::content_type(&fields);
+    /// The answer to a request of this method and these fields, whose memory it reuses. A gRPC call is answered in the words of
+    /// gRPC.
+    pub(crate) fn answer_to(self, method: &Method, mut fields: HeaderMap) -> Response<Full<Bytes>> {
+        let grpc = grpc::content_type(method, &fields);
         fields.clear();
         if let Some(content_type) = grpc {
             return grpc::answer(&self, content_type, fields);
