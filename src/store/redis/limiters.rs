@@ -2,11 +2,12 @@
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
-use super::buckets::kind;
+use super::Redis;
 use super::node::Connection;
 use super::routing::Call;
+use super::script::buckets::kind;
+use super::script::keys;
 use super::slots::slot_of_key;
-use super::{Redis, keys};
 use crate::limit::{Mode, RateConfig};
 use crate::store::StoreError;
 use crate::store::limiters::{Named, SetRate};

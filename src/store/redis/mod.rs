@@ -2,28 +2,24 @@
 //!
 //! A decision has one deadline, over waiting for a connection and for the answer together. A call that may have run is
 //! never sent again.
+//!
+//! | module | |
+//! |---|---|
+//! | `routing` | finds the node of a bucket, and follows buckets that move |
+//! | `dispatch/` | a worker's queue for a node, and the task that sends what waits in it |
+//! | `topology/` | which nodes there are; in a cluster, which has which hash slots |
+//! | `node/` | one node: its connections, its outages, and what it is told when it is back |
+//! | `locator/` | where a node is: a fixed address, or what sentinels say |
+//! | `script/` | what a call says and what it answers |
+//! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
 
-mod address;
-mod answers;
-mod batch;
-mod breaker;
-mod buckets;
-mod cluster;
-mod connection;
-mod dispatcher;
-mod dispatchers;
-mod eviction;
-mod keys;
+mod dispatch;
 mod limiters;
 mod locator;
-mod membership;
 mod node;
-mod outages;
-mod owned_slots;
-mod queue;
+mod pauses;
 mod routing;
 mod script;
-mod sentinel;
 mod slots;
 mod topology;
 
@@ -34,14 +30,12 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, cmd, from_re
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::buckets::Buckets;
-use self::dispatcher::DispatcherContext;
-use self::dispatchers::Dispatchers;
-use self::keys::SharedSecret;
-use self::membership::Membership;
-use self::node::{CONNECT_TIMEOUT, Connection, Node};
+use self::dispatch::{DispatcherContext, Dispatchers};
+use self::node::{CONNECT_TIMEOUT, Connection, Membership, Node};
 use self::routing::Call;
+use self::script::buckets::Buckets;
 use self::script::failure;
+use self::script::keys::{self, SharedSecret};
 use self::slots::{slot_of, slot_of_key};
 use self::topology::Topology;
 use super::StoreError;

@@ -12,9 +12,9 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
 use super::Redis;
-use super::breaker::jittered;
-use super::dispatcher::{DispatcherContext, decide_one};
+use super::dispatch::{DispatcherContext, decide_one};
 use super::node::{Connection, Node};
+use super::pauses::jittered;
 use super::slots::slot_of;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};

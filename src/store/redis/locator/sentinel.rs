@@ -40,10 +40,10 @@ pub(super) struct Sentinels {
 
 /// Where a connection is to lead.
 #[derive(Clone, Debug)]
-pub(super) struct Located {
-    pub(super) address: Address,
+pub(crate) struct Located {
+    pub(crate) address: Address,
     /// The index of the sentinel that named this address.
-    pub(super) told_by: Option<usize>,
+    pub(crate) told_by: Option<usize>,
 }
 
 /// An open subscription to a sentinel's events.

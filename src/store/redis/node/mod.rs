@@ -1,5 +1,12 @@
 //! A node of Redis: how a connection to it is opened, and what is found out and settled before it is used.
 
+mod breaker;
+mod connection;
+mod eviction;
+mod membership;
+mod outages;
+mod owned_slots;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +16,16 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::address::Address;
-use super::breaker::Breaker;
-use super::eviction::Eviction;
-use super::keys::SharedSecret;
-use super::locator::Locator;
-use super::membership::{ANNOUNCE_EVERY, Membership, Presence};
-use super::outages::Outages;
-use super::owned_slots::OwnedSlots;
+use self::breaker::Breaker;
+pub(super) use self::connection::ConnectionManager;
+use self::eviction::Eviction;
+pub(super) use self::membership::Membership;
+use self::membership::{ANNOUNCE_EVERY, Presence};
+use self::outages::Outages;
+pub(super) use self::outages::UpGauge;
+pub(super) use self::owned_slots::OwnedSlots;
+use super::locator::{Address, Locator};
+use super::script::keys::SharedSecret;
 use super::script::{Invoker, failure};
 use crate::limit::{ClientId, Limiter};
 use crate::store::StoreError;
@@ -36,11 +45,11 @@ pub(super) struct Node {
     url: RedisUrl,
     /// Its number among the nodes that this gateway has heard of.
     number: usize,
-    pub(super) locator: Locator,
+    locator: Locator,
     slots: OwnedSlots,
     secret: Arc<SharedSecret>,
     membership: Arc<Membership>,
-    pub(super) outages: Outages,
+    outages: Outages,
     eviction: Eviction,
     /// When it may be tried again.
     next_attempt: Mutex<Option<Instant>>,
@@ -146,7 +155,7 @@ impl Node {
     }
 
     /// Opens a connection to the node's present address. With a breaker, the node must answer a probe.
-    pub(super) async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
+    async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
         let located = self.locator.locate().await?;
         let connected = self.connect_to(&located.address, breaker).await;
         match &connected {
@@ -195,7 +204,7 @@ impl Node {
 
     /// Opens a connection to a node that was away: in turn with others, and only if it answers in time. What it is owed is
     /// charged last, so that little is granted without it afterwards.
-    pub(super) async fn try_again(&self, breaker: &Mutex<Breaker>) -> Result<Connection, String> {
+    async fn try_again(&self, breaker: &Mutex<Breaker>) -> Result<Connection, String> {
         let turn = {
             let (mut next, now) = (self.next_attempt.lock(), Instant::now());
             let turn = next.map_or(now, |next| next.max(now));
@@ -268,7 +277,7 @@ impl Node {
     }
 
     /// Returns when the connection has ended, the node is at another address, or the connection was given up.
-    pub(super) async fn use_until_end(&self, connection: Connection, status: &watch::Sender<ConnectionStatus>) {
+    async fn use_until_end(&self, connection: Connection, status: &watch::Sender<ConnectionStatus>) {
         let mut seen = status.subscribe();
         tokio::select! {
             () = connection.ended.notified() => {}

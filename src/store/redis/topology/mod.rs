@@ -1,14 +1,17 @@
 //! Whom to ask about a bucket: the one Redis that there is, or the node of a cluster that has its hash slot.
 
+mod cluster;
+mod slot_map;
+
 use std::sync::Arc;
 
 use deadpool_redis::redis::RedisResult;
 use tokio::time::Instant;
 
-use super::cluster::{Cluster, SlotMap};
-use super::keys::SharedSecret;
-use super::membership::Membership;
-use super::node::Node;
+use self::cluster::Cluster;
+pub(super) use self::slot_map::SlotMap;
+use super::node::{Membership, Node};
+use super::script::keys::SharedSecret;
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
 

@@ -1,15 +1,18 @@
 //! The dispatchers of a worker: some for each node. They are started when the node is first asked, on the runtime that asks
 //! it, and end when the node has no slots any more.
 
+mod dispatcher;
+mod queue;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::cluster::SlotMap;
-use super::dispatcher::{Dispatcher, DispatcherContext};
+use self::dispatcher::Dispatcher;
+pub(super) use self::dispatcher::{DispatcherContext, decide_one};
 use super::node::Node;
-use super::topology::Topology;
+use super::topology::{SlotMap, Topology};
 
 /// All of them.
 #[derive(Debug)]

@@ -7,10 +7,9 @@ use std::time::Duration;
 use deadpool_redis::redis::{Cmd, Value};
 use tokio::time::timeout;
 
-use super::buckets::Buckets;
-use super::keys;
+use super::super::script::buckets::Buckets;
+use super::super::script::{Invoker, keys};
 use super::outages::{Outages, UpGauge};
-use super::script::Invoker;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Limiter};
 use crate::metrics::Metrics;
@@ -20,7 +19,7 @@ use crate::store::fallback::Fallback;
 use crate::store::settings::{KeySecret, RedisUrl};
 
 /// How often a gateway tells that it is there.
-pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 
 /// How long it is there without another word, in milliseconds.
 const PRESENT_FOR: u32 = 15_000;
@@ -34,7 +33,7 @@ const ROUNDS: u64 = 2;
 
 /// What is told of a gateway, and where.
 #[derive(Debug)]
-pub(super) struct Membership {
+pub(crate) struct Membership {
     fallback: Arc<Fallback>,
     /// The key of all gateways.
     key: String,
@@ -45,7 +44,7 @@ pub(super) struct Membership {
 
 /// Since when a gateway is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
+pub(crate) enum Presence {
     /// Since now: others that were away as well, or that a Redis without its data knows nothing of, may not be back yet.
     Rejoins,
     /// For a while, in which all others have announced themselves.
@@ -53,29 +52,29 @@ pub(super) enum Presence {
 }
 
 impl Membership {
-    pub(super) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
         let up = Arc::new(UpGauge::new(Arc::clone(&metrics)));
         Self { fallback, key: format!("{{{prefix}tidegate:gateways}}"), metrics, up }
     }
 
     /// Where it is told whether the store is up.
-    pub(super) fn up(&self) -> &Arc<UpGauge> {
+    pub(crate) fn up(&self) -> &Arc<UpGauge> {
         &self.up
     }
 
     /// What decides while Redis does not.
-    pub(super) fn fallback(&self) -> &Arc<Fallback> {
+    pub(crate) fn fallback(&self) -> &Arc<Fallback> {
         &self.fallback
     }
 
     /// What is told of the outages of the Redis at this address.
-    pub(super) fn outages(&self, url: RedisUrl) -> Outages {
+    pub(crate) fn outages(&self, url: RedisUrl) -> Outages {
         Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.up))
     }
 
     /// Tells that this gateway is there, and hears of the others. One that rejoins does not take fewer for all: its share of
     /// the limits would be too large.
-    pub(super) async fn announce(&self, script: &mut Invoker, presence: Presence) -> Result<(), StoreError> {
+    pub(crate) async fn announce(&self, script: &mut Invoker, presence: Presence) -> Result<(), StoreError> {
         let Some(gateway) = self.fallback.gateway() else { return Ok(()) };
         let add = |call: &mut Cmd| {
             call.arg(1).arg(&self.key).arg("announce").arg(gateway).arg(PRESENT_FOR);
@@ -91,7 +90,7 @@ impl Membership {
     }
 
     /// Charges what was granted without Redis, if anything was: to those buckets that it has.
-    pub(super) async fn pay(
+    pub(crate) async fn pay(
         &self,
         script: &mut Invoker,
         secret: &KeySecret,

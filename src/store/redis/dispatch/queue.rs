@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::batch::{Batch, MAX_WORK, Request, Ticket};
-use super::keys::hash_tag;
-use super::slots::slot_of;
+use super::super::script::batch::{Batch, MAX_WORK, Request, Ticket};
+use super::super::script::keys::hash_tag;
+use super::super::slots::slot_of;
 use crate::limit::{Algorithm, Charge};
 use crate::store::StoreError;
 
@@ -33,7 +33,7 @@ pub(super) struct Queue {
     is_closed: bool,
 }
 
-/// The slot of a request where there are slots; else a hash of the names of the limiters that a request asks for: those of its route. Two with one hash share a line.
+/// In a cluster the slot of a request; else a hash of its route. Two routes with the same hash share a line.
 type LineKey = u64;
 
 /// Requests about the same shared limiters.

@@ -17,7 +17,7 @@ use crate::store::settings::{RedisTls, RedisUrl};
 
 /// Where a Redis is.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(crate) struct Address {
     /// What the URL says.
     url: ConnectionInfo,
     /// Nothing if the URL asks for none.
@@ -29,7 +29,7 @@ pub(super) struct Address {
 impl Address {
     /// # Errors
     /// The URL is none that leads to a Redis.
-    pub(super) fn new(at: &RedisUrl, tls: &RedisTls, password_file: Option<&Path>) -> RedisResult<Self> {
+    pub(crate) fn new(at: &RedisUrl, tls: &RedisTls, password_file: Option<&Path>) -> RedisResult<Self> {
         let url = at.expose().into_connection_info()?;
         // RESP3, in which the client says when a connection ends that nobody uses.
         let redis = url.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -42,7 +42,7 @@ impl Address {
     }
 
     /// The same login and TLS at another host and port.
-    pub(super) fn moved_to(&self, host: String, port: u16) -> Self {
+    pub(crate) fn moved_to(&self, host: String, port: u16) -> Self {
         let addr = match self.url.addr() {
             ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) | _ => ConnectionAddr::Tcp(host, port),
@@ -51,19 +51,19 @@ impl Address {
     }
 
     /// How the same is reached at the place that it has told of, `host:port`: at its own host if that has none.
-    pub(super) fn told(&self, place: &str) -> Option<Self> {
+    pub(crate) fn told(&self, place: &str) -> Option<Self> {
         let (host, port) = place.rsplit_once(':')?;
         let host = if host.is_empty() { self.host() } else { host };
         Some(self.moved_to(host.to_owned(), port.parse().ok()?))
     }
 
     /// Is it reached by TLS?
-    pub(super) fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
     /// Its host without its port.
-    pub(super) fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         match self.url.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
             _ => "",
@@ -71,7 +71,7 @@ impl Address {
     }
 
     /// Its host and port.
-    pub(super) fn host_and_port(&self) -> String {
+    pub(crate) fn host_and_port(&self) -> String {
         match self.url.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if host.contains(':') => {
                 format!("[{host}]:{port}")
@@ -85,7 +85,7 @@ impl Address {
     ///
     /// # Errors
     /// See [`resolve`](Self::resolve); or there is nobody who lets us in.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &self,
         on_push: impl Fn(&PushInfo) + Send + Sync + 'static,
     ) -> RedisResult<MultiplexedConnection> {

@@ -3,6 +3,9 @@
 //! What sentinels say is verified on the connection itself: the server must answer `ROLE` with `master`. When the master was
 //! verified at another address, all connections to the old one are given up.
 
+mod address;
+mod sentinel;
+
 use std::convert::Infallible;
 use std::time::Duration;
 use std::{io, mem};
@@ -12,9 +15,9 @@ use deadpool_redis::redis::{RedisResult, Value, cmd};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::address::Address;
-use super::breaker::{Pauses, jittered};
-use super::sentinel::{Located, Sentinels};
+pub(super) use self::address::Address;
+use self::sentinel::{Located, Sentinels};
+use super::pauses::{Pauses, jittered};
 use crate::store::settings::RedisSettings;
 
 /// The longest that verifying a server may take, connecting included.

@@ -8,6 +8,11 @@
 //! each have their own. Those of old versions are left where they are: nobody can tell whether another gateway still calls
 //! them, and they are some 70 kB each.
 
+pub(super) mod answers;
+pub(super) mod batch;
+pub(super) mod buckets;
+pub(super) mod keys;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -28,22 +33,22 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
 const BEGIN: &str = "local algorithms = {}";
 
 /// Stands before all others.
-const SHARED: &str = include_str!("../../../lua/shared.lua");
+const SHARED: &str = include_str!("../../../../lua/shared.lua");
 
 /// One file for each algorithm, in a scope of its own: their order does not matter.
 const ALGORITHMS: [&str; 6] = [
-    include_str!("../../../lua/token_bucket.lua"),
-    include_str!("../../../lua/gcra.lua"),
-    include_str!("../../../lua/leaky_bucket.lua"),
-    include_str!("../../../lua/sliding_window.lua"),
-    include_str!("../../../lua/fixed_window.lua"),
-    include_str!("../../../lua/redisson.lua"),
+    include_str!("../../../../lua/token_bucket.lua"),
+    include_str!("../../../../lua/gcra.lua"),
+    include_str!("../../../../lua/leaky_bucket.lua"),
+    include_str!("../../../../lua/sliding_window.lua"),
+    include_str!("../../../../lua/fixed_window.lua"),
+    include_str!("../../../../lua/redisson.lua"),
 ];
 
-const ADMIT: &str = include_str!("../../../lua/admit.lua");
-const GIVE_BACK: &str = include_str!("../../../lua/give_back.lua");
-const MEMBERSHIP: &str = include_str!("../../../lua/membership.lua");
-const OPERATE: &str = include_str!("../../../lua/operate.lua");
+const ADMIT: &str = include_str!("../../../../lua/admit.lua");
+const GIVE_BACK: &str = include_str!("../../../../lua/give_back.lua");
+const MEMBERSHIP: &str = include_str!("../../../../lua/membership.lua");
+const OPERATE: &str = include_str!("../../../../lua/operate.lua");
 
 /// A script; and the same as a library.
 #[derive(Debug)]

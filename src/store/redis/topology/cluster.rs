@@ -1,8 +1,6 @@
 //! A Redis Cluster: which node has which slots. A task asks one node after the other until one tells, again and again: soon
 //! when something does not fit, and now and then when all does. What a node says of one slot is believed at once.
 
-mod slot_map;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,15 +12,12 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub(crate) use self::slot_map::SlotMap;
-use self::slot_map::SlotRange;
-use super::address::Address;
-use super::breaker::{Pauses, jittered};
-use super::keys::SharedSecret;
-use super::membership::Membership;
-use super::node::Node;
-use super::outages::UpGauge;
-use super::owned_slots::OwnedSlots;
+use super::super::locator::Address;
+use super::super::node::{Membership, Node, OwnedSlots, UpGauge};
+use super::super::pauses::{Pauses, jittered};
+use super::super::random_byte;
+use super::super::script::keys::SharedSecret;
+use super::slot_map::{SlotMap, SlotRange};
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
 
@@ -36,7 +31,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster, for all connections of a gateway.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     seeds: Vec<Address>,
     secret: Arc<SharedSecret>,
     membership: Arc<Membership>,
@@ -174,7 +169,7 @@ impl Cluster {
         let map = self.known_map();
         let mut nodes: Vec<&Arc<Node>> = map.iter().flat_map(|map| map.nodes()).collect();
         if !nodes.is_empty() {
-            let first = usize::from(super::random_byte()) % nodes.len();
+            let first = usize::from(random_byte()) % nodes.len();
             nodes.rotate_left(first);
         }
         nodes.sort_by_key(|node| node.outage().is_some());

@@ -18,7 +18,7 @@ use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
 /// Most work of a call, so that nobody on this Redis waits for long meanwhile: 64 buckets take it less than a millisecond.
-pub(super) const MAX_WORK: usize = 64;
+pub(crate) const MAX_WORK: usize = 64;
 
 /// Who asks for many permits may have to be told when so many will have returned, which takes reading their entries; so
 /// many of them are as much work as a bucket.
@@ -29,17 +29,17 @@ const MAX_REQUESTS: usize = 4_096;
 
 /// A request that waits to be decided.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) charges: Vec<Charge>,
+pub(crate) struct Request {
+    pub(crate) charges: Vec<Charge>,
     /// The moment to decide at; Redis's own if none is given.
-    pub(super) now: Option<Timestamp>,
-    pub(super) deadline: Instant,
-    pub(super) decided: oneshot::Sender<Result<Outcome, StoreError>>,
+    pub(crate) now: Option<Timestamp>,
+    pub(crate) deadline: Instant,
+    pub(crate) decided: oneshot::Sender<Result<Outcome, StoreError>>,
 }
 
 /// The requests of a call, in the order in which they came.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     requests: Vec<Request>,
     buckets: Buckets,
     kinds: Vec<Kind>,
@@ -51,7 +51,7 @@ pub(super) struct Batch {
 
 /// Of calls that are sent together: they count as one until the last of them is over.
 #[derive(Clone, Debug)]
-pub(super) struct Ticket(#[expect(dead_code, reason = "it counts")] Arc<Flight>);
+pub(crate) struct Ticket(#[expect(dead_code, reason = "it counts")] Arc<Flight>);
 
 /// Counts the flights that are under way for a line.
 #[derive(Debug)]
@@ -66,13 +66,13 @@ struct Kind {
 
 /// When and by what a call decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(crate) struct Moment {
     /// The moment to decide at; Redis's own if none is given.
-    pub(super) now: Option<Timestamp>,
+    pub(crate) now: Option<Timestamp>,
     /// The moment around which limits by the calendar are sent their boundaries.
-    pub(super) near: Timestamp,
+    pub(crate) near: Timestamp,
     /// Tells log entries that are shared with others from all others.
-    pub(super) random: u64,
+    pub(crate) random: u64,
 }
 
 // === impl Request ===
@@ -83,7 +83,7 @@ impl Request {
         now < self.deadline && !self.decided.is_closed()
     }
 
-    pub(super) fn fail(self, error: &StoreError) {
+    pub(crate) fn fail(self, error: &StoreError) {
         _ = self.decided.send(Err(error.clone()));
     }
 }
@@ -92,7 +92,7 @@ impl Request {
 
 impl Ticket {
     /// Another one of these.
-    pub(super) fn of(tickets: &Arc<()>) -> Self {
+    pub(crate) fn of(tickets: &Arc<()>) -> Self {
         Self(Arc::new(Flight(Arc::clone(tickets))))
     }
 }
@@ -101,25 +101,25 @@ impl Ticket {
 
 impl Batch {
     /// An empty one.
-    pub(super) fn new(ticket: Ticket) -> Self {
+    pub(crate) fn new(ticket: Ticket) -> Self {
         let (requests, kinds, limits) = (Vec::new(), Vec::new(), Vec::new());
         Self { requests, buckets: Buckets::default(), kinds, limits, work: 0, _ticket: ticket }
     }
 
     /// That of one request.
-    pub(super) fn of(request: Request) -> Self {
+    pub(crate) fn of(request: Request) -> Self {
         let mut batch = Self::new(Ticket::of(&Arc::default()));
         batch.push(request);
         batch
     }
 
     /// How much of a call's work it is, in buckets.
-    pub(super) fn work(&self) -> usize {
+    pub(crate) fn work(&self) -> usize {
         self.work
     }
 
     /// Takes so many of a line at most, as far as there is room; returns whether there is none for the next.
-    pub(super) fn take(&mut self, line: &mut VecDeque<Request>, at_most: usize, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, line: &mut VecDeque<Request>, at_most: usize, now: Instant) -> bool {
         for _ in 0..at_most {
             let Some(next) = line.pop_front_if(|next| self.has_room_for(next)) else { return !line.is_empty() };
             if next.is_waited_for(now) {
@@ -158,22 +158,22 @@ impl Batch {
         self.requests.push(request);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
     /// The moment to decide at; Redis's own if none is given.
-    pub(super) fn now(&self) -> Option<Timestamp> {
+    pub(crate) fn now(&self) -> Option<Timestamp> {
         self.requests.first().and_then(|first| first.now)
     }
 
     /// When the time of all of them is over.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.requests.iter().map(|request| request.deadline).max()
     }
 
     /// Adds the keys and arguments by which the script decides all of it.
-    pub(super) fn write(&self, call: &mut Cmd, secret: &KeySecret, moment: Moment) {
+    pub(crate) fn write(&self, call: &mut Cmd, secret: &KeySecret, moment: Moment) {
         call.arg(self.buckets.number_of_keys());
         self.buckets.each_key(secret, |key| _ = call.arg(key));
         call.arg("admit").arg(self.buckets.limiters(moment.near)).arg(self.asked());
@@ -215,13 +215,13 @@ impl Batch {
     }
 
     /// Reads what the script returns.
-    pub(super) fn read(&self, reply: &Value) -> Result<Reply, StoreError> {
+    pub(crate) fn read(&self, reply: &Value) -> Result<Reply, StoreError> {
         let Value::BulkString(bytes) = reply else { return Err(StoreError::Shape) };
         Reply::read(bytes, self.kinds()).ok_or(StoreError::Shape)
     }
 
     /// Tells everybody what was decided, but those who are to ask again at once; these are returned.
-    pub(super) fn tell(self, answers: &Answers) -> Vec<Request> {
+    pub(crate) fn tell(self, answers: &Answers) -> Vec<Request> {
         let mut again = Vec::new();
         for (request, outcome) in self.requests.into_iter().zip(answers.outcomes(&self.limits)) {
             if asks_again(&outcome) {
@@ -234,7 +234,7 @@ impl Batch {
         again
     }
 
-    pub(super) fn fail(self, error: &StoreError) {
+    pub(crate) fn fail(self, error: &StoreError) {
         self.requests.into_iter().for_each(|request| request.fail(error));
     }
 }

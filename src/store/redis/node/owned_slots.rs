@@ -5,12 +5,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::slots::{SLOTS, slot_of};
+use super::super::slots::{SLOTS, slot_of};
 use crate::limit::{ClientId, Limiter};
 
 /// The slots of a node.
 #[derive(Debug)]
-pub(super) struct OwnedSlots {
+pub(crate) struct OwnedSlots {
     /// All, if there is none.
     set: Mutex<Option<Box<[bool]>>>,
     changed: Notify,
@@ -20,18 +20,18 @@ pub(super) struct OwnedSlots {
 
 impl OwnedSlots {
     /// Those of a Redis that is alone.
-    pub(super) fn all() -> Self {
+    pub(crate) fn all() -> Self {
         Self { set: Mutex::default(), changed: Notify::new(), doubts: Arc::default() }
     }
 
     /// Those of a node of a cluster: none yet.
-    pub(super) fn none(doubts: Arc<Notify>) -> Self {
+    pub(crate) fn none(doubts: Arc<Notify>) -> Self {
         let none = vec![false; usize::from(SLOTS)].into_boxed_slice();
         Self { set: Mutex::new(Some(none)), changed: Notify::new(), doubts }
     }
 
     /// From now on it has those for which `has` says so. Returns whether it has got new ones.
-    pub(super) fn set(&self, has: impl Fn(u16) -> bool) -> bool {
+    pub(crate) fn set(&self, has: impl Fn(u16) -> bool) -> bool {
         let new: Box<[bool]> = (0..SLOTS).map(has).collect();
         let old = self.set.lock().replace(new.clone());
         let has_more = old.is_none_or(|old| new.iter().zip(&old).any(|(new, old)| *new && !old));
@@ -42,22 +42,22 @@ impl OwnedSlots {
     }
 
     /// Is the bucket of this client in one of them?
-    pub(super) fn has(&self, limiter: &Limiter, client: Option<&ClientId>) -> bool {
+    pub(crate) fn has(&self, limiter: &Limiter, client: Option<&ClientId>) -> bool {
         self.set.lock().as_ref().is_none_or(|set| set[usize::from(slot_of(limiter, client))])
     }
 
     /// Returns when there are new ones.
-    pub(super) async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
     /// Has it none at all?
-    pub(super) fn are_none(&self) -> bool {
+    pub(crate) fn are_none(&self) -> bool {
         self.set.lock().as_ref().is_some_and(|set| !set.contains(&true))
     }
 
     /// Returns when there are some.
-    pub(super) async fn are_some(&self) {
+    pub(crate) async fn are_some(&self) {
         loop {
             let changed = self.changed.notified();
             if !self.are_none() {
@@ -68,7 +68,7 @@ impl OwnedSlots {
     }
 
     /// Something does not fit.
-    pub(super) fn doubt(&self) {
+    pub(crate) fn doubt(&self) {
         self.doubts.notify_one();
     }
 }

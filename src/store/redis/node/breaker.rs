@@ -1,4 +1,4 @@
-//! When a node that answers is too slow to be asked, when it is fast enough again, and how long to wait between attempts.
+//! When a node that answers is too slow to be asked, and when it is fast enough again.
 //!
 //! It reads no clock: whoever asks tells the time.
 
@@ -15,11 +15,6 @@ const FEWEST: u32 = 8;
 /// So many probes in a row that are merely not slow end an outage, too: where the way to a node takes more than half of the
 /// timeout, no probe is faster.
 const NOT_SLOW: u32 = 3;
-
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(800);
-/// A connection that has worked for so long is no attempt any more.
-const STEADY: Duration = Duration::from_secs(5);
 
 /// Judges the answers on a connection.
 #[derive(Debug)]
@@ -40,12 +35,6 @@ struct Slot {
     answers: u32,
     slow: u32,
     slow_for: Duration,
-}
-
-/// The pauses between attempts to connect. They grow until a connection lasts.
-#[derive(Debug, Default)]
-pub(super) struct Pauses {
-    next: Duration,
 }
 
 // === impl Breaker ===
@@ -96,37 +85,6 @@ impl Breaker {
 /// More than four fifths of the timeout.
 fn is_slow(took: Duration, timeout: Duration) -> bool {
     took * 5 > timeout * 4
-}
-
-// === impl Pauses ===
-
-impl Pauses {
-    /// The pause after an attempt that failed.
-    pub(super) fn after_failure(&mut self) -> Duration {
-        self.next = self.next.max(FIRST_PAUSE);
-        self.step()
-    }
-
-    /// The pause after a connection that has ended: none for the first that did not last.
-    pub(super) fn after_connection(&mut self, lasted: Duration) -> Duration {
-        if lasted >= STEADY {
-            self.next = Duration::ZERO;
-        }
-        self.step()
-    }
-
-    fn step(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        pause
-    }
-}
-
-/// Half to all of the pause, so that many gateways do not come back at the same moment.
-pub(super) fn jittered(pause: Duration) -> Duration {
-    let mut byte = [0; 1];
-    _ = getrandom::fill(&mut byte);
-    pause / 2 + pause * u32::from(byte[0]) / 512
 }
 
 #[cfg(test)]
@@ -203,16 +161,5 @@ mod tests {
         let mut breaker = Breaker::new(TIMEOUT, Instant::now());
         let closes = [30, 30, 45, 30, 30, 30].map(|took| breaker.probed(millis(took)).is_ok());
         assert_eq!(closes, [false, false, false, false, false, true]);
-    }
-
-    #[test]
-    fn pauses_grow_until_a_connection_lasts_five_seconds() {
-        let mut pauses = Pauses::default();
-        let short = [0, 50, 100, 200, 400, 800, 800].map(millis);
-        assert_eq!([0; 7].map(|_| pauses.after_connection(millis(4_999))), short);
-        assert_eq!([0, 1].map(|_| pauses.after_failure()), [millis(800); 2]);
-        assert_eq!(pauses.after_connection(millis(5_000)), Duration::ZERO);
-        assert_eq!([0, 1].map(|_| pauses.after_failure()), [50, 100].map(millis));
-        assert_eq!(Pauses::default().after_failure(), millis(50));
     }
 }

@@ -22,10 +22,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, timeout_at};
 
-use super::answers::{Answers, Reply};
-use super::batch::{Batch, Moment, Request};
-use super::connection::ConnectionManager;
-use super::node::{Connection, ConnectionStatus, Node};
+use super::super::node::{Connection, ConnectionManager, ConnectionStatus, Node};
+use super::super::script::answers::{Answers, Reply};
+use super::super::script::batch::{Batch, Moment, Request};
 use super::queue::Queue;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
@@ -41,18 +40,18 @@ const DEEPEST: usize = 16;
 
 /// Where requests come to be decided; its task ends with it.
 #[derive(Debug)]
-pub(super) struct Dispatcher {
+pub(crate) struct Dispatcher {
     core: Arc<DispatcherCore>,
     task: JoinHandle<()>,
 }
 
 /// What all dispatchers of a gateway know.
 #[derive(Debug)]
-pub(super) struct DispatcherContext {
-    pub(super) timeout: Duration,
-    pub(super) clock: ClockOffset,
-    pub(super) random: AtomicU64,
-    pub(super) metrics: Arc<Metrics>,
+pub(crate) struct DispatcherContext {
+    pub(crate) timeout: Duration,
+    pub(crate) clock: ClockOffset,
+    pub(crate) random: AtomicU64,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What a dispatcher and its task share.
@@ -84,7 +83,7 @@ struct EndedCall {
 
 impl Dispatcher {
     /// Connects at once. Must be called on a Tokio runtime, which it lives on. If the node has slots, a call is about one.
-    pub(super) fn start(node: Arc<Node>, context: Arc<DispatcherContext>, has_slots: bool) -> Self {
+    pub(crate) fn start(node: Arc<Node>, context: Arc<DispatcherContext>, has_slots: bool) -> Self {
         let connection = ConnectionManager::start(node, context.timeout);
         let queue = Mutex::new(Queue::new(SHALLOWEST, has_slots));
         let core = Arc::new(DispatcherCore { context, connection, queue, arrived: Notify::new() });
@@ -93,12 +92,12 @@ impl Dispatcher {
     }
 
     /// The connection, for whatever is asked beside decisions.
-    pub(super) fn connection(&self) -> &ConnectionManager {
+    pub(crate) fn connection(&self) -> &ConnectionManager {
         &self.core.connection
     }
 
     /// Has a request decided until then, at Redis's TIME unless a moment is given.
-    pub(super) async fn take(
+    pub(crate) async fn take(
         &self,
         charges: &[Charge],
         now: Option<Timestamp>,
@@ -215,7 +214,7 @@ async fn call(batch: Batch, mut connection: Connection, core: Arc<DispatcherCore
 ///
 /// # Errors
 /// See [`StoreError`].
-pub(super) async fn decide_one(
+pub(crate) async fn decide_one(
     charges: &[Charge],
     now: Option<Timestamp>,
     deadline: Instant,

@@ -13,24 +13,24 @@ use crate::store::settings::KeySecret;
 
 /// Each bucket once, however often it is asked for.
 #[derive(Debug, Default)]
-pub(super) struct Buckets {
+pub(crate) struct Buckets {
     limiters: Vec<OfLimiter>,
     len: usize,
 }
 
 /// Where a bucket is in a call: its limiter among the limiters, and itself among the limiter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct BucketIndex {
+pub(crate) struct BucketIndex {
     limiter: usize,
     bucket: usize,
 }
 
 /// What a request asks of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AskedLimit {
-    pub(super) bucket: BucketIndex,
-    pub(super) shadow: bool,
-    pub(super) permits: u32,
+pub(crate) struct AskedLimit {
+    pub(crate) bucket: BucketIndex,
+    pub(crate) shadow: bool,
+    pub(crate) permits: u32,
 }
 
 #[derive(Debug)]
@@ -42,12 +42,12 @@ struct OfLimiter {
 
 impl Buckets {
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// The index of a charge's bucket, which is added if it is new.
-    pub(super) fn index(&mut self, charge: &Charge) -> BucketIndex {
+    pub(crate) fn index(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
         let of = &mut self.limiters[limiter];
         // One that all share, or one client's that is asked for many times in a row.
@@ -64,7 +64,7 @@ impl Buckets {
     }
 
     /// Adds a charge's bucket, whatever was asked of it before.
-    pub(super) fn add(&mut self, charge: &Charge) -> BucketIndex {
+    pub(crate) fn add(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
         let of = &mut self.limiters[limiter];
         of.clients.push(charge.client.clone());
@@ -73,7 +73,7 @@ impl Buckets {
     }
 
     /// Is one of these limiters here under another rule? The two would not see what the other takes.
-    pub(super) fn contradict(&self, charges: &[Charge]) -> bool {
+    pub(crate) fn contradict(&self, charges: &[Charge]) -> bool {
         let other = |one: &Limiter, charge: &Charge| one.name == charge.limiter.name && *one != *charge.limiter;
         let known = |charge: &Charge| self.limiters.iter().any(|of| Arc::ptr_eq(&of.limiter, &charge.limiter));
         charges.iter().any(|charge| !known(charge) && self.limiters.iter().any(|of| other(&of.limiter, charge)))
@@ -91,12 +91,12 @@ impl Buckets {
     }
 
     /// The algorithms of all limiters.
-    pub(super) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
+    pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.limiters.iter().map(|of| of.limiter.quota.algorithm())
     }
 
     /// The number of the first bucket of each limiter.
-    pub(super) fn firsts(&self) -> Vec<usize> {
+    pub(crate) fn firsts(&self) -> Vec<usize> {
         let mut next = 1;
         let first = |of: &OfLimiter| {
             let first = next;
@@ -107,13 +107,13 @@ impl Buckets {
     }
 
     /// How many keys they have.
-    pub(super) fn number_of_keys(&self) -> usize {
+    pub(crate) fn number_of_keys(&self) -> usize {
         let keys_of = |of: &OfLimiter| keys::count(of.limiter.quota.algorithm(), of.clients.len());
         self.limiters.iter().map(keys_of).sum()
     }
 
     /// Shows `each` their keys, in the order in which scripts take them.
-    pub(super) fn each_key(&self, secret: &KeySecret, mut each: impl FnMut(&str)) {
+    pub(crate) fn each_key(&self, secret: &KeySecret, mut each: impl FnMut(&str)) {
         let mut key = String::with_capacity(128);
         for of in &self.limiters {
             keys::each(&of.limiter, &of.clients, secret, &mut key, &mut each);
@@ -122,7 +122,7 @@ impl Buckets {
 
     /// What scripts take of each limiter, as words that each end with a space. Those by the calendar are sent the
     /// boundaries around `near`.
-    pub(super) fn limiters(&self, near: Timestamp) -> String {
+    pub(crate) fn limiters(&self, near: Timestamp) -> String {
         let mut words = Words(String::with_capacity(40 * self.limiters.len()));
         for of in &self.limiters {
             arguments(&of.limiter, near, &mut words);
@@ -149,7 +149,7 @@ impl Words {
 
 impl BucketIndex {
     /// The number of the bucket, if the limiters' first ones have these.
-    pub(super) fn number(self, firsts: &[usize]) -> usize {
+    pub(crate) fn number(self, firsts: &[usize]) -> usize {
         firsts[self.limiter] + self.bucket
     }
 }
@@ -190,7 +190,7 @@ fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Words) {
 }
 
 /// Redisson's number of a mode.
-pub(super) fn kind(mode: Mode) -> &'static str {
+pub(crate) fn kind(mode: Mode) -> &'static str {
     match mode {
         Mode::Overall => "0",
         Mode::PerClient => "1",

@@ -16,14 +16,14 @@ use crate::store::settings::{KeySecret, RedisSettings};
 
 /// The secret of the client hashes: the rule file's, or the text that lies in Redis.
 #[derive(Debug)]
-pub(super) struct SharedSecret {
+pub(crate) struct SharedSecret {
     configured: Option<KeySecret>,
     key: String,
     kept: ArcSwapOption<String>,
 }
 
 /// How many keys so many buckets have.
-pub(super) fn count(algorithm: Algorithm, buckets: usize) -> usize {
+pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     match algorithm {
         Algorithm::Foreign(_) => 6 * buckets,
         _ => buckets,
@@ -43,7 +43,7 @@ fn suffix(algorithm: Algorithm) -> &'static str {
 
 /// Shows `each` the keys of a limiter's buckets, in the order in which its algorithm's script takes them; each is written
 /// into `key`, which is no use to anybody else meanwhile.
-pub(super) fn each(
+pub(crate) fn each(
     limiter: &Limiter,
     clients: &[Option<ClientId>],
     secret: &KeySecret,
@@ -74,7 +74,7 @@ fn write_name(limiter: &Limiter, client: Option<&ClientId>, key: &mut String) {
 }
 
 /// The keys of a limiter and a client's suffix: Redisson's five in its order, then our note about the client's log.
-pub(super) fn foreign(name: &str, client: &str) -> [String; 6] {
+pub(crate) fn foreign(name: &str, client: &str) -> [String; 6] {
     let key = |suffix, client| {
         let mut key = String::new();
         write_suffixed(name, suffix, client, &mut key);
@@ -86,7 +86,7 @@ pub(super) fn foreign(name: &str, client: &str) -> [String; 6] {
 }
 
 /// Where the slot of a client's bucket remembers that a payment of this number was made.
-pub(super) fn once(limiter: &Limiter, client: Option<&ClientId>, id: u64) -> String {
+pub(crate) fn once(limiter: &Limiter, client: Option<&ClientId>, id: u64) -> String {
     let (mut name, mut key) = (String::new(), String::new());
     write_name(limiter, client, &mut name);
     write_suffixed(&name, "owed:", &format!("{id:016x}"), &mut key);
@@ -114,26 +114,26 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
 }
 
 /// What decides which node of a cluster has a key, and what all keys of a route have in common.
-pub(super) fn hash_tag(name: &str) -> &str {
+pub(crate) fn hash_tag(name: &str) -> &str {
     name.split_once('}').map_or(name, |(tag, _)| tag)
 }
 
 // === impl SharedSecret ===
 
 impl SharedSecret {
-    pub(super) fn new(settings: &RedisSettings) -> Self {
+    pub(crate) fn new(settings: &RedisSettings) -> Self {
         let key = format!("{}tidegate:key_secret", settings.prefix);
         Self { configured: settings.key_secret, key, kept: ArcSwapOption::empty() }
     }
 
     /// The secret, as far as it is known.
-    pub(super) fn known(&self) -> Option<KeySecret> {
+    pub(crate) fn known(&self) -> Option<KeySecret> {
         self.configured.or_else(|| Some(KeySecret::derive(self.kept.load().as_ref()?.as_bytes())))
     }
 
     /// The secret that all gateways on this Redis use. The first of them puts it there; a Redis that has lost it is
     /// given it again, and whoever comes later follows.
-    pub(super) async fn fetch(&self, redis: &mut MultiplexedConnection) -> RedisResult<KeySecret> {
+    pub(crate) async fn fetch(&self, redis: &mut MultiplexedConnection) -> RedisResult<KeySecret> {
         if let Some(secret) = self.configured {
             return Ok(secret);
         }

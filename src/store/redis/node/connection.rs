@@ -13,14 +13,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::breaker::{Breaker, Pauses, jittered};
-use super::node::{Connection, ConnectionStatus, Node};
+use super::super::pauses::{Pauses, jittered};
+use super::breaker::Breaker;
 use super::outages::Outage;
+use super::{Connection, ConnectionStatus, Node};
 use crate::store::StoreError;
 
 /// Keeps a connection open; its task ends with it.
 #[derive(Debug)]
-pub(super) struct ConnectionManager {
+pub(crate) struct ConnectionManager {
     kept: Arc<Kept>,
     task: JoinHandle<()>,
 }
@@ -36,7 +37,7 @@ struct Kept {
 
 impl ConnectionManager {
     /// Connects at once. Must be called on a Tokio runtime, which it lives on.
-    pub(super) fn start(node: Arc<Node>, timeout: Duration) -> Self {
+    pub(crate) fn start(node: Arc<Node>, timeout: Duration) -> Self {
         let breaker = Mutex::new(Breaker::new(timeout, Instant::now()));
         let kept = Arc::new(Kept { status: watch::Sender::new(ConnectionStatus::Connecting), breaker });
         let keep = keep_connected(Arc::clone(&node), Arc::clone(&kept));
@@ -47,7 +48,7 @@ impl ConnectionManager {
     }
 
     /// What is known of the connection, now and whenever that changes.
-    pub(super) fn status(&self) -> watch::Receiver<ConnectionStatus> {
+    pub(crate) fn status(&self) -> watch::Receiver<ConnectionStatus> {
         self.kept.status.subscribe()
     }
 
@@ -63,7 +64,7 @@ impl ConnectionManager {
 
     /// Waits for the connection and for what `call` asks on it, all until then. A connection that failed, or did not
     /// answer in time, is never used again.
-    pub(super) async fn within<T>(
+    pub(crate) async fn within<T>(
         &self,
         deadline: Instant,
         call: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
@@ -78,7 +79,7 @@ impl ConnectionManager {
     }
 
     /// Says what went wrong on a connection. One that does not work is not used again: a late answer meets nobody.
-    pub(super) fn report(&self, connection: &Connection, error: &StoreError) {
+    pub(crate) fn report(&self, connection: &Connection, error: &StoreError) {
         match error {
             StoreError::Broken | StoreError::Shape => self.give_up(connection, ConnectionStatus::Connecting),
             // Nobody waits for a node that has nothing to say to anybody.
@@ -88,7 +89,7 @@ impl ConnectionManager {
     }
 
     /// Says how long an answer took. Nobody waits for a node that is slow for everybody.
-    pub(super) fn answered(&self, connection: &Connection, took: Duration) {
+    pub(crate) fn answered(&self, connection: &Connection, took: Duration) {
         if let Some(cause) = self.kept.breaker.lock().answered(Instant::now(), took) {
             self.give_up(connection, ConnectionStatus::Down(cause));
         }

@@ -12,7 +12,7 @@ use crate::store::settings::RedisUrl;
 
 /// What is known of a node's outages.
 #[derive(Debug)]
-pub(super) struct Outages {
+pub(crate) struct Outages {
     url: RedisUrl,
     fallback: Arc<Fallback>,
     up: Arc<UpGauge>,
@@ -21,7 +21,7 @@ pub(super) struct Outages {
 
 /// The gauge that says whether all nodes of the store can be asked.
 #[derive(Debug)]
-pub(super) struct UpGauge {
+pub(crate) struct UpGauge {
     metrics: Arc<Metrics>,
     /// How many cannot.
     gone: AtomicUsize,
@@ -42,7 +42,7 @@ struct Current {
 
 /// A connection that is down.
 #[derive(Debug)]
-pub(super) struct Outage<'o> {
+pub(crate) struct Outage<'o> {
     outages: &'o Outages,
     is_over: bool,
 }
@@ -50,17 +50,17 @@ pub(super) struct Outage<'o> {
 // === impl Outages ===
 
 impl Outages {
-    pub(super) fn new(url: RedisUrl, fallback: Arc<Fallback>, up: Arc<UpGauge>) -> Self {
+    pub(crate) fn new(url: RedisUrl, fallback: Arc<Fallback>, up: Arc<UpGauge>) -> Self {
         Self { url, fallback, up, current: Mutex::default() }
     }
 
     /// Why the node is not asked at present.
-    pub(super) fn cause(&self) -> Option<String> {
+    pub(crate) fn cause(&self) -> Option<String> {
         self.current.lock().as_ref().map(|current| current.cause.clone())
     }
 
     /// A connection is down.
-    pub(super) fn begin(&self, cause: &str) -> Outage<'_> {
+    pub(crate) fn begin(&self, cause: &str) -> Outage<'_> {
         let mut current = self.current.lock();
         if let Some(current) = &mut *current {
             current.down += 1;
@@ -92,18 +92,18 @@ impl Outages {
 // === impl UpGauge ===
 
 impl UpGauge {
-    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, gone: AtomicUsize::new(0) }
     }
 
     /// One more cannot be asked.
-    pub(super) fn gone(&self) {
+    pub(crate) fn gone(&self) {
         self.gone.fetch_add(1, Ordering::Relaxed);
         self.metrics.store_is_up(false);
     }
 
     /// One of them can be asked again, or is needed no more.
-    pub(super) fn back(&self) {
+    pub(crate) fn back(&self) {
         if self.gone.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.metrics.store_is_up(true);
         }
@@ -115,7 +115,7 @@ impl UpGauge {
 impl Outage<'_> {
     /// An attempt to open it has failed. Who is back with another certificate is not the one that was gone: the last cause
     /// is the one that is told.
-    pub(super) fn failed(&self, cause: &str) {
+    pub(crate) fn failed(&self, cause: &str) {
         if let Some(current) = &mut *self.outages.current.lock() {
             current.attempts += 1;
             if current.cause != cause {
@@ -126,7 +126,7 @@ impl Outage<'_> {
     }
 
     /// It is back.
-    pub(super) fn over(mut self) {
+    pub(crate) fn over(mut self) {
         self.is_over = true;
     }
 }

@@ -6,7 +6,7 @@ use crate::limit::{Decision, Outcome, Wait};
 
 /// What a call comes back with.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Decided(Answers),
     /// Nothing was decided and nothing ran: this is Redis's time, and a calendar was sent boundaries of another time.
     BoundariesNeeded(Timestamp),
@@ -14,7 +14,7 @@ pub(super) enum Reply {
 
 /// The answers to all requests of a call.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     now: Timestamp,
     rows: Vec<Row>,
 }
@@ -34,7 +34,7 @@ struct Row {
 
 impl Reply {
     /// Reads the answer about these kinds of requests: how many of each, and what one asks for. Nothing if it is none.
-    pub(super) fn read<'k>(mut bytes: &[u8], kinds: impl Iterator<Item = (u32, &'k [AskedLimit])>) -> Option<Self> {
+    pub(crate) fn read<'k>(mut bytes: &[u8], kinds: impl Iterator<Item = (u32, &'k [AskedLimit])>) -> Option<Self> {
         let now = u64::try_from(i64::from_le_bytes(*split(&mut bytes)?)).ok().map(Timestamp::from_millis)?;
         let mut kinds = kinds.peekable();
         if bytes.is_empty() && kinds.peek().is_some() {
@@ -57,7 +57,7 @@ impl Reply {
 
 impl Answers {
     /// What was decided of each request, in their order; with what all of them ask for.
-    pub(super) fn outcomes(&self, limits: &[AskedLimit]) -> impl Iterator<Item = Outcome> {
+    pub(crate) fn outcomes(&self, limits: &[AskedLimit]) -> impl Iterator<Item = Outcome> {
         let now = self.now;
         let of_row = move |row: &Row, after: u32| Outcome::decided(now, row.decisions(limits, after), row.granted);
         self.rows.iter().flat_map(move |row| (0..row.count).rev().map(move |after| of_row(row, after)))

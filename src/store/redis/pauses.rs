@@ -1,0 +1,63 @@
+//! How long to wait between attempts.
+
+use std::time::Duration;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+/// A connection that has worked for so long is no attempt any more.
+const STEADY: Duration = Duration::from_secs(5);
+
+/// The pauses between attempts to connect. They grow until a connection lasts.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    /// The pause after an attempt that failed.
+    pub(super) fn after_failure(&mut self) -> Duration {
+        self.next = self.next.max(FIRST_PAUSE);
+        self.step()
+    }
+
+    /// The pause after a connection that has ended: none for the first that did not last.
+    pub(super) fn after_connection(&mut self, lasted: Duration) -> Duration {
+        if lasted >= STEADY {
+            self.next = Duration::ZERO;
+        }
+        self.step()
+    }
+
+    fn step(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        pause
+    }
+}
+
+/// Half to all of the pause, so that many gateways do not come back at the same moment.
+pub(super) fn jittered(pause: Duration) -> Duration {
+    let mut byte = [0; 1];
+    _ = getrandom::fill(&mut byte);
+    pause / 2 + pause * u32::from(byte[0]) / 512
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn pauses_grow_until_a_connection_lasts_five_seconds() {
+        let mut pauses = Pauses::default();
+        let short = [0, 50, 100, 200, 400, 800, 800].map(millis);
+        assert_eq!([0; 7].map(|_| pauses.after_connection(millis(4_999))), short);
+        assert_eq!([0, 1].map(|_| pauses.after_failure()), [millis(800); 2]);
+        assert_eq!(pauses.after_connection(millis(5_000)), Duration::ZERO);
+        assert_eq!([0, 1].map(|_| pauses.after_failure()), [50, 100].map(millis));
+        assert_eq!(Pauses::default().after_failure(), millis(50));
+    }
+}
