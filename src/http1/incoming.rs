@@ -8,10 +8,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http_body::SizeHint;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::chunked::{Chunked, Piece};
 use super::{Framing, Malformed};
+use crate::transport::Transport;
 
 /// Bytes of one read: of a head with a short body; of a body of known length (at most); of another body.
 const HEAD_READ: usize = 8 * 1024;
@@ -108,8 +108,8 @@ pub(crate) fn poll_head_bytes(
     Poll::Ready(Ok(read.len()))
 }
 
-impl Readable for TcpStream {
+impl Readable for Transport {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_read_ready(cx)
+        Transport::poll_readable(self, cx)
     }
 }

@@ -73,7 +73,7 @@ impl Outgoing {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Writes as much as possible; ready when all is written.
+    /// Writes as much as possible; ready when all is written and flushed.
     pub(crate) fn poll_write(
         &mut self,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -92,6 +92,7 @@ impl Outgoing {
             }
             self.advance(written);
         }
+        ready!(Pin::new(stream).poll_flush(cx))?;
         if self.bytes.capacity() > KEPT {
             self.bytes = Vec::new();
         } else {

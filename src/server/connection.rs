@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use super::activity::{Activity, SLOW_HEAD};
@@ -19,6 +18,7 @@ use super::stream::{Socket, Watched};
 use super::watch::{End, Watch};
 use super::{HttpService, Terms};
 use crate::timer::Timer;
+use crate::transport::Transport;
 
 /// How long a client that has sent nothing yet may take for its first byte during a drain.
 const LAST_WORD: Duration = Duration::from_millis(250);
@@ -34,7 +34,7 @@ struct Client<S> {
 
 /// Serves until the client leaves, a timeout passes, or the server drains.
 pub(crate) fn serve<S: HttpService>(
-    stream: TcpStream,
+    stream: Transport,
     service: S,
     activity: Arc<Activity>,
     terms: Arc<Terms>,

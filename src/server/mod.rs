@@ -185,7 +185,7 @@ impl Server {
                 let (slot, activity) = (Arc::new(slot), Arc::new(Activity::new(Instant::now())));
                 let terms = Arc::clone(&self.terms);
                 let (of_task, notes) = (Arc::clone(&slot), Arc::clone(&activity));
-                let serving = connection::serve(stream, service.clone(), notes, terms, of_task);
+                let serving = connection::serve(stream.into(), service.clone(), notes, terms, of_task);
                 open.spawn(slot, activity, serving);
             }
             Err(full) => {

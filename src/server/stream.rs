@@ -3,18 +3,18 @@
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
 use crate::http1::poll_head_bytes;
+use crate::transport::Transport;
 
 /// How long a client that is still sending is listened to after its answer. Closed at once, the connection would be
 /// reset by what is on its way, and the reset can overtake the answer.
@@ -23,7 +23,7 @@ pub(crate) const LINGER: Duration = Duration::from_secs(2);
 /// The socket and its activity record, which are all that an idle connection needs.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Transport,
     activity: Arc<Activity>,
 }
 
@@ -53,21 +53,20 @@ pub(crate) trait Meter: fmt::Debug + Send + Sync {
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(stream: Transport, activity: Arc<Activity>) -> Self {
         Self { stream, activity }
     }
 
     /// Ready when there is something to read, or the connection is over.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_read_ready(cx)
+        self.stream.poll_readable(cx)
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.activity.needs_reset() {
-            // A socket that is gone already needs no reset.
-            _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+            self.stream.reset_on_drop();
         }
     }
 }
@@ -118,9 +117,7 @@ impl Watched {
 
     /// Whether the client has closed, as far as the kernel has told: also where bytes that nobody wants yet hide the end.
     pub(crate) fn is_closed(&self) -> bool {
-        let ready = pin!(self.socket.stream.ready(Interest::READABLE));
-        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
-        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+        self.socket.stream.is_closed()
     }
 
     fn note(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -207,7 +204,11 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket.stream).poll_flush(cx)
+        let polled = Pin::new(&mut self.socket.stream).poll_flush(cx);
+        if polled.is_pending() {
+            self.socket.activity.wrote(None);
+        }
+        polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

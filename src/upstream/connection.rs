@@ -3,21 +3,18 @@
 //! It has no task of its own: its owner reads and writes.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use socket2::SockRef;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::address::{Address, Timeouts};
 use crate::http1::{Left, Malformed, Outgoing, ParsedResponse, Piece, poll_head_bytes, read_answer};
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
+use crate::transport::Transport;
 
 /// Less than the shortest keep-alive of common servers (Node.js: 5 s), so that it is we who close, and no request meets
 /// a connection that the other side is just closing.
@@ -32,7 +29,7 @@ const JUST_USED: Duration = Duration::from_millis(1);
 /// A connection. On drop, it is closed.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Transport,
     /// Bytes read and not consumed yet.
     unread: Bytes,
     pub(super) outgoing: Outgoing,
@@ -54,7 +51,7 @@ impl Connection {
         timeouts: Timeouts,
         metrics: &UpstreamMetrics,
     ) -> io::Result<Box<Self>> {
-        let (stream, outgoing) = (address.connect(timeouts).await?, Outgoing::default());
+        let (stream, outgoing) = (address.connect(timeouts).await?.into(), Outgoing::default());
         let (timer, idle_since) = (Timer::new(), Instant::now());
         let (unread, has_written, is_reused, open) = (Bytes::new(), false, false, metrics.connection());
         Ok(Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, _open: open }))
@@ -68,18 +65,9 @@ impl Connection {
     /// call. A connection that has just been used is spared it if the request `is_repeatable`: unless the runtime says
     /// that something came, the end of the connection could have come in the last moment only, and is then found out by
     /// sending.
-    pub(super) fn is_usable(&self, now: Instant, is_repeatable: bool) -> bool {
+    pub(super) fn is_usable(&mut self, now: Instant, is_repeatable: bool) -> bool {
         let idle = now.saturating_duration_since(self.idle_since);
-        let came = match is_repeatable && idle < JUST_USED {
-            true => self.stream.try_io(Interest::READABLE, || self.look()),
-            false => self.look(),
-        };
-        idle < IDLE_TIMEOUT && came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-    }
-
-    /// Looks for what has come, be it the end; an error if that is nothing.
-    fn look(&self) -> io::Result<usize> {
-        SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()])
+        idle < IDLE_TIMEOUT && self.stream.is_quiet(is_repeatable && idle < JUST_USED)
     }
 
     /// Whether bytes came behind the answer. They must not be taken for the next answer.
@@ -161,17 +149,17 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Ip(listener.local_addr().unwrap());
         let timeouts = Timeouts::of(&UpstreamSettings::new("api".into(), Vec::new()));
-        let connection = Connection::open(&address, timeouts, &Metrics::new().upstream("api")).await.unwrap();
+        let mut connection = Connection::open(&address, timeouts, &Metrics::new().upstream("api")).await.unwrap();
         let mut other = listener.accept().unwrap().0;
         // Nothing has been read yet, so that the runtime cannot know that there is nothing.
         assert!(connection.is_usable(connection.idle_since, true));
 
         other.write_all(b"HTTP/1.1 200 OK").unwrap();
-        let usable = |after, is_repeatable| connection.is_usable(connection.idle_since + after, is_repeatable);
+        let mut usable = |after, is_repeatable| connection.is_usable(connection.idle_since + after, is_repeatable);
         assert!(usable(Duration::ZERO, true), "only the kernel knows");
         assert!(!usable(Duration::ZERO, false));
         assert!(!usable(JUST_USED, true));
-        connection.stream.readable().await.unwrap();
+        connection.stream.tcp().readable().await.unwrap();
         assert!(!connection.is_usable(connection.idle_since, true));
     }
 }

@@ -75,7 +75,7 @@ impl Pool {
     pub(crate) fn take(&self, now: Instant, is_repeatable: bool) -> Option<Box<Connection>> {
         let mut idle = self.0.idle.lock();
         loop {
-            let connection = idle.connections.pop_back()?;
+            let mut connection = idle.connections.pop_back()?;
             if connection.is_usable(now, is_repeatable) {
                 return Some(connection);
             }
@@ -120,7 +120,7 @@ fn close_unusable(pool: &Weak<PoolConnections>) -> Option<Instant> {
     let pool = pool.upgrade()?;
     let mut idle = pool.idle.lock();
     let now = Instant::now();
-    idle.connections.retain(|connection| connection.is_usable(now, false));
+    idle.connections.retain_mut(|connection| connection.is_usable(now, false));
     let oldest = idle.connections.front().map(|connection| connection.idle_since);
     idle.swept = oldest.is_some();
     oldest

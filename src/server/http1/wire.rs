@@ -160,6 +160,8 @@ impl Wire {
                 }
                 Piece::NeedInput => {}
             }
+            // The client may wait for the rest of what it is told.
+            _ = Pin::new(&mut self.stream).poll_flush(cx)?;
             if !ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx))? {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }

@@ -17,7 +17,7 @@ async fn a_byte_that_tells_nothing_is_looked_at_once() {
     let slot = server.slots.take(peer).unwrap();
     let activity = Arc::new(Activity::new(Instant::now()));
     let mut serving =
-        Box::pin(serve(stream, testing::Handled(describe), activity, server.terms.clone(), Arc::new(slot)));
+        Box::pin(serve(stream.into(), testing::Handled(describe), activity, server.terms.clone(), Arc::new(slot)));
     client.send("P").await;
     let mut looks = 0;
     soon(poll_fn(|cx| {

@@ -62,5 +62,5 @@ async fn an_idle_connection_is_a_task_of_256_bytes_and_128_of_notes_and_64_of_it
         describe(request, peer)
     });
     assert_eq!(size_of_val(&handler), 16);
-    assert!(size_of_val(&serve(stream, handler, activity, server.terms, slot)) + OF_TASK <= 256);
+    assert!(size_of_val(&serve(stream.into(), handler, activity, server.terms, slot)) + OF_TASK <= 256);
 }

@@ -13,6 +13,8 @@ const CRATES: &[(&str, usize, &str)] = &[
     ("httparse", 2, "heads are read by IO"),
     ("deadpool_redis", 2, "a store is IO"),
     ("socket2", 2, "sockets are IO"),
+    ("rustls", 2, "bytes on the way are IO"),
+    ("tokio_rustls", 2, "bytes on the way are IO"),
     ("tracing", 2, "what has no IO returns what there is to say"),
     ("saphyr_parser", 3, "only the rule file is YAML"),
     ("serde_yaml", 3, "only the rule file is YAML"),

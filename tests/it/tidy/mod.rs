@@ -21,7 +21,11 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
         &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "rules", "sift"],
         "what a request says and costs: no IO",
     ),
-    ("2 machinery", &["http1", "store", "upstream"], "IO that knows charges and addresses, but no routes and no YAML"),
+    (
+        "2 machinery",
+        &["http1", "store", "transport", "upstream"],
+        "IO that knows charges and addresses, but no routes and no YAML",
+    ),
     (
         "3 meaning",
         &["admission", "config", "rate_limiter"],

@@ -1,0 +1,117 @@
+//! TLS over real sockets, from both ends.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::*;
+
+/// Both ends of a connection of TLS 1.3: the client's, whose session tickets are still on their way, and the server's.
+async fn pair() -> (Transport, Transport) {
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
+    let server = server
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], signing_key.serialize_der().try_into().unwrap())
+        .unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(cert.der().clone()).unwrap();
+    let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let client = client.with_root_certificates(roots).with_no_client_auth();
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connecting = async {
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(client)).connect(name, stream).await.unwrap()
+    };
+    let accepting = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        TlsAcceptor::from(Arc::new(server)).accept(stream).await.unwrap()
+    };
+    let (client, server) = tokio::join!(connecting, accepting);
+    (Transport::Tls(Tls::new(client)), Transport::Tls(Tls::new(server)))
+}
+
+async fn readable(transport: &Transport) {
+    poll_fn(|cx| transport.poll_readable(cx)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_decrypted_and_not_read_yet_is_there_to_be_read() {
+    let (mut client, mut server) = pair().await;
+    client.write_all(b"GET /").await.unwrap();
+    readable(&server).await;
+    assert_eq!(server.read_u8().await.unwrap(), b'G');
+    // All of it has left the socket with the first byte.
+    readable(&server).await;
+    assert_eq!(server.read(&mut [0; 9]).await.unwrap(), 4);
+    let polled = server.poll_readable(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+}
+
+#[tokio::test]
+async fn session_tickets_are_nothing_that_nobody_asked_for() {
+    let (mut client, mut server) = pair().await;
+    client.tcp().readable().await.unwrap();
+    assert!(client.is_quiet(false) && client.is_quiet(true));
+    server.write_all(b"HTTP/1.1 408 ").await.unwrap();
+    client.tcp().readable().await.unwrap();
+    assert!(!client.is_quiet(true) && !client.is_quiet(false));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_other_side_has_ended_is_not_quiet() {
+    for with_notice in [true, false] {
+        let (mut client, mut server) = pair().await;
+        if !with_notice {
+            server.reset_on_drop();
+        }
+        drop(server);
+        while client.is_quiet(false) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_ends_with_a_notice_and_a_broken_one_with_an_error() {
+    let (mut client, server) = pair().await;
+    drop(server);
+    assert_eq!(client.read(&mut [0; 9]).await.unwrap(), 0);
+
+    let (mut client, mut server) = pair().await;
+    server.reset_on_drop();
+    drop(server);
+    assert!(client.read(&mut [0; 9]).await.is_err());
+}
+
+#[tokio::test]
+async fn an_end_without_a_notice_is_not_taken_for_the_end() {
+    let (client, mut server) = pair().await;
+    SockRef::from(client.tcp()).shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(server.read(&mut [0; 9]).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test]
+async fn more_than_all_buffers_hold_arrives_once_it_is_flushed() {
+    let (mut client, mut server) = pair().await;
+    let sent: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let all = sent.clone();
+    let sending = tokio::spawn(async move {
+        server.write_all(&all).await.unwrap();
+        server.flush().await.unwrap();
+        server
+    });
+    let mut received = vec![0; sent.len()];
+    client.read_exact(&mut received).await.unwrap();
+    assert!(received == sent);
+    drop(sending.await.unwrap());
+    assert_eq!(client.read(&mut [0; 9]).await.unwrap(), 0);
+}

@@ -1,0 +1,145 @@
+//! A connection of TLS, of a client of ours or to an upstream.
+
+use std::io::{self, IoSlice};
+use std::ops::DerefMut;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustls::{CommonState, ConnectionCommon, SideData};
+use socket2::SockRef;
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsStream;
+
+/// A connection whose handshake is over. It is boxed, as every idle connection holds one, and most are none of TLS.
+/// On drop, the other side is told of the end as far as the socket takes it (`close_notify`).
+#[derive(Debug)]
+pub(crate) struct Tls(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    stream: TlsStream<TcpStream>,
+    ends_without_notice: bool,
+}
+
+impl Tls {
+    pub(crate) fn new(stream: impl Into<TlsStream<TcpStream>>) -> Self {
+        Self(Box::new(Inner { stream: stream.into(), ends_without_notice: false }))
+    }
+
+    pub(super) fn tcp(&self) -> &TcpStream {
+        self.0.stream.get_ref().0
+    }
+
+    /// What the handshake found out: the protocol, the certificates of the other side.
+    pub(crate) fn state(&self) -> &CommonState {
+        self.0.stream.get_ref().1
+    }
+
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What was decrypted and not read yet is nowhere in the socket; after the other side's end nothing comes any more.
+        if self.state().wants_read() { self.tcp().poll_read_ready(cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    /// What came may be a message of TLS itself, as session tickets are, which come after the handshake.
+    pub(super) fn is_quiet(&mut self, came: io::Result<usize>) -> bool {
+        match came {
+            _ if !self.state().wants_read() => false,
+            Ok(1..) => self.take_in().is_ok() && self.state().wants_read(),
+            came => came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
+        }
+    }
+
+    /// Decrypts what has come, also where the runtime was not told of it yet.
+    fn take_in(&mut self) -> io::Result<()> {
+        match &mut self.0.stream {
+            TlsStream::Client(stream) => {
+                let (socket, session) = stream.get_mut();
+                take_in(socket, session)
+            }
+            TlsStream::Server(stream) => {
+                let (socket, session) = stream.get_mut();
+                take_in(socket, session)
+            }
+        }
+    }
+
+    /// The end is to look like a failure: nothing is said on drop.
+    pub(super) fn end_without_notice(&mut self) {
+        self.0.ends_without_notice = true;
+    }
+
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut TlsStream<TcpStream>> {
+        Pin::new(&mut self.get_mut().0.stream)
+    }
+}
+
+fn take_in<S: SideData>(
+    socket: &TcpStream,
+    session: &mut impl DerefMut<Target = ConnectionCommon<S>>,
+) -> io::Result<()> {
+    while session.wants_read() {
+        match session.read_tls(&mut &*SockRef::from(socket)) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => _ = session.process_new_packets().map_err(io::Error::other)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Tls {
+    fn drop(&mut self) {
+        if self.0.ends_without_notice {
+            return;
+        }
+        // As much as the socket has room for: nobody waits for the end of a connection that is over.
+        _ = match &mut self.0.stream {
+            TlsStream::Client(stream) => {
+                let (socket, session) = stream.get_mut();
+                session.send_close_notify();
+                session.write_tls(&mut &*SockRef::from(&*socket))
+            }
+            TlsStream::Server(stream) => {
+                let (socket, session) = stream.get_mut();
+                session.send_close_notify();
+                session.write_tls(&mut &*SockRef::from(&*socket))
+            }
+        };
+    }
+}
+
+impl AsyncRead for Tls {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Not by the stream's own `poll_read`: it reads on until the buffer is full, and keeps an error that it meets
+        // for the next call, which would not come, as nothing tells of it.
+        let data = ready!(self.as_mut().stream().poll_fill_buf(cx))?;
+        let count = data.len().min(buffer.remaining());
+        buffer.put_slice(&data[..count]);
+        self.stream().consume(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Tls {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream().poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream().poll_write_vectored(cx, slices)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_shutdown(cx)
+    }
+}
