@@ -1,0 +1,37 @@
+"""Runs the checks of checks/, each a sentence, and lists those that failed; see `run`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from pathlib import Path
+
+import checking
+from stage import Stage
+
+FOLDER = Path(__file__).resolve().parent / "checks"
+
+
+def main() -> int:
+    program, *wanted = sys.argv[1:]
+    names = sorted(file.stem for file in FOLDER.glob("*.py"))
+    if unknown := set(wanted) - set(names):
+        print(f"tests/clients: no such checks: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    begin = time.monotonic()
+    with Stage(Path(program)) as stage:
+        for name in wanted or names:
+            importlib.import_module(f"checks.{name}")
+            print(f"\n{name}", flush=True)
+            checking.run_all(f"checks.{name}", stage)
+    passed, failed = len(checking.passed), len(checking.failed)
+    for sentence in checking.failed:
+        print(f"FAILED  {sentence}")
+    print(f"\n{passed} passed, {failed} failed")
+    print(f"{time.monotonic() - begin:.0f} s")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
