@@ -5,22 +5,15 @@
 
 mod adopted;
 mod builder;
-mod clock_offset;
-mod debts;
 mod fallback;
 mod in_turn;
 mod limiters;
 mod memory;
 mod negative_cache;
 mod redis;
-mod registry;
 pub mod settings;
-mod shards;
 #[cfg(test)]
 pub(crate) mod testing;
-#[cfg(feature = "tls")]
-pub(crate) mod tls;
-mod url;
 
 use std::sync::Arc;
 
@@ -31,8 +24,8 @@ pub use self::negative_cache::NegativeCache;
 pub use self::redis::Redis;
 #[cfg(feature = "gateway")]
 pub(crate) use self::redis::redis_keys;
+pub use self::settings::BadRedisUrl;
 use self::settings::{RedisUrl, StoreSettings};
-pub use self::url::BadRedisUrl;
 use crate::clock::{SystemClock, Timestamp};
 use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome};
 use crate::metrics::Metrics;

@@ -42,7 +42,7 @@ fn alone(key: &str, missing: &str, node: &Node, problems: &mut Problems) -> supe
 
 #[cfg(feature = "tls")]
 fn found(tls: &RedisTls, node: &Node, problems: &mut Problems) -> Checked<()> {
-    let bad = crate::store::tls::read(tls).err();
+    let bad = crate::store::settings::tls::read(tls).err();
     bad.map_or(Ok(()), |bad| Err(problems.add(node.at(bad.key).location, bad.to_string(), HELP)))
 }
 

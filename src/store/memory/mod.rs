@@ -12,6 +12,7 @@ mod deciding;
 mod lookup;
 mod overflow;
 mod owner;
+mod registry;
 mod shard;
 mod table;
 #[cfg(test)]
@@ -27,9 +28,9 @@ use self::capacity::{Allotment, BucketCapacity};
 use self::deciding::{Deciding, Lookups, lock};
 use self::lookup::Lookup;
 use self::overflow::Overflow;
+use self::registry::Registry;
 use self::shard::{SWEEP_PAUSE, Shard};
 use super::StoreError;
-use super::registry::Registry;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, Granted, Limiter, Mode, Outcome, live_granted};

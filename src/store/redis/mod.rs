@@ -30,7 +30,7 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, cmd, from_re
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::dispatch::{DispatcherContext, Dispatchers};
+use self::dispatch::{ClockOffset, DispatcherContext, Dispatchers};
 use self::node::{CONNECT_TIMEOUT, Connection, Membership, Node};
 use self::routing::Call;
 use self::script::buckets::Buckets;
@@ -40,7 +40,6 @@ use self::slots::{slot_of, slot_of_key};
 use self::topology::Topology;
 use super::StoreError;
 use super::adopted::AdoptedFailures;
-use super::clock_offset::ClockOffset;
 use super::fallback::Fallback;
 use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};

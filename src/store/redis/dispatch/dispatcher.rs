@@ -25,12 +25,12 @@ use tokio::time::{Instant, timeout_at};
 use super::super::node::{Connection, ConnectionManager, ConnectionStatus, Node};
 use super::super::script::answers::{Answers, Reply};
 use super::super::script::batch::{Batch, Moment, Request};
+use super::clock_offset::ClockOffset;
 use super::queue::Queue;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
 use crate::metrics::Metrics;
 use crate::store::StoreError;
-use crate::store::clock_offset::ClockOffset;
 
 /// One call travels while the other is decided: neither Redis nor the worker has to wait for the other to wake up. More of
 /// them would be smaller, and cost a busy Redis more.

@@ -1,6 +1,7 @@
 //! The dispatchers of a worker: some for each node. They are started when the node is first asked, on the runtime that asks
 //! it, and end when the node has no slots any more.
 
+mod clock_offset;
 mod dispatcher;
 mod queue;
 
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+pub(super) use self::clock_offset::ClockOffset;
 use self::dispatcher::Dispatcher;
 pub(super) use self::dispatcher::{DispatcherContext, decide_one};
 use super::node::Node;

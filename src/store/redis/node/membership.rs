@@ -14,8 +14,8 @@ use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Limiter};
 use crate::metrics::Metrics;
 use crate::store::StoreError;
-use crate::store::debts::{Debt, Payment};
 use crate::store::fallback::Fallback;
+use crate::store::fallback::debts::{Debt, Payment};
 use crate::store::settings::{KeySecret, RedisUrl};
 
 /// How often a gateway tells that it is there.

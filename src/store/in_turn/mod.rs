@@ -1,14 +1,16 @@
 //! Charges that no one call can decide, since their keys are on several nodes: they are made group by group, and given back if
 //! a later group refuses. In between, others may be refused because of permits that are about to be given back.
 
+mod shards;
+
 use std::cmp::Reverse;
 use std::future::Future;
 
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
+use super::StoreError;
 use super::negative_cache::{NegativeCache, Remote};
-use super::{StoreError, shards};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Granted, Outcome, Wait};
 

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use super::StoreError;
-use super::limiters::{Named, SetRate};
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Mode, RateConfig, Wait, token_bucket};
+use crate::store::StoreError;
+use crate::store::limiters::{Named, SetRate};
 
 /// Limiters kept at most. A limiter is named by the program, not by its clients.
 const MAX_LIMITERS: usize = 1 << 16;
 
 /// All limiters of a store, by name.
 #[derive(Debug, Default)]
-pub(super) struct Registry(HashMap<String, Entry>);
+pub(crate) struct Registry(HashMap<String, Entry>);
 
 /// A limiter; without a configuration it is what has not returned of one that has expired.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Entry {
 // === impl Registry ===
 
 impl Registry {
-    pub(super) fn acquire(&mut self, of: &Named, permits: u32, now: Timestamp) -> Result<Decision, StoreError> {
+    pub(crate) fn acquire(&mut self, of: &Named, permits: u32, now: Timestamp) -> Result<Decision, StoreError> {
         let limiters = &mut self.0;
         let (entry, config) = configured(limiters, of, now)?;
         let bucket = entry.buckets.entry(bucket_name(&config, of)).or_default();
@@ -45,7 +45,7 @@ impl Registry {
         Ok(decision)
     }
 
-    pub(super) fn set_rate(
+    pub(crate) fn set_rate(
         &mut self,
         of: &Named,
         how: SetRate,
@@ -74,11 +74,11 @@ impl Registry {
         Ok(true)
     }
 
-    pub(super) fn config(&mut self, of: &Named, now: Timestamp) -> Option<RateConfig> {
+    pub(crate) fn config(&mut self, of: &Named, now: Timestamp) -> Option<RateConfig> {
         configured(&mut self.0, of, now).ok().map(|(_, config)| config)
     }
 
-    pub(super) fn release(&mut self, of: &Named, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
+    pub(crate) fn release(&mut self, of: &Named, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
         let limiters = &mut self.0;
         let (entry, config) = configured(limiters, of, now)?;
         let bucket = entry.buckets.get_mut(&bucket_name(&config, of));
@@ -89,7 +89,7 @@ impl Registry {
         Ok(released)
     }
 
-    pub(super) fn expire(&mut self, of: &Named, after: Option<u64>, now: Timestamp) -> bool {
+    pub(crate) fn expire(&mut self, of: &Named, after: Option<u64>, now: Timestamp) -> bool {
         let limiters = &mut self.0;
         let Ok((entry, _)) = configured(limiters, of, now) else { return false };
         let before = std::mem::replace(&mut entry.expires_at, after.map(|millis| now.plus_millis(millis)));
@@ -97,12 +97,12 @@ impl Registry {
     }
 
     /// Milliseconds until a limiter vanishes; nothing if it stays.
-    pub(super) fn time_to_live(&mut self, of: &Named, now: Timestamp) -> Result<Option<u64>, StoreError> {
+    pub(crate) fn time_to_live(&mut self, of: &Named, now: Timestamp) -> Result<Option<u64>, StoreError> {
         let (entry, _) = configured(&mut self.0, of, now)?;
         Ok(entry.expires_at.map(|at| at.millis_since(now)))
     }
 
-    pub(super) fn delete(&mut self, of: &Named, now: Timestamp) -> bool {
+    pub(crate) fn delete(&mut self, of: &Named, now: Timestamp) -> bool {
         let limiters = &mut self.0;
         let Ok((entry, config)) = configured(limiters, of, now) else { return false };
         entry.buckets.remove(&bucket_name(&config, of));

@@ -1,7 +1,9 @@
 //! Decides during an outage of the store: this gateway alone, by its share of each limit.
 //!
 //! With N gateways the share is 1 / N of the rate, at least one permit in an interval. What a gateway grants alone is
-//! recorded as [debts](super::debts), which are charged to the store when it is back, before it is asked anything.
+//! recorded as [debts](debts), which are charged to the store when it is back, before it is asked anything.
+
+pub(crate) mod debts;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::debts::{Debts, Payment};
+use self::debts::{Debts, Payment};
 use super::{Memory, StoreError};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::limit::{Charge, ClientId, Granted, Limiter, Outcome, Wait};
@@ -85,7 +87,7 @@ impl Fallback {
             refused: AtomicU64::new(0),
             charged: AtomicU64::new(0),
             paying: tokio::sync::Mutex::default(),
-            id: super::debts::random_id(),
+            id: debts::random_id(),
             is_gateway: AtomicBool::new(false),
         }
     }

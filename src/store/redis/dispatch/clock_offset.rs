@@ -9,20 +9,20 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// A guess, and how wrong it was last.
 #[derive(Debug, Default)]
-pub(super) struct ClockOffset {
+pub(crate) struct ClockOffset {
     clock: SystemClock,
     ahead: AtomicI64,
 }
 
 impl ClockOffset {
     /// What Redis's clock may show now.
-    pub(super) fn redis_now(&self) -> Timestamp {
+    pub(crate) fn redis_now(&self) -> Timestamp {
         let ours = self.clock.now().as_millis();
         Timestamp::from_millis(ours.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
     }
 
     /// Redis's clock has just shown this.
-    pub(super) fn learn(&self, shown: Timestamp) {
+    pub(crate) fn learn(&self, shown: Timestamp) {
         let ours = self.clock.now().as_millis().cast_signed();
         self.ahead.store(shown.as_millis().cast_signed().saturating_sub(ours), Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 
 use deadpool_redis::redis::IntoConnectionInfo;
 
-use super::settings::RedisUrl;
+use super::RedisUrl;
 
 /// Why a text is no address of a Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,14 @@
 //! What a store needs to know before it is opened.
 
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
+mod url;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use self::url::BadRedisUrl;
 
 /// Which store, and how to reach it.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use super::StoreError;
-use super::negative_cache::{NegativeCache, Remote};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Outcome};
+use crate::store::StoreError;
+use crate::store::negative_cache::{NegativeCache, Remote};
 
 /// A charge on a limit in shards.
 struct Tour<'c> {
