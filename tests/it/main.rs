@@ -9,8 +9,6 @@ mod batches;
 mod check;
 mod checker;
 mod cluster;
-mod cluster_faults;
-mod cluster_load;
 mod compose;
 mod corpora;
 mod descriptors;

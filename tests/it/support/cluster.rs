@@ -11,7 +11,8 @@ use tidegate::metrics::Metrics;
 use tidegate::store::Store;
 use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 
-use super::redis::{RedisServer, wait_a_little};
+use super::redis::{RedisServer, free_port_of_node, wait_a_little};
+use super::tls::Authority;
 
 const SLOTS: usize = 16_384;
 
@@ -21,6 +22,8 @@ pub struct RedisCluster {
     pub nodes: Vec<RedisServer>,
     /// How many of them are primaries.
     pub primaries: usize,
+    /// The ports at which they are reached by TLS; none if they are not.
+    tls_ports: Vec<u16>,
     folder: PathBuf,
 }
 
@@ -32,31 +35,54 @@ impl RedisCluster {
 
     /// Starts so many primaries, each with a replica or none.
     pub fn start_with(primaries: usize, replicas: bool) -> Option<Self> {
-        let cluster = Self::spawn(primaries, if replicas { 2 * primaries } else { primaries })?;
+        let cluster = Self::spawn(primaries, if replicas { 2 * primaries } else { primaries }, None)?;
+        cluster.join();
+        Some(cluster)
+    }
+
+    /// Starts three primaries that talk to each other by TLS, and to whoever comes by it, with this certificate.
+    pub fn start_with_tls(authority: &Authority, certificate: &str) -> Option<Self> {
+        let cluster = Self::spawn(3, 3, Some(&authority.server_settings(certificate, "no")?))?;
         cluster.join();
         Some(cluster)
     }
 
     /// Starts three nodes that do not know of each other yet.
     pub fn start_alone() -> Option<Self> {
-        Self::spawn(3, 3)
+        Self::spawn(3, 3, None)
     }
 
-    fn spawn(primaries: usize, count: usize) -> Option<Self> {
-        let mut cluster = Self { nodes: Vec::new(), primaries, folder: folder() };
+    fn spawn(primaries: usize, count: usize, tls: Option<&[String]>) -> Option<Self> {
+        let mut cluster = Self { nodes: Vec::new(), primaries, tls_ports: Vec::new(), folder: folder() };
         for _ in 0..count {
-            let node = cluster.node()?;
+            let node = cluster.node(tls)?;
             cluster.nodes.push(node);
         }
         Some(cluster)
     }
 
-    fn node(&self) -> Option<RedisServer> {
+    fn node(&mut self, tls: Option<&[String]>) -> Option<RedisServer> {
         let file = format!("{}.conf", self.nodes.len());
         let settings = ["--cluster-config-file", &file, "--dir", self.folder.to_str()?];
         let more = ["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no", "--appendonly", "no"];
         let replication = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
-        RedisServer::start_node(&[&settings[..], &more, &replication].concat())
+        let settings = [&settings[..], &more, &replication].concat();
+        let Some(tls) = tls else { return RedisServer::start_node(&settings) };
+        // Nodes name each other by that port, and talk to each other at one that goes by it.
+        let port = free_port_of_node();
+        self.tls_ports.push(port);
+        let (port, mut all) = (port.to_string(), settings);
+        all.extend(["--tls-cluster", "yes", "--tls-replication", "yes", "--tls-port", &port]);
+        all.extend(tls.iter().map(String::as_str));
+        RedisServer::start_node(&all)
+    }
+
+    /// The ports by which nodes name each other.
+    pub fn ports(&self) -> Vec<u16> {
+        match self.tls_ports.is_empty() {
+            true => self.nodes.iter().map(|node| node.port).collect(),
+            false => self.tls_ports.clone(),
+        }
     }
 
     /// Makes a cluster of nodes that do not know of each other yet.
@@ -69,8 +95,8 @@ impl RedisCluster {
                 let slots: Vec<usize> = (number * share..((number + 1) * share).min(SLOTS)).collect();
                 cmd("CLUSTER").arg("ADDSLOTS").arg(slots).exec(&mut redis).expect("slots");
             }
-            for other in &self.nodes[..number] {
-                cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(other.port).exec(&mut redis).expect("met");
+            for other in &self.ports()[..number] {
+                cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(*other).exec(&mut redis).expect("met");
             }
         }
         let knows_all = |node: &RedisServer| known_by(node) == self.nodes.len();
@@ -134,10 +160,19 @@ impl RedisCluster {
 
     /// Moves all keys of a slot.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize) {
-        let (mut source, port) = (self.nodes[from].connection(), self.nodes[to].port);
+        self.move_keys_by(10, slot, from, to);
+    }
+
+    /// The same, each in a call of its own.
+    pub fn move_one_by_one(&self, slot: u16, from: usize, to: usize) {
+        self.move_keys_by(1, slot, from, to);
+    }
+
+    fn move_keys_by(&self, at_a_time: u32, slot: u16, from: usize, to: usize) {
+        let (mut source, port) = (self.nodes[from].connection(), self.ports()[to]);
         loop {
             let keys: Vec<String> =
-                cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(10).query(&mut source).expect("keys");
+                cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(at_a_time).query(&mut source).expect("keys");
             if keys.is_empty() {
                 return;
             }

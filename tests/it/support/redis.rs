@@ -197,7 +197,7 @@ pub fn free_port() -> u16 {
 }
 
 /// A port that is free, as is the one that is 10,000 higher, on which nodes of a cluster talk to each other.
-fn free_port_of_node() -> u16 {
+pub fn free_port_of_node() -> u16 {
     let has_both = |port: &u16| *port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
     std::iter::repeat_with(free_port).find(has_both).expect("a free port")
 }

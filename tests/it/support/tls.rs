@@ -63,16 +63,19 @@ impl Authority {
     /// Starts a Redis that shows this certificate on a port of its own, which is returned; `auth` says whether it wants one of
     /// its clients. Tests look behind the scenes by its other port.
     pub fn redis(&self, certificate: &str, auth: &str) -> Option<(RedisServer, u16)> {
-        if !knows_tls() {
-            return None;
-        }
-        let port = free_port();
-        let [cert, key, ca] = [format!("{certificate}.pem"), format!("{certificate}.key"), "ca.pem".into()];
-        let [cert, key, ca] = [cert, key, ca].map(|file| self.path(&file));
-        let port_text = port.to_string();
-        let with = ["--tls-port", &port_text, "--tls-cert-file", &cert, "--tls-key-file", &key];
-        let with = [&with[..], &["--tls-ca-cert-file", &ca, "--tls-auth-clients", auth]].concat();
+        let (settings, port) = (self.server_settings(certificate, auth)?, free_port());
+        let (port_text, mut with) = (port.to_string(), vec!["--tls-port"]);
+        with.push(&port_text);
+        with.extend(settings.iter().map(String::as_str));
         Some((RedisServer::start_with(None, &with)?, port))
+    }
+
+    /// What a server is told that shows this certificate, but for its port; nothing if servers have no TLS here.
+    pub fn server_settings(&self, certificate: &str, auth: &str) -> Option<Vec<String>> {
+        let files = [("cert-file", format!("{certificate}.pem")), ("key-file", format!("{certificate}.key"))];
+        let files = files.into_iter().chain([("ca-cert-file", "ca.pem".to_owned())]);
+        let files = files.flat_map(|(setting, file)| [format!("--tls-{setting}"), self.path(&file)]);
+        knows_tls().then(|| files.chain(["--tls-auth-clients".to_owned(), auth.to_owned()]).collect())
     }
 }
 

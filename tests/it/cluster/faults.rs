@@ -13,33 +13,37 @@ use crate::support::wire::raw::Message;
 use crate::support::wire::soon;
 
 /// A PER_CLIENT limit of so many in an hour.
-fn rules(cluster: &RedisCluster, timeout: &str, rate: u32) -> String {
+pub fn rules(cluster: &RedisCluster, timeout: &str, rate: u32) -> String {
+    rules_of(&cluster.rule(timeout), rate)
+}
+
+/// The same in any store.
+pub fn rules_of(store: &str, rate: u32) -> String {
     format!(
-        "store: {}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
+        "store: {store}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
          match: {{ path: /** }}\n    upstream: echo\n    limits:\n      \
-         - {{ name: l, mode: PER_CLIENT, client: header:k, rate: {rate}, interval: 1h }}\n",
-        cluster.rule(timeout)
+         - {{ name: l, mode: PER_CLIENT, client: header:k, rate: {rate}, interval: 1h }}\n"
     )
 }
 
 /// Was it decided by the store? What is left is told only then.
-fn is_of_store(answer: &Message) -> bool {
+pub fn is_of_store(answer: &Message) -> bool {
     answer.field("ratelimit").is_some()
 }
 
-async fn ask(gateway: &TestGateway, client: usize) -> Message {
+pub async fn ask(gateway: &TestGateway, client: usize) -> Message {
     gateway.get("/", &format!("k: {client}\r\n")).await
 }
 
 /// Waits until clients of every node are decided by the store.
-async fn is_there_for_all(gateway: &TestGateway) {
+pub async fn is_there_for_all(gateway: &TestGateway) {
     for client in 1_000..1_064 {
         soon(async { while !is_of_store(&ask(gateway, client).await) {} }).await;
     }
 }
 
 /// Asks until the store refuses; returns how many were granted.
-async fn granted_to(gateway: &TestGateway, client: usize) -> usize {
+pub async fn granted_to(gateway: &TestGateway, client: usize) -> usize {
     let mut granted = 0;
     loop {
         let answer = ask(gateway, client).await;

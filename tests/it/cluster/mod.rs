@@ -1,5 +1,11 @@
 //! A Redis Cluster: buckets are spread over its nodes, and each decision is exact wherever its slot is.
 
+mod faults;
+mod hung;
+mod load;
+mod login;
+mod shared;
+
 use std::sync::Arc;
 
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};

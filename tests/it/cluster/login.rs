@@ -1,0 +1,70 @@
+//! A Redis Cluster that is reached by TLS alone, by a user who may do what the page says and nothing else.
+
+use deadpool_redis::redis::cmd;
+
+use super::faults::{granted_to, is_there_for_all, rules_of};
+use crate::support::cluster::RedisCluster;
+use crate::support::gateway::TestGateway;
+use crate::support::redis::RedisServer;
+use crate::support::tls::Authority;
+
+const PASSWORD: &str = "hunter2";
+
+/// Runs the first of the page's lines, and what a cluster needs beside it.
+fn allow(node: &RedisServer) {
+    let read =
+        |page: &str| std::fs::read_to_string(format!("{}/docs/{page}", env!("CARGO_MANIFEST_DIR"))).expect("a page");
+    let page = read("redis.md");
+    let acl = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER tidegate on ")).expect("permissions");
+    let beside = "`+cluster|slots` and `+asking`";
+    assert!(read("cluster.md").contains(beside), "no {beside}");
+    let is_known = |word: &&str| node.knows_functions() || !["+fcall", "+function|load"].contains(word);
+    let mut user = cmd("ACL");
+    user.arg(&["SETUSER", "gate", "on", "+cluster|slots", "+asking"]);
+    user.arg(acl.split(' ').filter(is_known).collect::<Vec<_>>());
+    // The page has a password of its own.
+    user.arg(&["resetpass", &format!(">{PASSWORD}")]).exec(&mut node.connection()).expect("a user");
+}
+
+/// Nodes show a certificate for their address, tell of each other's TLS ports, and refuse everybody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_reached_by_tls_and_by_a_user_with_the_permissions_of_the_page() {
+    let ca = Authority::new();
+    ca.sign("node", &["127.0.0.1"]);
+    let Some(cluster) = RedisCluster::start_with_tls(&ca, "node") else { return };
+    cluster.nodes.iter().for_each(allow);
+    ca.write("password", PASSWORD);
+    let store = |scheme: &str, more: &str| {
+        let urls: Vec<_> = cluster.ports().iter().map(|port| format!("'{scheme}://gate@127.0.0.1:{port}'")).collect();
+        let (urls, password) = (urls.join(", "), ca.path("password"));
+        format!("{{ cluster: [{urls}], password_file: '{password}', timeout: 2s{more} }}")
+    };
+    let trusting = store("rediss", &format!(", tls: {{ ca: '{}' }}", ca.path("ca.pem")));
+    let gateway = TestGateway::start(&rules_of(&trusting, 3));
+    is_there_for_all(&gateway).await;
+    let slot = cluster.slots_with_keys(0)[0];
+    for client in 0..30 {
+        assert_eq!(granted_to(&gateway, client).await, 3);
+        match client {
+            9 => cluster.begin_move(slot, 0, 1),
+            19 => cluster.move_keys(slot, 0, 1),
+            29 => cluster.end_move(slot, 0, 1),
+            _ => {}
+        }
+    }
+    for client in 0..30 {
+        assert_eq!(granted_to(&gateway, client).await, 0, "client {client}");
+    }
+    let users = |node: &RedisServer| {
+        let list: String = cmd("CLIENT").arg("LIST").query(&mut node.connection()).expect("a list");
+        list.lines().filter(|line| line.contains(" user=gate ")).count()
+    };
+    assert!(cluster.nodes.iter().all(|node| users(node) > 0));
+    for (store, why) in [(store("redis", ""), ""), (store("rediss", ", tls: {}"), "UnknownIssuer")] {
+        let gateway = TestGateway::start(&rules_of(&store, 3));
+        let answer = gateway.get("/", "k: 0\r\n").await;
+        assert_eq!((answer.status(), answer.field("ratelimit")), (200, None), "{}", answer.text());
+        let ready = gateway.admin_get("/readyz").await.text();
+        assert!(ready.contains("unreachable") && ready.contains(why), "{ready}");
+    }
+}
