@@ -114,6 +114,36 @@ async fn what_is_granted_without_an_outage_is_charged_as_soon_as_the_store_takes
     soon(async { while charged().await - before < u64::from(alone) {} }).await;
 }
 
+/// It cannot be charged, so it decides nothing yet: whoever is granted meanwhile would be granted twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_without_memory_is_charged_by_those_who_come_back_before_it_decides() {
+    let Some(redis) = RedisServer::start() else { return };
+    let (proxy, mut control) = (FaultyProxy::start(redis.port).await, redis.connection());
+    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", proxy.port);
+    let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    proxy.cut();
+    soon(async { while gateway.counter("tidegate_store_up").await == 1 {} }).await;
+    let mut alone = 0;
+    granted_until(&gateway, &mut alone, |answer| answer.status() == 429).await;
+    assert!(alone > 0);
+    cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).exec(&mut control).expect("set");
+    proxy.heal();
+    soon(async { while !gateway.admin_get("/readyz").await.text().contains("OOM") {} }).await;
+    for _ in 0..50 {
+        let answer = ask(&gateway).await;
+        assert!(answer.status() == 429 && !is_of_store(&answer), "{}", answer.text());
+    }
+    cmd("CONFIG").arg(&["SET", "maxmemory", "0"]).exec(&mut control).expect("set");
+    let mut after = 0;
+    let last = soon(granted_until(&gateway, &mut after, is_of_store)).await;
+    assert_eq!(
+        gateway.counter("tidegate_store_charged_afterwards_total").await,
+        u64::from(alone + after) - u64::from(last.status() == 200)
+    );
+    assert_eq!(last.status(), 429);
+}
+
 /// A slot that was given alone is taken when the store is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_a_gateway_gave_alone_are_taken_when_the_store_is_back() {

@@ -11,6 +11,11 @@ use super::redis::{RedisServer, wait_a_little};
 /// What the sentinels call the master.
 pub const MASTER: &str = "limits";
 
+/// What makes a sentinel tell names.
+pub const BY_NAME: &str = "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes";
+
+const LOOPBACK: &str = "127.0.0.1";
+
 /// Redis Sentinel as it is run in earnest, but for its haste.
 pub struct Watched {
     /// The first master, and its replica.
@@ -23,12 +28,23 @@ pub struct Watched {
 impl Watched {
     /// Starts all of them, and waits until they know of each other.
     pub fn start() -> Option<Self> {
+        Self::start_with(&[], LOOPBACK, "")
+    }
+
+    /// The same, but they tell names instead of addresses.
+    pub fn start_by_name() -> Option<Self> {
+        Self::start_with(&["--replica-announce-ip", "localhost"], "localhost", BY_NAME)
+    }
+
+    /// The same with servers that have more arguments and are at this host, and sentinels that are told more.
+    pub fn start_with(servers: &[&str], host: &str, sentinels: &str) -> Option<Self> {
         let folder = folder();
-        let master = server(&folder, "first", &[])?;
-        let replica = server(&folder, "second", &["--replicaof", "127.0.0.1", &master.port.to_string()])?;
+        let master = server(&folder, "first", servers)?;
+        let replicates = ["--replicaof", host, &master.port.to_string()];
+        let replica = server(&folder, "second", &[&replicates, servers].concat())?;
         let mut watched = Self { servers: vec![master, replica], sentinels: Vec::new(), folder };
         for number in 0..3 {
-            let sentinel = watched.sentinel(&format!("{number}"), watched.servers[0].port, "")?;
+            let sentinel = watched.sentinel_at(host, &format!("{number}"), watched.servers[0].port, sentinels)?;
             watched.sentinels.push(sentinel);
         }
         wait_for("they know of each other", || (0..3).all(|number| watched.knows_all(number)));
@@ -42,8 +58,13 @@ impl Watched {
 
     /// Starts a sentinel, which takes this for the master.
     pub fn sentinel(&self, name: &str, master: u16, more: &str) -> Option<RedisServer> {
+        self.sentinel_at(LOOPBACK, name, master, more)
+    }
+
+    /// The same, if that is at this host.
+    pub fn sentinel_at(&self, host: &str, name: &str, master: u16, more: &str) -> Option<RedisServer> {
         let config = format!(
-            "dir {}\n{more}\nsentinel monitor {MASTER} 127.0.0.1 {master} 2\n\
+            "dir {}\n{more}\nsentinel monitor {MASTER} {host} {master} 2\n\
              sentinel down-after-milliseconds {MASTER} 500\nsentinel failover-timeout {MASTER} 2000\n",
             self.folder.display()
         );
