@@ -5,6 +5,7 @@
 //! an atomic addition.
 
 mod family;
+mod nodes;
 mod upstream;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,8 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 
 use self::family::{Family, Quiet};
+use self::nodes::Nodes;
+pub use self::nodes::{NodeMetrics, ShownNode};
 use self::upstream::Upstreams;
 pub use self::upstream::{BrokenOff, GaugeGuard, UpstreamMetrics};
 
@@ -38,6 +41,7 @@ pub struct Metrics {
     upstreams: Upstreams,
     store_decisions: Histogram,
     store_calls: Counter,
+    store_nodes: Nodes,
     store_known: Counter,
     store_failures: Family<CauseLabels, Counter>,
     store_overflow: Family<LimitLabels, Counter>,
@@ -120,6 +124,7 @@ impl Metrics {
             upstreams: Upstreams::default(),
             store_decisions: Histogram::default(),
             store_calls: Counter::default(),
+            store_nodes: Nodes::default(),
             store_known: Counter::default(),
             store_failures: Family::default(),
             store_overflow: Family::default(),
@@ -151,6 +156,7 @@ impl Metrics {
             "Calls to the store, each with one decision or many",
             self.store_calls.clone(),
         );
+        self.store_nodes.register(registry);
         let known = "Requests refused without asking the store, as it was known to refuse them";
         registry.register("store_known_refusals", known, self.store_known.clone());
         let help = "Panics that were caught: a request answered with 500, or a connection closed";
@@ -257,6 +263,11 @@ impl Metrics {
     /// A call was sent to the store.
     pub fn store_called(&self) {
         self.store_calls.inc();
+    }
+
+    /// Shows the node of a cluster at this address from now on.
+    pub fn show_node(&self, address: String) -> ShownNode {
+        self.store_nodes.show(address)
     }
 
     /// A request was refused without asking the store.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deadpool_redis::redis::cmd;
+use futures_util::future::join_all;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::support::cluster::{RedisCluster, errors, wait_for};
@@ -55,6 +56,11 @@ pub async fn granted_to(gateway: &TestGateway, client: usize) -> usize {
     }
 }
 
+/// What is counted of a node; nothing if it is none.
+async fn of_node(gateway: &TestGateway, what: &str, port: u16) -> u64 {
+    gateway.counter(&format!(r#"tidegate_store_node_{what}_total{{node="127.0.0.1:{port}"}}"#)).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_file_for_one_server_spreads_over_a_cluster_without_a_change() {
     let Some(cluster) = RedisCluster::start() else { return };
@@ -67,6 +73,15 @@ async fn a_rule_file_for_one_server_spreads_over_a_cluster_without_a_change() {
         assert!(keys.len() > 3, "{keys:?}");
     }
     assert!(gateway.admin_get("/readyz").await.status() == 200);
+    // One of four requests of a client is refused by memory, or by its node.
+    let counts = async |what: &str| {
+        let counts = cluster.ports().into_iter().map(|port| of_node(&gateway, what, port));
+        join_all(counts).await
+    };
+    let (decisions, calls) = (counts("decisions").await, counts("calls").await);
+    assert!(decisions.iter().zip(&calls).all(|(decisions, calls)| (3..=120).contains(decisions) && calls > &0));
+    assert!((120..=160).contains(&decisions.iter().sum::<u64>()), "{decisions:?}");
+    assert_eq!(calls.iter().sum::<u64>(), gateway.counter("tidegate_store_calls_total").await);
 }
 
 /// Slots move with their keys while clients are served by two gateways: none is lost, and none is counted twice.
@@ -146,6 +161,9 @@ async fn a_primary_that_ends_is_replaced_by_its_replica_and_no_request_fails() {
     is_there_for_all(&gateway).await;
     // The node that is gone is missed no more.
     soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;
+    let [gone, replica] = [0, 3].map(|node| cluster.nodes[node].port);
+    assert_eq!(of_node(&gateway, "calls", gone).await, 0);
+    assert!(of_node(&gateway, "decisions", replica).await > 0);
     for (client, granted) in granted.iter_mut().enumerate() {
         *granted += granted_to(&gateway, client).await;
     }

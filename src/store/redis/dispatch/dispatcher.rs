@@ -244,10 +244,14 @@ async fn decide(
     let random = context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     for _ in 0..2 {
         context.metrics.store_called();
+        connection.metrics.called();
         let (secret, moment) = (connection.secret, Moment { now, near, random });
         let reply = connection.script.run(|call| batch.write(call, &secret, moment)).await?;
         match batch.read(&reply)? {
-            Reply::Decided(answers) => return Ok(answers),
+            Reply::Decided(answers) => {
+                connection.metrics.decided(batch.len());
+                return Ok(answers);
+            }
             Reply::BoundariesNeeded(shown) => {
                 context.clock.learn(shown);
                 near = shown;

@@ -12,7 +12,7 @@ use super::super::script::{Invoker, keys};
 use super::outages::{Outages, UpGauge};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Limiter};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ShownNode};
 use crate::store::StoreError;
 use crate::store::fallback::Fallback;
 use crate::store::fallback::debts::{Debt, Payment};
@@ -60,6 +60,11 @@ impl Membership {
     /// Where it is told whether the store is up.
     pub(crate) fn up(&self) -> &Arc<UpGauge> {
         &self.up
+    }
+
+    /// Shows what is asked of the node at this address.
+    pub(crate) fn show_node(&self, address: String) -> ShownNode {
+        self.metrics.show_node(address)
     }
 
     /// What decides while Redis does not.

@@ -28,6 +28,7 @@ use super::locator::{Address, Locator};
 use super::script::keys::SharedSecret;
 use super::script::{Invoker, failure};
 use crate::limit::{ClientId, Limiter};
+use crate::metrics::NodeMetrics;
 use crate::store::StoreError;
 use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
 
@@ -50,6 +51,7 @@ pub(super) struct Node {
     secret: Arc<SharedSecret>,
     membership: Arc<Membership>,
     outages: Outages,
+    metrics: NodeMetrics,
     eviction: Eviction,
     /// When it may be tried again.
     next_attempt: Mutex<Option<Instant>>,
@@ -61,6 +63,8 @@ pub(super) struct Connection {
     pub(super) redis: MultiplexedConnection,
     pub(super) script: Invoker,
     pub(super) secret: KeySecret,
+    /// Counts what is asked on it.
+    pub(super) metrics: NodeMetrics,
     /// Host and port of the server.
     address: String,
     /// Notified when it has ended; no two connections have the same.
@@ -96,12 +100,13 @@ impl Node {
         address: Address,
         number: usize,
         slots: OwnedSlots,
+        metrics: NodeMetrics,
         secret: Arc<SharedSecret>,
         membership: Arc<Membership>,
     ) -> Self {
         let scheme = if address.is_tls() { "rediss" } else { "redis" };
         let url = RedisUrl::new(format!("{scheme}://{}", address.host_and_port()));
-        Self::with(url, number, Locator::at(address), slots, secret, membership)
+        Self { metrics, ..Self::with(url, number, Locator::at(address), slots, secret, membership) }
     }
 
     fn with(
@@ -113,8 +118,8 @@ impl Node {
         membership: Arc<Membership>,
     ) -> Self {
         let outages = membership.outages(url.clone());
-        let (eviction, next_attempt) = Default::default();
-        Self { url, number, locator, slots, secret, membership, outages, eviction, next_attempt }
+        let (metrics, eviction, next_attempt) = Default::default();
+        Self { url, number, locator, slots, secret, membership, outages, metrics, eviction, next_attempt }
     }
 
     /// Its address.
@@ -173,7 +178,8 @@ impl Node {
             self.locator.verify(&mut redis).await?;
             let secret = self.fetch_secret(address, &mut redis).await?;
             let script = Invoker::of(redis.clone()).await?;
-            Ok(Connection { redis, script, secret, address: address.host_and_port(), ended })
+            let (metrics, address) = (self.metrics.clone(), address.host_and_port());
+            Ok(Connection { redis, script, secret, metrics, address, ended })
         };
         let mut connection = match timeout(CONNECT_TIMEOUT, connect).await {
             Ok(connected) => connected.map_err(|error: RedisError| error.to_string())?,

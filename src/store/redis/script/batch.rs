@@ -158,6 +158,11 @@ impl Batch {
         self.requests.push(request);
     }
 
+    /// How many requests are in it.
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }

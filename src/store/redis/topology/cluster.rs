@@ -18,6 +18,7 @@ use super::super::pauses::{Pauses, jittered};
 use super::super::random_byte;
 use super::super::script::keys::SharedSecret;
 use super::slot_map::{SlotMap, SlotRange};
+use crate::metrics::ShownNode;
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
 
@@ -38,13 +39,20 @@ pub(crate) struct Cluster {
     /// Where it is told that nothing is known.
     up: Arc<UpGauge>,
     /// Those that have been heard of and may be asked, by where they are.
-    nodes: Mutex<HashMap<String, Arc<Node>>>,
+    nodes: Mutex<HashMap<String, HeardOf>>,
     next_number: AtomicUsize,
     map: watch::Sender<Known>,
     /// Notified when the map is to be looked at again.
     doubts: Arc<Notify>,
     /// Started on the runtime that needs it first.
     task: OnceLock<JoinHandle<()>>,
+}
+
+/// A node, which is shown as long as it may be asked.
+#[derive(Debug)]
+struct HeardOf {
+    node: Arc<Node>,
+    _shown: ShownNode,
 }
 
 /// What is known of the slots.
@@ -141,14 +149,15 @@ impl Cluster {
     }
 
     fn node(&self, address: Address) -> Arc<Node> {
-        let mut nodes = self.nodes.lock();
-        let node = nodes.entry(address.host_and_port()).or_insert_with(|| {
+        let (mut nodes, place) = (self.nodes.lock(), address.host_and_port());
+        let heard_of = nodes.entry(place.clone()).or_insert_with(|| {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             let (secret, membership) = (Arc::clone(&self.secret), Arc::clone(&self.membership));
-            let slots = OwnedSlots::none(Arc::clone(&self.doubts));
-            Arc::new(Node::of_cluster(address, number, slots, secret, membership))
+            let (slots, shown) = (OwnedSlots::none(Arc::clone(&self.doubts)), self.membership.show_node(place));
+            let node = Node::of_cluster(address, number, slots, shown.metrics(), secret, membership);
+            HeardOf { node: Arc::new(node), _shown: shown }
         });
-        Arc::clone(node)
+        Arc::clone(&heard_of.node)
     }
 
     /// Asks one after the other until one tells; returns whether that is new.
@@ -195,7 +204,7 @@ impl Cluster {
         if is_new {
             tracing::info!(nodes = map.nodes().len(), moved_to = got_slots.len(), "slots of the cluster are known");
         }
-        self.nodes.lock().retain(|_, node| {
+        self.nodes.lock().retain(|_, HeardOf { node, .. }| {
             let is_known = map.knows(node);
             _ = is_known || node.slots().set(|_| false);
             is_known
