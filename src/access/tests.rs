@@ -13,7 +13,7 @@ use tower::Layer;
 use super::*;
 use crate::config::{Config, Listen};
 use crate::layer::RateLimitLayer;
-use crate::server::{Drain, DrainTrigger, Server, bind};
+use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::upstream::{BoxError, RequestBody, ResponseBody};
 use crate::wire::raw::Raw;
 use crate::wire::soon;
@@ -71,7 +71,7 @@ fn start() -> Running {
     let layer = RateLimitLayer::new(&Config::parse(RULES).unwrap(), Arc::clone(&metrics)).unwrap();
     let service = AccessLogLayer.layer(layer.layer(Panicking));
     let listen = Listen::new("127.0.0.1:0".parse().unwrap());
-    let listener = bind(listen.address, 1).unwrap().remove(0);
+    let listener = bind_one(listen.address);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();
     tokio::spawn(Server::new(&listen, Arc::clone(&metrics), drain).serve(listener, service));

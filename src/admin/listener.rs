@@ -1,5 +1,6 @@
 //! The operators' listener, which answers also when file descriptors have run out: that is when they ask.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -11,6 +12,7 @@ use parking_lot::Mutex;
 use socket2::{SockRef, Socket};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 /// Operators that are served at a time although nothing is left for others.
@@ -24,6 +26,8 @@ const BACK_OFF: Duration = Duration::from_millis(75);
 pub(crate) struct Listener {
     listener: TcpListener,
     reserve: Arc<Reserve>,
+    /// Whether nobody is accepted any more.
+    closing: watch::Receiver<bool>,
 }
 
 /// Descriptors that are kept to be given up.
@@ -49,13 +53,18 @@ impl Listener {
     ///
     /// # Errors
     /// A listener that cannot be used; there are no descriptors even now.
-    pub(crate) fn new(listener: std::net::TcpListener) -> io::Result<Self> {
+    pub(crate) fn new(listener: std::net::TcpListener, closing: watch::Receiver<bool>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let origin = SockRef::from(&listener).try_clone()?;
         let reserve = Arc::new(Reserve { origin, spares: Mutex::new(Vec::with_capacity(SPARES)) });
         reserve.fill();
-        Ok(Self { listener, reserve })
+        Ok(Self { listener, reserve, closing })
+    }
+
+    /// Tells when nobody is accepted any more.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.closing.clone()
     }
 }
 
@@ -65,7 +74,13 @@ impl axum::serve::Listener for Listener {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            match self.listener.accept().await {
+            let accepted = tokio::select! {
+                biased;
+                // What waits in the queue is left to whoever else listens on the same socket.
+                () = is_closed(&mut self.closing) => pending().await,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
                 Ok((stream, peer)) => {
                     return (Connection { stream: Some(stream), reserve: Arc::clone(&self.reserve) }, peer);
                 }
@@ -81,6 +96,13 @@ impl axum::serve::Listener for Listener {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+}
+
+/// Returns once it is closed.
+async fn is_closed(closing: &mut watch::Receiver<bool>) {
+    if closing.wait_for(|closed| *closed).await.is_err() {
+        pending::<()>().await; // nobody is left to close it
     }
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
@@ -17,12 +18,14 @@ use axum::{Json, Router};
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 pub(crate) use self::listener::Listener;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
+
+/// How long after the close an operator who has connected before may take to ask.
+const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// The service of the operators.
 #[derive(Clone, Debug)]
@@ -69,15 +72,18 @@ impl Admin {
         Self { config, metrics, store, readiness }
     }
 
-    /// Serves until `end`.
+    /// Serves until the listener is closed, and then what may have been asked already.
     ///
     /// # Errors
     /// A listener that cannot be used.
-    pub(crate) async fn serve(self, listener: Listener, end: oneshot::Receiver<()>) -> io::Result<()> {
-        tokio::select! {
-            served = axum::serve(listener, self.router()).into_future() => served,
-            _ = end => Ok(()),
-        }
+    pub(crate) async fn serve(self, listener: Listener) -> io::Result<()> {
+        let mut closing = listener.closing();
+        let last_word = async move {
+            // An error is as good: nobody is left to close it.
+            _ = closing.wait_for(|closed| *closed).await;
+            tokio::time::sleep(LAST_WORD).await;
+        };
+        axum::serve(listener, self.router()).with_graceful_shutdown(last_word).await
     }
 
     fn router(self) -> Router {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::logging::{self, Logs};
 use super::run::{Signals, until_ended};
+use super::succession::Succession;
 use super::{CommonArgs, RunArgs};
 use crate::config::Config;
 use crate::gateway::{Gateway, StartError};
@@ -21,8 +22,9 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
                 common: CommonArgs { workers: args.workers, log_format: args.log_format },
                 drain_timeout: Duration::from_secs(5),
                 drain_delay: Duration::ZERO,
+                handover: None,
             };
-            until_ended(gateway, &args, signals, &logs)
+            until_ended(gateway, &args, signals, Succession::default(), &logs)
         }
         Err(error) => {
             _ = writeln!(std::io::stderr(), "tidegate: {error}");

@@ -4,7 +4,9 @@ pub mod check;
 mod demo;
 mod explain;
 mod logging;
+mod notify;
 mod run;
+mod succession;
 
 use std::io;
 use std::path::PathBuf;
@@ -54,6 +56,9 @@ struct RunArgs {
     /// Seconds between failing the readiness check and accepting no more, for load balancers to notice
     #[arg(long, value_name = "SECONDS", default_value = "0", env = "TIDEGATE_DRAIN_DELAY", value_parser = seconds)]
     drain_delay: Duration,
+    /// Take over from the gateway that was started with the same socket, and hand over to the next one
+    #[arg(long, value_name = "SOCKET", env = "TIDEGATE_HANDOVER")]
+    handover: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,14 +1,17 @@
-//! `tidegate run`: from a rule file to a gateway, until SIGTERM or SIGINT.
+//! `tidegate run`: from a rule file to a gateway, until SIGTERM, SIGINT or a successor.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 
 use super::RunArgs;
 use super::logging::{self, Logs};
+use super::notify::notify;
+use super::succession::Succession;
 use crate::config::{Config, LoadError};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Inherited};
 
 /// The default rule file.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
@@ -24,6 +27,10 @@ pub(super) struct Signals {
 
 /// Runs a gateway; returns the exit code.
 pub(super) fn run(args: &RunArgs) -> u8 {
+    let inherited = match Inherited::from_systemd() {
+        Ok(inherited) => inherited,
+        Err(error) => return could_not(&format_args!("cannot use what systemd passes: {error}")),
+    };
     let config = match Config::load_for_gateway(&args.config) {
         Ok(config) => config,
         Err(error) => {
@@ -39,7 +46,11 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(signals) => signals,
         Err(error) => return could_not(&error),
     };
-    let gateway = match Gateway::start(config, args.common.workers()) {
+    let mut succession = match signals.runtime.block_on(Succession::begin(args.handover.as_deref())) {
+        Ok(succession) => succession,
+        Err(error) => return could_not(&format_args!("cannot use the socket of `--handover`: {error}")),
+    };
+    let gateway = match Gateway::start_on(config, args.common.workers(), succession.inherit(inherited)) {
         Ok(gateway) => gateway,
         Err(error) => return could_not(&error),
     };
@@ -49,35 +60,54 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     if let Some(address) = gateway.admin_address() {
         tracing::info!("admin on http://{address}");
     }
-    until_ended(gateway, args, signals, &logs)
+    notify("READY=1");
+    signals.runtime.block_on(succession.serves());
+    until_ended(gateway, args, signals, succession, &logs)
 }
 
-/// Waits for a signal and drains. A second signal ends the process at once. SIGHUP reopens the access log: log rotation
-/// sends it, and a closing terminal, which must not end the gateway.
-pub(super) fn until_ended(gateway: Gateway, args: &RunArgs, signals: Signals, logs: &Logs) -> u8 {
+/// Waits for a signal or a successor, and drains. A signal during the drain ends the process at once. SIGHUP reopens the
+/// access log: log rotation sends it, and a closing terminal, which must not end the gateway.
+pub(super) fn until_ended(
+    gateway: Gateway,
+    args: &RunArgs,
+    signals: Signals,
+    mut succession: Succession,
+    logs: &Logs,
+) -> u8 {
     let Signals { runtime, mut terminate, mut interrupt, mut hangup } = signals;
     let drained = runtime.block_on(async {
+        let mut has_successor = false;
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                () = succession.is_over(&gateway) => {
+                    has_successor = true;
+                    break;
+                }
                 _ = hangup.recv() => {
                     tracing::info!("SIGHUP: the access log's file is opened anew, and the rules stay as they are");
                     logs.reopen();
                 }
             }
         }
-        tracing::info!("draining");
-        gateway.fail_readiness();
+        drop(succession);
+        notify("STOPPING=1");
         let (delay, timeout) = (args.drain_delay, args.drain_timeout);
         let drain = async {
+            if has_successor {
+                tracing::info!("a successor serves: draining");
+                return spawn_blocking(move || gateway.leave(timeout)).await.map_err(io::Error::other)?;
+            }
+            tracing::info!("draining");
+            gateway.fail_readiness();
             tokio::time::sleep(delay).await;
-            tokio::task::spawn_blocking(move || gateway.drain(timeout)).await.map_err(std::io::Error::other)?
+            spawn_blocking(move || gateway.drain(timeout)).await.map_err(io::Error::other)?
         };
         tokio::select! {
             drained = drain => drained,
-            _ = terminate.recv() => Err(std::io::Error::other("ended by a second signal")),
-            _ = interrupt.recv() => Err(std::io::Error::other("ended by a second signal")),
+            _ = terminate.recv() => Err(io::Error::other("ended by a second signal")),
+            _ = interrupt.recv() => Err(io::Error::other("ended by a second signal")),
         }
     });
     // After a second signal, does not wait for threads that still drain.
@@ -93,7 +123,7 @@ impl Signals {
     ///
     /// # Errors
     /// The runtime or a handler cannot be created.
-    pub(super) fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let context = runtime.enter();
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -110,5 +140,5 @@ fn could_not(error: &dyn std::fmt::Display) -> u8 {
 
 fn complain(error: &dyn std::fmt::Display) {
     // If standard error is closed, there is nowhere to report it.
-    _ = writeln!(std::io::stderr(), "tidegate: {error}");
+    _ = writeln!(io::stderr(), "tidegate: {error}");
 }

@@ -53,7 +53,8 @@ fn raise(wanted: u64) -> u64 {
 impl Need {
     fn of(config: &Config, workers: usize) -> Self {
         let of_listeners: usize = config.listen.iter().map(|listen| listen.max_connections).sum();
-        let of_worker = OF_WORKER + config.listen.len() as u64;
+        // Each listens on every address, and a successor is handed what it listens on.
+        let of_worker = OF_WORKER + 2 * config.listen.len() as u64;
         Self {
             connections: of_listeners.min(config.max_connections) as u64,
             beside: RESERVE + workers as u64 * of_worker,
@@ -78,10 +79,10 @@ mod tests {
     fn a_connection_needs_two_descriptors_and_there_is_always_a_reserve() {
         let listen = "listen: [0.0.0.0:1, 0.0.0.0:2]\nmax_connections: 15000\nroutes: [{ name: a, match: {} }]";
         let need = Need::of(&Config::parse(listen).unwrap(), 4);
-        assert_eq!(need, Need { connections: 15_000, beside: 128 + 4 * 18 });
-        assert_eq!(need.descriptors(), 30_200);
-        assert_eq!((need.affordable(30_200), need.affordable(u64::MAX)), (15_000, 15_000));
-        assert_eq!((need.affordable(1200), need.affordable(256), need.affordable(64)), (500, 28, 1));
+        assert_eq!(need, Need { connections: 15_000, beside: 128 + 4 * 20 });
+        assert_eq!(need.descriptors(), 30_208);
+        assert_eq!((need.affordable(30_208), need.affordable(u64::MAX)), (15_000, 15_000));
+        assert_eq!((need.affordable(1200), need.affordable(256), need.affordable(64)), (496, 24, 1));
     }
 
     #[test]

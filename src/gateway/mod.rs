@@ -4,24 +4,35 @@
 //! request never changes threads. What they share is behind the layer: the rules in force, what is known of the store,
 //! the counters. One more thread serves the operators.
 
+use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 mod descriptors;
+pub(crate) mod handover;
+mod inherited;
+mod listeners;
+mod socket_file;
 
+use socket2::Socket;
 use tokio::runtime::{self, Runtime};
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
 use tower::Layer;
 
-use crate::access::{self, AccessLogLayer};
+pub(crate) use self::inherited::Inherited;
+use self::listeners::Listeners;
+use crate::access::AccessLogLayer;
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::forward::Forward;
 use crate::layer::{RateLimitLayer, Unmatched};
 use crate::metrics::Metrics;
-use crate::server::{Capacity, Drain, DrainTrigger, Server, bind};
+use crate::server::{Drain, DrainTrigger, Server};
 use crate::sift::NextHop;
 use crate::store::{OpenError, Store};
 use crate::upstream::Upstreams;
@@ -36,9 +47,18 @@ pub struct Gateway {
     /// Ends the workers.
     drain: DrainTrigger,
     workers: Vec<JoinHandle<io::Result<()>>>,
-    /// Ends the thread of the operators, which outlives the workers.
-    control_end: tokio::sync::oneshot::Sender<()>,
-    control: JoinHandle<io::Result<()>>,
+    control: Control,
+    /// All that it listens on, for a successor.
+    sockets: Vec<Socket>,
+}
+
+/// The thread of the operators, which outlives the workers.
+#[derive(Debug)]
+struct Control {
+    thread: JoinHandle<io::Result<()>>,
+    /// Whether it accepts no more operators.
+    closed: watch::Sender<bool>,
+    end: oneshot::Sender<()>,
 }
 
 /// Why a gateway does not start.
@@ -51,6 +71,12 @@ pub enum StartError {
         address: SocketAddr,
         /// What the system says.
         cause: io::Error,
+    },
+    /// Systemd passes a socket that nobody would serve.
+    #[error("systemd passes a socket on {address}, which no entry of `listen` or `admin` names")]
+    Unclaimed {
+        /// Its address.
+        address: SocketAddr,
     },
     /// The store cannot be opened.
     #[error(transparent)]
@@ -78,6 +104,14 @@ impl Gateway {
     /// # Errors
     /// See [`StartError`]. A store or an upstream that cannot be reached is none.
     pub fn start(config: Config, workers: usize) -> Result<Self, StartError> {
+        Self::start_on(config, workers, Inherited::default())
+    }
+
+    /// Starts a gateway that listens on these sockets, where the rule file names their addresses.
+    ///
+    /// # Errors
+    /// See [`start`](Self::start).
+    pub(crate) fn start_on(config: Config, workers: usize, inherited: Inherited) -> Result<Self, StartError> {
         let workers = workers.max(1);
         let config = Arc::new(config);
         let metrics = Arc::new(Metrics::new());
@@ -86,27 +120,26 @@ impl Gateway {
         let layer = layer.metrics(Arc::clone(&metrics)).from_config(&config)?;
         let (drain, drained) = Drain::new();
 
-        let (addresses, mut listeners) = listen(&config, workers, &metrics, &drained)?;
-        let admin_listener = config.admin.map(bind_one).transpose()?;
-        let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let mut listeners = Listeners::open(&config, workers, &metrics, &drained, inherited)?;
+        let admin_address = listeners.admin.as_ref().and_then(|listener| listener.local_addr().ok());
 
         let readiness = admin::Readiness::new();
         let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
-        let (control_end, end) = tokio::sync::oneshot::channel();
-        let control = control(layer.clone(), admin, admin_listener, end).map_err(StartError::Worker)?;
+        let control = Control::start(layer.clone(), admin, listeners.admin).map_err(StartError::Worker)?;
         let start = |number: usize| {
             let worker = Worker {
                 layer: layer.for_worker(),
                 config: Arc::clone(&config),
                 metrics: Arc::clone(&metrics),
-                listeners: std::mem::take(&mut listeners[number]),
+                listeners: std::mem::take(&mut listeners.of_workers[number]),
                 workers,
             };
             let runtime = runtime()?;
             Builder::new().name(format!("worker-{number}")).spawn(move || worker.run(&runtime))
         };
         let workers = (0..workers).map(start).collect::<io::Result<_>>().map_err(StartError::Worker)?;
-        Ok(Self { addresses, admin_address, layer, readiness, drain, workers, control_end, control })
+        let Listeners { addresses, sockets, .. } = listeners;
+        Ok(Self { addresses, admin_address, layer, readiness, drain, workers, control, sockets })
     }
 
     /// Where clients connect: one address for each entry of `listen`, with the ports that the system chose.
@@ -124,6 +157,11 @@ impl Gateway {
         self.readiness.fail();
     }
 
+    /// All that it listens on.
+    pub(crate) fn sockets(&self) -> &[Socket] {
+        &self.sockets
+    }
+
     /// Ends: nothing new is accepted, idle connections close, requests that run have until `limit` to finish. Blocks
     /// until all is over.
     ///
@@ -132,12 +170,20 @@ impl Gateway {
     pub fn drain(self, limit: Duration) -> io::Result<()> {
         self.readiness.fail();
         self.layer.stop_waiting();
+        drop(self.sockets); // or clients could connect to the end
         self.drain.start(limit);
         let ended = self.workers.into_iter().map(joined).collect::<io::Result<Vec<()>>>();
-        // The other end is gone only if the thread is.
-        _ = self.control_end.send(());
-        joined(self.control)?;
+        self.control.end()?;
         ended.map(|_| ())
+    }
+
+    /// Ends as [`drain`](Self::drain) does, and leaves operators to the successor, which listens on the same socket.
+    ///
+    /// # Errors
+    /// See [`drain`](Self::drain).
+    pub(crate) fn leave(self, limit: Duration) -> io::Result<()> {
+        self.control.close();
+        self.drain(limit)
     }
 }
 
@@ -145,58 +191,50 @@ fn joined(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
 }
 
-/// For each worker, a listener on every address.
-#[expect(clippy::type_complexity, reason = "two lists, taken apart where this is called")]
-fn listen(
-    config: &Config,
-    workers: usize,
-    metrics: &Arc<Metrics>,
-    drain: &Drain,
-) -> Result<(Vec<SocketAddr>, Vec<Vec<(Server, TcpListener)>>), StartError> {
-    let places = descriptors::provide(config, workers);
-    let capacity = Capacity::new(places, config.rules.addresses.clone(), Arc::clone(metrics));
-    let mut addresses = Vec::new();
-    let mut listeners: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-    for entry in &config.listen {
-        let failed = |cause| StartError::Bind { address: entry.address, cause };
-        let bound = bind(entry.address, workers).map_err(failed)?;
-        addresses.extend(bound.first().and_then(|listener| listener.local_addr().ok()));
-        let server = Server::within(&capacity, entry, drain.clone(), access::refused);
-        for (worker, listener) in listeners.iter_mut().zip(bound) {
-            worker.push((server.clone(), listener));
-        }
-    }
-    Ok((addresses, listeners))
-}
+// === impl Control ===
 
-fn bind_one(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).map_err(|cause| StartError::Bind { address, cause })
-}
-
-/// The thread of the operators.
-fn control(
-    layer: RateLimitLayer,
-    admin: Admin,
-    listener: Option<TcpListener>,
-    end: tokio::sync::oneshot::Receiver<()>,
-) -> io::Result<JoinHandle<io::Result<()>>> {
-    let runtime = runtime()?;
-    let listener = {
-        let _context = runtime.enter();
-        listener.map(admin::Listener::new).transpose()?
-    };
-    let run = async move {
-        layer.connect();
-        tokio::spawn(tend(layer));
-        match listener {
-            Some(listener) => admin.serve(listener, end).await,
-            None => {
-                _ = end.await;
-                Ok(())
+impl Control {
+    fn start(layer: RateLimitLayer, admin: Admin, listener: Option<TcpListener>) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let (closed, closing) = watch::channel(false);
+        let listener = {
+            let _context = runtime.enter();
+            listener.map(|listener| admin::Listener::new(listener, closing.clone())).transpose()?
+        };
+        let (end, ending) = oneshot::channel();
+        let run = async move {
+            layer.connect();
+            tokio::spawn(tend(layer));
+            let mut serving = pin!(async {
+                match listener {
+                    Some(listener) => admin.serve(listener).await,
+                    None => pending().await,
+                }
+            });
+            tokio::select! {
+                served = &mut serving => served,
+                _ = ending => {
+                    if *closing.borrow() {
+                        // Who was accepted before the close is answered.
+                        _ = timeout(LAST_ANSWERS, serving).await;
+                    }
+                    Ok(())
+                }
             }
-        }
-    };
-    Builder::new().name("control".into()).spawn(move || runtime.block_on(run))
+        };
+        let thread = Builder::new().name("control".into()).spawn(move || runtime.block_on(run))?;
+        Ok(Self { thread, closed, end })
+    }
+
+    /// Accepts no more operators.
+    fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    fn end(self) -> io::Result<()> {
+        _ = self.end.send(());
+        joined(self.thread)
+    }
 }
 
 /// Made before the thread that it runs on: whatever it lacks is told at the start.
@@ -244,4 +282,6 @@ async fn give_back_memory() {
 
 /// Large enough not to be kept for the next who needs as much.
 const BLOCK: usize = 4 * 1024 * 1024;
+/// How long operators may take for what they asked of a gateway that has a successor.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 const REMINDER: Duration = Duration::from_secs(2);

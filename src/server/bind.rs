@@ -1,60 +1,99 @@
-//! One listening socket for each worker, all on one address.
+//! Listening sockets, all on one address.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Protocol, SockAddr, Socket, Type};
 
 /// Connections that may wait to be accepted; the kernel takes the smaller of this and its own bound.
 const BACKLOG: i32 = 4096;
 
-/// Binds `address` once for each worker. With port 0 the system chooses one port for all.
+/// The sockets that listen on `address`, for so many workers: those that are inherited, and as many more as the kernel
+/// spreads connections over. There may be more than workers, since connections wait in those that are inherited, and fewer:
+/// then workers accept from one queue. With port 0 the system chooses one port for all.
 ///
 /// # Errors
 /// An address that cannot be bound.
-pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
-    let first = listen(address)?;
-    let address = first.local_addr()?;
-    let mut listeners = vec![first];
-    while listeners.len() < workers {
-        listeners.push(another(address, &listeners[0])?);
+pub(crate) fn bind(address: SocketAddr, workers: usize, inherited: Vec<Socket>) -> io::Result<Vec<Socket>> {
+    let mut sockets = inherited;
+    if sockets.is_empty() {
+        sockets.push(listen(address)?);
     }
-    Ok(listeners)
+    let address = sockets[0].local_addr()?;
+    while sockets.len() < workers && shares_its_port(&sockets[0]) {
+        match listen_on(&address) {
+            Ok(socket) => sockets.push(socket),
+            // Another user's, who has the port.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sockets)
 }
 
-/// The kernel spreads connections over sockets that share a port.
+/// Whether there may be more sockets on its port, over which the kernel spreads connections.
 #[cfg(target_os = "linux")]
-fn another(address: SocketAddr, _first: &TcpListener) -> io::Result<TcpListener> {
-    listen(address)
+fn shares_its_port(socket: &Socket) -> bool {
+    socket.reuse_port().unwrap_or(false)
 }
 
-/// Where it does not, the workers accept from one queue.
 #[cfg(not(target_os = "linux"))]
-fn another(_address: SocketAddr, first: &TcpListener) -> io::Result<TcpListener> {
-    first.try_clone()
+fn shares_its_port(_: &Socket) -> bool {
+    false
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn listen(address: SocketAddr) -> io::Result<Socket> {
+    listen_on(&SockAddr::from(address))
+}
+
+fn listen_on(address: &SockAddr) -> io::Result<Socket> {
+    let socket = Socket::new(address.domain(), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     #[cfg(target_os = "linux")]
     socket.set_reuse_port(true)?;
-    socket.bind(&SockAddr::from(address))?;
+    socket.bind(address)?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(socket)
+}
+
+/// One that clients of a test connect to.
+#[cfg(test)]
+pub(crate) fn bind_one(address: SocketAddr) -> std::net::TcpListener {
+    listen(address).unwrap().into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ports(sockets: &[Socket]) -> Vec<u16> {
+        sockets.iter().map(|socket| socket.local_addr().unwrap().as_socket().unwrap().port()).collect()
+    }
+
     #[test]
+    #[cfg(target_os = "linux")]
     fn all_workers_share_the_port_that_the_system_chose() {
-        let listeners = bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
-        let ports: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        let ports = ports(&bind("127.0.0.1:0".parse().unwrap(), 3, Vec::new()).unwrap());
         assert_eq!(ports.len(), 3);
         assert_ne!(ports[0], 0);
         assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn none_that_is_inherited_is_dropped_and_those_that_lack_are_opened() {
+        let inherited = bind("127.0.0.1:0".parse().unwrap(), 3, Vec::new()).unwrap();
+        let address = inherited[0].local_addr().unwrap().as_socket().unwrap();
+        assert_eq!(bind(address, 2, inherited).unwrap().len(), 3);
+        let inherited = vec![listen("127.0.0.1:0".parse().unwrap()).unwrap()];
+        let all = ports(&bind(address, 2, inherited).unwrap());
+        assert!(all.len() == 2 && all[0] == all[1], "{all:?}");
+    }
+
+    #[test]
+    fn a_socket_that_shares_its_port_with_none_is_enough_for_all_workers() {
+        let alone = Socket::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        assert_eq!(bind("127.0.0.1:0".parse().unwrap(), 3, vec![alone]).unwrap().len(), 1);
     }
 }

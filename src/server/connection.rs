@@ -4,7 +4,6 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
-use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
@@ -15,13 +14,10 @@ use super::http2::Http2;
 use super::protocol::{self, Protocol};
 use super::slots::Slot;
 use super::stream::{Socket, Watched};
-use super::watch::{End, Watch};
+use super::watch::{End, LAST_WORD, Watch};
 use super::{HttpService, Terms};
 use crate::timer::Timer;
 use crate::transport::Transport;
-
-/// How long a client that has sent nothing yet may take for its first byte during a drain.
-const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// A client's connection. An idle connection holds nothing else, so its size matters.
 struct Client<S> {

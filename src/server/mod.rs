@@ -1,6 +1,6 @@
 //! Accepts connections and serves requests on them, until it is told to drain.
 //!
-//! Every worker runs [`Server::serve`] on a listener of its own (see [`bind()`]); clones of one [`Server`] share the
+//! Every worker runs [`Server::serve`] on listeners of its own (see [`bind()`]); clones of one [`Server`] share the
 //! connection cap.
 
 use std::convert::Infallible;
@@ -44,6 +44,8 @@ mod watch;
 mod tests;
 
 pub(crate) use bind::bind;
+#[cfg(test)]
+pub(crate) use bind::bind_one;
 pub(crate) use drain::{Drain, DrainTrigger};
 pub(crate) use refused::Refused;
 pub(crate) use slots::Capacity;

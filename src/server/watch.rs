@@ -4,14 +4,22 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 use super::Terms;
 use super::activity::{Activity, REST, SLOW_UPLOAD, Verdict};
 
+/// How long during a drain a client may take for its first byte, or for its next request after the last one: that may be on
+/// its way already, and an end without an answer is a failure to its client.
+pub(crate) const LAST_WORD: Duration = REST;
+
 /// A protocol's connection.
 pub(crate) trait Connection: Future {
+    /// Finishes the requests under way, and takes the one that may be on its way.
+    fn wind_down(self: Pin<&mut Self>);
+
     /// Finishes the requests under way, and takes no more.
     fn retire(self: Pin<&mut Self>);
 
@@ -57,7 +65,8 @@ impl Watch {
         let first_look = self.until().unwrap_or(now);
         let mut timer = pin!(sleep_until(if may_rest { first_look.min(now + REST) } else { first_look }));
         let mut drained = pin!(drain.started());
-        let mut retired = false;
+        // Told of the drain; and of that nothing follows.
+        let (mut told, mut retired) = (false, false);
         // Whom the timer and the drain wake. They are asked when they did, and not at every request.
         let mut watcher: Option<Waker> = None;
         poll_fn(|cx| {
@@ -67,25 +76,32 @@ impl Watch {
                     return Poll::Ready(End::Over);
                 }
                 let watched = watcher.as_ref().is_some_and(|watcher| watcher.will_wake(cx.waker()));
-                if watched && !timer.is_elapsed() && (retired || !drain.has_started()) {
+                if watched && !timer.is_elapsed() && (told || retired || !drain.has_started()) {
                     return Poll::Pending;
                 }
                 watcher = Some(cx.waker().clone());
-                if !retired && drained.as_mut().poll(cx).is_ready() {
-                    connection.as_mut().retire();
-                    retired = true;
+                if !told && !retired && drained.as_mut().poll(cx).is_ready() {
+                    connection.as_mut().wind_down();
+                    told = true;
+                    let deadline = timer.deadline().min(Instant::now() + LAST_WORD);
+                    timer.as_mut().reset(deadline);
+                    watcher = None; // the timer does not know yet whom to wake
                     continue;
                 }
                 ready!(timer.as_mut().poll(cx));
                 watcher = None;
+                if told && !retired && self.activity.wait().is_some_and(|wait| wait.is_for_a_request(LAST_WORD)) {
+                    connection.as_mut().retire();
+                    retired = true;
+                }
                 match self.activity.judge(limits) {
                     Verdict::Wait(_) if self.activity.is_busy() && connection.is_left() => {
                         return Poll::Ready(End::Over);
                     }
-                    Verdict::Wait(_) if may_rest && !retired && self.activity.rests() => {
+                    Verdict::Wait(_) if may_rest && !told && !retired && self.activity.rests() => {
                         return Poll::Ready(End::Resting);
                     }
-                    Verdict::Wait(until) if may_rest => timer.as_mut().reset(until.min(Instant::now() + REST)),
+                    Verdict::Wait(until) if may_rest || told => timer.as_mut().reset(until.min(Instant::now() + REST)),
                     Verdict::Wait(until) => timer.as_mut().reset(until),
                     Verdict::Retire if !retired => {
                         connection.as_mut().retire();

@@ -21,6 +21,7 @@ mod foreign_laws;
 mod functions;
 mod gateway;
 mod ha;
+mod handover;
 mod http2;
 mod http2_slow;
 mod interop;

@@ -36,7 +36,7 @@ use crate::config::Listen;
 use crate::facts::BadRequest;
 use crate::metrics::Metrics;
 use crate::server::testing::Handled;
-use crate::server::{Drain, DrainTrigger, Server, bind};
+use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::sift::{Arrival, NextHop, Sieve};
 use crate::upstream::settings::{Target, UpstreamSettings};
 use crate::wire::raw::{Message, Raw};
@@ -84,7 +84,7 @@ impl Settings {
         let forward = Forward::new(Arc::new(Upstreams::new([&upstream], 1, &metrics)));
         let trusted_peer = self.trusted_peer;
         let handler = move |request, peer| with_permit(forward.clone(), request, peer, trusted_peer);
-        let listener = bind(listen.address, 1).unwrap().remove(0);
+        let listener = bind_one(listen.address);
         let address = listener.local_addr().unwrap();
         let (trigger, drain) = Drain::new();
         tokio::spawn(Server::new(listen, metrics.clone(), drain).serve(listener, Handled(handler)));

@@ -300,6 +300,13 @@ impl Drop for InFlight {
     }
 }
 
+impl Wait {
+    /// Whether no request has begun for so long.
+    pub(crate) fn is_for_a_request(self, time: Duration) -> bool {
+        self.what == What::Request && self.time >= time
+    }
+}
+
 impl What {
     /// Whether a request is being answered meanwhile.
     pub(crate) fn is_of_a_request(self) -> bool {

@@ -52,6 +52,8 @@ pub(crate) struct Http1<S: HttpService> {
     extensions: Extensions,
     /// How many bytes were already searched for the end of the head.
     looked_at: usize,
+    /// The next answer is the last one, unless it was begun already.
+    is_last: bool,
     /// No request follows this one.
     retired: bool,
 }
@@ -106,6 +108,7 @@ impl<S: HttpService> Http1<S> {
             fields: HeaderMap::new(),
             extensions: Extensions::new(),
             looked_at: 0,
+            is_last: false,
             retired: false,
         }
     }
@@ -227,7 +230,7 @@ impl<S: HttpService> Http1<S> {
         // Nobody holds the other end of the wire any more: nobody will read the body.
         let is_wanted = Arc::strong_count(&self.wire) > 1;
         let gave_up = response.status() == StatusCode::REQUEST_TIMEOUT;
-        exchange.keeps_open &= !self.retired && !gave_up && self.wire.lock().leads_on(is_wanted);
+        exchange.keeps_open &= !self.is_last && !self.retired && !gave_up && self.wire.lock().leads_on(is_wanted);
         let (answering, fields, extensions) = Answering::begin(&exchange, response, &mut self.outgoing);
         (self.fields, self.extensions) = (fields, extensions);
         Stage::Answering(exchange, answering)
@@ -331,6 +334,10 @@ impl<S: HttpService> Future for Http1<S> {
 }
 
 impl<S: HttpService> Connection for Http1<S> {
+    fn wind_down(mut self: Pin<&mut Self>) {
+        self.is_last = true;
+    }
+
     fn retire(mut self: Pin<&mut Self>) {
         self.retired = true;
     }

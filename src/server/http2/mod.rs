@@ -198,6 +198,11 @@ impl<S: HttpService> Future for Http2<S> {
 }
 
 impl<S: HttpService> Connection for Http2<S> {
+    /// The client is told, and those requests are answered that it sends before it knows.
+    fn wind_down(self: Pin<&mut Self>) {
+        self.retire();
+    }
+
     fn retire(mut self: Pin<&mut Self>) {
         self.retired = true;
         if let Stage::Serving(serving) = &mut self.stage {

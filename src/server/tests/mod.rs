@@ -49,7 +49,7 @@ fn capacity(max: usize, addresses: AddressRules) -> Capacity {
 fn start_within<H: testing::Handler>(capacity: &Capacity, listen: &Listen, handler: H) -> Running {
     let metrics = capacity.metrics().clone();
     let (trigger, drain) = Drain::new();
-    let listener = bind(listen.address, 1).unwrap().remove(0);
+    let listener = bind_one(listen.address);
     let address = listener.local_addr().unwrap();
     let serving =
         tokio::spawn(Server::within(capacity, listen, drain, |_| {}).serve(listener, testing::Handled(handler)));
@@ -284,6 +284,19 @@ async fn a_drain_answers_what_was_sent_while_it_began() {
     late.send(get("/late")).await;
     server.trigger.start(LONG);
     assert_eq!(late.answer(false).await.text(), "GET /late");
+    soon(server.serving).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_drain_answers_once_more_whoever_has_just_asked() {
+    let server = start(&listen(), describe);
+    let mut client = Raw::connect(server.address).await;
+    assert_eq!(client.ask(get("/")).await.field("connection"), None);
+    server.trigger.start(LONG);
+    soon(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
+    let last = client.ask(get("/last")).await;
+    assert_eq!((last.text().as_str(), last.field("connection").as_deref()), ("GET /last", Some("close")));
+    client.closed().await.unwrap();
     soon(server.serving).await.unwrap().unwrap();
 }
 

@@ -20,7 +20,7 @@ pub struct Program {
 /// `tidegate` with these arguments.
 pub fn tidegate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(arguments).env_remove("TIDEGATE_LOG").env_remove("TIDEGATE_WORKERS");
+    command.args(arguments).env_remove("TIDEGATE_LOG").env_remove("TIDEGATE_WORKERS").env_remove("TIDEGATE_HANDOVER");
     command
 }
 

@@ -24,6 +24,7 @@ const CRATES: &[(&str, usize, &str)] = &[
     ("h2", 5, "only the server speaks HTTP/2"),
     ("clap", 6, "only the program has arguments"),
     ("rustix", 6, "only the program asks what it may open"),
+    ("listenfd", 6, "only the program inherits sockets"),
     ("tracing_subscriber", 6, "only the program says where logs go"),
 ];
 
