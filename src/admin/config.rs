@@ -111,6 +111,7 @@ fn show_upstream(upstream: &UpstreamSettings) -> Value {
         .collect();
     json!({
         "targets": targets,
+        "protocol": upstream.protocol.name(),
         "connect_timeout_ms": upstream.connect_timeout.as_millis(),
         "response_timeout_ms": upstream.response_timeout.as_millis(),
         "body_timeout_ms": upstream.body_timeout.as_millis(),

@@ -93,6 +93,7 @@ pub(crate) fn response(response: &mut Response<ResponseBody>, takes_trailers: bo
     let headers = response.headers_mut();
     let mut seen = Seen::of(headers);
     let is_chunked = seen.has(Field::TransferEncoding);
+    let may_trail = takes_trailers && (is_chunked || received == Version::HTTP_2);
     if is_chunked {
         check_coding(headers)?;
         headers.remove(header::CONTENT_LENGTH);
@@ -101,7 +102,7 @@ pub(crate) fn response(response: &mut Response<ResponseBody>, takes_trailers: bo
     }
     hops::remove(headers, &mut seen);
     if seen.has(Field::Trailer) {
-        trailers::announce(headers, |name| !is_chunked || !takes_trailers || trailers::is_forbidden(name));
+        trailers::announce(headers, |name| !may_trail || trailers::is_forbidden(name));
     }
     fields::via(headers, received);
     *response.version_mut() = Version::HTTP_11;

@@ -46,6 +46,11 @@ impl Timeouts {
         let unacknowledged = UNACKNOWLEDGED.max(settings.response_timeout.saturating_add(KEEPALIVE_INTERVAL));
         Self { connect: settings.connect_timeout, unacknowledged }
     }
+
+    /// By when a connection that is opened now has to be ready.
+    pub(crate) fn deadline(self) -> Instant {
+        Instant::now() + self.connect
+    }
 }
 
 impl Address {

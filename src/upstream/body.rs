@@ -53,6 +53,14 @@ impl RequestBody {
         std::mem::replace(self, Self::none())
     }
 
+    /// Puts another body in its place, which may be made of it.
+    pub(crate) fn replace<B>(&mut self, with: impl FnOnce(Self) -> B)
+    where
+        B: Body<Data = Bytes, Error = BoxError> + Send + 'static,
+    {
+        *self = Self::new(with(self.take()));
+    }
+
     /// Lets no more than so many bytes of data come.
     ///
     /// # Errors

@@ -11,10 +11,11 @@ use super::address::{Address, Timeouts};
 use super::body::RequestBody;
 use super::connection::Connection;
 use super::exchange::exchange;
+use super::http2::Http2;
 use super::pool::Pool;
 use super::response_body::ResponseBody;
 use super::seats::{Client, Seat};
-use super::settings::UpstreamSettings;
+use super::settings::{Protocol, UpstreamSettings};
 use super::{Attempt, Failure};
 use crate::metrics::UpstreamMetrics;
 
@@ -27,12 +28,15 @@ pub(crate) struct Endpoint {
     address: Address,
     timeouts: Timeouts,
     pool: Pool,
+    /// For a target that speaks HTTP/2.
+    http2: Option<Http2>,
 }
 
 impl Endpoint {
     pub(crate) fn new(authority: &Authority, settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
         let (address, timeouts) = (Address::new(authority), Timeouts::of(settings));
-        Self { address, timeouts, pool: Pool::new(settings, metrics) }
+        let http2 = (settings.protocol == Protocol::Http2).then(|| Http2::new(settings, metrics.clone()));
+        Self { address, timeouts, pool: Pool::new(settings, metrics), http2 }
     }
 
     /// The right to use a connection, if the client may have one now.
@@ -56,6 +60,11 @@ impl Endpoint {
         limit: Duration,
         mut was_sent: bool,
     ) -> Result<Response<ResponseBody>, Attempt> {
+        if let Some(http2) = &self.http2 {
+            // Boxed, so that the future of a request over HTTP/1 has no room for it.
+            let sending = Box::pin(http2.send(seat, (&self.address, self.timeouts), request, limit, was_sent));
+            return sending.await.map(|response| response.map(ResponseBody::http2));
+        }
         for _ in 0..STALE_TRIES {
             let kept = if was_sent { None } else { self.pool.take(now, is_repeatable(request)) };
             let Some(connection) = kept else { break };

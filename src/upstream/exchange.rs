@@ -6,7 +6,7 @@ use std::mem::take;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::Instant;
 
@@ -15,9 +15,9 @@ use super::connection::Connection;
 use super::download::Download;
 use super::pool::Lease;
 use super::response_body::ResponseBody;
-use super::transfer::Transfer;
+use super::transfer::{Transfer, expects_continue};
 use super::upload::{Trouble, Upload};
-use super::{Attempt, Failure};
+use super::{Attempt, Failure, MAX_INFORMATIONAL};
 use crate::http1::{Framing, ParsedResponse};
 
 /// Sends a request and waits for the head of its answer, which has to begin by `limit` after `now`, or after the request
@@ -80,9 +80,6 @@ impl Begun {
         response.map(|()| ResponseBody::new(Download::new(lease, framing, keeps_open, upload)))
     }
 }
-
-/// Answers that only inform (1xx) before the one that counts.
-const MAX_INFORMATIONAL: u8 = 16;
 
 const TIMED_OUT: Attempt = Attempt::Failed(Failure::TimedOut);
 
@@ -149,7 +146,7 @@ impl Asking<'_> {
             fields
         });
         loop {
-            let answer = ready!(connection.poll_head(fields, cx)).map_err(|error| broken(&error))?;
+            let answer = ready!(connection.poll_head(fields, cx)).map_err(|error| Attempt::broken(&error))?;
             let status = answer.response.status();
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Poll::Ready(Ok(answer));
@@ -158,7 +155,7 @@ impl Asking<'_> {
             // follows would be taken for what it is not.
             self.informed += 1;
             if self.informed > MAX_INFORMATIONAL || answer.told.promises_body() {
-                return Poll::Ready(Err(broken(&io::ErrorKind::InvalidData.into())));
+                return Poll::Ready(Err(Attempt::broken(&io::Error::from(io::ErrorKind::InvalidData))));
             }
             if status == StatusCode::CONTINUE
                 && let Some(transfer) = self.transfer
@@ -174,16 +171,6 @@ impl Asking<'_> {
         if connection.is_reused && self.request.method().is_idempotent() && self.is_whole() {
             return Attempt::Unanswered;
         }
-        broken(error)
+        Attempt::broken(error)
     }
-}
-
-fn broken(error: &io::Error) -> Attempt {
-    tracing::debug!(%error, "no valid answer from an upstream");
-    Attempt::Failed(Failure::Broken)
-}
-
-/// Whether the client holds its body back until it is asked for it (RFC 9110 section 10.1.1).
-fn expects_continue(headers: &HeaderMap) -> bool {
-    headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }

@@ -3,8 +3,8 @@
 //! A request is tried elsewhere while it is certain that nothing of it was sent: no connection could be opened, or a kept
 //! connection turned out to be closed before the request was taken up. After that the upstream may have acted on it, and
 //! it is sent once more at most: if its connection had served others and ended before any of the answer came, if doing it
-//! twice does no harm (RFC 9110 section 9.2.2), and if its body is still whole. Whether to repeat
-//! anything else is the client's decision.
+//! twice does no harm (RFC 9110 section 9.2.2), and if its body is still whole. Over HTTP/2 an upstream may also say that it
+//! did not look at a request, which then counts as not sent. Whether to repeat anything else is the client's decision.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ mod download;
 mod echo;
 mod endpoint;
 mod exchange;
+mod http2;
 mod pool;
 mod response_body;
 mod seats;
@@ -87,6 +88,9 @@ enum Backend {
     Echo,
 }
 
+/// Answers that only inform (1xx) before the one that counts.
+const MAX_INFORMATIONAL: u8 = 16;
+
 /// Why an attempt at one target failed, and whether there may be another.
 #[derive(Debug)]
 enum Attempt {
@@ -97,6 +101,16 @@ enum Attempt {
     Unanswered,
     /// It is over.
     Failed(Failure),
+}
+
+// === impl Attempt ===
+
+impl Attempt {
+    /// What came back is no answer.
+    fn broken(error: &impl std::fmt::Display) -> Self {
+        tracing::debug!(%error, "no valid answer from an upstream");
+        Self::Failed(Failure::Broken)
+    }
 }
 
 // === impl Upstreams ===

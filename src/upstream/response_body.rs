@@ -9,6 +9,7 @@ use http_body_util::Full;
 
 use super::body::{BoxError, RequestBody};
 use super::download::Download;
+use super::http2;
 use crate::sift::{self, trailers};
 
 /// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
@@ -19,6 +20,7 @@ pub struct ResponseBody(Source);
 #[derive(Debug)]
 enum Source {
     Remote(Box<Download>),
+    Http2(Box<http2::Download>),
     Echo(RequestBody),
     Page(Full<Bytes>),
 }
@@ -31,6 +33,14 @@ impl ResponseBody {
         match download.whole() {
             Some(body) => Self(Source::Page(Full::new(body))),
             None => Self(Source::Remote(Box::new(download))),
+        }
+    }
+
+    /// The body of an upstream's answer in HTTP/2.
+    pub(super) fn http2(download: http2::Download) -> Self {
+        match download.is_end() {
+            true => Self(Source::Page(Full::default())),
+            false => Self(Source::Http2(Box::new(download))),
         }
     }
 
@@ -57,6 +67,10 @@ impl Body for ResponseBody {
                 let polled = ready!(download.poll_frame(cx));
                 Poll::Ready(polled.map(|frame| frame.map(clean).map_err(Into::into)))
             }
+            Source::Http2(download) => {
+                let polled = ready!(download.poll_frame(cx));
+                Poll::Ready(polled.map(|frame| frame.map(clean).map_err(Into::into)))
+            }
             Source::Echo(body) => Pin::new(body).poll_frame(cx),
             Source::Page(page) => Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
         }
@@ -65,6 +79,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Source::Remote(download) => download.is_end(),
+            Source::Http2(download) => download.is_end(),
             Source::Echo(body) => body.is_end_stream(),
             Source::Page(page) => page.is_end_stream(),
         }
@@ -73,6 +88,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Source::Remote(download) => download.size_hint(),
+            Source::Http2(download) => download.size_hint(),
             Source::Echo(body) => body.size_hint(),
             Source::Page(page) => page.size_hint(),
         }

@@ -12,13 +12,15 @@ pub struct UpstreamSettings {
     pub name: Arc<str>,
     /// Where to send requests, in turn; at least one.
     pub targets: Vec<Target>,
+    /// What is spoken to them.
+    pub protocol: Protocol,
     /// The longest a connection may take to open.
     pub connect_timeout: Duration,
     /// The longest an answer may take to begin, once the request is on its way.
     pub response_timeout: Duration,
     /// The longest an upstream may send nothing of an answer that has begun.
     pub body_timeout: Duration,
-    /// The most connections to each target, in use or idle. Each worker has its share, and at least one. A client has
+    /// The most connections to each target, in use or idle; with HTTP/2, requests at a time. Each worker has its share, and at least one. A client has
     /// another only while it holds fewer than are free.
     pub max_connections: usize,
     /// The most requests that wait for a connection to each target. Each worker has its share.
@@ -36,12 +38,32 @@ pub enum Target {
     Echo,
 }
 
+/// What is spoken to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1: one request at a time on a connection.
+    Http1,
+    /// HTTP/2, which the upstream is known to speak ("prior knowledge", RFC 9113 section 3.3).
+    Http2,
+}
+
+impl Protocol {
+    /// The word in the rule file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+        }
+    }
+}
+
 impl UpstreamSettings {
     /// What holds for these targets where the rule file says nothing else.
     pub fn new(name: Arc<str>, targets: Vec<Target>) -> Self {
         Self {
             name,
             targets,
+            protocol: Protocol::Http1,
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
             body_timeout: Self::DEFAULT_BODY_TIMEOUT,

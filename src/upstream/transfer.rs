@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -16,6 +17,11 @@ use super::Failure;
 /// How long a body is held back for an upstream that says nothing: it may never have heard of 100 (RFC 9110 section
 /// 10.1.1).
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+
+/// Whether the client holds its body back until it is asked for it (RFC 9110 section 10.1.1).
+pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
+    headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
 
 /// A request body on its way.
 #[derive(Debug)]
@@ -60,8 +66,7 @@ impl Transfer {
             self.open();
         }
         loop {
-            let moved = self.begin + Duration::from_millis(self.moved.load(Relaxed));
-            let left = (moved + limit).saturating_duration_since(Instant::now());
+            let left = (self.last_moved() + limit).saturating_duration_since(Instant::now());
             match left.is_zero() {
                 true if self.starved.load(Relaxed) => return Failure::ClientStalled,
                 true => return Failure::TimedOut,
@@ -75,6 +80,11 @@ impl Transfer {
         self.asked_for.store(true, Relaxed);
         self.starved.store(false, Relaxed);
         self.moved.store(u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// When it last moved.
+    pub(crate) fn last_moved(&self) -> Instant {
+        self.begin + Duration::from_millis(self.moved.load(Relaxed))
     }
 
     /// The upstream would take more, and the client has sent none yet.

@@ -107,7 +107,7 @@ impl Upload {
 }
 
 impl Trouble {
-    fn of(error: &BoxError) -> Self {
+    pub(super) fn of(error: &BoxError) -> Self {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         match kind {
             Some(io::ErrorKind::TimedOut) => Self::Stalled,

@@ -10,7 +10,7 @@ use crate::config::file::{self, File};
 use crate::config::node::{Entry, Node};
 use crate::config::problem::{Problems, quote};
 use crate::route::HostPattern;
-use crate::upstream::settings::{Target, UpstreamSettings};
+use crate::upstream::settings::{Protocol, Target, UpstreamSettings};
 
 type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 
@@ -42,6 +42,10 @@ fn upstream(name: &str, written: &file::Upstream, node: &Node, problems: &mut Pr
         .collect();
     let default = UpstreamSettings::new(Arc::from(name), targets.into_iter().collect::<Checked<_>>()?);
     Ok(UpstreamSettings {
+        protocol: match written.protocol {
+            None | Some(file::Protocol::Auto | file::Protocol::Http1) => Protocol::Http1,
+            Some(file::Protocol::Http2) => Protocol::Http2,
+        },
         connect_timeout: duration(written.connect_timeout, default.connect_timeout),
         response_timeout: duration(written.response_timeout, default.response_timeout),
         body_timeout: duration(written.body_timeout, default.body_timeout),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
-use super::{HOUR, SECOND};
+use super::{HOUR, Protocol, SECOND};
 use crate::config::keys::Kind::{
     Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, Secret, Short, Size, Text, Whole,
 };
@@ -138,13 +138,15 @@ shape! {
     UPSTREAM: Upstream = "an upstream" {
         /// The places that serve it, in turn.
         targets: Vec<Option<Target>> = OneOrMany(&Short("url", &TARGET)), Needed("targets: [http://127.0.0.1:9000]");
+        /// What is spoken to them.
+        protocol: Protocol = Protocol::KIND, Default("auto");
         /// The longest that a connection may take to open.
         connect_timeout: Millis = Duration(1, HOUR), Default("1s");
         /// The longest until an answer begins, once the request is on its way.
         response_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
         /// The longest silence in an answer that has begun.
         body_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
-        /// Connections to each target, in use or idle. A client has another only while it holds fewer than are free.
+        /// Connections to each target, in use or idle; with HTTP/2, requests at a time. A client has another only while it holds fewer than are free.
         max_connections: u64 = Whole(1, 1_000_000), Default("1024");
         /// Requests that wait for a connection to each target.
         queue: u64 = Whole(0, 1_000_000), Default("1024");

@@ -11,7 +11,9 @@ pub(crate) use self::gateway::{
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
 };
-pub(crate) use self::words::{Algorithm, EncodedSlash, Fields, Mode, OnMissingClient, OnStoreFailure, Underscores};
+pub(crate) use self::words::{
+    Algorithm, EncodedSlash, Fields, Mode, OnMissingClient, OnStoreFailure, Protocol, Underscores,
+};
 use super::keys::Shape;
 
 const SECOND: u64 = 1000;

@@ -63,6 +63,18 @@ words! {
 }
 
 words! {
+    /// What is spoken to an upstream.
+    Protocol {
+        /// HTTP/1.1 in clear.
+        Auto = "auto",
+        /// HTTP/1.1.
+        Http1 = "http1",
+        /// HTTP/2: in clear, as the upstream is known to speak it.
+        Http2 = "http2",
+    }
+}
+
+words! {
     /// What a limit does without its store.
     OnStoreFailure {
         /// Each gateway decides by itself, by its share of the limit.

@@ -16,7 +16,7 @@ use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::route::{HostPattern, PathPattern};
 use crate::rule::{OnMissingClient, OnStoreFailure};
 use crate::store::settings::{KeySecret, RedisUrl};
-use crate::upstream::settings::Target;
+use crate::upstream::settings::{Protocol, Target};
 
 const FULL: &str = r#"
 listen:
@@ -37,6 +37,7 @@ clients: { trusted_proxies: [10.0.0.0/8, 192.0.2.1, "fd00::/8"], ipv6_prefix: 56
 upstreams:
   api:
     targets: [http://127.0.0.1:9000, { url: "http://[::1]" }, builtin:echo]
+    protocol: http2
     connect_timeout: 250ms
     response_timeout: 5s
     body_timeout: 1h
@@ -106,7 +107,7 @@ fn the_store_and_the_upstreams_become_what_they_say() {
     assert_eq!(api.targets, [http("127.0.0.1:9000"), http("[::1]"), Target::Echo]);
     assert_eq!((api.connect_timeout, api.response_timeout), (Duration::from_millis(250), Duration::from_secs(5)));
     assert_eq!((api.body_timeout, api.queue_timeout), (Duration::from_secs(3600), Duration::from_millis(20)));
-    assert_eq!((api.max_connections, api.queue), (10, 0));
+    assert_eq!((api.max_connections, api.queue, api.protocol), (10, 0, Protocol::Http2));
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod silence;
 mod slow;
 mod smuggling;
 mod stale;
+mod to_http2;
 
 use super::*;
 use crate::admission::free;
@@ -41,7 +42,7 @@ use crate::sift::{Arrival, NextHop, Sieve};
 use crate::upstream::settings::{Target, UpstreamSettings};
 use crate::wire::raw::{Message, Raw};
 use crate::wire::upstream::{Origin, Visit};
-use crate::wire::{soon, until};
+use crate::wire::{soon, until, until_within};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const LONG: Duration = Duration::from_secs(60);

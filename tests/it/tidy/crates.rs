@@ -21,7 +21,7 @@ const CRATES: &[(&str, usize, &str)] = &[
     ("tower", 4, "a service is what stands around a decision"),
     ("axum", 4, "only the layer and the admin pages meet it"),
     ("serde_json", 2, "answers of ours are IO"),
-    ("h2", 5, "only the server speaks HTTP/2"),
+    ("h2", 2, "frames are IO"),
     ("clap", 6, "only the program has arguments"),
     ("rustix", 6, "only the program asks what it may open"),
     ("listenfd", 6, "only the program inherits sockets"),

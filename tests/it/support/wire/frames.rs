@@ -124,6 +124,11 @@ pub fn asks<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
     [(":method", method), (":scheme", "http"), (":authority", "test.example"), (":path", path)]
 }
 
+/// Whether a frame ends its stream.
+pub fn is_end(frame: &Frame) -> bool {
+    frame.ends_stream()
+}
+
 impl Frames {
     /// Says hello with these settings.
     pub async fn connect(address: SocketAddr, settings: &[u8]) -> Self {
@@ -133,6 +138,15 @@ impl Frames {
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
         client.frame(SETTINGS, 0, 0, &[&NO_TABLE, settings].concat()).await;
         client
+    }
+
+    /// The other end: takes a client's preface, and says hello with these settings.
+    pub async fn accept(stream: TcpStream, settings: &[u8]) -> Self {
+        let mut server = Self { stream, buffer: Vec::new() };
+        server.fill(24).await.expect("a preface");
+        assert_eq!(server.buffer.drain(..24).collect::<Vec<_>>(), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        server.frame(SETTINGS, 0, 0, &[&NO_TABLE, settings].concat()).await;
+        server
     }
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {

@@ -1,0 +1,138 @@
+//! Many requests on few connections.
+
+use super::*;
+
+#[tokio::test]
+async fn requests_share_a_connection_until_its_streams_run_out() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let (opened, mut builder) = (gate.clone(), Builder::new());
+    builder.max_concurrent_streams(3);
+    let origin = H2Origin::with(builder, move |asked: Asked| {
+        let opened = opened.clone();
+        async move {
+            opened.acquire().await.unwrap().forget();
+            asked.say("ok").await;
+        }
+    })
+    .await;
+    let gateway = origin.gateway();
+    let mut clients = Vec::new();
+    for _ in 0..7 {
+        let mut client = gateway.client().await;
+        client.send(get("/")).await;
+        clients.push(client);
+    }
+    until(|| origin.requests() == 7).await;
+    assert_eq!(origin.connections(), 3);
+    gate.add_permits(7);
+    for client in &mut clients {
+        assert_eq!(client.answer(false).await.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn as_many_requests_as_may_be_under_way_are_and_the_next_waits() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let opened = gate.clone();
+    let origin = H2Origin::start(move |asked: Asked| {
+        let opened = opened.clone();
+        async move {
+            opened.acquire().await.unwrap().forget();
+            asked.say("ok").await;
+        }
+    })
+    .await;
+    let adjust: fn(&mut UpstreamSettings) = |api| {
+        (api.protocol, api.max_connections, api.queue_timeout) = (Protocol::Http2, 1, LONG);
+    };
+    let gateway = Settings { adjust, ..Settings::to(origin.address) }.start();
+    let (mut first, mut second) = (gateway.client().await, gateway.client().await);
+    first.send(get("/")).await;
+    until(|| origin.requests() == 1).await;
+    second.send(get("/")).await;
+    until(|| gateway.metrics.render().contains(r#"tidegate_upstream_waiting{upstream="api"} 1"#)).await;
+    assert_eq!(origin.requests(), 1);
+    gate.add_permits(2);
+    assert_eq!(first.answer(false).await.status(), 200);
+    assert_eq!(second.answer(false).await.status(), 200);
+    assert_eq!((origin.requests(), origin.connections()), (2, 1));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_holds_up_no_other() {
+    let origin = H2Origin::start(|mut asked| async move {
+        let mut to = asked.respond.send_response(Response::new(()), false).unwrap();
+        let mut left = if asked.head.uri.path() == "/small" { 100_000 } else { 64 << 20 };
+        while left > 0 {
+            to.reserve_capacity(left.min(16 * 1024));
+            let Some(Ok(some)) = std::future::poll_fn(|cx| to.poll_capacity(cx)).await else { return };
+            let some = some.min(left);
+            left -= some;
+            if to.send_data(Bytes::from(vec![b'x'; some]), left == 0).is_err() {
+                return;
+            }
+        }
+    })
+    .await;
+    let gateway = origin.gateway();
+    // All but one of a connection's streams are stuck, and the last one goes on.
+    let mut stuck = Vec::new();
+    for _ in 0..99 {
+        let mut client = gateway.client().await;
+        client.send(get("/large")).await;
+        stuck.push(client);
+    }
+    until(|| origin.requests() == 99).await;
+    let mut client = gateway.client().await;
+    for _ in 0..20 {
+        let answer = client.ask(get("/small")).await;
+        assert_eq!((answer.status(), answer.body.len()), (200, 100_000));
+    }
+    assert_eq!(origin.connections(), 1);
+    for mut client in stuck {
+        assert_eq!(client.head().await.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn both_directions_flow_at_once_and_neither_waits_for_the_other() {
+    let origin = H2Origin::start(|mut asked| async move {
+        let mut to = asked.respond.send_response(Response::new(()), false).unwrap();
+        while let Some(Ok(data)) = asked.body.data().await {
+            asked.body.flow_control().release_capacity(data.len()).unwrap();
+            to.send_data(data, false).unwrap();
+        }
+        to.send_data(Bytes::from("end"), true).unwrap();
+    })
+    .await;
+    let gateway = origin.gateway();
+    let mut client = gateway.client().await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    assert_eq!(client.head().await.unwrap().status(), 200);
+    for word in ["one", "two", "three"] {
+        client.send(format!("{:x}\r\n{word}\r\n", word.len())).await;
+        assert_eq!(client.chunk().await.unwrap(), word.as_bytes());
+    }
+    client.send("0\r\n\r\n").await;
+    assert_eq!(client.chunk().await.unwrap(), b"end");
+    assert_eq!(client.chunk().await.unwrap(), b"");
+    assert_eq!(client.line().await.unwrap(), "");
+    assert_eq!(client.ask(chunked("more")).await.text(), "moreend");
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_is_closed() {
+    let origin = H2Origin::saying_ok().await;
+    let gateway = origin.gateway();
+    assert_eq!(gateway.ask(get("/")).await.status(), 200);
+    let connections = |count| {
+        let series = format!(r#"tidegate_upstream_connections{{upstream="api"}} {count}"#);
+        move |gateway: &Gateway| gateway.metrics.render().lines().any(|line| line == series)
+    };
+    assert!(connections(1)(&gateway));
+    tokio::time::pause();
+    until_within(2 * LONG, || connections(0)(&gateway)).await;
+    tokio::time::resume();
+    assert_eq!(gateway.ask(get("/")).await.status(), 200);
+    assert_eq!(origin.connections(), 2);
+}

@@ -1,0 +1,165 @@
+//! One connection: how it is opened, what ends it, and how many requests are on it.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, SendRequest};
+use tokio::net::TcpStream;
+use tokio::time::timeout_at;
+
+use super::super::address::{Address, Timeouts};
+use super::keep_alive::{KeepAlive, Verdict};
+use super::{MAX_STREAMS, STREAM_WINDOW, Shared};
+use crate::metrics::GaugeGuard;
+
+/// The longest head of an answer.
+const MAX_HEAD: u32 = 64 * 1024;
+/// The most bytes of a stream that wait to be written.
+const BUFFER: usize = 64 * 1024;
+
+/// Streams that were reset here, of which frames may still be on their way, and how long they are remembered. They come in
+/// numbers when many clients leave at once.
+const RESETS: usize = 1000;
+const RESETS_REMEMBERED: Duration = Duration::from_secs(10);
+/// Streams that `h2` resets for what the upstream sent on them, before it ends the connection.
+const FAULTS: usize = 10_000;
+
+/// A connection that takes requests. It ends when it has been let go, and its last request is over.
+#[derive(Debug)]
+pub(super) struct Link {
+    sender: SendRequest<Bytes>,
+    state: Arc<State>,
+}
+
+/// What a connection's task and its requests know of it.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Requests on it.
+    streams: AtomicUsize,
+    /// Requests that there have been.
+    served: AtomicU64,
+    /// How often something came that was not asked for by a ping.
+    heard: AtomicU64,
+}
+
+/// The right to send one request. On drop, there is room for another.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) sender: SendRequest<Bytes>,
+    state: Arc<State>,
+    /// Whether the connection has served others before.
+    pub(super) is_reused: bool,
+}
+
+/// Opens a connection, and waits for the upstream's SETTINGS: they tell that it speaks HTTP/2 at all, and how many requests
+/// it takes. Until then nothing is sent, and whatever fails can be tried elsewhere.
+pub(super) async fn open(address: &Address, timeouts: Timeouts, shared: &Arc<Shared>) -> io::Result<Link> {
+    let deadline = timeouts.deadline();
+    let stream = address.connect(timeouts).await?;
+    let (sender, connection) = timeout_at(deadline, greet(stream)).await??;
+    let state = Arc::new(State::default());
+    let open = shared.metrics.connection();
+    tokio::spawn(drive(connection, Arc::clone(&state), Arc::downgrade(shared), open));
+    Ok(Link { sender, state })
+}
+
+async fn greet(stream: TcpStream) -> io::Result<(SendRequest<Bytes>, Connection<TcpStream, Bytes>)> {
+    let (sender, mut connection) = builder().handshake(stream).await.map_err(io::Error::other)?;
+    poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+        Poll::Ready(Ok(())) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+        Poll::Ready(Err(error)) => Poll::Ready(Err(io::Error::other(error))),
+        Poll::Pending if sender.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
+        Poll::Pending => Poll::Pending,
+    })
+    .await?;
+    Ok((sender, connection))
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .enable_push(false)
+        .initial_max_send_streams(0) // until it says how many
+        .max_header_list_size(MAX_HEAD)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
+        .max_send_buffer_size(BUFFER)
+        .max_concurrent_reset_streams(RESETS)
+        .reset_stream_duration(RESETS_REMEMBERED)
+        .max_local_error_reset_streams(Some(FAULTS));
+    builder
+}
+
+/// Reads and writes for all requests of a connection, until it ends.
+async fn drive(
+    mut connection: Connection<TcpStream, Bytes>,
+    state: Arc<State>,
+    shared: Weak<Shared>,
+    _open: GaugeGuard,
+) {
+    let mut keep_alive = KeepAlive::new(connection.ping_pong());
+    let ended = poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(ended) = Pin::new(&mut connection).poll(cx) {
+                return Poll::Ready(ended.map_err(io::Error::other));
+            }
+            match ready!(keep_alive.poll(state.streams.load(Relaxed), state.heard.load(Relaxed), cx)) {
+                Verdict::Gone => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Verdict::Idle => _ = shared.upgrade().map(|shared| shared.retire(&state)),
+            }
+        }
+    });
+    if let Err(error) = ended.await {
+        tracing::debug!(%error, "a connection of HTTP/2 to an upstream broke");
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Whether it takes requests: it is there, was not told to go away, and has numbers left.
+    pub(super) fn is_open(&mut self) -> bool {
+        let cx = &mut Context::from_waker(Waker::noop());
+        !matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_)))
+    }
+
+    pub(super) fn is(&self, state: &Arc<State>) -> bool {
+        Arc::ptr_eq(&self.state, state)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.state.streams.load(Relaxed) > 0
+    }
+
+    /// A place, if there is room.
+    pub(super) fn try_take(&self) -> Option<Place> {
+        let room = self.sender.current_max_send_streams().min(MAX_STREAMS as usize);
+        if self.state.streams.load(Relaxed) >= room {
+            return None;
+        }
+        self.state.streams.fetch_add(1, Relaxed);
+        let is_reused = self.state.served.fetch_add(1, Relaxed) > 0;
+        Some(Place { sender: self.sender.clone(), state: Arc::clone(&self.state), is_reused })
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// Something came from the upstream.
+    pub(super) fn heard(&self) {
+        self.state.heard.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.state.streams.fetch_sub(1, Relaxed);
+    }
+}
