@@ -7,13 +7,14 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::mem::take;
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response, Version};
+use http::{HeaderMap, Request, Response, Version};
 use tower::Service;
 
+mod deadline;
 mod fields;
 mod head;
 mod here;
@@ -21,10 +22,11 @@ mod here;
 #[cfg(test)]
 mod tests;
 
+use self::deadline::Deadline;
 use self::head::Judged;
 pub(crate) use self::head::response as rewrite_answer;
 use crate::layer::{Handover, NotSent};
-use crate::refusal::Refusal;
+use crate::refusal::{Call, Refusal};
 use crate::sift::{Field, Seen};
 use crate::upstream::{Client, Failure, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
 
@@ -48,6 +50,9 @@ pub(crate) struct Ready<'u> {
     upstream: &'u Upstream,
     /// Whose share of the upstream's connections it uses.
     client: Client,
+    /// What becomes of it is told in the words of gRPC, if it is a call.
+    call: Option<Call>,
+    deadline: Deadline,
     /// Whether the client reads trailers behind the answer.
     takes_trailers: bool,
 }
@@ -62,21 +67,23 @@ impl Forward {
 
     /// Rewrites the head for the upstream; or says what to answer without it.
     pub(crate) fn prepare(&self, request: &mut Request<RequestBody>) -> Result<Ready<'_>, Box<Response<ResponseBody>>> {
+        let call = Call::of(request.method(), request.headers());
         let handover = request.extensions_mut().remove::<Handover>(); // one permit, one request
-        let Some(handover) = handover else { return Err(Box::new(not_sent(Refusal::Internal))) };
+        let Some(handover) = handover else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
         let Handover { upstream, peer, trusted_peer, client, max_body, seen, sieve, .. } = handover;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
-        let Some(upstream) = upstream else { return Err(Box::new(not_sent(Refusal::Internal))) };
+        let Some(upstream) = upstream else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
         if let Some(here) = here::answer(request) {
             return Err(Box::new(here));
         }
         let takes_trailers = takes_trailers(request.version(), seen);
         let peer = Peer { address: peer, trusted: trusted_peer };
         head::request(request, Judged { peer, seen, sieve: sieve.as_deref(), upstream: upstream.host() })
-            .map_err(refused)?;
+            .map_err(|refusal| refused(refusal, call))?;
         request.body_mut().sift(sieve);
-        request.body_mut().limit(max_body).map_err(|TooLong| refused(Refusal::BodyTooLong))?;
-        Ok(Ready { upstream, client, takes_trailers })
+        request.body_mut().limit(max_body).map_err(|TooLong| refused(Refusal::BodyTooLong, call))?;
+        let deadline = Deadline::of(call, request.headers());
+        Ok(Ready { upstream, client, call, deadline, takes_trailers })
     }
 }
 
@@ -94,11 +101,19 @@ impl Service<Request<RequestBody>> for Forward {
         let forward = self.clone();
         // Written in line: a future within this one would have room for the request once more.
         Box::pin(async move {
-            let Ready { upstream, client, takes_trailers } = match forward.prepare(&mut request) {
+            let Ready { upstream, client, call, mut deadline, takes_trailers } = match forward.prepare(&mut request) {
                 Ok(ready) => ready,
                 Err(here) => return Ok(*here),
             };
-            let mut response = answer(upstream.send(&mut request, client).await, takes_trailers);
+            let sent = deadline.before(pin!(upstream.send(&mut request, client))).await;
+            let mut response = match sent {
+                Some(result) => answer(result, call, takes_trailers),
+                None => {
+                    upstream.was_late();
+                    refused(Refusal::DeadlinePassed, call)
+                }
+            };
+            deadline.bound(&mut response, call, takes_trailers);
             response.extensions_mut().extend(take(request.extensions_mut())); // its room is used for the next request
             Ok(response)
         })
@@ -111,28 +126,32 @@ fn takes_trailers(version: Version, seen: Seen) -> bool {
 }
 
 /// What the client is told.
-fn answer(result: Result<Response<ResponseBody>, Failure>, takes_trailers: bool) -> Response<ResponseBody> {
+fn answer(
+    result: Result<Response<ResponseBody>, Failure>,
+    call: Option<Call>,
+    takes_trailers: bool,
+) -> Response<ResponseBody> {
     match result {
         Ok(mut response) => match head::response(&mut response, takes_trailers) {
             Some(()) => response,
-            None => refused(Refusal::UpstreamBroken),
+            None => refused(Refusal::UpstreamBroken, call),
         },
-        Err(Failure::Unreachable) => not_sent(Refusal::UpstreamUnreachable),
-        Err(Failure::QueueFull | Failure::QueueTimedOut) => not_sent(Refusal::UpstreamBusy),
-        Err(Failure::TimedOut) => refused(Refusal::UpstreamTimedOut),
-        Err(Failure::Broken) => refused(Refusal::UpstreamBroken),
-        Err(Failure::ClientStalled) => refused(Refusal::BodyTimedOut),
-        Err(Failure::ClientBroken) => refused(Refusal::BodyBroken),
-        Err(Failure::ClientTooLong) => refused(Refusal::BodyTooLong),
+        Err(Failure::Unreachable) => not_sent(Refusal::UpstreamUnreachable, call),
+        Err(Failure::QueueFull | Failure::QueueTimedOut) => not_sent(Refusal::UpstreamBusy, call),
+        Err(Failure::TimedOut) => refused(Refusal::UpstreamTimedOut, call),
+        Err(Failure::Broken) => refused(Refusal::UpstreamBroken, call),
+        Err(Failure::ClientStalled) => refused(Refusal::BodyTimedOut, call),
+        Err(Failure::ClientBroken) => refused(Refusal::BodyBroken, call),
+        Err(Failure::ClientTooLong) => refused(Refusal::BodyTooLong, call),
     }
 }
 
-fn refused(refusal: Refusal) -> Response<ResponseBody> {
-    refusal.into_response().map(ResponseBody::from)
+fn refused(refusal: Refusal, call: Option<Call>) -> Response<ResponseBody> {
+    refusal.answer_in(call, HeaderMap::new()).map(ResponseBody::from)
 }
 
-fn not_sent(refusal: Refusal) -> Response<ResponseBody> {
-    let mut response = refused(refusal);
+fn not_sent(refusal: Refusal, call: Option<Call>) -> Response<ResponseBody> {
+    let mut response = refused(refusal, call);
     response.extensions_mut().insert(NotSent);
     response
 }

@@ -13,29 +13,53 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// Milliseconds until a call may be tried again; below zero: not at all (gRPC proposal A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// The content types of calls, gRPC-Web's included, and those of their answers; what follows is `+proto` or the like.
-const CONTENT_TYPES: [&str; 3] = ["application/grpc-web-text", "application/grpc-web", "application/grpc"];
+/// A kind of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// gRPC itself.
+    Grpc,
+    /// gRPC-Web, for clients that see no trailers: those of an answer are the end of its body.
+    Web,
+    /// gRPC-Web with its bodies in Base64.
+    WebText,
+}
 
-/// What an answer to a request is, if the request is a call. Calls are POST: to no other method may a refusal be 200, since a
-/// cache could keep it as what was asked for.
-pub(super) fn content_type(method: &Method, fields: &HeaderMap) -> Option<&'static str> {
-    if method != Method::POST {
-        return None;
+impl Call {
+    /// The kind that a request is, if it is a call. Calls are POST: to no other method may a refusal be 200, since a cache could
+    /// keep it as what was asked for.
+    pub(crate) fn of(method: &Method, fields: &HeaderMap) -> Option<Self> {
+        if method != Method::POST {
+            return None;
+        }
+        let asked = fields.get(CONTENT_TYPE)?.as_bytes();
+        [Self::WebText, Self::Web, Self::Grpc].into_iter().find(|call| {
+            let known = call.content_type().as_bytes();
+            let begins = asked.get(..known.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(known));
+            begins && matches!(asked.get(known.len()), None | Some(b'+' | b';' | b' ' | b'\t'))
+        })
     }
-    let asked = fields.get(CONTENT_TYPE)?.as_bytes();
-    CONTENT_TYPES.into_iter().find(|known| {
-        let begin = asked.get(..known.len());
-        let begins = begin.is_some_and(|begin| begin.eq_ignore_ascii_case(known.as_bytes()));
-        begins && matches!(asked.get(known.len()), None | Some(b'+' | b';' | b' ' | b'\t'))
-    })
+
+    /// The content type of its answers. That of its requests begins likewise; what follows is `+proto` or the like.
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Grpc => "application/grpc",
+            Self::Web => "application/grpc-web",
+            Self::WebText => "application/grpc-web-text",
+        }
+    }
+}
+
+/// The trailers that end an answer which has begun.
+pub(super) fn trailers(refusal: &Refusal) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    tell(refusal, &mut fields);
+    fields
 }
 
 /// The answer to a call; its fields are added to these.
-pub(super) fn answer(refusal: &Refusal, content_type: &'static str, mut fields: HeaderMap) -> Response<Full<Bytes>> {
-    let (status, detail) = refusal.cause();
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    fields.insert(STATUS, code(status).into());
-    fields.extend(HeaderValue::from_bytes(&encode(&detail)).ok().map(|message| (MESSAGE, message)));
+pub(super) fn answer(refusal: &Refusal, call: Call, mut fields: HeaderMap) -> Response<Full<Bytes>> {
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(call.content_type()));
+    let status = tell(refusal, &mut fields);
     if let Some(seconds) = refusal.retry_after() {
         fields.insert(RETRY_AFTER, seconds.into());
         fields.insert(PUSHBACK, seconds.saturating_mul(1_000).into());
@@ -45,6 +69,14 @@ pub(super) fn answer(refusal: &Refusal, content_type: &'static str, mut fields: 
     let mut response = Response::new(Full::default());
     *response.headers_mut() = fields;
     response
+}
+
+/// Adds what a call came to; returns the status that the answer would have in HTTP.
+fn tell(refusal: &Refusal, fields: &mut HeaderMap) -> StatusCode {
+    let (status, detail) = refusal.cause();
+    fields.insert(STATUS, code(status).into());
+    fields.extend(HeaderValue::from_bytes(&encode(&detail)).ok().map(|message| (MESSAGE, message)));
+    status
 }
 
 /// The status of gRPC that means most nearly the same (statuscodes.md of gRPC).
@@ -95,17 +127,14 @@ mod tests {
     #[test]
     fn a_call_is_known_by_its_content_type() {
         for call in ["application/grpc", "application/grpc+proto", "Application/gRPC;x=1", "application/grpc ; x=1"] {
-            assert_eq!(content_type(&Method::POST, &fields(call)), Some("application/grpc"), "{call}");
+            assert_eq!(Call::of(&Method::POST, &fields(call)), Some(Call::Grpc), "{call}");
         }
-        assert_eq!(content_type(&Method::POST, &fields("application/grpc-web+proto")), Some("application/grpc-web"));
-        assert_eq!(
-            content_type(&Method::POST, &fields("application/grpc-web-text")),
-            Some("application/grpc-web-text")
-        );
+        assert_eq!(Call::of(&Method::POST, &fields("application/grpc-web+proto")), Some(Call::Web));
+        assert_eq!(Call::of(&Method::POST, &fields("application/grpc-web-text")), Some(Call::WebText));
         for other in ["application/grpcish", "application/grp", "application/json", "application/grpc-other", ""] {
-            assert_eq!(content_type(&Method::POST, &fields(other)), None, "{other}");
+            assert_eq!(Call::of(&Method::POST, &fields(other)), None, "{other}");
         }
-        assert_eq!(content_type(&Method::POST, &HeaderMap::new()), None);
+        assert_eq!(Call::of(&Method::POST, &HeaderMap::new()), None);
     }
 
     /// A cache before the gateway could keep a 200 without a body as what is at this target.
@@ -146,6 +175,16 @@ mod tests {
         assert_eq!(code(Refusal::BodyTooLong), "grpc-status: 8");
         assert_eq!(code(Refusal::UpstreamTimedOut), "grpc-status: 4");
         assert_eq!(code(Refusal::Panicked), "grpc-status: 13");
+    }
+
+    #[test]
+    fn a_call_whose_answer_has_begun_is_ended_by_trailers() {
+        let trailers = Refusal::DeadlinePassed.trailers();
+        assert_eq!(
+            (&trailers[STATUS], &trailers[MESSAGE]),
+            (&"4".parse().unwrap(), &"the deadline has passed".parse().unwrap())
+        );
+        assert_eq!(trailers.len(), 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+pub(crate) use self::grpc::Call;
 pub(crate) use self::limited::Violated;
 use crate::client::NoClient;
 use crate::cost::BadCost;
@@ -76,6 +77,8 @@ pub(crate) enum Refusal {
     UpstreamBroken,
     /// 504: the upstream did not begin to answer in time.
     UpstreamTimedOut,
+    /// 504: the deadline that the client gave its call has passed (`grpc-timeout`).
+    DeadlinePassed,
     /// 500: the service was put together wrongly.
     Internal,
     /// 500: a mistake in the program ended the request, and nothing else.
@@ -95,16 +98,20 @@ struct Problem<'a> {
 impl Refusal {
     /// The answer.
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        self.answer_to(&Method::GET, HeaderMap::new())
+        self.answer_in(None, HeaderMap::new())
     }
 
     /// The answer to a request of this method and these fields, whose memory it reuses. A gRPC call is answered in the words of
     /// gRPC.
-    pub(crate) fn answer_to(self, method: &Method, mut fields: HeaderMap) -> Response<Full<Bytes>> {
-        let grpc = grpc::content_type(method, &fields);
+    pub(crate) fn answer_to(self, method: &Method, fields: HeaderMap) -> Response<Full<Bytes>> {
+        self.answer_in(Call::of(method, &fields), fields)
+    }
+
+    /// The answer to a call of gRPC, or to any other request; the memory of these fields is reused.
+    pub(crate) fn answer_in(self, call: Option<Call>, mut fields: HeaderMap) -> Response<Full<Bytes>> {
         fields.clear();
-        if let Some(content_type) = grpc {
-            return grpc::answer(&self, content_type, fields);
+        if let Some(call) = call {
+            return grpc::answer(&self, call, fields);
         }
         let (status, body) = self.problem();
         let mut response = Response::new(Full::from(body));
@@ -119,6 +126,11 @@ impl Refusal {
             headers.insert(RETRY_AFTER, seconds);
         }
         response
+    }
+
+    /// What ends the answer to a call of gRPC that has begun.
+    pub(crate) fn trailers(&self) -> HeaderMap {
+        grpc::trailers(self)
     }
 
     /// The status of the answer.
@@ -184,6 +196,7 @@ impl Refusal {
             Self::UpstreamBusy => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy".into()),
             Self::UpstreamBroken => (StatusCode::BAD_GATEWAY, "the upstream gave no valid answer".into()),
             Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream gave no answer in time".into()),
+            Self::DeadlinePassed => (StatusCode::GATEWAY_TIMEOUT, "the deadline has passed".into()),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway is put together wrongly".into()),
             Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed at this request".into()),
         }

@@ -186,6 +186,11 @@ impl Upstream {
         result
     }
 
+    /// Counts a request that was given up, since its client's own time was over.
+    pub(crate) fn was_late(&self) {
+        self.metrics.timed_out();
+    }
+
     /// Tries the targets in turn, each once, until one has taken the request. If none does, it waits for the first that has
     /// no room.
     async fn send_to_one(

@@ -4,13 +4,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
+use tokio::time::Instant;
 
 use super::body::{BoxError, RequestBody};
 use super::download::Download;
 use super::http2;
 use crate::sift::{self, trailers};
+use crate::timer::Timer;
 
 /// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
 /// comes from.
@@ -23,6 +26,17 @@ enum Source {
     Http2(Box<http2::Download>),
     Echo(RequestBody),
     Page(Full<Bytes>),
+    Timed(Box<Timed>),
+}
+
+/// A body that has to be over at a moment.
+#[derive(Debug)]
+struct Timed {
+    body: ResponseBody,
+    end: Instant,
+    timer: Timer,
+    /// What ends it then; without, it breaks off.
+    trailers: Option<HeaderMap>,
 }
 
 // === impl ResponseBody ===
@@ -47,6 +61,25 @@ impl ResponseBody {
     /// The client's own body.
     pub(crate) fn echo(body: RequestBody) -> Self {
         Self(Source::Echo(body))
+    }
+
+    /// If it is not over at this moment, ends it by these trailers; without any, breaks it off.
+    pub(crate) fn end_at(&mut self, end: Instant, trailers: Option<HeaderMap>) {
+        let body = std::mem::replace(self, Self::from(Full::default()));
+        self.0 = Source::Timed(Box::new(Timed { body, end, timer: Timer::new(), trailers }));
+    }
+}
+
+// === impl Timed ===
+
+impl Timed {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.body.is_end_stream() || self.timer.poll(self.end, cx).is_pending() {
+            return Pin::new(&mut self.body).poll_frame(cx);
+        }
+        self.body = Full::default().into(); // nothing more is read of it
+        let trailers = self.trailers.take().map(Frame::trailers);
+        Poll::Ready(Some(trailers.ok_or_else(|| "the deadline has passed".into())))
     }
 }
 
@@ -73,6 +106,7 @@ impl Body for ResponseBody {
             }
             Source::Echo(body) => Pin::new(body).poll_frame(cx),
             Source::Page(page) => Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
+            Source::Timed(timed) => timed.poll_frame(cx),
         }
     }
 
@@ -82,6 +116,7 @@ impl Body for ResponseBody {
             Source::Http2(download) => download.is_end(),
             Source::Echo(body) => body.is_end_stream(),
             Source::Page(page) => page.is_end_stream(),
+            Source::Timed(timed) => timed.body.is_end_stream(),
         }
     }
 
@@ -91,6 +126,7 @@ impl Body for ResponseBody {
             Source::Http2(download) => download.size_hint(),
             Source::Echo(body) => body.size_hint(),
             Source::Page(page) => page.size_hint(),
+            Source::Timed(timed) => timed.body.size_hint(),
         }
     }
 }

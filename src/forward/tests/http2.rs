@@ -2,10 +2,10 @@
 
 use super::*;
 
-type H2Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
-type H2Sender = hyper::client::conn::http2::SendRequest<H2Body>;
+pub(super) type H2Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
+pub(super) type H2Sender = hyper::client::conn::http2::SendRequest<H2Body>;
 
-async fn http2(address: SocketAddr) -> H2Sender {
+pub(super) async fn http2(address: SocketAddr) -> H2Sender {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let io = hyper_util::rt::TokioIo::new(stream);
     let executor = hyper_util::rt::TokioExecutor::new();

@@ -19,6 +19,7 @@ mod early;
 mod echo;
 mod expect;
 mod failures;
+mod grpc;
 mod heads;
 mod http2;
 mod informational;
@@ -108,7 +109,7 @@ async fn with_permit(
     let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: NextHop::Origin };
     let seen = match sieve.sift(request.headers_mut(), arrival) {
         Ok(seen) => seen,
-        Err(bad) => return refused(BadRequest::from(bad).into()),
+        Err(bad) => return refused(BadRequest::from(bad).into(), None),
     };
     let handover = Handover {
         _permit: free().permit,

@@ -168,7 +168,9 @@ impl<S: HttpService> Http1<S> {
             self.terms.metrics.rejected(cause(&refusal));
             (self.terms.on_refused)(&Refused::request(&refusal, &request, self.peer));
             exchange.keeps_open = false;
-            self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
+            let (head, ()) = request.into_parts();
+            let answer = refusal.answer_to(&head.method, head.headers);
+            self.stage = self.answer(exchange, answer.map(Reply::Own));
             return;
         }
         let body = if has_body { RequestBody::new(ClientBody::new(&self.wire)) } else { RequestBody::none() };

@@ -111,7 +111,10 @@ impl<S: HttpService> Http2<S> {
             None => RequestBody::none(),
         };
         match excess {
-            Some(refusal) => spawn(stream, std::future::ready(Ok(refusal.into_response())), unread),
+            Some(refusal) => {
+                let answer = refusal.answer_to(&head.method, head.headers);
+                spawn(stream, std::future::ready(Ok(answer)), unread);
+            }
             None => {
                 let mut request = Request::from_parts(head, body);
                 request.extensions_mut().insert(Peer(self.peer.ip()));

@@ -1,0 +1,97 @@
+//! The deadline that a client gives its call (`grpc-timeout`, PROTOCOL-HTTP2.md of gRPC).
+//!
+//! Its own upstream keeps it, too. The gateway does not rely on that: when it passes the upstream's stream ends, and the client
+//! has its answer.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Response};
+use http_body::Body;
+use tokio::time::Instant;
+
+use crate::refusal::{Call, Refusal};
+use crate::timer::Timer;
+use crate::upstream::ResponseBody;
+
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// The end of a call, if it has one.
+#[derive(Debug, Default)]
+pub(super) struct Deadline {
+    at: Option<Instant>,
+    timer: Timer,
+}
+
+impl Deadline {
+    /// What the client asks for, from now on. What is none is left to the upstream to refuse.
+    pub(super) fn of(call: Option<Call>, fields: &HeaderMap) -> Self {
+        let told = call.and_then(|_| fields.get(GRPC_TIMEOUT));
+        let at = told.and_then(|told| Instant::now().checked_add(parse(told.as_bytes())?));
+        Self { at, timer: Timer::new() }
+    }
+
+    /// What a future comes to, or nothing if that is not before the deadline.
+    pub(super) async fn before<F: Future>(&mut self, mut future: Pin<&mut F>) -> Option<F::Output> {
+        poll_fn(|cx| match (future.as_mut().poll(cx), self.at) {
+            (Poll::Ready(output), _) => Poll::Ready(Some(output)),
+            (Poll::Pending, Some(at)) => self.timer.poll(at, cx).map(|()| None),
+            (Poll::Pending, None) => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Has an answer end by the deadline: by trailers, where the client understands these.
+    pub(super) fn bound(self, response: &mut Response<ResponseBody>, call: Option<Call>, takes_trailers: bool) {
+        let Some(at) = self.at.filter(|_| !response.body().is_end_stream()) else { return };
+        let may_trail = call == Some(Call::Grpc) && takes_trailers && response.body().size_hint().exact().is_none();
+        let trailers = may_trail.then(|| Refusal::DeadlinePassed.trailers());
+        response.body_mut().end_at(at, trailers);
+    }
+}
+
+/// At most eight digits, and a unit.
+fn parse(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let count = digits.iter().fold(0, |count, digit| 10 * count + u64::from(digit - b'0'));
+    Some(match unit {
+        b'H' => Duration::from_secs(3_600 * count),
+        b'M' => Duration::from_secs(60 * count),
+        b'S' => Duration::from_secs(count),
+        b'm' => Duration::from_millis(count),
+        b'u' => Duration::from_micros(count),
+        b'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_at_most_eight_digits_and_a_unit() {
+        let read = |text: &str| parse(text.as_bytes()).map(|timeout| timeout.as_nanos());
+        assert_eq!(read("2H"), Some(7_200_000_000_000));
+        assert_eq!(read("3M"), Some(180_000_000_000));
+        assert_eq!(read("5S"), Some(5_000_000_000));
+        assert_eq!((read("7m"), read("8u"), read("9n")), (Some(7_000_000), Some(8_000), Some(9)));
+        assert_eq!((read("0m"), read("99999999H")), (Some(0), Some(359_999_996_400_000_000_000)));
+        for none in ["", "m", "1", "1s", "1h", "-1m", "+1m", "1.5S", " 1m", "1 m", "1m ", "123456789n", "1mm"] {
+            assert_eq!(read(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn only_calls_have_a_deadline() {
+        let fields = HeaderMap::from_iter([(GRPC_TIMEOUT, "1m".parse().unwrap())]);
+        assert!(Deadline::of(None, &fields).at.is_none());
+        assert!(Deadline::of(Some(Call::Grpc), &fields).at.is_some());
+        assert!(Deadline::of(Some(Call::Web), &HeaderMap::new()).at.is_none());
+    }
+}
