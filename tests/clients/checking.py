@@ -8,6 +8,7 @@ import subprocess
 import time
 import traceback
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Iterator
 
 if TYPE_CHECKING:
@@ -56,12 +57,19 @@ def report(sentence: str, function: Callable[[], None]) -> None:
     except (Exception, Hangs) as error:
         failed.append(sentence)
         print(f"  FAILED  {sentence}")
-        told = str(error) if isinstance(error, Failed) else traceback.format_exc()
+        told = str(error) if isinstance(error, Failed) else f"{where(error)}: {error!r}"
         print("          " + told.strip().replace("\n", "\n          "), flush=True)
     else:
         passed.append(sentence)
         took = time.monotonic() - begin
         print(f"  ok      {sentence}" + (f" ({took:.1f} s)" if took > 1 else ""), flush=True)
+
+
+def where(error: BaseException) -> str:
+    """The line of a check from which an error came."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/checks/" in frame.filename]
+    return f"checks/{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "not in a check"
 
 
 @contextmanager

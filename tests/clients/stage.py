@@ -10,6 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+import grpc
+import grpc_server
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 
@@ -25,8 +28,13 @@ class Stage:
 
     def __enter__(self) -> Stage:
         self.scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self.origin = f"127.0.0.1:{self.start_node('origin.mjs')}"
-        self.address = self.start_gateway(FOLDER / "rules.yaml", ORIGIN=self.origin)[0]
+        self.grpc = grpc_server.Server()
+        self._stack.callback(lambda: self.grpc.stop())
+        (self.address,) = self.start_gateway(
+            FOLDER / "rules.yaml",
+            ORIGIN=f"127.0.0.1:{self.start_node('origin.mjs')}",
+            GRPC=self.grpc.port,
+        )
         self.url = f"http://{self.address}"
         return self
 
@@ -34,6 +42,9 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def grpc_channel(self, options: list[tuple[str, object]]) -> grpc.Channel:
+        return grpc.insecure_channel(self.address, options)
 
     def name(self) -> str:
         """A name that nobody has had: a client whose limits are untouched."""

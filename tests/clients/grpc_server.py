@@ -1,0 +1,74 @@
+"""A server of gRPC behind the gateway: grpcio's, with messages that are bytes as they are."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Iterator
+
+import grpc
+
+SERVICE = "test.Echo"
+NO_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+class Server:
+    """It knows how many calls were cancelled, and how much time the last one was given."""
+
+    def __init__(self, credentials: grpc.ServerCredentials | None = None, port: int = 0):
+        self.cancelled = threading.Semaphore(0)
+        self.seconds_left: float | None = None
+        self.server = grpc.server(ThreadPoolExecutor(64), options=[*NO_LIMIT, ("grpc.so_reuseport", 0)])
+        self.server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, self.methods())])
+        address = f"127.0.0.1:{port}"
+        listen = self.server.add_secure_port if credentials else self.server.add_insecure_port
+        self.port = listen(address, *([credentials] if credentials else []))
+        self.server.start()
+
+    def methods(self) -> dict[str, grpc.RpcMethodHandler]:
+        return {
+            "Unary": grpc.unary_unary_rpc_method_handler(self.unary),
+            "Limited": grpc.unary_unary_rpc_method_handler(self.unary),
+            "Many": grpc.unary_stream_rpc_method_handler(self.many),
+            "Count": grpc.stream_unary_rpc_method_handler(self.count),
+            "Chat": grpc.stream_stream_rpc_method_handler(self.chat),
+            "Fail": grpc.unary_unary_rpc_method_handler(self.fail),
+            "Hang": grpc.unary_unary_rpc_method_handler(self.hang),
+            "HangWithin": grpc.unary_stream_rpc_method_handler(self.hang_within),
+        }
+
+    def unary(self, message: bytes, context: grpc.ServicerContext) -> bytes:
+        self.seconds_left = context.time_remaining()
+        told = [(key, value) for key, value in context.invocation_metadata() if key.startswith("x-")]
+        context.send_initial_metadata(told)
+        context.set_trailing_metadata([("x-end", "yes"), ("x-end-bin", b"\x00\xff")])
+        return message
+
+    def many(self, message: bytes, _: grpc.ServicerContext) -> Iterator[bytes]:
+        """As many messages as the number says."""
+        for number in range(int(message)):
+            yield b"%d" % number
+
+    def count(self, messages: Iterator[bytes], _: grpc.ServicerContext) -> bytes:
+        return b"%d" % sum(1 for _ in messages)
+
+    def chat(self, messages: Iterator[bytes], _: grpc.ServicerContext) -> Iterator[bytes]:
+        yield from messages
+
+    def fail(self, message: bytes, context: grpc.ServicerContext) -> bytes:
+        context.set_trailing_metadata([("x-end", "failed")])
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, message.decode())
+
+    def hang(self, _: bytes, context: grpc.ServicerContext) -> bytes:
+        over = threading.Event()
+        context.add_callback(over.set)
+        over.wait(20)
+        self.cancelled.release()
+        return b""
+
+    def hang_within(self, message: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        yield message
+        self.hang(message, context)
+
+    def stop(self) -> None:
+        self.server.stop(0).wait()
