@@ -113,7 +113,7 @@ fn groups(charges: &[Charge], slot: impl Fn(&Charge) -> Option<u16>) -> Vec<Grou
 /// Makes the charges of each group, or of none: what was made is undone when a later group refuses, or does not answer.
 ///
 /// # Errors
-/// That of the first group that was not decided.
+/// That of the first group with a live charge that was not decided.
 pub(super) async fn take_in_turn(
     charges: &[Charge],
     groups: &[Group],
@@ -130,6 +130,8 @@ pub(super) async fn take_in_turn(
                 progress.look_at(charges, &groups[done + 1..], taker).await;
                 return Ok(progress.outcome(false));
             }
+            // Whether shadows were made matters to nobody else.
+            Err(_) if group.iter().all(|position| charges[*position].shadow) => {}
             Err(error) => {
                 progress.take_back(charges, taker).await;
                 return Err(error);
@@ -205,9 +207,10 @@ impl Progress {
     }
 }
 
-/// What a limit that was only looked at would say to the charge: that it grants it if so much is left.
+/// What a limit that was only looked at would say to the charge: that it grants it if so much is left. Of one in shards only
+/// one shard was looked at, and another may have more.
 fn would_say(decision: &mut Decision, charge: &Charge) {
-    if charge.permits > decision.remaining {
+    if charge.permits > decision.remaining && charge.limiter.shards().is_empty() {
         decision.granted = false;
         decision.wait = match charge.permits > charge.limiter.quota.capacity() {
             true => Wait::Never,
@@ -234,10 +237,12 @@ mod tests {
     }
 
     impl Taker for Nodes {
+        /// Takes from the first of its shards, if a limiter has some.
         async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+            let charges: Vec<Charge> = charges.iter().map(|charge| charge.on_shard(Some(0))).collect();
             match *self.away.lock() {
                 Some(away) if charges.iter().any(|charge| charge.limiter.name == away) => Err(StoreError::Unreachable),
-                _ => self.memory.take(charges),
+                _ => self.memory.take(&charges),
             }
         }
 
@@ -297,6 +302,29 @@ mod tests {
         assert_eq!(take(&nodes, &charges).await, Err(StoreError::Unreachable));
         *nodes.away.lock() = None;
         assert_eq!(take(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, 0)])));
+    }
+
+    #[tokio::test]
+    async fn a_group_that_only_watches_and_is_away_refuses_nobody() {
+        let nodes = nodes();
+        let charges = [charge("s", 1, 1, true), charge("a", 2, 1, false)];
+        *nodes.away.lock() = Some("s");
+        for left in [1, 0] {
+            assert_eq!(take(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, left)])));
+        }
+        assert_eq!(take(&nodes, &charges).await.map(|(granted, _)| granted), Ok(false));
+    }
+
+    /// The other shards may have permits.
+    #[tokio::test]
+    async fn a_shard_that_is_only_looked_at_does_not_refuse_for_its_limit() {
+        let nodes = nodes();
+        let wide = charge("{w}", 6, 2, false);
+        let limiter = Limiter::new("{w}".to_owned(), Mode::Overall, wide.limiter.quota).sharded(3);
+        let wide = Charge { limiter: Arc::new(limiter), ..wide };
+        assert_eq!(take(&nodes, std::slice::from_ref(&wide)).await, Ok((true, vec![(true, 0)])));
+        let charges = [charge("a", 1, 2, false), wide];
+        assert_eq!(take(&nodes, &charges).await, Ok((false, vec![(false, 1), (true, 0)])));
     }
 
     #[tokio::test]
