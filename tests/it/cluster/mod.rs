@@ -4,6 +4,7 @@ mod faults;
 mod hung;
 mod load;
 mod login;
+mod moving;
 mod shared;
 
 use std::sync::Arc;

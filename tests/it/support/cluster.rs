@@ -182,6 +182,14 @@ impl RedisCluster {
         }
     }
 
+    /// The slot stays where it is.
+    pub fn give_up_move(&self, slot: u16, from: usize, to: usize) {
+        for number in [from, to] {
+            let mut stay = cmd("CLUSTER");
+            stay.arg("SETSLOT").arg(slot).arg("STABLE").exec(&mut self.nodes[number].connection()).expect("it stays");
+        }
+    }
+
     /// From now on the slot is at the other primary.
     pub fn end_move(&self, slot: u16, from: usize, to: usize) {
         let target = self.id(to);
@@ -198,12 +206,13 @@ impl RedisCluster {
 
     /// A store in it.
     pub fn store(&self) -> Store {
+        self.store_with_timeout(Duration::from_secs(10))
+    }
+
+    /// A store in it whose decisions are waited for so long.
+    pub fn store_with_timeout(&self, timeout: Duration) -> Store {
         let cluster = self.nodes.iter().map(|node| RedisUrl::new(node.url())).collect();
-        let settings = RedisSettings {
-            timeout: Duration::from_secs(10),
-            cluster,
-            ..RedisSettings::new(RedisUrl::new(self.nodes[0].url()))
-        };
+        let settings = RedisSettings { timeout, cluster, ..RedisSettings::new(RedisUrl::new(self.nodes[0].url())) };
         Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new())).expect("a store")
     }
 }

@@ -200,10 +200,7 @@ async fn call(batch: Batch, mut connection: Connection, core: Arc<DispatcherCore
             EndedCall { took: Some(took), again: batch.tell(&answers) }
         }
         Err(error) => {
-            // That a call which was sent late had no answer in time says nothing about the connection.
-            if error != StoreError::Timeout || took >= core.context.timeout / 2 {
-                core.connection.report(&connection, &error);
-            }
+            core.connection.report(&connection, &error, took);
             batch.fail(&error);
             EndedCall::default()
         }

@@ -29,6 +29,8 @@ pub(crate) struct ConnectionManager {
 /// What a connection manager and its task share.
 #[derive(Debug)]
 struct Kept {
+    /// The longest that a decision may take.
+    timeout: Duration,
     status: watch::Sender<ConnectionStatus>,
     breaker: Mutex<Breaker>,
 }
@@ -39,7 +41,7 @@ impl ConnectionManager {
     /// Connects at once. Must be called on a Tokio runtime, which it lives on.
     pub(crate) fn start(node: Arc<Node>, timeout: Duration) -> Self {
         let breaker = Mutex::new(Breaker::new(timeout, Instant::now()));
-        let kept = Arc::new(Kept { status: watch::Sender::new(ConnectionStatus::Connecting), breaker });
+        let kept = Arc::new(Kept { timeout, status: watch::Sender::new(ConnectionStatus::Connecting), breaker });
         let keep = keep_connected(Arc::clone(&node), Arc::clone(&kept));
         let task = tokio::spawn(async move {
             tokio::select! { () = keep => {}, () = node.locator.watch() => {} }
@@ -70,17 +72,23 @@ impl ConnectionManager {
         call: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut used = None;
-        let asked = async { call(used.insert(self.connection().await?)).await };
+        let asked = async {
+            let (connection, _) = used.insert((self.connection().await?, Instant::now()));
+            call(connection).await
+        };
         let answer = timeout_at(deadline, asked).await.unwrap_or(Err(StoreError::Timeout));
-        if let (Some(connection), Err(error)) = (&used, &answer) {
-            self.report(connection, error);
+        if let (Some((connection, sent)), Err(error)) = (&used, &answer) {
+            self.report(connection, error, sent.elapsed());
         }
         answer
     }
 
-    /// Says what went wrong on a connection. One that does not work is not used again: a late answer meets nobody.
-    pub(crate) fn report(&self, connection: &Connection, error: &StoreError) {
+    /// Says what went wrong on a connection, how long after the call was sent. One that does not work is not used again: a
+    /// late answer meets nobody.
+    pub(crate) fn report(&self, connection: &Connection, error: &StoreError, took: Duration) {
         match error {
+            // That a call which was sent late had no answer in time says nothing about the connection.
+            StoreError::Timeout if took < self.kept.timeout / 2 => {}
             StoreError::Broken | StoreError::Shape => self.give_up(connection, ConnectionStatus::Connecting),
             // Nobody waits for a node that has nothing to say to anybody.
             error if error.condemns_connection() => self.give_up(connection, ConnectionStatus::Down(error.to_string())),
