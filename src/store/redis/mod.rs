@@ -204,7 +204,7 @@ impl Call for Cmd {
     type Answer = Value;
 
     async fn run(&self, connection: &mut Connection) -> Result<Value, StoreError> {
-        self.query_async(&mut connection.redis).await.map_err(|error| failure(&error))
+        connection.script.send(self.clone()).await.map_err(|error| failure(&error))
     }
 }
 

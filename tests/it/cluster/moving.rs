@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate::RateLimiter;
+use tidegate::limit::{Mode, RateConfig};
 use tidegate::store::StoreError;
 use tokio::task::JoinSet;
 
@@ -30,4 +32,23 @@ async fn who_asks_until_the_last_moment_takes_the_connection_from_nobody() {
     assert!(errors(&cluster.nodes[from], "TRYAGAIN") > 200);
     cluster.give_up_move(slot, from, to);
     store.take(&[charge]).await.expect("a decision");
+}
+
+/// Its keys are at the other node, which answers only whoever says that it was sent there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limiter_whose_keys_have_moved_is_there_before_its_slot_has() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let store = cluster.store_with_timeout(Duration::from_secs(2));
+    let limiter = RateLimiter::new(store, "mails").expect("a limiter");
+    let config = RateConfig::new(Mode::Overall, 5, Duration::from_secs(3_600)).expect("a rate");
+    assert!(limiter.try_set_rate(&config).await.expect("an answer"));
+    assert!(limiter.try_acquire(2).await.expect("an answer"));
+    let slot = cluster.slot_of("mails");
+    let from = cluster.owner_of(slot);
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to);
+    cluster.move_keys(slot, from, to);
+    assert_eq!(limiter.config().await.expect("an answer"), Some(config));
+    assert_eq!(limiter.time_to_live().await.expect("an answer"), None);
+    assert!(errors(&cluster.nodes[from], "ASK") > 1);
 }

@@ -159,6 +159,11 @@ impl Invoker {
         }
         let mut command = cmd(command);
         add(command.arg(script));
+        self.send(command).await
+    }
+
+    /// Sends a command, and before it that it is about a slot that the node is just being given, if it is.
+    pub(super) async fn send(&mut self, command: Cmd) -> RedisResult<Value> {
         if self.is_asking {
             // Nothing of others comes between the two.
             let mut both = pipe();
