@@ -337,6 +337,15 @@ impl StoreError {
         }
     }
 
+    /// Is the bucket at another node, or on its way there? Nothing ran.
+    fn is_elsewhere(&self) -> bool {
+        match self {
+            Self::Elsewhere { .. } => true,
+            Self::Answer(word) => word == "TRYAGAIN",
+            _ => false,
+        }
+    }
+
     /// The error as a label: a word of ours.
     pub fn cause(&self) -> &'static str {
         match self {

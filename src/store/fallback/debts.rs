@@ -98,16 +98,19 @@ impl Debts {
         self.by_bucket.is_empty() && self.unpaid.is_empty()
     }
 
-    /// The next payment to those who have such buckets, if any debt to them is still in use. It is repeated until it is
-    /// [`paid`](Self::paid).
+    /// The next payment to those who have such buckets, if any debt to them is still in use, but none of the `postponed`. It
+    /// is repeated until it is [`paid`](Self::paid).
     pub(crate) fn next_payment(
         &mut self,
         now: Timestamp,
         has: impl Fn(&Limiter, Option<&ClientId>) -> bool,
+        postponed: &[u64],
     ) -> Option<Payment> {
         self.unpaid.iter_mut().for_each(|payment| payment.debts.retain_mut(|debt| debt.is_live(now)));
         self.unpaid.retain(|payment| !payment.debts.is_empty());
-        let is_next = |payment: &&Payment| payment.debts.iter().any(|debt| debt.is_owed_to(&has));
+        let is_next = |payment: &&Payment| {
+            !postponed.contains(&payment.id) && payment.debts.iter().any(|debt| debt.is_owed_to(&has))
+        };
         if !self.unpaid.iter().any(|payment| is_next(&payment)) {
             self.begin_payments(now, &has);
         }
@@ -132,8 +135,25 @@ impl Debts {
             }
         }
         for debts in by_hash_tag.into_values().flat_map(Debt::by_shard) {
-            let payment = |debts: &[Debt]| Payment { id: random(), debts: debts.to_vec() };
-            self.unpaid.extend(debts.chunks(MAX_PAYMENT).map(payment));
+            if debts.iter().any(|debt| debt.is_owed_to(has)) {
+                let payment = |debts: &[Debt]| Payment { id: random(), debts: debts.to_vec() };
+                self.unpaid.extend(debts.chunks(MAX_PAYMENT).map(payment));
+            } else {
+                // Other shards, whose node may be away for long.
+                debts.into_iter().for_each(|debt| self.keep(debt, now));
+            }
+        }
+    }
+
+    /// Keeps a debt to one shard, with what is owed to it from before.
+    fn keep(&mut self, debt: Debt, now: Timestamp) {
+        let bucket = (debt.limiter.name.clone(), debt.client.clone());
+        match self.by_bucket.get_mut(&bucket) {
+            Some(known) => {
+                _ = known.is_live(now);
+                debt.grants.into_iter().for_each(|(at, permits)| known.add(at, permits));
+            }
+            None => _ = self.by_bucket.insert(bucket, debt),
         }
     }
 
@@ -241,7 +261,7 @@ mod tests {
 
     fn told(debts: &mut Debts, now: u64) -> Vec<(u64, u32)> {
         let mut told = Vec::new();
-        while let Some(payment) = debts.next_payment(Timestamp::from_millis(now), |_, _| true) {
+        while let Some(payment) = debts.next_payment(Timestamp::from_millis(now), |_, _| true, &[]) {
             let grants = payment.debts.iter().flat_map(|debt| &debt.grants);
             told.extend(grants.map(|(at, permits)| (at.as_millis(), *permits)));
             debts.paid(payment.id);
@@ -290,9 +310,9 @@ mod tests {
     fn what_may_not_have_been_paid_is_told_again_with_the_same_number() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         debts.add(&[granted(&limiter, 1_000, 1)], Timestamp::from_millis(1_000));
-        let first = debts.next_payment(Timestamp::from_millis(1_000), |_, _| true).expect("a payment");
+        let first = debts.next_payment(Timestamp::from_millis(1_000), |_, _| true, &[]).expect("a payment");
         debts.add(&[granted(&limiter, 1_010, 1)], Timestamp::from_millis(1_010));
-        let again = debts.next_payment(Timestamp::from_millis(1_010), |_, _| true).expect("a payment");
+        let again = debts.next_payment(Timestamp::from_millis(1_010), |_, _| true, &[]).expect("a payment");
         assert_eq!((again.id, &again.debts), (first.id, &first.debts));
         debts.paid(first.id);
         assert_eq!(told(&mut debts, 1_010), [(1_010, 1)]);
@@ -305,7 +325,7 @@ mod tests {
         let mut debts = Debts::default();
         debts.add(&[granted(&limiter, 1_000, 7), granted(&limiter, 1_200, 1)], Timestamp::from_millis(1_200));
         let mut owed = Vec::new();
-        while let Some(payment) = debts.next_payment(Timestamp::from_millis(1_200), |_, _| true) {
+        while let Some(payment) = debts.next_payment(Timestamp::from_millis(1_200), |_, _| true, &[]) {
             let names: Vec<&str> = payment.debts.iter().map(|debt| debt.limiter.name.as_str()).collect();
             assert_eq!(names.len(), 1, "one hash tag in a call");
             owed.push((names[0].to_owned(), payment.permits()));
@@ -313,6 +333,24 @@ mod tests {
         }
         owed.sort();
         assert_eq!(owed, [("{a:0}:b", 4), ("{a:1}:b", 2), ("{a:2}:b", 2)].map(|(name, owed)| (name.to_owned(), owed)));
+    }
+
+    /// One of them may be on a node that is away for long.
+    #[test]
+    fn what_is_owed_to_a_shard_that_nobody_has_stays_one_debt() {
+        let quota = Quota::new(100, 1_600, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter::new("{a}:b".into(), Mode::Overall, quota).sharded(2));
+        let (mut debts, mut paid) = (Debts::default(), 0);
+        for at in 1_000..1_100 {
+            let now = Timestamp::from_millis(at);
+            debts.add(&[granted(&limiter, at, 2)], now);
+            while let Some(payment) = debts.next_payment(now, |shard, _| shard.name == "{a:0}:b", &[]) {
+                paid += payment.permits();
+                debts.paid(payment.id);
+            }
+        }
+        assert_eq!((paid, debts.unpaid.len(), debts.by_bucket.len()), (100, 0, 1));
+        assert_eq!(told(&mut debts, 1_100), [(1_099, 100)]);
     }
 
     #[test]

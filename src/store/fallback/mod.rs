@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use self::debts::{Debts, Payment};
 use super::{Memory, StoreError};
@@ -30,8 +30,8 @@ pub(crate) struct Fallback {
     /// The shares that were used so far, by the name of the limiter.
     shares: Mutex<HashMap<String, Share>>,
     debts: Mutex<Debts>,
-    /// Something has been granted alone that the store does not know of.
-    owing: Notify,
+    /// Changes whenever something was granted alone that the store does not know of.
+    owing: watch::Sender<()>,
     /// Decisions that granted and that refused, and permits that the store was charged with afterwards.
     granted: AtomicU64,
     refused: AtomicU64,
@@ -60,6 +60,8 @@ pub(crate) struct Tally {
 #[derive(Debug)]
 pub(crate) struct Payer<'f> {
     fallback: &'f Fallback,
+    /// The payments that cannot be told at present.
+    postponed: Vec<u64>,
     _alone: tokio::sync::MutexGuard<'f, ()>,
 }
 
@@ -82,7 +84,7 @@ impl Fallback {
             gateways: AtomicU32::new(1),
             shares: Mutex::default(),
             debts: Mutex::default(),
-            owing: Notify::new(),
+            owing: watch::Sender::new(()),
             granted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             charged: AtomicU64::new(0),
@@ -143,7 +145,7 @@ impl Fallback {
         let made = outcome.made(charges.to_vec());
         if !made.is_empty() {
             self.debts.lock().add(&made, outcome.now);
-            self.owing.notify_one();
+            self.owing.send_replace(());
         }
         Ok(outcome)
     }
@@ -156,9 +158,9 @@ impl Fallback {
         self.debts.lock().take_out(granted);
     }
 
-    /// Waits until there are debts. One who waits is told of them.
-    pub(crate) async fn owes(&self) {
-        self.owing.notified().await;
+    /// Changes whenever there are new debts.
+    pub(crate) fn new_debts(&self) -> watch::Receiver<()> {
+        self.owing.subscribe()
     }
 
     /// Is anything owed to the store, as far as is known?
@@ -166,14 +168,9 @@ impl Fallback {
         !self.debts.lock().is_empty()
     }
 
-    /// Tells another one who waits for debts: these are not for whoever was told.
-    pub(crate) fn pass_on(&self) {
-        self.owing.notify_one();
-    }
-
     /// Waits until no other task pays debts, then allows the caller to.
     pub(crate) async fn payer(&self) -> Payer<'_> {
-        Payer { fallback: self, _alone: self.paying.lock().await }
+        Payer { fallback: self, postponed: Vec::new(), _alone: self.paying.lock().await }
     }
 
     fn share_of(&self, charge: &Charge) -> Charge {
@@ -211,7 +208,17 @@ impl Payer<'_> {
     /// The next payment to those who have such buckets, and the time by the clock that dated its grants.
     pub(crate) fn next(&self, has: impl Fn(&Limiter, Option<&ClientId>) -> bool) -> Option<(Payment, Timestamp)> {
         let now = self.fallback.clock.now();
-        self.fallback.debts.lock().next_payment(now, has).map(|payment| (payment, now))
+        self.fallback.debts.lock().next_payment(now, has, &self.postponed).map(|payment| (payment, now))
+    }
+
+    /// Leaves a payment to another payer.
+    pub(crate) fn postpone(&mut self, payment: &Payment) {
+        self.postponed.push(payment.id);
+    }
+
+    /// Was any payment left to another payer?
+    pub(crate) fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
     }
 
     /// How many rounds of payments have begun: all debts there are make a round, and debts that come later the next.

@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
+use deadpool_redis::redis::cmd;
 use tidegate::RateLimiter;
 use tidegate::limit::{Mode, RateConfig};
 use tidegate::store::StoreError;
 use tokio::task::JoinSet;
 
+use super::faults::{ask, granted_to, is_of_store, is_there_for_all, rules};
 use crate::support::cluster::{RedisCluster, errors};
 use crate::support::configured;
+use crate::support::gateway::TestGateway;
+use crate::support::redis::RedisServer;
+use crate::support::wire::raw::Raw;
+use crate::support::wire::soon;
 
 /// A call about keys on both sides is sent again and again, the last time when there is next to no time left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,4 +57,46 @@ async fn a_limiter_whose_keys_have_moved_is_there_before_its_slot_has() {
     assert_eq!(limiter.config().await.expect("an answer"), Some(config));
     assert_eq!(limiter.time_to_live().await.expect("an answer"), None);
     assert!(errors(&cluster.nodes[from], "ASK") > 1);
+}
+
+/// A payment has two keys, one of which is new: both nodes refuse it until the slot has moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_owed_to_a_slot_that_moves_keeps_nobody_from_its_node() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let gateway = TestGateway::start(&rules(&cluster, "500ms", 10));
+    is_there_for_all(&gateway).await;
+    let client = 7;
+    let before = keys(&cluster);
+    let mut granted = usize::from(ask(&gateway, client).await.status() == 200);
+    let bucket = keys(&cluster).into_iter().find(|key| !before.contains(key)).expect("a bucket");
+    let slot = cluster.slot_of(&bucket);
+    let from = cluster.owner_of(slot);
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to);
+    cluster.nodes[from].signal("STOP");
+    let answer = ask(&gateway, client).await;
+    assert!(answer.status() == 200 && !is_of_store(&answer), "{}", answer.text());
+    granted += 1;
+    cluster.nodes[from].signal("CONT");
+    is_there_for_all(&gateway).await;
+    soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;
+    assert!(config(&gateway).await.contains(r#""owed":1,"#), "{}", config(&gateway).await);
+    cluster.give_up_move(slot, from, to);
+    soon(async { while !config(&gateway).await.contains(r#""owed":0,"#) {} }).await;
+    granted += granted_to(&gateway, client).await;
+    // The call that was under way may have been counted without an answer.
+    assert!((9..=10).contains(&granted), "{granted}");
+}
+
+/// All buckets of clients.
+fn keys(cluster: &RedisCluster) -> Vec<String> {
+    let of_node = |node: &RedisServer| {
+        cmd("KEYS").arg("{tidegate:all:*}:l:*").query::<Vec<String>>(&mut node.connection()).expect("keys")
+    };
+    cluster.nodes.iter().flat_map(of_node).collect()
+}
+
+async fn config(gateway: &TestGateway) -> String {
+    let ask = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    Raw::connect(gateway.admin).await.ask(ask).await.text()
 }

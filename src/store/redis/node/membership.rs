@@ -42,6 +42,14 @@ pub(crate) struct Membership {
     up: Arc<UpGauge>,
 }
 
+/// What a Redis was charged with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paid {
+    pub(crate) permits: u64,
+    /// False if its slots are on their way.
+    pub(crate) is_all: bool,
+}
+
 /// Since when a gateway is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
@@ -94,33 +102,42 @@ impl Membership {
         Ok(())
     }
 
-    /// Charges what was granted without Redis, if anything was: to those buckets that it has.
+    /// Charges what was granted without Redis, if anything was, to those buckets that it has. Returns how many permits it
+    /// charged, and whether it has all.
     pub(crate) async fn pay(
         &self,
         script: &mut Invoker,
         secret: &KeySecret,
         has: impl Fn(&Limiter, Option<&ClientId>) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Paid, StoreError> {
+        let mut paid = Paid { permits: 0, is_all: true };
         if !self.fallback.is_owing() {
-            return Ok(());
+            return Ok(paid);
         }
-        let payer = self.fallback.payer().await;
+        let mut payer = self.fallback.payer().await;
         let last = payer.rounds() + ROUNDS;
         while let Some((payment, now)) = payer.next(&has).filter(|_| payer.rounds() <= last) {
             let told = timeout(PAYMENT_TIMEOUT, tell(script, secret, &payment, now)).await;
             match told.unwrap_or(Err(StoreError::Timeout)) {
-                Ok(()) => self.metrics.store_charged(payer.charged(&payment)),
+                Ok(()) => {
+                    paid.permits += payer.charged(&payment);
+                    self.metrics.store_charged(payment.permits());
+                }
                 // It is no better the next time.
                 Err(error @ (StoreError::Shape | StoreError::NotInitialised | StoreError::ModeDiffers)) => {
                     tracing::warn!(%error, "what was granted without the store cannot be charged");
                 }
-                // Another node has it now, and is told when it is known which.
-                Err(StoreError::Elsewhere { .. }) => return Ok(()),
+                // Another node has the slot now, or is being given it. The others are not to wait for that.
+                Err(error) if error.is_elsewhere() => {
+                    payer.postpone(&payment);
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             payer.paid(&payment);
         }
-        Ok(())
+        paid.is_all = !payer.has_postponed();
+        Ok(paid)
     }
 }
 

@@ -20,7 +20,7 @@ use self::breaker::Breaker;
 pub(super) use self::connection::ConnectionManager;
 use self::eviction::Eviction;
 pub(super) use self::membership::Membership;
-use self::membership::{ANNOUNCE_EVERY, Presence};
+use self::membership::{ANNOUNCE_EVERY, Paid, Presence};
 use self::outages::Outages;
 pub(super) use self::outages::UpGauge;
 pub(super) use self::owned_slots::OwnedSlots;
@@ -38,6 +38,8 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const APART: Duration = Duration::from_millis(50);
 /// How often it is charged with what was granted without it while it is there.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
+/// The same after nothing could be charged: what is owed is owed to other nodes, or to slots that move.
+const SETTLE_LATER: Duration = Duration::from_millis(500);
 
 /// A Redis that has buckets: where it is, how it is connected to, and whether it can be reached, as far as all connections to
 /// it have found.
@@ -53,6 +55,8 @@ pub(super) struct Node {
     outages: Outages,
     metrics: NodeMetrics,
     eviction: Eviction,
+    /// Held by the task that charges it while it is there.
+    settling: tokio::sync::Mutex<()>,
     /// When it may be tried again.
     next_attempt: Mutex<Option<Instant>>,
 }
@@ -118,8 +122,8 @@ impl Node {
         membership: Arc<Membership>,
     ) -> Self {
         let outages = membership.outages(url.clone());
-        let (metrics, eviction, next_attempt) = Default::default();
-        Self { url, number, locator, slots, secret, membership, outages, metrics, eviction, next_attempt }
+        let (metrics, eviction, settling, next_attempt) = Default::default();
+        Self { url, number, locator, slots, secret, membership, outages, metrics, eviction, settling, next_attempt }
     }
 
     /// Its address.
@@ -239,46 +243,44 @@ impl Node {
             // A Redis that may not hear of gateways can decide all the same.
             _ => {}
         }
-        self.pay(connection).await
+        self.pay(connection).await.map(|_| ())
     }
 
-    async fn pay(&self, connection: &mut Connection) -> Result<(), StoreError> {
+    async fn pay(&self, connection: &mut Connection) -> Result<Paid, StoreError> {
         let owes = |limiter: &Limiter, client: Option<&ClientId>| self.slots.has(limiter, client);
-        self.membership.pay(&mut connection.script, &connection.secret, owes).await
+        let paid = self.membership.pay(&mut connection.script, &connection.secret, owes).await?;
+        if !paid.is_all {
+            self.slots.doubt();
+        }
+        Ok(paid)
     }
 
-    /// Announces this gateway every 5 s, and charges what is owed to slots that the node gets. Errors are ignored: decisions find
-    /// them.
+    /// Announces this gateway every 5 s. Errors are ignored: decisions find them.
     async fn stay(&self, mut connection: Connection) {
         self.eviction.look(&self.url, &mut connection.redis).await;
         loop {
-            tokio::select! {
-                () = sleep(ANNOUNCE_EVERY) => {
-                    _ = self.announce(&mut connection, Presence::Stays).await;
-                }
-                () = self.slots.changed() => {
-                    _ = self.pay(&mut connection).await;
-                }
-            }
+            sleep(ANNOUNCE_EVERY).await;
+            _ = self.announce(&mut connection, Presence::Stays).await;
         }
     }
 
     /// Charges what is granted without this node while it is there: by another connection that is down, or since a decision
-    /// failed for a reason that is no outage.
+    /// failed for a reason that is no outage; and what is owed to slots that it gets. One connection does so for all.
     async fn settle(&self, mut connection: Connection) {
+        let _settling = self.settling.lock().await;
+        let (mut new_debts, mut gained) = (self.membership.fallback().new_debts(), self.slots.gained());
         loop {
-            self.membership.fallback().owes().await;
-            loop {
-                // Those who fail together are charged together.
-                sleep(SETTLE_EVERY).await;
-                if self.pay(&mut connection).await.is_ok() {
-                    break;
+            let paid = self.pay(&mut connection).await;
+            let is_fruitless = paid.as_ref().map_or(true, |paid| paid.permits == 0);
+            let earliest = Instant::now() + if is_fruitless { SETTLE_LATER } else { SETTLE_EVERY };
+            if paid.is_ok_and(|paid| paid.is_all) {
+                tokio::select! {
+                    _ = gained.changed() => continue,
+                    _ = new_debts.changed() => {}
                 }
             }
-            // What is left is owed to other nodes.
-            if self.membership.fallback().is_owing() {
-                self.membership.fallback().pass_on();
-            }
+            // Those who fail together are charged together.
+            sleep_until(earliest.max(Instant::now() + SETTLE_EVERY)).await;
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::super::slots::{SLOTS, slot_of};
 use crate::limit::{ClientId, Limiter};
@@ -13,7 +13,8 @@ use crate::limit::{ClientId, Limiter};
 pub(crate) struct OwnedSlots {
     /// All, if there is none.
     set: Mutex<Option<Box<[bool]>>>,
-    changed: Notify,
+    /// Changes whenever it gets new ones.
+    gained: watch::Sender<()>,
     /// Notified when the slots of all nodes are to be looked at again.
     doubts: Arc<Notify>,
 }
@@ -21,13 +22,13 @@ pub(crate) struct OwnedSlots {
 impl OwnedSlots {
     /// Those of a Redis that is alone.
     pub(crate) fn all() -> Self {
-        Self { set: Mutex::default(), changed: Notify::new(), doubts: Arc::default() }
+        Self { set: Mutex::default(), gained: watch::Sender::new(()), doubts: Arc::default() }
     }
 
     /// Those of a node of a cluster: none yet.
     pub(crate) fn none(doubts: Arc<Notify>) -> Self {
         let none = vec![false; usize::from(SLOTS)].into_boxed_slice();
-        Self { set: Mutex::new(Some(none)), changed: Notify::new(), doubts }
+        Self { set: Mutex::new(Some(none)), gained: watch::Sender::new(()), doubts }
     }
 
     /// From now on it has those for which `has` says so. Returns whether it has got new ones.
@@ -36,7 +37,7 @@ impl OwnedSlots {
         let old = self.set.lock().replace(new.clone());
         let has_more = old.is_none_or(|old| new.iter().zip(&old).any(|(new, old)| *new && !old));
         if has_more {
-            self.changed.notify_waiters();
+            self.gained.send_replace(());
         }
         has_more
     }
@@ -46,9 +47,9 @@ impl OwnedSlots {
         self.set.lock().as_ref().is_none_or(|set| set[usize::from(slot_of(limiter, client))])
     }
 
-    /// Returns when there are new ones.
-    pub(crate) async fn changed(&self) {
-        self.changed.notified().await;
+    /// Changes whenever there are new ones.
+    pub(crate) fn gained(&self) -> watch::Receiver<()> {
+        self.gained.subscribe()
     }
 
     /// Has it none at all?
@@ -58,13 +59,8 @@ impl OwnedSlots {
 
     /// Returns when there are some.
     pub(crate) async fn are_some(&self) {
-        loop {
-            let changed = self.changed.notified();
-            if !self.are_none() {
-                return;
-            }
-            changed.await;
-        }
+        // Fails only without a sender, which is in `self`.
+        _ = self.gained().wait_for(|()| !self.are_none()).await;
     }
 
     /// Something does not fit.
