@@ -30,8 +30,8 @@ impl Default for ClockWatch {
 
 impl ClockWatch {
     /// Is a reading due? True for one caller only.
-    pub(super) fn is_due(&self) -> bool {
-        let (now, due) = (self.millis(Instant::now()), self.due.load(Relaxed));
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let (now, due) = (self.millis(now), self.due.load(Relaxed));
         due <= now && self.due.compare_exchange(due, again(now), Relaxed, Relaxed).is_ok()
     }
 

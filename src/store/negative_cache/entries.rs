@@ -41,7 +41,7 @@ const OF_SHARED: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Entries {
     shards: Box<[Mutex<HashTable<Entry>>]>,
-    /// How many entries there are. It is mostly 0, which saves the lookup.
+    /// How many entries there are.
     len: AtomicUsize,
     generation: AtomicU64,
     /// Two, with random keys: together a hash of 128 bits, on which clients cannot produce collisions.
@@ -93,12 +93,14 @@ impl Default for Entries {
 }
 
 impl Entries {
+    /// Are there none? So it is mostly, which saves the lookup.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
+    }
+
     /// The cached refusal of these charges, with the store's time; `None` if the store has to be asked.
-    pub(super) fn known(&self, charges: &[Charge]) -> Option<Known> {
-        if self.len.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let (now, mut time) = (Instant::now(), None);
+    pub(super) fn known(&self, charges: &[Charge], now: Instant) -> Option<Known> {
+        let mut time = None;
         let mut decisions = Vec::with_capacity(charges.len());
         for charge in charges {
             let known = if charge.shadow { Ok(None) } else { self.of_all(charge, now) };
@@ -191,7 +193,7 @@ impl Entries {
     /// Removes the entries of charges that the store has granted, or may have (no outcome). Entries of requests that asked
     /// later stay.
     pub(super) fn answered(&self, charges: &[Charge], asked: Instant, outcome: Option<&Outcome>) {
-        if self.len.load(Ordering::Relaxed) == 0 {
+        if self.is_empty() {
             return;
         }
         let refused = |index: usize| outcome.is_some_and(|outcome| !outcome.decisions[index].granted);
@@ -225,11 +227,14 @@ impl Entries {
         }
     }
 
-    /// A keyed hash of a bucket: the address of its limiter, and its client.
+    /// A keyed hash of a bucket: the address of its limiter, and its client. One that all clients share needs no such hash, since
+    /// no client can choose it.
     fn key(&self, charge: &Charge) -> u128 {
+        let limiter = Arc::as_ptr(&charge.limiter).addr();
+        let Some(client) = &charge.client else { return spread(limiter) };
         let [high, low] = self.hashers.each_ref().map(|hasher| {
             let mut hasher = hasher.build_hasher();
-            write_bucket(Arc::as_ptr(&charge.limiter).addr(), charge.client.as_ref(), &mut hasher);
+            write_bucket(limiter, client, &mut hasher);
             u128::from(hasher.finish())
         });
         high << 64 | low
@@ -257,24 +262,30 @@ fn slot(key: u128) -> u64 {
     u64::try_from(key & u128::from(u64::MAX)).unwrap_or_default()
 }
 
+/// The address of a limiter, with bits that differ in all places by which the shard and the slot are chosen: a multiplication by
+/// an odd number loses nothing.
+fn spread(limiter: usize) -> u128 {
+    let spread = (limiter as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    u128::from(spread) << 64 | u128::from(spread.rotate_right(32))
+}
+
 /// Writes what tells a bucket from all others, in as few pieces as possible: each piece has its own cost.
-fn write_bucket(limiter: usize, client: Option<&ClientId>, hasher: &mut impl Hasher) {
+fn write_bucket(limiter: usize, client: &ClientId, hasher: &mut impl Hasher) {
     let begin = |kind: u8, rest: u64| (limiter as u128) << 64 | u128::from(rest) << 8 | u128::from(kind);
     match client {
-        None => hasher.write_u128(begin(0, 0)),
-        Some(ClientId::Address(IpNet::V4(network))) => {
+        ClientId::Address(IpNet::V4(network)) => {
             let address = u64::from(network.addr().to_bits());
             hasher.write_u128(begin(1, address << 8 | u64::from(network.prefix_len())));
         }
-        Some(ClientId::Address(IpNet::V6(network))) => {
+        ClientId::Address(IpNet::V6(network)) => {
             hasher.write_u128(begin(2, network.prefix_len().into()));
             hasher.write_u128(network.addr().to_bits());
         }
-        Some(ClientId::Value(value)) => {
+        ClientId::Value(value) => {
             hasher.write_u128(begin(3, 0));
             hasher.write(value);
         }
-        Some(ClientId::Instance(id)) => {
+        ClientId::Instance(id) => {
             hasher.write_u128(begin(4, 0));
             hasher.write(id.as_bytes());
         }

@@ -94,11 +94,15 @@ impl<S> NegativeCache<S> {
 impl<S: Remote> NegativeCache<S> {
     /// The cached refusal of these charges; `None` if the store has to be asked.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
-        let known = self.known.entries.known(charges)?;
+        if self.known.entries.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        let known = self.known.entries.known(charges, now)?;
         self.metrics.store_known();
         let mut judged = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
         if let Some((charge, _)) = judged.next()
-            && self.known.clock(self.store.clock(charge)).is_due()
+            && self.known.clock(self.store.clock(charge)).is_due(now)
         {
             self.look_at_the_clock_of(charge.clone());
         }

@@ -38,7 +38,7 @@ fn refuse(entries: &Entries, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {
 }
 
 fn says(entries: &Entries, limiter: &Arc<Limiter>, permits: u32) -> Option<(u64, Decision)> {
-    let known = entries.known(&[charge(limiter, permits)])?;
+    let known = entries.known(&[charge(limiter, permits)], Instant::now())?;
     Some((known.now.as_millis(), known.decisions[0]?))
 }
 
@@ -127,7 +127,7 @@ async fn shared_limiters_are_remembered_for_a_moment_and_shadows_never_refuse() 
     assert!(says(&entries, &library, 1).is_none());
     let own = limiter(Algorithm::TokenBucket);
     refuse(&entries, &own, 1, Wait::Millis(5_000));
-    assert!(entries.known(&[Charge { shadow: true, ..charge(&own, 1) }]).is_none());
+    assert!(entries.known(&[Charge { shadow: true, ..charge(&own, 1) }], Instant::now()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,8 +160,8 @@ proptest! {
             let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
             let of = |client: &Option<ClientId>| Charge { client: client.clone(), ..charge(&limiter, 1) };
             remember(&entries, &of(&one), Wait::Millis(60_000), entries.generation());
-            prop_assert!(entries.known(&[of(&one)]).is_some());
-            prop_assert_eq!(entries.known(&[of(&two)]).is_some(), one == two);
+            prop_assert!(entries.known(&[of(&one)], Instant::now()).is_some());
+            prop_assert_eq!(entries.known(&[of(&two)], Instant::now()).is_some(), one == two);
             Ok(())
         })?;
     }

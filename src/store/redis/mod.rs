@@ -143,7 +143,7 @@ impl Redis {
             return Ok(Outcome::decided(now.unwrap_or_else(|| self.context.clock.redis_now()), Vec::new(), true));
         };
         let since = Instant::now();
-        let slot = slot_of(&first.limiter, first.client.as_ref());
+        let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
         let decided = self.decide_in_slot(slot, charges, now, deadline).await;
         if decided.is_ok() {
             self.context.metrics.store_answered(since.elapsed());

@@ -8,17 +8,18 @@
 //! A request has one deadline, over waiting in the queue, for the connection and for the answer. A call that may have run is
 //! never sent again.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::select;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, timeout_at};
 
@@ -60,8 +61,6 @@ struct DispatcherCore {
     context: Arc<DispatcherContext>,
     connection: ConnectionManager,
     queue: Mutex<Queue>,
-    /// Somebody has come who can be sent.
-    arrived: Notify,
 }
 
 /// The task. On drop, fails all who wait.
@@ -86,7 +85,7 @@ impl Dispatcher {
     pub(crate) fn start(node: Arc<Node>, context: Arc<DispatcherContext>, has_slots: bool) -> Self {
         let connection = ConnectionManager::start(node, context.timeout);
         let queue = Mutex::new(Queue::new(SHALLOWEST, has_slots));
-        let core = Arc::new(DispatcherCore { context, connection, queue, arrived: Notify::new() });
+        let core = Arc::new(DispatcherCore { context, connection, queue });
         let task = DispatcherTask { core: Arc::clone(&core), calls: FuturesUnordered::new() };
         Self { core, task: tokio::spawn(task.run()) }
     }
@@ -105,9 +104,9 @@ impl Dispatcher {
     ) -> Result<Outcome, StoreError> {
         let (decided, decision) = oneshot::channel();
         let request = Request { charges: charges.to_vec(), now, deadline, decided };
-        let can_be_sent = self.core.queue.lock().enter(request);
-        if can_be_sent {
-            self.core.arrived.notify_one();
+        let sender = self.core.queue.lock().enter(request);
+        if let Some(sender) = sender {
+            sender.wake();
         }
         match until(deadline, decision).await {
             Some(decided) => decided.unwrap_or(Err(StoreError::Broken)),
@@ -128,26 +127,42 @@ impl DispatcherTask {
     async fn run(mut self) {
         let mut status = self.core.connection.status();
         loop {
+            let known = status.borrow_and_update().clone();
             select! {
                 biased;
-                Some(ended) = self.calls.next() => self.note(ended),
-                () = self.core.arrived.notified() => {}
                 _ = status.changed() => {}
-            }
-            self.note_ended();
-            if self.core.queue.lock().is_ready() {
-                // Whoever is ready has their turn first, and what they ask for leaves together: a call costs Redis much
-                // the same however many it is for, and a worker that has nothing else to do goes on at once.
-                yield_now().await;
-                self.note_ended();
-                self.send(&status.borrow_and_update());
+                () = self.serve(&known) => {}
             }
         }
     }
 
-    /// Tells everybody whose call is over, before anybody else is sent.
-    fn note_ended(&mut self) {
-        while let Some(Some(ended)) = self.calls.next().now_or_never() {
+    /// Sends whoever comes, for as long as this is the connection.
+    async fn serve(&mut self, status: &ConnectionStatus) {
+        loop {
+            poll_fn(|cx| self.poll_ready(status, cx)).await;
+            // Whoever is ready has their turn first, and what they ask for leaves together: a call costs Redis much
+            // the same however many it is for, and a worker that has nothing else to do goes on at once.
+            yield_now().await;
+            poll_fn(|cx| {
+                self.poll_calls(cx);
+                Poll::Ready(())
+            })
+            .await;
+            self.send(status);
+        }
+    }
+
+    /// Tells everybody whose call is over. Ready if somebody can be sent.
+    fn poll_ready(&mut self, status: &ConnectionStatus, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_calls(cx);
+        match status {
+            ConnectionStatus::Connecting => Poll::Pending,
+            _ => self.core.queue.lock().poll_ready(cx),
+        }
+    }
+
+    fn poll_calls(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(ended)) = self.calls.poll_next_unpin(cx) {
             self.note(ended);
         }
     }

@@ -1,9 +1,11 @@
 //! Who waits to be sent: in lines, so that a flood of one limit takes no decision from the others.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
+use hashbrown::{DefaultHashBuilder, HashMap};
 use tokio::time::Instant;
 
 use super::super::script::batch::{Batch, MAX_WORK, Request, Ticket};
@@ -31,6 +33,8 @@ pub(super) struct Queue {
     /// Is a call about the buckets of one slot?
     has_slots: bool,
     is_closed: bool,
+    /// Sends them, and waits for somebody who can be sent.
+    sender: Option<Waker>,
 }
 
 /// In a cluster the slot of a request; else a hash of its route. Two routes with the same hash share a line.
@@ -50,7 +54,7 @@ impl Queue {
     /// An empty one.
     pub(super) fn new(depth: usize, has_slots: bool) -> Self {
         let (ours, turns, tickets, shared) = Default::default();
-        Self { ours, turns, tickets, shared, depth, has_slots, is_closed: false }
+        Self { ours, turns, tickets, shared, depth, has_slots, is_closed: false, sender: None }
     }
 
     /// From now on so many calls may be under way.
@@ -58,10 +62,10 @@ impl Queue {
         self.depth = depth;
     }
 
-    /// Lets a request wait; returns whether one can be sent.
-    pub(super) fn enter(&mut self, request: Request) -> bool {
+    /// Lets a request wait; returns who is to be woken if one can be sent.
+    pub(super) fn enter(&mut self, request: Request) -> Option<Waker> {
         if self.is_closed {
-            return false;
+            return None;
         }
         let now = Instant::now();
         let (line, tickets, depth) = self.line_of(&request);
@@ -70,7 +74,7 @@ impl Queue {
             overdue.fail(&StoreError::Timeout);
         }
         line.push_back(request);
-        under_way(tickets) < depth
+        if under_way(tickets) < depth { self.sender.take() } else { None }
     }
 
     /// Lets requests wait before all others of their lines.
@@ -85,7 +89,11 @@ impl Queue {
             let line = self.shared.entry(names).or_default();
             return (&mut line.waiting, &line.tickets, depth);
         }
-        let route = if self.has_slots { slot_of_charges(&request.charges) } else { route_of(&request.charges) };
+        let route = if self.has_slots {
+            slot_of_charges(&request.charges)
+        } else {
+            route_of(&request.charges, self.ours.hasher())
+        };
         let line = self.ours.entry(route).or_insert_with(|| {
             self.turns.push_back(route);
             VecDeque::new()
@@ -100,8 +108,19 @@ impl Queue {
         self.depth.div_ceil(2)
     }
 
-    /// Can anybody be sent?
-    pub(super) fn is_ready(&self) -> bool {
+    /// Can anybody be sent? If not, wakes this task as soon as somebody can be who comes.
+    pub(super) fn poll_ready(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.is_ready() {
+            return Poll::Ready(());
+        }
+        match &mut self.sender {
+            Some(sender) => sender.clone_from(cx.waker()),
+            None => self.sender = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn is_ready(&self) -> bool {
         let ours = !self.turns.is_empty() && under_way(&self.tickets) < self.depth;
         let depth = self.depth_of_shared();
         ours || self.shared.values().any(|line| !line.waiting.is_empty() && under_way(&line.tickets) < depth)
@@ -213,9 +232,6 @@ fn slot_of_charges(charges: &[Charge]) -> LineKey {
     charges.first().map_or(0, |first| slot_of(&first.limiter, first.client.as_ref()).into())
 }
 
-fn route_of(charges: &[Charge]) -> LineKey {
-    let name = charges.first().map_or("", |charge| &charge.limiter.name);
-    let mut hasher = DefaultHasher::new();
-    hash_tag(name).hash(&mut hasher);
-    hasher.finish()
+fn route_of(charges: &[Charge], hasher: &DefaultHashBuilder) -> LineKey {
+    hasher.hash_one(charges.first().map_or("", |charge| hash_tag(&charge.limiter.name)))
 }
