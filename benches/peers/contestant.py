@@ -6,6 +6,7 @@ import http.client
 from dataclasses import dataclass
 from typing import Callable
 
+from h2load import Http2, answers
 from process import Failed, Process
 from redis import Redis
 from stage import Stage
@@ -28,7 +29,7 @@ class Running:
 @dataclass(frozen=True)
 class Contestant:
     """`packages` are those it needs, `config` its file in config/, `status` what it answers under load, and `clients`
-    how many clients the requests name in `X-Client` (0: they have no such field)."""
+    how many clients the requests name in `X-Client` (0: they have no such field). With `http2`, h2load asks instead of wrk."""
 
     name: str
     packages: tuple[str, ...]
@@ -36,14 +37,17 @@ class Contestant:
     start: Callable[[Stage], Running]
     status: int = 200
     clients: int = 0
+    http2: Http2 | None = None
 
     def missing(self, stage: Stage) -> str | None:
         """Why it cannot be started, if it cannot."""
         reasons = [f"{name}: {stage.tools.missing[name]}" for name in self.packages if name in stage.tools.missing]
         return ", ".join(reasons) or None
 
-    def check(self, running: Running) -> None:
+    def check(self, stage: Stage, running: Running) -> None:
         """It answers what it should, and keeps the connection."""
+        if self.http2:
+            return answers(stage.tools.h2load, self.http2, running.port)
         connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=5)
         try:
             connection.connect()

@@ -40,7 +40,8 @@ figures differ from machine to machine, and from hour to hour.
 * All have one worker, keep their connections to clients and upstream, write no access log, and tell the upstream who
   asked by `X-Forwarded-For` and `X-Forwarded-Proto`. Each is set up as its own documentation recommends: the files are
   linked in the tables.
-* The load is wrk with {connections} connections, the upstream one nginx that answers 100 bytes to everybody.
+* The load is wrk with {connections} connections, the upstream one nginx that answers 100 bytes to everybody, unless a
+  row says otherwise.
 * CPU is the user and system time of all threads and processes of the gateway, and of its Redis and the service
   that asks it where it has them, from `/proc/PID/stat`.
 * Before it is measured, each must answer as expected and keep the connection. One error, or one answer of another kind,

@@ -88,3 +88,18 @@ def caddy(template: str) -> Start:
         return Running(port, [stage.start("caddy", command, port, env=home)])
 
     return start
+
+
+# A message of gRPC of 100 bytes: no compression, the length, the bytes.
+MESSAGE = b"\0\0\0\0\x64" + bytes(100)
+
+
+def grpc_upstream(stage: Stage) -> int:
+    """nghttpd, which sends a file to every call, and `grpc-status` behind it."""
+    methods = stage.folder / "bench.Echo"
+    methods.mkdir(exist_ok=True)
+    (methods / "Unary").write_bytes(MESSAGE)
+    port = free_port()
+    command: Command = [stage.tools.nghttpd, "--no-tls", "-n1", "-a", "127.0.0.1", "-d", stage.folder]
+    stage.start("nghttpd", [*command, "--trailer", "grpc-status: 0", str(port)], port)
+    return port

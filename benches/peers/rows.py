@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from contestant import Contestant
-from gateways import caddy, envoy, haproxy, nginx, nginx_on_redis, tidegate, tidegate_on_redis
+from gateways import MESSAGE, caddy, envoy, grpc_upstream, haproxy, nginx, nginx_on_redis, tidegate, tidegate_on_redis
+from h2load import Http2
 from ratelimit import envoy_with_ratelimit
 from row import AtMost, AtMostOfAny, Faster, Quiet, Row
 
@@ -151,4 +152,25 @@ REFUSED = Row(
     goals=[AtMost("tidegate", "haproxy", 1.00), Quiet("tidegate", 1)],
 )
 
-ROWS = [PLAIN, EMBEDDED, REDIS, RATELIMIT, REFUSED]
+CALLS = Http2(
+    connections=16,
+    streams=16,
+    target="/bench.Echo/Unary",
+    fields=("content-type: application/grpc", "te: trailers"),
+    body=MESSAGE,
+)
+
+GRPC = Row(
+    name="grpc",
+    title="Calls of gRPC to an upstream of HTTP/2",
+    about="h2load calls a unary method on 16 connections with 16 streams each, in clear; question and answer are "
+    "messages of 100 bytes, and trailers follow. The upstream is nghttpd, with one worker.",
+    contestants=[
+        Contestant("tidegate", TIDEGATE, "tidegate_grpc.yaml", tidegate("tidegate_grpc.yaml"), http2=CALLS),
+        Contestant("Envoy", ENVOY, "envoy_grpc.yaml", envoy("envoy_grpc.yaml"), http2=CALLS),
+    ],
+    goals=[AtMost("tidegate", "Envoy", 0.60)],
+    upstream=grpc_upstream,
+)
+
+ROWS = [PLAIN, EMBEDDED, REDIS, RATELIMIT, REFUSED, GRPC]
