@@ -29,6 +29,7 @@ class Server:
         return {
             "Unary": grpc.unary_unary_rpc_method_handler(self.unary),
             "Limited": grpc.unary_unary_rpc_method_handler(self.unary),
+            "Patient": grpc.unary_unary_rpc_method_handler(self.unary),
             "Many": grpc.unary_stream_rpc_method_handler(self.many),
             "Count": grpc.stream_unary_rpc_method_handler(self.count),
             "Chat": grpc.stream_stream_rpc_method_handler(self.chat),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -109,8 +110,8 @@ def many_calls(stage: Stage) -> None:
 
 @check("messages of 16 MiB pass in both directions")
 def large_messages(stage: Stage) -> None:
+    message = bytes(range(256)) * (64 * 1024)
     with Channel(stage) as channel:
-        message = bytes(range(256)) * (64 * 1024)
         expect("it is the same", channel.unary()(message, timeout=20) == message, True)
 
 
@@ -166,6 +167,25 @@ def is_limited(stage: Stage) -> None:
         expect("retry-after", 3590 <= int(told["retry-after"]) <= 3600, True)
         expect("the pushback", int(told["grpc-retry-pushback-ms"]), 1000 * int(told["retry-after"]))
         limited(b"", timeout=5, metadata=[("x-name", stage.name())])
+
+
+@check("a client with a retry policy comes back when it is told to, and is answered")
+def comes_back(stage: Stage) -> None:
+    policy = {
+        "maxAttempts": 3,
+        "initialBackoff": "0.01s",
+        "maxBackoff": "0.01s",
+        "backoffMultiplier": 1,
+        "retryableStatusCodes": ["RESOURCE_EXHAUSTED"],
+    }
+    config = {"methodConfig": [{"name": [{"service": SERVICE}], "retryPolicy": policy}]}
+    with Channel(stage, ("grpc.service_config", json.dumps(config))) as channel:
+        call, metadata = channel.unary(f"/{SERVICE}/Patient"), [("x-name", stage.name())]
+        call(b"", timeout=5, metadata=metadata)
+        begin = time.monotonic()
+        expect("the answer", call(b"second", timeout=5, metadata=metadata), b"second")
+        # Its own backoff would have had it refused three times within 0.03 s.
+        expect("it waited", time.monotonic() - begin > 0.5, True)
 
 
 @check("an upstream that is not there is UNAVAILABLE, one that is silent DEADLINE_EXCEEDED")
