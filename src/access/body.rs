@@ -44,7 +44,12 @@ where
         match frame {
             Some(Ok(frame)) => match frame.data_ref() {
                 Some(data) => line.sent(data.len()),
-                None => line.complete(),
+                None => {
+                    if let Some(trailers) = frame.trailers_ref() {
+                        line.fields(trailers);
+                    }
+                    line.complete();
+                }
             },
             Some(Err(_)) => line.ends_early("broken_off"),
             None => line.complete(),

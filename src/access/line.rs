@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
 use tracing::field::display;
 
 use super::TARGET;
@@ -18,6 +18,9 @@ use crate::server::Refused;
 
 /// The status of a request that got no answer, since its client did not wait for it; nginx's number.
 const CLIENT_GONE: u16 = 499;
+
+/// What a call of gRPC came to: its answer's status is 200 whatever that was.
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// What is known of a request. Dropped, it is written.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(super) struct LogLine {
     report: ReportSlot,
     /// The answer's status, and when its head was made.
     head: Option<(StatusCode, Duration)>,
+    /// Of a call of gRPC.
+    grpc_status: Option<u16>,
     bytes: u64,
     end: End,
 }
@@ -58,6 +63,7 @@ impl LogLine {
             stopwatch: Stopwatch::start(),
             report,
             head: None,
+            grpc_status: None,
             bytes: 0,
             end: End::Pending,
         }))
@@ -66,8 +72,16 @@ impl LogLine {
     /// The answer has a head.
     pub(super) fn head<B>(&mut self, response: &Response<B>) {
         self.head = Some((response.status(), self.stopwatch.elapsed()));
+        self.fields(response.headers());
         if self.method == Method::HEAD {
             self.complete();
+        }
+    }
+
+    /// The answer has these fields, before its body or behind it.
+    pub(super) fn fields(&mut self, fields: &HeaderMap) {
+        if let Some(status) = fields.get(GRPC_STATUS) {
+            self.grpc_status = status.to_str().ok().and_then(|status| status.parse().ok());
         }
     }
 
@@ -106,8 +120,9 @@ impl Drop for LogLine {
         let client_key = report.client_key.map(Hex).map(display);
         let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, took)| millis(took)));
         let (method, path, peer, bytes) = (self.method.as_str(), self.path.as_str(), self.peer, self.bytes);
+        let grpc_status = self.grpc_status;
         tracing::info!(
-            target: TARGET, status, reason, route, limits, at, client, client_key, %peer, bytes, head_ms, ms, "{method} {path}"
+            target: TARGET, status, grpc_status, reason, route, limits, at, client, client_key, %peer, bytes, head_ms, ms, "{method} {path}"
         );
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use deadpool_redis::redis::Commands;
 use http::Request;
 use http_body_util::Empty;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -270,4 +270,23 @@ async fn the_client_is_told_by_its_address_or_as_it_stands_in_the_stores_keys() 
     let key = line["client_key"].as_str().expect("a key");
     assert!(keys.len() == 1 && keys[0].ends_with(&format!(":{key}")) && key.len() == 32, "{keys:?} {key}");
     assert!(!line.to_string().contains("CANARY"), "{line}");
+}
+
+#[tokio::test]
+async fn what_a_call_of_grpc_came_to_is_in_its_fields_or_its_trailers() {
+    let answer = concat!(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/grpc\r\n\r\n",
+        "2\r\nok\r\n0\r\ngrpc-status: 5\r\n\r\n"
+    );
+    let origin = Origin::saying(answer).await;
+    let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 1h }";
+    let gateway = Logged::start("grpc", &format!("http://{}", origin.address), limit);
+    let mut client = gateway.client().await;
+    for _ in 0..2 {
+        let call = "POST /a.B/C HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(client.ask(call).await.status(), 200);
+    }
+    let lines = gateway.lines().await;
+    let told = lines.iter().map(|line| json!([line["status"], line["grpc_status"], line["limits"]]));
+    assert_eq!(told.collect::<Vec<_>>(), [json!([200, 5, "allowed"]), json!([200, 8, "limited"])]);
 }
