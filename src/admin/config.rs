@@ -11,7 +11,7 @@ use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::Store;
 use crate::store::settings::{RedisSettings, RedisTls, SentinelSettings, StoreSettings};
-use crate::upstream::settings::{Target, UpstreamSettings};
+use crate::upstream::settings::{Target, UpstreamSettings, UpstreamTls};
 
 /// All of it.
 pub(super) fn show(config: &Config, store: &Store) -> Value {
@@ -100,18 +100,29 @@ fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {
     json!({ "ca": ca, "cert": cert, "key": key })
 }
 
+fn show_upstream_tls(UpstreamTls { ca, server_name, identity, verify }: &UpstreamTls) -> Value {
+    json!({
+        "ca": ca,
+        "server_name": server_name,
+        "cert": identity.as_ref().map(|identity| &identity.cert),
+        "verify": verify,
+    })
+}
+
 fn show_upstream(upstream: &UpstreamSettings) -> Value {
     let targets: Vec<String> = upstream
         .targets
         .iter()
         .map(|target| match target {
             Target::Http(authority) => format!("http://{authority}"),
+            Target::Https(authority) => format!("https://{authority}"),
             Target::Echo => "builtin:echo".to_owned(),
         })
         .collect();
     json!({
         "targets": targets,
         "protocol": upstream.protocol.name(),
+        "tls": upstream.tls.as_ref().map(show_upstream_tls),
         "connect_timeout_ms": upstream.connect_timeout.as_millis(),
         "response_timeout_ms": upstream.response_timeout.as_millis(),
         "body_timeout_ms": upstream.body_timeout.as_millis(),

@@ -36,6 +36,7 @@ use crate::server::{Drain, DrainTrigger, Server};
 use crate::sift::NextHop;
 use crate::store::{OpenError, Store};
 use crate::upstream::Upstreams;
+use crate::upstream::settings::UpstreamSettings;
 
 /// A running gateway.
 #[derive(Debug)]
@@ -114,6 +115,7 @@ impl Gateway {
     pub(crate) fn start_on(config: Config, workers: usize, inherited: Inherited) -> Result<Self, StartError> {
         let workers = workers.max(1);
         let config = Arc::new(config);
+        config.upstreams.values().for_each(warn_of_trust);
         let metrics = Arc::new(Metrics::new());
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
         let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Refuse).store(store.clone());
@@ -184,6 +186,15 @@ impl Gateway {
     pub(crate) fn leave(self, limit: Duration) -> io::Result<()> {
         self.control.close();
         self.drain(limit)
+    }
+}
+
+/// Nobody forgets it, and nobody can say that it was not told.
+fn warn_of_trust(upstream: &UpstreamSettings) {
+    if upstream.tls.as_ref().is_some_and(|tls| !tls.verify) {
+        let why =
+            "`verify: false`: certificates are not verified, so anybody on the way can read and change everything";
+        tracing::warn!(upstream = %upstream.name, "{why}");
     }
 }
 

@@ -11,9 +11,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::settings::UpstreamSettings;
 
-/// The port of `http://` where none is written.
-const DEFAULT_PORT: u16 = 80;
-
 /// A host of which nothing is heard for so long, while an answer is waited for, is asked whether it is still there: as long
 /// as an upstream may take unless the rule file says otherwise. Where it says more, a host that is gone is found out.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -54,8 +51,9 @@ impl Timeouts {
 }
 
 impl Address {
-    pub(crate) fn new(authority: &Authority) -> Self {
-        let port = authority.port_u16().unwrap_or(DEFAULT_PORT);
+    /// With this port where none is written.
+    pub(crate) fn new(authority: &Authority, default_port: u16) -> Self {
+        let port = authority.port_u16().unwrap_or(default_port);
         let host = authority.host();
         match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             Ok(ip) => Self::Ip(SocketAddr::new(ip, port)),
@@ -113,7 +111,7 @@ mod tests {
 
     #[test]
     fn addresses_are_told_from_names_and_have_a_default_port() {
-        let address = |text: &str| format!("{:?}", Address::new(&Authority::try_from(text).unwrap()));
+        let address = |text: &str| format!("{:?}", Address::new(&Authority::try_from(text).unwrap(), 80));
         assert_eq!(address("127.0.0.1:9000"), "Ip(127.0.0.1:9000)");
         assert_eq!(address("127.0.0.1"), "Ip(127.0.0.1:80)");
         assert_eq!(address("[::1]:9000"), "Ip([::1]:9000)");

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use super::address::{Address, Timeouts};
+use super::dial::Dial;
+use super::settings::Protocol;
 use crate::http1::{Left, Malformed, Outgoing, ParsedResponse, Piece, poll_head_bytes, read_answer};
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
@@ -46,15 +47,16 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Opens a connection.
-    pub(super) async fn open(
-        address: &Address,
-        timeouts: Timeouts,
-        metrics: &UpstreamMetrics,
-    ) -> io::Result<Box<Self>> {
-        let (stream, outgoing) = (address.connect(timeouts).await?.into(), Outgoing::default());
-        let (timer, idle_since) = (Timer::new(), Instant::now());
+    pub(super) async fn open(dial: &Dial, metrics: &UpstreamMetrics) -> io::Result<Box<Self>> {
+        let (stream, _) = dial.open(Protocol::Http1).await?;
+        Ok(Self::new(stream, metrics))
+    }
+
+    /// One that was opened already.
+    pub(super) fn new(stream: Transport, metrics: &UpstreamMetrics) -> Box<Self> {
+        let (outgoing, timer, idle_since) = (Outgoing::default(), Timer::new(), Instant::now());
         let (unread, has_written, is_reused, open) = (Bytes::new(), false, false, metrics.connection());
-        Ok(Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, _open: open }))
+        Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, _open: open })
     }
 
     /// Whether it may serve a request: open, idle for less time than the other side may close it after, and nothing
@@ -140,6 +142,8 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
+    use http::uri::Authority;
+
     use super::*;
     use crate::metrics::Metrics;
     use crate::upstream::settings::UpstreamSettings;
@@ -147,9 +151,9 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_may_be_repeated_believes_the_runtime_for_a_moment() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Address::Ip(listener.local_addr().unwrap());
-        let timeouts = Timeouts::of(&UpstreamSettings::new("api".into(), Vec::new()));
-        let mut connection = Connection::open(&address, timeouts, &Metrics::new().upstream("api")).await.unwrap();
+        let authority = Authority::try_from(listener.local_addr().unwrap().to_string()).unwrap();
+        let dial = Dial::clear(&authority, &UpstreamSettings::new("api".into(), Vec::new()));
+        let mut connection = Connection::open(&dial, &Metrics::new().upstream("api")).await.unwrap();
         let mut other = listener.accept().unwrap().0;
         // Nothing has been read yet, so that the runtime cannot know that there is nothing.
         assert!(connection.is_usable(connection.idle_since, true));

@@ -1,21 +1,23 @@
 //! One target: its idle connections, how to open more, and how a request is sent on one.
 
+use std::io;
 use std::time::Duration;
 
-use http::uri::Authority;
 use http::{Request, Response};
 use http_body::Body;
-use tokio::time::Instant;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
 
-use super::address::{Address, Timeouts};
 use super::body::RequestBody;
 use super::connection::Connection;
+use super::dial::Dial;
 use super::exchange::exchange;
 use super::http2::Http2;
 use super::pool::Pool;
 use super::response_body::ResponseBody;
 use super::seats::{Client, Seat};
 use super::settings::{Protocol, UpstreamSettings};
+use super::turn::Turn;
 use super::{Attempt, Failure};
 use crate::metrics::UpstreamMetrics;
 
@@ -25,18 +27,25 @@ const STALE_TRIES: usize = 3;
 /// A target that is reached over the network.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    address: Address,
-    timeouts: Timeouts,
+    dial: Dial,
     pool: Pool,
-    /// For a target that speaks HTTP/2.
-    http2: Option<Http2>,
+    http2: Http2,
+    /// What is spoken to it; [`Auto`](Protocol::Auto) as long as it has not been asked.
+    spoken: Mutex<Protocol>,
+    /// Whether it is it that chooses.
+    chooses: bool,
+    asking: Turn,
 }
 
 impl Endpoint {
-    pub(crate) fn new(authority: &Authority, settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
-        let (address, timeouts) = (Address::new(authority), Timeouts::of(settings));
-        let http2 = (settings.protocol == Protocol::Http2).then(|| Http2::new(settings, metrics.clone()));
-        Self { address, timeouts, pool: Pool::new(settings, metrics), http2 }
+    pub(crate) fn new(dial: Dial, settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
+        let chooses = settings.protocol == Protocol::Auto && dial.is_tls();
+        let spoken = match settings.protocol {
+            Protocol::Auto if !chooses => Protocol::Http1,
+            written => written,
+        };
+        let (pool, http2) = (Pool::new(settings, metrics.clone()), Http2::new(settings, metrics));
+        Self { dial, pool, http2, spoken: Mutex::new(spoken), chooses, asking: Turn::default() }
     }
 
     /// The right to use a connection, if the client may have one now.
@@ -60,10 +69,13 @@ impl Endpoint {
         limit: Duration,
         mut was_sent: bool,
     ) -> Result<Response<ResponseBody>, Attempt> {
-        if let Some(http2) = &self.http2 {
-            // Boxed, so that the future of a request over HTTP/1 has no room for it.
-            let sending = Box::pin(http2.send(seat, (&self.address, self.timeouts), request, limit, was_sent));
-            return sending.await.map(|response| response.map(ResponseBody::http2));
+        // Boxed, both, so that the future of a request over HTTP/1 has no room for them.
+        let mut spoken = *self.spoken.lock();
+        if spoken == Protocol::Auto {
+            spoken = Box::pin(self.ask()).await?;
+        }
+        if spoken == Protocol::Http2 {
+            return Box::pin(self.send_over_http2(seat, request, limit, was_sent)).await;
         }
         for _ in 0..STALE_TRIES {
             let kept = if was_sent { None } else { self.pool.take(now, is_repeatable(request)) };
@@ -94,15 +106,55 @@ impl Endpoint {
         limit: Duration,
     ) -> Result<Response<ResponseBody>, Attempt> {
         self.pool.make_room();
-        match Connection::open(&self.address, self.timeouts, self.pool.metrics()).await {
-            Ok(connection) => {
-                let mut lease = self.pool.lease(connection, seat);
-                exchange(lease.connection(), request, Instant::now(), limit).await.map(|begun| begun.on(lease))
+        let opened = Connection::open(&self.dial, self.pool.metrics()).await;
+        let connection = opened.map_err(|error| self.unreachable(&error))?;
+        let mut lease = self.pool.lease(connection, seat);
+        exchange(lease.connection(), request, Instant::now(), limit).await.map(|begun| begun.on(lease))
+    }
+
+    async fn send_over_http2(
+        &self,
+        seat: Seat,
+        request: &mut Request<RequestBody>,
+        limit: Duration,
+        was_sent: bool,
+    ) -> Result<Response<ResponseBody>, Attempt> {
+        let sent = self.http2.send(seat, &self.dial, request, limit, was_sent).await;
+        if matches!(sent, Err(Attempt::NotSent)) {
+            self.forget();
+        }
+        sent.map(|response| response.map(ResponseBody::http2))
+    }
+
+    /// Finds out what the target chooses to speak. The connection is kept for the requests that follow.
+    async fn ask(&self) -> Result<Protocol, Attempt> {
+        let asking = async {
+            let (stream, spoken) = self.dial.open(Protocol::Auto).await?;
+            match spoken {
+                Protocol::Http2 => self.http2.add(stream).await?,
+                Protocol::Http1 | Protocol::Auto => self.pool.add(Connection::new(stream, self.pool.metrics())),
             }
-            Err(error) => {
-                tracing::debug!(address = ?self.address, %error, "cannot connect to an upstream");
-                Err(Attempt::NotSent)
-            }
+            *self.spoken.lock() = spoken;
+            Ok(spoken)
+        };
+        let known = || Some(*self.spoken.lock()).filter(|spoken| *spoken != Protocol::Auto);
+        let in_time = async {
+            let asked = timeout_at(self.dial.timeouts().deadline(), asking).await;
+            asked.unwrap_or_else(|elapsed| Err(elapsed.into()))
+        };
+        self.asking.open(known, in_time).await.map_err(|error| self.unreachable(&error))
+    }
+
+    fn unreachable(&self, error: &io::Error) -> Attempt {
+        tracing::debug!(dial = ?self.dial, %error, "cannot connect to an upstream");
+        self.forget();
+        Attempt::NotSent
+    }
+
+    /// What it spoke once may be no more what it speaks.
+    fn forget(&self) {
+        if self.chooses {
+            *self.spoken.lock() = Protocol::Auto;
         }
     }
 }

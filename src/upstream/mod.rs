@@ -16,6 +16,7 @@ use tokio::time::Instant;
 mod address;
 mod body;
 mod connection;
+mod dial;
 mod download;
 mod echo;
 mod endpoint;
@@ -26,13 +27,16 @@ mod response_body;
 mod seats;
 mod select;
 pub mod settings;
+pub(crate) mod tls;
 mod transfer;
+mod turn;
 mod upload;
 
 pub use body::{BoxError, RequestBody, TooLong};
 pub use response_body::ResponseBody;
 
 use crate::metrics::{Metrics, UpstreamMetrics};
+use dial::Dial;
 use endpoint::Endpoint;
 pub(crate) use seats::Client;
 use select::RoundRobin;
@@ -139,12 +143,14 @@ impl Upstreams {
 impl Upstream {
     fn new(settings: &UpstreamSettings, metrics: &Metrics) -> Self {
         let metrics = metrics.upstream(&settings.name);
+        let remote = |dial| Backend::Http(Endpoint::new(dial, settings, metrics.clone()));
         let place = |target: &Target| match target {
-            Target::Http(authority) => Backend::Http(Endpoint::new(authority, settings, metrics.clone())),
+            Target::Http(authority) => remote(Dial::clear(authority, settings)),
+            Target::Https(authority) => remote(Dial::tls(authority, settings)),
             Target::Echo => Backend::Echo,
         };
         let authority = settings.targets.iter().find_map(|target| match target {
-            Target::Http(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+            Target::Http(authority) | Target::Https(authority) => HeaderValue::from_str(authority.as_str()).ok(),
             Target::Echo => None,
         });
         Self {

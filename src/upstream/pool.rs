@@ -95,11 +95,17 @@ impl Pool {
     }
 
     fn put(&self, mut connection: Box<Connection>) {
+        connection.is_reused = true;
+        self.add(connection);
+    }
+
+    /// Takes a connection that nobody uses.
+    pub(crate) fn add(&self, mut connection: Box<Connection>) {
         let mut idle = self.0.idle.lock();
         if connection.has_surplus() || idle.connections.len() >= CAPACITY {
             return;
         }
-        (connection.idle_since, connection.is_reused) = (Instant::now(), true);
+        connection.idle_since = Instant::now();
         idle.connections.push_back(connection);
         if !idle.swept {
             idle.swept = true;
@@ -161,17 +167,19 @@ mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
+    use http::uri::Authority;
+
     use super::*;
     use crate::metrics::Metrics;
-    use crate::upstream::address::{Address, Timeouts};
+    use crate::upstream::dial::Dial;
 
     /// A pool with one idle connection, and the other end of it.
     async fn one_idle() -> (Pool, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Address::Ip(listener.local_addr().unwrap());
+        let authority = Authority::try_from(listener.local_addr().unwrap().to_string()).unwrap();
         let settings = UpstreamSettings { max_connections: 2, ..UpstreamSettings::new("api".into(), Vec::new()) };
         let pool = Pool::new(&settings, Metrics::new().upstream("api"));
-        let connection = Connection::open(&address, Timeouts::of(&settings), pool.metrics()).await.unwrap();
+        let connection = Connection::open(&Dial::clear(&authority, &settings), pool.metrics()).await.unwrap();
         pool.lease(connection, pool.seats().try_take(None).unwrap()).release();
         (pool, listener.accept().unwrap().0)
     }

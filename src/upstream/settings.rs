@@ -1,5 +1,6 @@
 //! What the rule file says about an upstream.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub struct UpstreamSettings {
     pub targets: Vec<Target>,
     /// What is spoken to them.
     pub protocol: Protocol,
+    /// How TLS is spoken to those that speak it; without it, as [`UpstreamTls::default`] says.
+    pub tls: Option<UpstreamTls>,
     /// The longest a connection may take to open.
     pub connect_timeout: Duration,
     /// The longest an answer may take to begin, once the request is on its way.
@@ -34,6 +37,8 @@ pub struct UpstreamSettings {
 pub enum Target {
     /// `http://host:port`; names are resolved for each new connection.
     Http(Authority),
+    /// `https://host:port`, likewise.
+    Https(Authority),
     /// `builtin:echo`: this process answers with what it was sent.
     Echo,
 }
@@ -41,16 +46,47 @@ pub enum Target {
 /// What is spoken to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
+    /// What the target chooses over TLS (ALPN, RFC 7301); HTTP/1.1 in clear.
+    Auto,
     /// HTTP/1.1: one request at a time on a connection.
     Http1,
-    /// HTTP/2, which the upstream is known to speak ("prior knowledge", RFC 9113 section 3.3).
+    /// HTTP/2; in clear, the upstream is known to speak it ("prior knowledge", RFC 9113 section 3.3).
     Http2,
+}
+
+/// Whom TLS trusts, and what it shows of itself. All files are PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// The authorities, one of which has signed the certificates of the targets; without it, those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// The name that their certificates have to have, and that they are asked for (SNI); without it, the host of each.
+    pub server_name: Option<String>,
+    /// What they are shown.
+    pub identity: Option<TlsIdentity>,
+    /// Whether their certificates are verified.
+    pub verify: bool,
+}
+
+/// A certificate with its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsIdentity {
+    /// The certificate, and after it those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key, not encrypted.
+    pub key: PathBuf,
+}
+
+impl Default for UpstreamTls {
+    fn default() -> Self {
+        Self { ca: None, server_name: None, identity: None, verify: true }
+    }
 }
 
 impl Protocol {
     /// The word in the rule file.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Http1 => "http1",
             Self::Http2 => "http2",
         }
@@ -63,7 +99,8 @@ impl UpstreamSettings {
         Self {
             name,
             targets,
-            protocol: Protocol::Http1,
+            protocol: Protocol::Auto,
+            tls: None,
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
             body_timeout: Self::DEFAULT_BODY_TIMEOUT,

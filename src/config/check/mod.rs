@@ -18,6 +18,7 @@ mod sentinel;
 mod spread;
 mod store;
 mod tls;
+mod upstream_tls;
 mod upstreams;
 mod windows;
 

@@ -8,7 +8,7 @@ use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::store::settings::{RedisTls, TlsIdentity};
 
-const HELP: &str = "a path that is not absolute begins where the gateway is started; the file is PEM";
+pub(super) const HELP: &str = "a path that is not absolute begins where the gateway is started; the file is PEM";
 
 /// Nothing is said of a part that `can_be` no part of this store for a reason that was told.
 pub(super) fn tls(
@@ -35,7 +35,7 @@ pub(super) fn tls(
     Ok(Some(tls))
 }
 
-fn alone(key: &str, missing: &str, node: &Node, problems: &mut Problems) -> super::Broken {
+pub(super) fn alone(key: &str, missing: &str, node: &Node, problems: &mut Problems) -> super::Broken {
     let message = format!("{} needs {}", quote(key), quote(missing));
     problems.add(node.at(key).location, message, "a certificate is shown with its private key")
 }

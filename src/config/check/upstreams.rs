@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::uri::Authority;
 
-use super::{Checked, duration, needed, number, part};
+use super::{Checked, duration, needed, number, part, upstream_tls};
 use crate::config::file::{self, File};
 use crate::config::node::{Entry, Node};
 use crate::config::problem::{Problems, quote};
@@ -14,7 +14,7 @@ use crate::upstream::settings::{Protocol, Target, UpstreamSettings};
 
 type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 
-const TARGET_HELP: &str = "a target is `http://host`, `http://host:port` or `builtin:echo`";
+const TARGET_HELP: &str = "a target is `http://host`, `http://host:port`, the same with `https://`, or `builtin:echo`";
 
 pub(super) fn upstreams(file: &File, root: &Node, problems: &mut Problems) -> Checked<Upstreams> {
     let Some(written) = part(&file.upstreams, root, "upstreams", problems)? else { return Ok(Upstreams::new()) };
@@ -40,10 +40,14 @@ fn upstream(name: &str, written: &file::Upstream, node: &Node, problems: &mut Pr
             target(url, node.at("url"), problems)
         })
         .collect();
-    let default = UpstreamSettings::new(Arc::from(name), targets.into_iter().collect::<Checked<_>>()?);
+    let targets = targets.into_iter().collect::<Checked<Vec<_>>>()?;
+    let tls = upstream_tls::tls(&written.tls, &targets, node, problems)?;
+    let default = UpstreamSettings::new(Arc::from(name), targets);
     Ok(UpstreamSettings {
+        tls,
         protocol: match written.protocol {
-            None | Some(file::Protocol::Auto | file::Protocol::Http1) => Protocol::Http1,
+            None | Some(file::Protocol::Auto) => Protocol::Auto,
+            Some(file::Protocol::Http1) => Protocol::Http1,
             Some(file::Protocol::Http2) => Protocol::Http2,
         },
         connect_timeout: duration(written.connect_timeout, default.connect_timeout),
@@ -65,11 +69,13 @@ fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
     let (message, help) = match url.split_once(':') {
         Some(("builtin", "echo")) => return Ok(Target::Echo),
         Some(("builtin", _)) => (format!("{} is not built in", quote(url)), "there is only `builtin:echo`"),
-        Some(("http", rest)) if let Some(rest) = rest.strip_prefix("//") => match authority(rest) {
-            Ok(authority) => return Ok(Target::Http(authority)),
-            Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
-        },
-        Some(("https", _)) => (format!("{}: `https` is not built yet", quote(url)), TARGET_HELP),
+        Some((scheme @ ("http" | "https"), rest)) if let Some(rest) = rest.strip_prefix("//") => {
+            match authority(rest) {
+                Ok(authority) if scheme == "https" => return Ok(Target::Https(authority)),
+                Ok(authority) => return Ok(Target::Http(authority)),
+                Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
+            }
+        }
         _ => (format!("{} is not a target", quote(url)), TARGET_HELP),
     };
     Err(problems.add(node.location, message, help))

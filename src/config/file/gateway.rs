@@ -140,7 +140,9 @@ shape! {
         targets: Vec<Option<Target>> = OneOrMany(&Short("url", &TARGET)), Needed("targets: [http://127.0.0.1:9000]");
         /// What is spoken to them.
         protocol: Protocol = Protocol::KIND, Default("auto");
-        /// The longest that a connection may take to open.
+        /// How TLS is spoken to targets with `https://`.
+        tls: UpstreamTls = Map(&UPSTREAM_TLS), Optional;
+        /// The longest that a connection may take to open, TLS and all.
         connect_timeout: Millis = Duration(1, HOUR), Default("1s");
         /// The longest until an answer begins, once the request is on its way.
         response_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
@@ -156,9 +158,25 @@ shape! {
 }
 
 shape! {
+    /// Files are PEM, read when the gateway starts. A path that is not absolute begins where the gateway was started.
+    UPSTREAM_TLS: UpstreamTls = "`tls` of an upstream" {
+        /// The authorities, one of which has signed the certificates of the targets. Without it, those that the system trusts.
+        ca: String = Text, Optional;
+        /// The name that their certificates have to be for, and that they are asked for (SNI). Without it, the host of the target.
+        server_name: String = Text, Optional;
+        /// The certificate that targets are shown, and after it those that lead to its authority. It needs `key`.
+        cert: String = Text, Optional;
+        /// The private key of `cert`, not encrypted.
+        key: String = Text, Optional;
+        /// Whether certificates are verified. `false` lets anybody on the way read and change everything.
+        verify: bool = Flag, Default("true");
+    }
+}
+
+shape! {
     /// One of the places that serve an upstream.
     TARGET: Target = "a target" {
-        /// `http://host`, `http://host:port`, or `builtin:echo`, which answers with the request.
+        /// `http://host`, `http://host:port`, the same with `https://` for TLS, or `builtin:echo`, which answers with the request.
         url: String = Text, Needed("url: http://127.0.0.1:9000");
         unbuilt weight;
     }

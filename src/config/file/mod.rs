@@ -6,7 +6,8 @@ mod limits;
 mod words;
 
 pub(crate) use self::gateway::{
-    FILE, File, LISTEN, Listen, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, Upstream,
+    FILE, File, LISTEN, Listen, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream,
+    UpstreamTls,
 };
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
@@ -20,7 +21,20 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs, and in the order in which people read of them.
-pub(crate) static SHAPES: [&Shape; 14] = [
-    &FILE, &LISTEN, &STORE, &SENTINEL, &CLIENTS, &REQUESTS, &UPSTREAM, &TARGET, &ROUTE, &MATCH, &LIMIT, &PERMITS,
-    &CANDIDATE, &TLS,
+pub(crate) static SHAPES: [&Shape; 15] = [
+    &FILE,
+    &LISTEN,
+    &STORE,
+    &SENTINEL,
+    &CLIENTS,
+    &REQUESTS,
+    &UPSTREAM,
+    &UPSTREAM_TLS,
+    &TARGET,
+    &ROUTE,
+    &MATCH,
+    &LIMIT,
+    &PERMITS,
+    &CANDIDATE,
+    &TLS,
 ];

@@ -65,11 +65,11 @@ words! {
 words! {
     /// What is spoken to an upstream.
     Protocol {
-        /// HTTP/1.1 in clear.
+        /// Over TLS what the target chooses (ALPN); in clear HTTP/1.1.
         Auto = "auto",
         /// HTTP/1.1.
         Http1 = "http1",
-        /// HTTP/2: in clear, as the upstream is known to speak it.
+        /// HTTP/2; in clear without asking, as the upstream is known to speak it.
         Http2 = "http2",
     }
 }

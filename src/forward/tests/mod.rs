@@ -31,6 +31,7 @@ mod slow;
 mod smuggling;
 mod stale;
 mod to_http2;
+mod to_tls;
 
 use super::*;
 use crate::admission::free;
@@ -40,7 +41,7 @@ use crate::metrics::Metrics;
 use crate::server::testing::Handled;
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::sift::{Arrival, NextHop, Sieve};
-use crate::upstream::settings::{Target, UpstreamSettings};
+use crate::upstream::settings::{Protocol, Target, UpstreamSettings, UpstreamTls};
 use crate::wire::raw::{Message, Raw};
 use crate::wire::upstream::{Origin, Visit};
 use crate::wire::{soon, until, until_within};
@@ -60,6 +61,7 @@ struct Settings {
     response_timeout: Duration,
     adjust: fn(&mut UpstreamSettings),
     trusted_peer: bool,
+    spoken: Option<(Protocol, UpstreamTls)>,
 }
 
 impl Settings {
@@ -68,7 +70,7 @@ impl Settings {
     }
 
     fn targets(targets: Vec<Target>) -> Self {
-        Self { targets, response_timeout: LONG, adjust: |_| {}, trusted_peer: false }
+        Self { targets, response_timeout: LONG, adjust: |_| {}, trusted_peer: false, spoken: None }
     }
 
     fn start(self) -> Gateway {
@@ -81,6 +83,9 @@ impl Settings {
             response_timeout: self.response_timeout,
             ..UpstreamSettings::new("api".into(), self.targets)
         };
+        if let Some((protocol, tls)) = self.spoken {
+            (upstream.protocol, upstream.tls) = (protocol, Some(tls));
+        }
         (self.adjust)(&mut upstream);
         let metrics = Arc::new(Metrics::new());
         let forward = Forward::new(Arc::new(Upstreams::new([&upstream], 1, &metrics)));

@@ -29,11 +29,12 @@ use crate::http1;
 pub(super) async fn exchange(
     place: &mut Place,
     request: &mut Request<RequestBody>,
+    scheme: Scheme,
     limit: Duration,
 ) -> Result<Begun, Attempt> {
     let is_empty = request.body().is_end_stream();
     let waits = !is_empty && expects_continue(request.headers());
-    let opened = place.sender.send_request(head::of(request, Scheme::HTTP), is_empty);
+    let opened = place.sender.send_request(head::of(request, scheme), is_empty);
     let Ok((response, stream)) = opened else { return Err(Attempt::NotSent) };
     let transfer = request.body_mut().watch(waits);
     let upload = (!is_empty).then(|| Upload::new(stream));

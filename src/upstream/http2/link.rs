@@ -10,13 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
-use tokio::net::TcpStream;
-use tokio::time::timeout_at;
 
-use super::super::address::{Address, Timeouts};
 use super::keep_alive::{KeepAlive, Verdict};
 use super::{MAX_STREAMS, STREAM_WINDOW, Shared};
 use crate::metrics::GaugeGuard;
+use crate::transport::Transport;
 
 /// The longest head of an answer.
 const MAX_HEAD: u32 = 64 * 1024;
@@ -57,19 +55,17 @@ pub(super) struct Place {
     pub(super) is_reused: bool,
 }
 
-/// Opens a connection, and waits for the upstream's SETTINGS: they tell that it speaks HTTP/2 at all, and how many requests
-/// it takes. Until then nothing is sent, and whatever fails can be tried elsewhere.
-pub(super) async fn open(address: &Address, timeouts: Timeouts, shared: &Arc<Shared>) -> io::Result<Link> {
-    let deadline = timeouts.deadline();
-    let stream = address.connect(timeouts).await?;
-    let (sender, connection) = timeout_at(deadline, greet(stream)).await??;
+/// Begins on a connection, and waits for the upstream's SETTINGS: they tell that it speaks HTTP/2 at all, and how many
+/// requests it takes. Until then nothing is sent, and whatever fails can be tried elsewhere.
+pub(super) async fn start(stream: Transport, shared: &Arc<Shared>) -> io::Result<Link> {
+    let (sender, connection) = greet(stream).await?;
     let state = Arc::new(State::default());
     let open = shared.metrics.connection();
     tokio::spawn(drive(connection, Arc::clone(&state), Arc::downgrade(shared), open));
     Ok(Link { sender, state })
 }
 
-async fn greet(stream: TcpStream) -> io::Result<(SendRequest<Bytes>, Connection<TcpStream, Bytes>)> {
+async fn greet(stream: Transport) -> io::Result<(SendRequest<Bytes>, Connection<Transport, Bytes>)> {
     let (sender, mut connection) = builder().handshake(stream).await.map_err(io::Error::other)?;
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
@@ -98,7 +94,7 @@ fn builder() -> Builder {
 
 /// Reads and writes for all requests of a connection, until it ends.
 async fn drive(
-    mut connection: Connection<TcpStream, Bytes>,
+    mut connection: Connection<Transport, Bytes>,
     state: Arc<State>,
     shared: Weak<Shared>,
     _open: GaugeGuard,

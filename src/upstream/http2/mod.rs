@@ -16,20 +16,22 @@ mod upload;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::{Request, Response};
 use parking_lot::Mutex;
+use tokio::time::timeout_at;
 
 pub(super) use self::download::Download;
 use self::link::{Link, Place};
-use super::address::{Address, Timeouts};
 use super::body::RequestBody;
+use super::dial::Dial;
 use super::seats::Seat;
-use super::settings::UpstreamSettings;
+use super::settings::{Protocol, UpstreamSettings};
+use super::turn::Turn;
 use super::{Attempt, Failure};
 use crate::metrics::UpstreamMetrics;
+use crate::transport::Transport;
 
 /// The most requests at a time on one connection, where the upstream allows more.
 const MAX_STREAMS: u32 = 100;
@@ -51,17 +53,15 @@ struct Shared {
     /// Those that may take requests, oldest first.
     links: Mutex<Vec<Link>>,
     /// One is opened at a time.
-    opening: tokio::sync::Mutex<()>,
-    /// How often one could not be opened.
-    failures: AtomicU64,
+    opening: Turn,
     body_timeout: Duration,
     metrics: UpstreamMetrics,
 }
 
 impl Http2 {
     pub(super) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
-        let (links, opening, failures) = (Mutex::default(), tokio::sync::Mutex::default(), AtomicU64::new(0));
-        Self(Arc::new(Shared { links, opening, failures, body_timeout: settings.body_timeout, metrics }))
+        let (links, opening, body_timeout) = (Mutex::default(), Turn::default(), settings.body_timeout);
+        Self(Arc::new(Shared { links, opening, body_timeout, metrics }))
     }
 
     /// Sends, and returns the answer as soon as its head is here. What an upstream refuses to look at is sent again; what
@@ -69,20 +69,20 @@ impl Http2 {
     pub(super) async fn send(
         &self,
         seat: Seat,
-        (address, timeouts): (&Address, Timeouts),
+        dial: &Dial,
         request: &mut Request<RequestBody>,
         limit: Duration,
         mut was_sent: bool,
     ) -> Result<Response<Download>, Attempt> {
         for _ in 0..TRIES {
-            let mut place = match self.place(address, timeouts).await {
+            let mut place = match self.place(dial).await {
                 Ok(place) => place,
                 Err(error) => {
-                    tracing::debug!(?address, %error, "no connection of HTTP/2 to an upstream");
+                    tracing::debug!(?dial, %error, "no connection of HTTP/2 to an upstream");
                     break;
                 }
             };
-            match exchange::exchange(&mut place, request, limit).await {
+            match exchange::exchange(&mut place, request, dial.scheme(), limit).await {
                 Ok(begun) => return Ok(begun.on(place, seat, &self.0)),
                 Err(Attempt::NotSent) => {}
                 Err(Attempt::Unanswered) if was_sent => return Err(Attempt::Failed(Failure::Broken)),
@@ -96,25 +96,24 @@ impl Http2 {
         Err(if was_sent { Attempt::Unanswered } else { Attempt::NotSent })
     }
 
-    /// A place on the oldest connection that has one, else on a new connection.
-    async fn place(&self, address: &Address, timeouts: Timeouts) -> io::Result<Place> {
-        let failures = self.0.failures.load(Relaxed);
-        if let Some(place) = self.take() {
-            return Ok(place);
-        }
-        let _turn = self.0.opening.lock().await;
-        // Another request has opened one meanwhile, or could not.
-        if let Some(place) = self.take() {
-            return Ok(place);
-        }
-        if self.0.failures.load(Relaxed) != failures {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
-        let opened = link::open(address, timeouts, &self.0).await;
-        let link = opened.inspect_err(|_| _ = self.0.failures.fetch_add(1, Relaxed))?;
-        let place = link.try_take().ok_or(io::ErrorKind::ConnectionAborted)?;
+    /// Takes a connection that was opened already, on which HTTP/2 is spoken.
+    pub(super) async fn add(&self, stream: Transport) -> io::Result<()> {
+        let link = link::start(stream, &self.0).await?;
         self.0.links.lock().push(link);
-        Ok(place)
+        Ok(())
+    }
+
+    /// A place on the oldest connection that has one, else on a new connection.
+    async fn place(&self, dial: &Dial) -> io::Result<Place> {
+        let opening = async {
+            timeout_at(dial.timeouts().deadline(), async {
+                let (stream, _) = dial.open(Protocol::Http2).await?;
+                self.add(stream).await
+            })
+            .await??;
+            self.take().ok_or(io::ErrorKind::ConnectionAborted.into())
+        };
+        self.0.opening.open(|| self.take(), opening).await
     }
 
     /// A place on the oldest connection that has one. Those that take no more requests are let go; they end with their last.

@@ -23,7 +23,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "2 machinery",
-        &["http1", "store", "transport", "upstream"],
+        &["http1", "store", "tls", "transport", "upstream"],
         "IO that knows charges and addresses, but no routes and no YAML",
     ),
     (

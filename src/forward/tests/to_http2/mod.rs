@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::upstream::settings::Protocol;
 use crate::wire::frames::{self, Frames as RawFrames};
 
 /// An origin of HTTP/2 that does what a test tells it, and remembers the heads it was sent.

@@ -1,0 +1,3 @@
+//! TLS: what the files hold that it is made of.
+
+pub(crate) mod files;

@@ -1,0 +1,76 @@
+//! How a target is reached: its address, and TLS if it speaks that.
+
+use std::io;
+
+use http::uri::{Authority, Scheme};
+use tokio::time::timeout_at;
+
+use super::address::{Address, Timeouts};
+use super::settings::{Protocol, UpstreamSettings};
+use super::tls::{Connector, Identity};
+use crate::transport::Transport;
+
+/// The way to one target.
+#[derive(Debug)]
+pub(crate) struct Dial {
+    address: Address,
+    timeouts: Timeouts,
+    security: Security,
+}
+
+#[derive(Debug)]
+enum Security {
+    Clear,
+    Tls(Box<Connector>),
+    /// What it needs cannot be read, since this.
+    Broken(String),
+}
+
+impl Dial {
+    /// To a target in clear.
+    pub(crate) fn clear(authority: &Authority, settings: &UpstreamSettings) -> Self {
+        Self { address: Address::new(authority, 80), timeouts: Timeouts::of(settings), security: Security::Clear }
+    }
+
+    /// To one of TLS.
+    pub(super) fn tls(authority: &Authority, settings: &UpstreamSettings) -> Self {
+        let tls = settings.tls.clone().unwrap_or_default();
+        let security = match Identity::read(&tls) {
+            Ok(identity) => match Connector::new(&identity, &tls, authority) {
+                Some(connector) => Security::Tls(Box::new(connector)),
+                None => Security::Broken(format!("`{authority}` has no name that a certificate can have")),
+            },
+            Err(bad) => Security::Broken(bad.to_string()),
+        };
+        Self { address: Address::new(authority, 443), timeouts: Timeouts::of(settings), security }
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        !matches!(self.security, Security::Clear)
+    }
+
+    pub(super) fn scheme(&self) -> Scheme {
+        if self.is_tls() { Scheme::HTTPS } else { Scheme::HTTP }
+    }
+
+    /// How long all of it may take.
+    pub(super) fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    /// Opens a connection on which this is spoken, or what the target prefers; without TLS nobody asks it.
+    pub(super) async fn open(&self, protocol: Protocol) -> io::Result<(Transport, Protocol)> {
+        let deadline = self.timeouts.deadline();
+        let socket = self.address.connect(self.timeouts).await?;
+        match &self.security {
+            Security::Clear => Ok((socket.into(), protocol)),
+            Security::Tls(connector) => {
+                let greeted = timeout_at(deadline, connector.greet(socket, protocol)).await;
+                greeted
+                    .unwrap_or_else(|elapsed| Err(elapsed.into()))
+                    .inspect_err(|error| connector.tell(&self.address, error))
+            }
+            Security::Broken(why) => Err(io::Error::other(why.clone())),
+        }
+    }
+}
