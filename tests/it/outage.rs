@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{InfoDict, cmd};
+use deadpool_redis::redis::{Connection, InfoDict, cmd};
 use tidegate::clock::Stopwatch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -258,6 +258,43 @@ async fn a_network_that_goes_silent_is_waited_for_once() {
         proxy.heal();
     }
     soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+}
+
+/// Before, a connection that nobody asked on stayed silent, and whoever was back waited while it tried to pay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_silent_is_left_although_nobody_asks_on_it() {
+    let Some(redis) = RedisServer::start() else { return };
+    let proxy = FaultyProxy::start(redis.port).await;
+    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 1s }}", proxy.port);
+    let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    // Two workers have one each, and operators have one that is idle.
+    let mut control = redis.connection();
+    soon(async { while clients(&mut control).len() < 3 {} }).await;
+    let silent = clients(&mut control);
+    proxy.half_open();
+    // Nobody can pay.
+    let have_memory =
+        |bytes| cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut redis.connection()).expect("set");
+    have_memory("1");
+    let mut number = 0;
+    soon(async {
+        while clients(&mut control).iter().any(|id| silent.contains(id)) {
+            gateway.get("/", &format!("k: {number}\r\n")).await;
+            number += 1;
+        }
+    })
+    .await;
+    have_memory("0");
+    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+}
+
+/// The ids of all connections but this one.
+fn clients(control: &mut Connection) -> Vec<String> {
+    let own: u64 = cmd("CLIENT").arg("ID").query(control).expect("a number");
+    let list: String = cmd("CLIENT").arg("LIST").query(control).expect("a list");
+    let ids = list.lines().filter_map(|line| line.split(' ').next());
+    ids.filter(|id| *id != format!("id={own}")).map(str::to_owned).collect()
 }
 
 async fn failures(gateway: &TestGateway, cause: &str) -> u64 {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// A connection that has worked for so long is no attempt any more.
 const STEADY: Duration = Duration::from_secs(5);
 
@@ -53,9 +53,9 @@ mod tests {
     #[test]
     fn pauses_grow_until_a_connection_lasts_five_seconds() {
         let mut pauses = Pauses::default();
-        let short = [0, 50, 100, 200, 400, 800, 800].map(millis);
+        let short = [0, 50, 100, 200, 400, 400, 400].map(millis);
         assert_eq!([0; 7].map(|_| pauses.after_connection(millis(4_999))), short);
-        assert_eq!([0, 1].map(|_| pauses.after_failure()), [millis(800); 2]);
+        assert_eq!([0, 1].map(|_| pauses.after_failure()), [millis(400); 2]);
         assert_eq!(pauses.after_connection(millis(5_000)), Duration::ZERO);
         assert_eq!([0, 1].map(|_| pauses.after_failure()), [50, 100].map(millis));
         assert_eq!(Pauses::default().after_failure(), millis(50));

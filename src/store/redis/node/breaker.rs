@@ -16,6 +16,10 @@ const FEWEST: u32 = 8;
 /// timeout, no probe is faster.
 const NOT_SLOW: u32 = 3;
 
+/// An attempt to connect to a node that was away may take eight times the timeout, within these bounds.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(500);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Judges the answers on a connection.
 #[derive(Debug)]
 pub(super) struct Breaker {
@@ -60,14 +64,25 @@ impl Breaker {
         None
     }
 
-    /// Notes how long the answer to a probe took; says why the node is not to be asked yet.
-    pub(super) fn probed(&mut self, took: Duration) -> Result<(), String> {
-        self.not_slow = if is_slow(took, self.timeout) { 0 } else { self.not_slow + 1 };
-        if took * 2 <= self.timeout || self.not_slow >= NOT_SLOW {
-            (self.slots, self.not_slow) = Default::default();
-            return Ok(());
+    /// How long to wait for the answers to an attempt to connect to a node that was away, and to a probe. What was sent
+    /// while the network was silent is not answered any more.
+    pub(super) fn patience(&self) -> Duration {
+        (self.timeout * 8).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)
+    }
+
+    /// Notes how long the answer to a probe took. Says that the node can be asked again, or why it cannot; nothing if another
+    /// probe is to show that.
+    pub(super) fn probed(&mut self, took: Duration) -> Option<Result<(), String>> {
+        if is_slow(took, self.timeout) {
+            self.not_slow = 0;
+            let (took, timeout) = (took.as_millis(), self.timeout.as_millis());
+            return Some(Err(format!("slow: a PING takes {took} ms of {timeout} ms")));
         }
-        Err(format!("slow: a PING takes {} ms of {} ms", took.as_millis(), self.timeout.as_millis()))
+        self.not_slow += 1;
+        (took * 2 <= self.timeout || self.not_slow >= NOT_SLOW).then(|| {
+            (self.slots, self.not_slow) = Default::default();
+            Ok(())
+        })
     }
 
     fn cause(&self, number: u128) -> Option<String> {
@@ -150,16 +165,16 @@ mod tests {
         for number in 0..7 {
             assert_eq!(breaker.answered(start + millis(number), millis(49)), None);
         }
-        let cause = breaker.probed(millis(47)).expect_err("slow");
-        assert_eq!(cause, "slow: a PING takes 47 ms of 50 ms");
-        assert_eq!(breaker.probed(millis(25)), Ok(()));
+        let slow = "slow: a PING takes 47 ms of 50 ms".to_owned();
+        assert_eq!(breaker.probed(millis(47)), Some(Err(slow)));
+        assert_eq!(breaker.probed(millis(25)), Some(Ok(())));
         assert_eq!(breaker.answered(start + millis(10), millis(49)), None);
     }
 
     #[test]
     fn three_probes_in_a_row_that_are_not_slow_close_it_where_none_is_fast() {
         let mut breaker = Breaker::new(TIMEOUT, Instant::now());
-        let closes = [30, 30, 45, 30, 30, 30].map(|took| breaker.probed(millis(took)).is_ok());
-        assert_eq!(closes, [false, false, false, false, false, true]);
+        let closes = [30, 30, 45, 30, 30, 30].map(|took| breaker.probed(millis(took)).map(|it| it.is_ok()));
+        assert_eq!(closes, [None, None, Some(false), None, None, Some(true)]);
     }
 }

@@ -122,7 +122,7 @@ impl Drop for ConnectionManager {
 
 async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
     let (status, mut pauses, mut outage) = (&kept.status, Pauses::default(), None::<Outage<'_>>);
-    let mut moves = node.locator.moves();
+    let (mut moves, mut back) = (node.locator.moves(), node.back());
     let mut connected = node.connect(None).await;
     loop {
         let pause = match connected {
@@ -132,6 +132,7 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
                 status.send_replace(ConnectionStatus::Up(connection.clone()));
                 moves.mark_unchanged();
                 node.use_until_end(connection, status).await;
+                back.mark_unchanged();
                 pauses.after_connection(since.elapsed())
             }
             Err(error) => {
@@ -159,7 +160,11 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
             node.slots().are_some().await;
         }
         let attempt = async {
-            sleep(jittered(pause)).await;
+            tokio::select! {
+                () = sleep(jittered(pause)) => {}
+                // It was there for another connection just now.
+                Ok(()) = back.changed() => {}
+            }
             match outage {
                 Some(_) => node.try_again(&kept.breaker).await,
                 None => node.connect(None).await,

@@ -25,7 +25,7 @@ pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 const PRESENT_FOR: u32 = 15_000;
 
 /// The longest that a payment may take.
-const PAYMENT_TIMEOUT: Duration = Duration::from_secs(1);
+const PAYMENT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most rounds of payments before a connection is used: all debts there are, and those that come meanwhile. While other
 /// connections are down there may always be more, which are charged later.

@@ -57,8 +57,10 @@ pub(super) struct Node {
     eviction: Eviction,
     /// Held by the task that charges it while it is there.
     settling: tokio::sync::Mutex<()>,
-    /// When it may be tried again.
-    next_attempt: Mutex<Option<Instant>>,
+    /// Held by whoever tries it again while it is away: when the next attempt may begin.
+    turn: tokio::sync::Mutex<Option<Instant>>,
+    /// Changes whenever an attempt has succeeded.
+    back: watch::Sender<()>,
 }
 
 /// A connection that works as far as is known.
@@ -122,8 +124,8 @@ impl Node {
         membership: Arc<Membership>,
     ) -> Self {
         let outages = membership.outages(url.clone());
-        let (metrics, eviction, settling, next_attempt) = Default::default();
-        Self { url, number, locator, slots, secret, membership, outages, metrics, eviction, settling, next_attempt }
+        let (metrics, eviction, settling, turn, back) = Default::default();
+        Self { url, number, locator, slots, secret, membership, outages, metrics, eviction, settling, turn, back }
     }
 
     /// Its address.
@@ -185,7 +187,8 @@ impl Node {
             let (metrics, address) = (self.metrics.clone(), address.host_and_port());
             Ok(Connection { redis, script, secret, metrics, address, ended })
         };
-        let mut connection = match timeout(CONNECT_TIMEOUT, connect).await {
+        let patience = breaker.map_or(CONNECT_TIMEOUT, |breaker| breaker.lock().patience());
+        let mut connection = match timeout(patience, connect).await {
             Ok(connected) => connected.map_err(|error: RedisError| error.to_string())?,
             Err(_) => return Err("no answer in time".into()),
         };
@@ -212,28 +215,38 @@ impl Node {
         }
     }
 
-    /// Opens a connection to a node that was away: in turn with others, and only if it answers in time. What it is owed is
+    /// Opens a connection to a node that was away: one attempt at a time, and only if it answers in time. What it is owed is
     /// charged last, so that little is granted without it afterwards.
     async fn try_again(&self, breaker: &Mutex<Breaker>) -> Result<Connection, String> {
-        let turn = {
-            let (mut next, now) = (self.next_attempt.lock(), Instant::now());
-            let turn = next.map_or(now, |next| next.max(now));
-            *next = Some(turn + APART);
-            turn
-        };
-        sleep_until(turn).await;
+        let mut next = self.turn.lock().await;
+        if let Some(next) = *next {
+            sleep_until(next).await;
+        }
+        *next = Some(Instant::now() + APART);
         let connection = self.connect(Some(breaker)).await?;
         // It is there: whoever comes next need not wait.
-        *self.next_attempt.lock() = None;
+        *next = None;
+        self.back.send_replace(());
         Ok(connection)
     }
 
+    /// Changes whenever another connection to it is open again after an outage.
+    fn back(&self) -> watch::Receiver<()> {
+        self.back.subscribe()
+    }
+
+    /// Asks until an answer shows how fast it is.
     async fn probe(&self, connection: &mut Connection, breaker: &Mutex<Breaker>) -> Result<(), String> {
-        let sent = Instant::now();
-        let answer = timeout(CONNECT_TIMEOUT, cmd("PING").exec_async(&mut connection.redis)).await;
-        let answer = answer.map_or(Err(StoreError::Timeout), |answer| answer.map_err(|error| failure(&error)));
-        answer.map_err(|error| error.to_string())?;
-        breaker.lock().probed(sent.elapsed())
+        let patience = breaker.lock().patience();
+        loop {
+            let sent = Instant::now();
+            let answer = timeout(patience, cmd("PING").exec_async(&mut connection.redis)).await;
+            let answer = answer.map_or(Err(StoreError::Timeout), |answer| answer.map_err(|error| failure(&error)));
+            answer.map_err(|error| error.to_string())?;
+            if let Some(verdict) = breaker.lock().probed(sent.elapsed()) {
+                return verdict;
+            }
+        }
     }
 
     /// Charges what was granted without this node before it is asked anything else.
@@ -265,12 +278,17 @@ impl Node {
     }
 
     /// Charges what is granted without this node while it is there: by another connection that is down, or since a decision
-    /// failed for a reason that is no outage; and what is owed to slots that it gets. One connection does so for all.
-    async fn settle(&self, mut connection: Connection) {
+    /// failed for a reason that is no outage; and what is owed to slots that it gets. One connection does so for all. Returns
+    /// when that gets no answer, as one that nobody asks on in a network that is silent: whoever is back could not pay as long as
+    /// it tries to.
+    async fn settle(&self, mut connection: Connection) -> StoreError {
         let _settling = self.settling.lock().await;
         let (mut new_debts, mut gained) = (self.membership.fallback().new_debts(), self.slots.gained());
         loop {
             let paid = self.pay(&mut connection).await;
+            if let Err(error @ (StoreError::Timeout | StoreError::Broken)) = paid {
+                return error;
+            }
             let is_fruitless = paid.as_ref().map_or(true, |paid| paid.permits == 0);
             let earliest = Instant::now() + if is_fruitless { SETTLE_LATER } else { SETTLE_EVERY };
             if paid.is_ok_and(|paid| paid.is_all) {
@@ -292,7 +310,10 @@ impl Node {
             () = self.locator.moved_from(&connection.address) => {}
             _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => return,
             () = self.stay(connection.clone()) => {}
-            () = self.settle(connection.clone()) => {}
+            error = self.settle(connection.clone()) => {
+                status.send_replace(ConnectionStatus::Down(error.to_string()));
+                return;
+            }
         }
         status.send_replace(ConnectionStatus::Connecting);
     }
