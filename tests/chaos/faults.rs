@@ -1,15 +1,11 @@
 //! What goes wrong.
 
-use std::time::Duration;
+use clap::ValueEnum;
 
-use deadpool_redis::redis::cmd;
-use tokio::time::sleep;
-
-use super::proxy::FaultyProxy;
-use super::server::{Server, USER};
+use super::world::Kind;
 
 /// A way in which Redis or the network fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Fault {
     Stopped,
     Killed,
@@ -28,10 +24,20 @@ pub enum Fault {
     HalfOpen,
     SlowNetwork,
     AsSlowAsTheDeadline,
+    Hesitates,
+    Replaced,
+    StoppedUntilReplaced,
+    FailoverAsked,
+    SentinelHangs,
+    SentinelsHang,
+    SlotsMoved,
+    Restarted,
+    NodeSilent,
+    NodeSlow,
 }
 
-/// All of them, in the order in which they come first.
-pub const FAULTS: [Fault; 17] = [
+/// Those of one Redis, in the order in which they come first.
+const OF_SINGLE: [Fault; 17] = [
     Fault::Stopped,
     Fault::ScriptsFlushed,
     Fault::Killed,
@@ -51,16 +57,46 @@ pub const FAULTS: [Fault; 17] = [
     Fault::AllSilent,
 ];
 
-/// What can fail.
-pub struct World {
-    pub server: Server,
-    /// One before Redis for each gateway.
-    pub proxies: Vec<FaultyProxy>,
-    /// How long a decision may take.
-    pub deadline: Duration,
-}
+/// Those of a master that sentinels watch.
+const OF_SENTINEL: [Fault; 10] = [
+    Fault::Replaced,
+    Fault::FailoverAsked,
+    Fault::SentinelHangs,
+    Fault::StoppedUntilReplaced,
+    Fault::Hesitates,
+    Fault::SentinelsHang,
+    Fault::ScriptsFlushed,
+    Fault::ConnectionsKilled,
+    Fault::OutOfMemory,
+    Fault::Paused,
+];
+
+/// Those of a cluster.
+const OF_CLUSTER: [Fault; 12] = [
+    Fault::Replaced,
+    Fault::SlotsMoved,
+    Fault::FailoverAsked,
+    Fault::NodeSilent,
+    Fault::StoppedUntilReplaced,
+    Fault::Restarted,
+    Fault::Hesitates,
+    Fault::HalfOpen,
+    Fault::ConnectionsKilled,
+    Fault::OutOfMemory,
+    Fault::NodeSlow,
+    Fault::ScriptsFlushed,
+];
 
 impl Fault {
+    /// Those that a store has, in the order in which they come first.
+    pub const fn of(kind: Kind) -> &'static [Self] {
+        match kind {
+            Kind::Single => &OF_SINGLE,
+            Kind::Sentinel => &OF_SENTINEL,
+            Kind::Cluster => &OF_CLUSTER,
+        }
+    }
+
     pub fn title(self) -> &'static str {
         match self {
             Self::Stopped => "Redis hangs (SIGSTOP)",
@@ -80,107 +116,16 @@ impl Fault {
             Self::HalfOpen => "open connections go dead, new ones work",
             Self::SlowNetwork => "answers take 15 to 30 ms longer, at 200 kB a second",
             Self::AsSlowAsTheDeadline => "answers take 0.9 or 1.1 of the deadline longer",
+            Self::Hesitates => "a server hangs, and goes on before it is replaced",
+            Self::Replaced => "a master is killed, and its replica takes over",
+            Self::StoppedUntilReplaced => "a master hangs until its replica has taken over",
+            Self::FailoverAsked => "a failover is asked for",
+            Self::SentinelHangs => "a sentinel hangs",
+            Self::SentinelsHang => "all sentinels hang",
+            Self::SlotsMoved => "slots move, with their keys",
+            Self::Restarted => "a primary is killed and comes back with its data",
+            Self::NodeSilent => "the network before a primary is silent",
+            Self::NodeSlow => "answers of a primary take 15 to 30 ms longer",
         }
     }
-
-    /// Lets it happen, for so long, to this gateway if it is one that it happens to. Returns when the data was lost, if it was.
-    pub async fn strike(self, world: &mut World, lasts: Duration, victim: usize) -> Option<u64> {
-        let World { server, proxies, deadline } = world;
-        let deadline = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-        match self {
-            Self::Stopped => {
-                server.signal("STOP");
-                sleep(lasts).await;
-                server.signal("CONT");
-            }
-            Self::Killed => {
-                server.kill();
-                sleep(lasts).await;
-                server.restart();
-            }
-            Self::KilledEmpty => {
-                let killed = server.kill();
-                sleep(lasts).await;
-                server.restart_empty();
-                return Some(killed);
-            }
-            Self::ScriptsFlushed => {
-                for _ in 0..5 {
-                    server.tell(&["SCRIPT", "FLUSH"]);
-                    // No version before 7 has functions.
-                    _ = server.ask(&["FUNCTION", "FLUSH"]);
-                    sleep(lasts / 5).await;
-                }
-            }
-            Self::ConnectionsKilled => {
-                for _ in 0..5 {
-                    server.tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-                    sleep(lasts / 5).await;
-                }
-            }
-            Self::Paused => pause(server, "ALL", lasts).await,
-            Self::WritesPaused => pause(server, "WRITE", lasts).await,
-            Self::Busy => busy(server, lasts).await,
-            Self::OutOfMemory => {
-                server.tell(&["CONFIG", "SET", "maxmemory", "1"]);
-                sleep(lasts).await;
-                server.tell(&["CONFIG", "SET", "maxmemory", "0"]);
-            }
-            Self::ReadOnly => {
-                server.tell(&["REPLICAOF", "127.0.0.1", "1"]);
-                sleep(lasts).await;
-                server.tell(&["REPLICAOF", "NO", "ONE"]);
-            }
-            Self::PasswordChanged => {
-                server.change_password();
-                server.tell(&["CLIENT", "KILL", "USER", USER]);
-                sleep(lasts).await;
-                server.tell_password();
-            }
-            Self::OneCutOff => {
-                proxies[victim].cut();
-                sleep(lasts).await;
-                proxies[victim].heal();
-            }
-            Self::OneSilent => {
-                proxies[victim].blackhole();
-                sleep(lasts).await;
-                proxies[victim].heal();
-            }
-            Self::AllSilent => for_all(proxies, lasts, FaultyProxy::blackhole).await,
-            Self::HalfOpen => for_all(proxies, lasts, FaultyProxy::half_open).await,
-            Self::SlowNetwork => {
-                let slow = |proxy: &FaultyProxy| (proxy.delay(15, 30), proxy.throttle(200_000)).0;
-                for_all(proxies, lasts, slow).await;
-            }
-            Self::AsSlowAsTheDeadline => {
-                for_all(proxies, lasts, |proxy| proxy.delay(deadline * 9 / 10, deadline * 11 / 10)).await;
-            }
-        }
-        None
-    }
-}
-
-async fn for_all(proxies: &[FaultyProxy], lasts: Duration, does: impl Fn(&FaultyProxy)) {
-    proxies.iter().for_each(does);
-    sleep(lasts).await;
-    proxies.iter().for_each(FaultyProxy::heal);
-}
-
-async fn pause(server: &Server, whom: &str, lasts: Duration) {
-    server.tell(&["CLIENT", "PAUSE", &lasts.as_millis().to_string(), whom]);
-    sleep(lasts).await;
-}
-
-async fn busy(server: &Server, lasts: Duration) {
-    let (mut control, mut script) = (server.connection(), server.connection());
-    cmd("CONFIG").arg(&["SET", "lua-time-limit", "100"]).exec(&mut control).expect("set");
-    let busy = std::thread::spawn(move || cmd("EVAL").arg("while true do end").arg(0).exec(&mut script));
-    sleep(lasts).await;
-    // Before it has been told to others that it is busy, it answers nobody.
-    while cmd("SCRIPT").arg("KILL").exec(&mut control).is_err() {
-        sleep(Duration::from_millis(10)).await;
-    }
-    assert!(busy.join().expect("a thread").is_err());
-    cmd("CONFIG").arg(&["SET", "lua-time-limit", "5000"]).exec(&mut control).expect("set");
 }

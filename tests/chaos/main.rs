@@ -1,9 +1,11 @@
-//! Three gateways on one Redis under load while Redis, the network and the script cache fail in every way that can be made here.
+//! Three gateways under load while their store fails in every way that can be made here: one Redis, one that sentinels watch, a cluster.
 //! A checker of its own then judges every grant, by what clients saw and when Redis says that it decided.
 //!
 //! ```text
-//! tests/chaos/run                             # 80 seconds
-//! CHAOS_SECONDS=1800 tests/chaos/run          # 30 minutes; after all faults in order, they come as they like
+//! tests/chaos/run                             # 100 seconds
+//! CHAOS_MINUTES=30 tests/chaos/run            # after all faults in order, they come as they like
+//! tests/chaos/run --store cluster             # or single, sentinel; CHAOS_SECONDS=60 is then for this one alone
+//! tests/chaos/run --store single --only all-silent
 //! CHAOS_SEED=17 tests/chaos/run               # the same faults in the same order
 //! tests/chaos/run --release --write           # into docs/reliability.md
 //! tests/chaos/run --release --far --write     # the same of a Redis that is far away
@@ -19,6 +21,8 @@
 #[path = "../../examples/stress/run/checker.rs"]
 #[allow(dead_code, reason = "it is also for a run without faults")]
 mod checker;
+#[path = "../it/support/cluster.rs"]
+mod cluster;
 mod document;
 mod far;
 mod faults;
@@ -32,24 +36,40 @@ mod proxy;
 mod redis;
 mod report;
 mod run;
-mod server;
+#[path = "../it/support/sentinel.rs"]
+mod sentinel;
 mod table;
+#[path = "../it/support/tls.rs"]
+#[allow(dead_code, reason = "each user takes what it needs")]
+mod tls;
 mod verdict;
+mod world;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 
+use self::faults::Fault;
 use self::report::Report;
 use self::run::Run;
+use self::world::Kind;
 
 /// Break Redis and the network under load, and judge every grant
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long at least
-    #[arg(long, env = "CHAOS_SECONDS", default_value = "80")]
+    /// How long at least, all stores together
+    #[arg(long, env = "CHAOS_SECONDS", default_value = "95")]
     seconds: u64,
+    /// The same in minutes, instead
+    #[arg(long, env = "CHAOS_MINUTES")]
+    minutes: Option<u64>,
+    /// The only store to try
+    #[arg(long, env = "CHAOS_STORE")]
+    store: Option<Kind>,
+    /// The only fault to try
+    #[arg(long, requires = "store")]
+    only: Option<Fault>,
     /// What the order and the length of faults come from; any, unless given
     #[arg(long, env = "CHAOS_SEED")]
     seed: Option<u64>,
@@ -76,15 +96,33 @@ fn main() -> ExitCode {
     }
     let seed = arguments.seed.unwrap_or_else(any_seed);
     println!("CHAOS_SEED={seed}");
-    let (duration, deadline) = (Duration::from_secs(arguments.seconds), Duration::from_millis(arguments.deadline));
-    let run = Run { duration, seed, rate: arguments.rate, deadline };
-    let Some(witnessed) = run::run(&run) else { return ExitCode::FAILURE };
-    let report = Report::of(&run, &witnessed);
-    println!("{report}");
-    if arguments.write {
-        document::write("chaos", &report.to_string());
+    let mut is_good = true;
+    for (kind, duration) in arguments.parts() {
+        let (deadline, rate) = (Duration::from_millis(arguments.deadline), arguments.rate);
+        let run = Run { kind, only: arguments.only, duration, seed, rate, deadline };
+        let Some(witnessed) = run::run(&run) else { return ExitCode::FAILURE };
+        let report = Report::of(&run, &witnessed);
+        println!("{report}");
+        if arguments.write {
+            document::write(kind.mark(), &report.to_string());
+        }
+        is_good &= report.is_good();
     }
-    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Arguments {
+    /// Which stores to try, and how long each; more of it for those with more faults.
+    fn parts(&self) -> Vec<(Kind, Duration)> {
+        let all = Duration::from_secs(self.minutes.map_or(self.seconds, |minutes| 60 * minutes));
+        match self.store {
+            Some(kind) => vec![(kind, all)],
+            None => {
+                let parts = [(Kind::Single, 43), (Kind::Sentinel, 23), (Kind::Cluster, 34)];
+                parts.map(|(kind, percent)| (kind, all * percent / 100)).to_vec()
+            }
+        }
+    }
 }
 
 fn far(write: bool) -> ExitCode {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::faults::Fault;
 use super::journal::{By, Record};
 use super::run::{Round, Run, Witnessed};
-use super::table::{LIMITS, Limit, Policy, ROUTES};
+use super::table::{FREE, LIMITS, Limit, Policy, ROUTES};
 use super::verdict::Verdict;
 
 pub struct Report {
+    title: &'static str,
     seed: u64,
     deadline: Duration,
     limits: Vec<(Limit, Verdict)>,
@@ -38,8 +39,10 @@ struct Row {
     waited: usize,
     /// Of requests that began a second after the fault or later, until it was over.
     later: Vec<Duration>,
-    /// The longest until all was as before, in milliseconds.
-    settled_in: Option<u64>,
+    /// The same of requests without a limit.
+    free: Vec<Duration>,
+    /// How long it took each time until all was as before, in milliseconds.
+    settled_in: Vec<u64>,
     unsettled: usize,
 }
 
@@ -48,7 +51,7 @@ const MARGIN: u64 = 5;
 
 impl Report {
     pub fn of(run: &Run, witnessed: &Witnessed) -> Self {
-        let (Run { seed, deadline, .. }, Witnessed { records, rounds, failures }) = (*run, witnessed);
+        let (Run { kind, seed, deadline, .. }, Witnessed { records, rounds, failures }) = (*run, witnessed);
         let mut faults = BTreeMap::<Fault, Row>::new();
         for round in rounds {
             faults.entry(round.fault).or_default().add(round, records, deadline);
@@ -57,6 +60,7 @@ impl Report {
         let ends =
             |gateway| [rounds.first(), rounds.last()].map(|round| round.map_or((0, 0), |it| it.occupied[gateway]));
         Self {
+            title: kind.title(),
             seed,
             deadline,
             limits: LIMITS.iter().map(|limit| (*limit, Verdict::of(limit, records, rounds))).collect(),
@@ -102,11 +106,16 @@ impl Row {
     fn add(&mut self, round: &Round, records: &[Record], deadline: Duration) {
         self.times += 1;
         match round.all_settled() {
-            Some(settled) => self.settled_in = self.settled_in.max(Some(settled.saturating_sub(round.end))),
+            Some(settled) => self.settled_in.push(settled.saturating_sub(round.end)),
             None => self.unsettled += 1,
         }
         let waits = |route: usize| LIMITS.iter().any(|limit| limit.route == route && limit.rule.law.waits());
         for one in records.iter().filter(|one| (round.begin..round.end).contains(&one.begin)) {
+            let is_later = one.begin >= round.begin + 1_000;
+            if usize::from(one.route) == FREE {
+                self.free.extend(is_later.then_some(one.took));
+                continue;
+            }
             self.asked += 1;
             self.alone += usize::from(one.by == By::Alone);
             self.failed += usize::from(is_failed(one));
@@ -115,17 +124,10 @@ impl Row {
             }
             self.slowest = self.slowest.max(one.took);
             self.waited += usize::from(one.took * 5 >= deadline * 4);
-            if one.begin >= round.begin + 1_000 {
+            if is_later {
                 self.later.push(one.took);
             }
         }
-    }
-
-    /// The 99th percentile a second after the fault began.
-    fn p99(&self) -> Option<Duration> {
-        let mut took = self.later.clone();
-        took.sort_unstable();
-        took.get(took.len().checked_sub(took.len() / 100 + 1)?).copied()
     }
 }
 
@@ -133,11 +135,11 @@ impl Row {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, decisions, failures, .. } = self;
+        let Self { title, seed, decisions, failures, .. } = self;
         let deadline = self.deadline.as_millis();
         writeln!(
             f,
-            "Seed {seed}, deadline {deadline} ms: {decisions} requests; {failures:.0} times Redis did not decide.\n"
+            "{title}, seed {seed}, deadline {deadline} ms: {decisions} requests; {failures:.0} times Redis did not decide.\n"
         )?;
         self.show_faults(f)?;
         writeln!(f)?;
@@ -170,20 +172,22 @@ impl Report {
     fn show_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| fault | times | requests meanwhile | decided without Redis | failed | slowest | near the deadline or more | p99 after a second | exact again after |"
+            "| fault | times | requests meanwhile | decided without Redis | failed | slowest | near the deadline or more | p99 after a second | the same without a limit | exact again after | at worst |"
         )?;
-        writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+        writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
         for (fault, row) in &self.faults {
-            let settled = match (row.unsettled, row.settled_in) {
-                (0, Some(millis)) => format!("{millis} ms"),
-                _ => "NEVER".to_owned(),
+            let (sum, worst) = (row.settled_in.iter().sum::<u64>(), row.settled_in.iter().max().copied());
+            let mean = sum / row.settled_in.len().max(1) as u64;
+            let settled = match (row.unsettled, worst) {
+                (0, Some(worst)) => format!("{mean} ms | {worst} ms"),
+                _ => "NEVER | NEVER".to_owned(),
             };
             let (title, Row { times, asked, alone, failed, waited, .. }) = (fault.title(), row);
-            let p99 = row.p99().map_or("-".to_owned(), millis);
+            let [p99, free] = [&row.later, &row.free].map(|took| p99(took).map_or("-".to_owned(), millis));
             let slowest = millis(row.slowest);
             writeln!(
                 f,
-                "| {title} | {times} | {asked} | {alone} | {failed} | {slowest} | {waited} | {p99} | {settled} |"
+                "| {title} | {times} | {asked} | {alone} | {failed} | {slowest} | {waited} | {p99} | {free} | {settled} |"
             )?;
         }
         Ok(())
@@ -209,6 +213,12 @@ impl Report {
         }
         Ok(())
     }
+}
+
+fn p99(took: &[Duration]) -> Option<Duration> {
+    let mut took = took.to_vec();
+    took.sort_unstable();
+    took.get(took.len().checked_sub(took.len() / 100 + 1)?).copied()
 }
 
 fn millis(took: Duration) -> String {

@@ -7,13 +7,12 @@ use std::time::Duration;
 use tidegate::clock::{Clock, SystemClock};
 use tokio::time::{Instant, sleep};
 
-use super::faults::{FAULTS, Fault, World};
+use super::faults::Fault;
 use super::gateway::Gateway;
 use super::journal::{self, Journal, Record};
 use super::load::Load;
-use super::proxy::FaultyProxy;
-use super::server::{Server, USER};
 use super::table;
+use super::world::{Kind, Loss, World};
 
 pub const GATEWAYS: usize = 3;
 
@@ -22,15 +21,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(10);
 /// How long nothing happens between two faults.
 const CALM: Duration = Duration::from_millis(2_500);
+const SHORT_CALM: Duration = Duration::from_millis(1_000);
 /// How long a fault lasts; longer where there is time for that.
 const SHORTEST_FAULT: Duration = Duration::from_millis(700);
-const SHORT_FAULT: Duration = Duration::from_secs(2);
+const SHORT_FAULT: Duration = Duration::from_millis(1_500);
 const LONG_FAULT: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(180);
 
 /// A run to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
+    pub kind: Kind,
+    /// The only fault there is, if only one is to be.
+    pub only: Option<Fault>,
     pub duration: Duration,
     pub seed: u64,
     pub rate: u32,
@@ -50,8 +53,8 @@ pub struct Witnessed {
 #[derive(Clone, Debug)]
 pub struct Round {
     pub fault: Fault,
-    /// When Redis lost its data.
-    pub lost: Option<u64>,
+    /// Since when, and until when, what Redis granted may have been lost.
+    pub lost: Option<(u64, u64)>,
     pub begin: u64,
     /// When Redis and the network were whole again.
     pub end: u64,
@@ -79,11 +82,9 @@ pub fn run(run: &Run) -> Option<Witnessed> {
 }
 
 fn witness(run: &Run, folder: &Path) -> Option<Witnessed> {
-    let server = Server::start(folder)?;
     let network = runtime(1);
-    let proxies = (0..GATEWAYS).map(|_| network.block_on(FaultyProxy::start(server.port))).collect();
+    let mut world = World::start(run.kind, folder, &network, run.deadline)?;
     let (journal, records) = journal::begin();
-    let mut world = World { server, proxies, deadline: run.deadline };
     let mut gateways = start(folder, &world, &journal, run.deadline);
 
     let clients = runtime(2);
@@ -101,13 +102,12 @@ fn runtime(threads: usize) -> tokio::runtime::Runtime {
 }
 
 fn start(folder: &Path, world: &World, journal: &Journal, deadline: Duration) -> Vec<Gateway> {
-    let start = |(number, proxy): (usize, &FaultyProxy)| {
-        let (rules, port) = (folder.join(format!("gateway-{number}.yaml")), proxy.port);
-        let (url, password) = (format!("redis://{USER}@127.0.0.1:{port}"), world.server.password_file.display());
-        fs::write(&rules, table::rule_file(&url, &password.to_string(), deadline)).expect("written");
+    let start = |number| {
+        let rules = folder.join(format!("gateway-{number}.yaml"));
+        fs::write(&rules, table::rule_file(&world.rule(number), deadline)).expect("written");
         Gateway::start(&rules, journal.clone())
     };
-    world.proxies.iter().enumerate().map(start).collect()
+    (0..GATEWAYS).map(start).collect()
 }
 
 /// Lets every fault happen once, and then any, until the time is over.
@@ -115,19 +115,25 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
     let (clock, end) = (SystemClock::new(), Instant::now() + run.duration);
     let now = || clock.now().as_millis();
     settled(gateways, true).await.expect("gateways that know each other");
-    sleep(CALM).await;
+    let (faults, is_long) = (Fault::of(run.kind), run.duration >= LONG);
+    let (longest, calm) = if is_long { (LONG_FAULT, CALM) } else { (SHORT_FAULT, SHORT_CALM) };
+    sleep(calm).await;
     let (mut dice, mut rounds) = (Dice(run.seed), Vec::<Round>::new());
-    let longest = if run.duration < LONG { SHORT_FAULT } else { LONG_FAULT };
     while Instant::now() < end {
-        let any = dice.below(FAULTS.len());
-        let fault = FAULTS.get(rounds.len()).copied().unwrap_or(FAULTS[any]);
+        let any = dice.below(faults.len());
+        let fault = run.only.unwrap_or_else(|| faults.get(rounds.len()).copied().unwrap_or(faults[any]));
         let lasts = SHORTEST_FAULT + (longest - SHORTEST_FAULT) * u32::try_from(dice.below(100)).expect("less") / 100;
         let victim = dice.below(GATEWAYS);
         let begin = now();
-        let lost = fault.strike(world, lasts, victim).await;
+        let loss = world.strike(fault, lasts, victim).await;
         let ended = now();
         let settled = settled(gateways, false).await;
-        sleep(CALM).await;
+        let lost = loss.map(|loss| match loss {
+            Loss::At(at) => (at, at),
+            Loss::Since(since) => (since, now()),
+        });
+        sleep(calm).await;
+        world.mend();
         let occupied = gateways.iter().map(Gateway::occupies).collect();
         rounds.push(Round { fault, lost, begin, end: ended, settled, next: now(), occupied });
     }

@@ -21,6 +21,8 @@ pub struct Limit {
     /// One bucket for each client, or one for all.
     pub per_client: bool,
     pub rule: Rule,
+    /// What else the rule file says of it.
+    more: &'static str,
 }
 
 /// A route under load.
@@ -30,29 +32,33 @@ pub struct Route {
     pub policy: Policy,
     /// How many clients it has.
     pub clients: usize,
-    /// What its limits have besides.
-    more: &'static str,
 }
 
-pub const ROUTES: [Route; 15] = [
-    route("bucket", Policy::Local, 1, ""),
-    route("merged", Policy::Local, 1, ""), // so many permits that grants share log entries
-    route("clients", Policy::Local, 6, ""),
-    route("smooth", Policy::Local, 1, ""), // a burst that takes longer than an interval to return
-    route("queued", Policy::Local, 1, ""), // its grants wait for their slots
-    route("calendar", Policy::Local, 1, ""),
-    route("segments", Policy::Local, 1, ""),
-    route("both", Policy::Local, 3, ""),
-    route("strict", Policy::Deny, 1, ""),
-    route("strict-smooth", Policy::Deny, 1, ""),
-    route("strict-queued", Policy::Deny, 1, ""),
-    route("strict-calendar", Policy::Deny, 1, ""),
-    route("strict-segments", Policy::Deny, 1, ""),
-    route("shared", Policy::Deny, 1, ", key: chaos"), // as Redisson has it
-    route("open", Policy::Allow, 6, ""),
+/// The route without a limit: how long its requests take is the machine's affair.
+pub const FREE: usize = 17;
+
+pub const ROUTES: [Route; 18] = [
+    route("bucket", Policy::Local, 1),
+    route("merged", Policy::Local, 1), // so many permits that grants share log entries
+    route("clients", Policy::Local, 6),
+    route("smooth", Policy::Local, 1), // a burst that takes longer than an interval to return
+    route("queued", Policy::Local, 1), // its grants wait for their slots
+    route("calendar", Policy::Local, 1),
+    route("segments", Policy::Local, 1),
+    route("both", Policy::Local, 3),
+    route("strict", Policy::Deny, 1),
+    route("strict-smooth", Policy::Deny, 1),
+    route("strict-queued", Policy::Deny, 1),
+    route("strict-calendar", Policy::Deny, 1),
+    route("strict-segments", Policy::Deny, 1),
+    route("shared", Policy::Deny, 1), // as Redisson has it
+    route("open", Policy::Allow, 6),
+    route("shards", Policy::Deny, 1),
+    route("apart", Policy::Deny, 3), // on a cluster its limits are decided in turn
+    route("free", Policy::Allow, 1),
 ];
 
-pub const LIMITS: [Limit; 16] = [
+pub const LIMITS: [Limit; 19] = [
     limit(0, "total", false, Law::TokenBucket, 60, 3_000),
     limit(1, "total", false, Law::TokenBucket, 1_200, 3_000),
     limit(2, "own", true, Law::TokenBucket, 15, 3_000),
@@ -67,33 +73,42 @@ pub const LIMITS: [Limit; 16] = [
     limit(10, "total", false, Law::LeakyBucket { queue: 3 }, 30, 2_000),
     limit(11, "total", false, Law::FixedWindow, 40, 1_000),
     limit(12, "total", false, Law::SlidingWindow { segments: 6 }, 60, 3_000),
-    limit(13, "total", false, Law::TokenBucket, 60, 3_000),
+    limit(13, "total", false, Law::TokenBucket, 60, 3_000).with(KEY),
     limit(14, "own", true, Law::TokenBucket, 15, 3_000),
+    limit(15, "total", false, Law::TokenBucket, 120, 3_000).with("shards: 4"),
+    limit(16, "total", false, Law::TokenBucket, 90, 3_000),
+    limit(16, "own", true, Law::TokenBucket, 40, 3_000).with(PARTITIONS),
 ];
 
-const fn route(name: &'static str, policy: Policy, clients: usize, more: &'static str) -> Route {
-    Route { name, policy, clients, more }
+const KEY: &str = "key: chaos";
+const PARTITIONS: &str = "partitions: 8";
+
+const fn route(name: &'static str, policy: Policy, clients: usize) -> Route {
+    Route { name, policy, clients }
 }
 
 const fn limit(route: usize, name: &'static str, per_client: bool, law: Law, rate: u64, interval: u64) -> Limit {
-    Limit { route, name, per_client, rule: Rule { law, rate, interval } }
+    Limit { route, name, per_client, rule: Rule { law, rate, interval }, more: "" }
 }
 
-/// The rule file of a gateway that reaches Redis there and writes its access log to standard output.
-pub fn rule_file(url: &str, password_file: &str, deadline: Duration) -> String {
+/// The rule file of a gateway that has this store and writes its access log to standard output.
+pub fn rule_file(store: &str, deadline: Duration) -> String {
     let deadline = deadline.as_millis();
     let mut text = format!(
         "listen: 127.0.0.1:0
 admin: 127.0.0.1:0
 access_log: stdout
-store: {{ url: '{url}', password_file: '{password_file}', timeout: {deadline}ms }}
+store: {{ {store}, timeout: {deadline}ms }}
 upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
 routes:\n"
     );
     for (number, route) in ROUTES.iter().enumerate() {
         let name = route.name;
         // Writing to a string does not fail.
-        _ = writeln!(text, "  - name: {name}\n    match: {{ path: /{name}/** }}\n    upstream: echo\n    limits:");
+        _ = writeln!(text, "  - name: {name}\n    match: {{ path: /{name}/** }}\n    upstream: echo");
+        if number != FREE {
+            text.push_str("    limits:\n");
+        }
         for limit in LIMITS.iter().filter(|limit| limit.route == number) {
             _ = writeln!(text, "      - {}", limit.entry());
         }
@@ -123,8 +138,17 @@ impl Law {
 // === impl Limit ===
 
 impl Limit {
+    const fn with(self, more: &'static str) -> Self {
+        Self { more, ..self }
+    }
+
     pub fn policy(&self) -> Policy {
         ROUTES[self.route].policy
+    }
+
+    /// On a cluster it is decided after the limit before it, and the access log tells when that was.
+    pub fn comes_later(&self) -> bool {
+        self.more == PARTITIONS
     }
 
     /// What tells it from all others.
@@ -135,14 +159,12 @@ impl Limit {
     fn entry(&self) -> String {
         let Rule { law, rate, interval } = self.rule;
         let mode = if self.per_client { "PER_CLIENT, client: 'header:k'" } else { "OVERALL" };
-        let algorithm = if ROUTES[self.route].more.is_empty() {
-            format!(", algorithm: {}", law.keys(interval))
-        } else {
-            String::new()
-        };
-        let (name, policy, more) = (self.name, self.policy().word(), ROUTES[self.route].more);
+        // A limit that Java shares has that of Java.
+        let keys = if self.more == KEY { String::new() } else { format!(", algorithm: {}", law.keys(interval)) };
+        let more = if self.more.is_empty() { String::new() } else { format!(", {}", self.more) };
+        let (name, policy) = (self.name, self.policy().word());
         format!(
-            "{{ name: {name}, mode: {mode}, rate: {rate}, interval: {interval}ms{algorithm}, on_store_failure: {policy}{more} }}"
+            "{{ name: {name}, mode: {mode}, rate: {rate}, interval: {interval}ms{keys}, on_store_failure: {policy}{more} }}"
         )
     }
 }

@@ -51,18 +51,22 @@ impl Verdict {
     }
 
     fn judge_bucket(&mut self, limit: &Limit, granted: &[Record], rounds: &[Round]) {
-        let by_store: Vec<Grant> = granted.iter().filter_map(|one| one.by.store().map(grant)).collect();
+        let rule = limit.rule;
+        // What is decided up to so much after it was dated is counted in windows that are as much shorter.
+        let slack = if limit.comes_later() { QUICK } else { 0 };
+        let is_certain = |one: &&Record| slack == 0 || one.by.store().is_some_and(|at| one.end + MARGIN < at + slack);
+        let by_store = granted.iter().filter(is_certain).filter_map(|one| one.by.store().map(grant));
+        let by_store: Vec<Grant> = by_store.collect();
         let alone: Vec<Record> = granted.iter().filter(|one| one.by == By::Alone).copied().collect();
         self.granted.0 += by_store.len();
         self.granted.1 += alone.len();
-        self.judge_by_law(&limit.rule, &by_store, rounds);
+        self.judge_by_law(&Rule { interval: rule.interval - slack, ..rule }, &by_store, rounds);
         match limit.policy() {
             Policy::Allow => {}
             Policy::Deny => self.undenied += alone.len(),
             Policy::Local => {
-                self.beyond_share +=
-                    (0..GATEWAYS).map(|number| beyond_share(&limit.rule, &alone, number)).sum::<usize>();
-                let judge = |number| uncharged(&limit.rule, &by_store, &alone, rounds, number);
+                self.beyond_share += (0..GATEWAYS).map(|number| beyond_share(&rule, &alone, number)).sum::<usize>();
+                let judge = |number| uncharged(&rule, &by_store, &alone, rounds, number);
                 self.uncharged += (0..rounds.len()).map(judge).sum::<usize>();
             }
         }
@@ -70,9 +74,12 @@ impl Verdict {
 
     /// Redis never grants more than the law; each time that it lost its data, it may begin anew.
     fn judge_by_law(&mut self, rule: &Rule, by_store: &[Grant], rounds: &[Round]) {
-        let losses: Vec<u64> = rounds.iter().filter_map(|round| round.lost).collect();
+        let losses: Vec<(u64, u64)> = rounds.iter().filter_map(|round| round.lost).collect();
+        let is_lost = |at: u64| losses.iter().any(|(since, until)| *since < at && at <= *until);
         for epoch in 0..=losses.len() {
-            let of_epoch = |grant: &&Grant| losses.iter().filter(|lost| grant.at > **lost).count() == epoch;
+            let of_epoch = |grant: &&Grant| {
+                !is_lost(grant.at) && losses.iter().filter(|(_, until)| grant.at > *until).count() == epoch
+            };
             let grants: Vec<Grant> = by_store.iter().filter(of_epoch).copied().collect();
             let Finding { fullest, violations } = check(&[*rule], &grants);
             self.fullest = self.fullest.or_fuller(fullest);
@@ -108,7 +115,7 @@ fn beyond_share(rule: &Rule, alone: &[Record], gateway: usize) -> usize {
 fn uncharged(rule: &Rule, by_store: &[Grant], alone: &[Record], rounds: &[Round], number: usize) -> usize {
     let Round { settled: Some(of_each), next, .. } = rounds[number] else { return 0 };
     let settled = of_each.into_iter().max().unwrap_or(next);
-    let lost = rounds[..=number].iter().filter_map(|round| round.lost).max().unwrap_or(0);
+    let lost = rounds[..=number].iter().filter_map(|round| round.lost).map(|(_, until)| until).max().unwrap_or(0);
     let since = lost.max(settled.saturating_sub(remembered(rule)));
     // Grants by the first rule are judged, and those by the other one only count.
     let anything =

@@ -1,5 +1,7 @@
 //! A Redis Cluster on free ports, gone with its owner.
 
+#![allow(dead_code, reason = "each user takes what it needs")]
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,8 +54,20 @@ impl RedisCluster {
         Self::spawn(3, 3, None)
     }
 
+    /// Nobody yet, of whom so many will be primaries.
+    pub fn of_nobody(primaries: usize) -> Self {
+        Self { nodes: Vec::new(), primaries, tls_ports: Vec::new(), folder: folder() }
+    }
+
+    /// Where a node may keep its data.
+    pub fn folder_of(&self, number: usize) -> String {
+        let folder = self.folder.join(number.to_string());
+        fs::create_dir_all(&folder).expect("a folder");
+        folder.display().to_string()
+    }
+
     fn spawn(primaries: usize, count: usize, tls: Option<&[String]>) -> Option<Self> {
-        let mut cluster = Self { nodes: Vec::new(), primaries, tls_ports: Vec::new(), folder: folder() };
+        let mut cluster = Self::of_nobody(primaries);
         for _ in 0..count {
             let node = cluster.node(tls)?;
             cluster.nodes.push(node);
@@ -109,7 +123,8 @@ impl RedisCluster {
         wait_for("all is well", || self.nodes.iter().all(|node| self.is_well(node)));
     }
 
-    fn is_well(&self, node: &RedisServer) -> bool {
+    /// Does it find all slots served, and have all that its primary has, if it is a replica?
+    pub fn is_well(&self, node: &RedisServer) -> bool {
         let mut redis = node.connection();
         let info: String = cmd("CLUSTER").arg("INFO").query(&mut redis).expect("state");
         let replication: String = cmd("INFO").arg("replication").query(&mut redis).expect("state");
@@ -143,12 +158,18 @@ impl RedisCluster {
 
     /// Has the replica of this primary all that it has?
     pub fn has_replicated(&self, number: usize) -> bool {
+        self.lag(number, number + self.primaries) == 0
+    }
+
+    /// How much less a replica has, in bytes.
+    pub fn lag(&self, primary: usize, replica: usize) -> u64 {
         let offset = |number: usize, field: &str| {
             let info: InfoDict =
                 cmd("INFO").arg("replication").query(&mut self.nodes[number].connection()).expect("state");
             info.get::<u64>(field)
         };
-        offset(number, "master_repl_offset") == offset(number + self.primaries, "slave_repl_offset")
+        let has = offset(replica, "slave_repl_offset").unwrap_or(0);
+        offset(primary, "master_repl_offset").unwrap_or(u64::MAX).saturating_sub(has)
     }
 
     /// Begins to move a slot from one primary to another.
@@ -192,8 +213,14 @@ impl RedisCluster {
 
     /// From now on the slot is at the other primary.
     pub fn end_move(&self, slot: u16, from: usize, to: usize) {
+        let others = (0..self.primaries).filter(|one| *one != to && *one != from);
+        self.give(slot, to, [to, from].into_iter().chain(others));
+    }
+
+    /// The same, told to all of these, in this order.
+    pub fn give(&self, slot: u16, to: usize, told: impl Iterator<Item = usize>) {
         let target = self.id(to);
-        for number in [to, from].into_iter().chain((0..self.primaries).filter(|one| *one != to && *one != from)) {
+        for number in told {
             setslot(&mut self.nodes[number].connection(), slot, "NODE", &target).expect("a new owner");
         }
     }
@@ -263,8 +290,7 @@ pub fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("cluster-{}-{number}", std::process::id());
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let folder = std::env::temp_dir().join(format!("tidegate-cluster-{}-{number}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     folder
 }

@@ -1,5 +1,8 @@
 //! A master, its replica and three sentinels that watch them, on free ports, gone with their owner.
 
+#![allow(dead_code, reason = "each user takes what it needs")]
+
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +18,9 @@ pub const MASTER: &str = "limits";
 pub const BY_NAME: &str = "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes";
 
 const LOOPBACK: &str = "127.0.0.1";
+
+/// What a sentinel says of somebody.
+type About = HashMap<String, String>;
 
 /// Redis Sentinel as it is run in earnest, but for its haste.
 pub struct Watched {
@@ -82,6 +88,26 @@ impl Watched {
         format!("{{ timeout: 2s, sentinel: {{ urls: [{}], master: {MASTER} }} }}", self.urls())
     }
 
+    /// Starts a server again that has ended, as a replica, with these arguments and what it had written down.
+    pub fn restart(&mut self, number: usize, master: u16, more: &[&str]) {
+        let (port, dir) = (self.servers[number].port, self.folder.join(["first", "second"][number]));
+        let replicates = ["--replicaof", LOOPBACK, &master.to_string()];
+        let dir = ["--dir", dir.to_str().expect("a path in UTF-8"), "--repl-diskless-sync-delay", "0"];
+        let server = RedisServer::start_with(Some(port), &[&dir[..], &replicates, more].concat());
+        self.servers[number] = server.expect("a Redis");
+    }
+
+    /// Do all sentinels find a master and a replica of it that are well?
+    pub fn is_well(&self) -> bool {
+        (0..self.sentinels.len()).all(|number| {
+            let (masters, replicas) = (self.told(number, "MASTERS"), self.told(number, "REPLICAS"));
+            let is = |told: &About, what: &str| told.get("flags").is_some_and(|flags| flags == what);
+            let has_link = |told: &About| told.get("master-link-status").is_some_and(|status| status == "ok");
+            masters.iter().all(|master| is(master, "master"))
+                && replicas.iter().any(|replica| is(replica, "slave") && has_link(replica))
+        })
+    }
+
     /// Has the master replaced, though nothing ails it.
     pub fn fail_over(&self) {
         wait_for("a failover begins", || self.try_fail_over().is_ok());
@@ -92,16 +118,17 @@ impl Watched {
     }
 
     fn knows_all(&self, number: usize) -> bool {
-        let mut connection = self.sentinels[number].connection();
-        let mut ask = |what: &str| {
-            let told: Vec<std::collections::HashMap<String, String>> =
-                cmd("SENTINEL").arg(what).arg(MASTER).query(&mut connection).expect("a list");
-            told
-        };
-        let is_well = |replica: &std::collections::HashMap<String, String>| {
-            replica.get("master-link-status").is_some_and(|status| status == "ok")
-        };
-        ask("SENTINELS").len() == 2 && ask("REPLICAS").iter().any(is_well)
+        self.told(number, "SENTINELS").len() == 2 && self.is_well()
+    }
+
+    /// What a sentinel says of masters, of their replicas, or of other sentinels.
+    fn told(&self, number: usize, what: &str) -> Vec<About> {
+        let mut ask = cmd("SENTINEL");
+        ask.arg(what);
+        if what != "MASTERS" {
+            ask.arg(MASTER);
+        }
+        ask.query(&mut self.sentinels[number].connection()).expect("a list")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Certificates of the tests' own, and a Redis that has one.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,8 +19,8 @@ impl Authority {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tls-{}-{number}", std::process::id());
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+        let name = format!("tidegate-tls-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
         fs::create_dir_all(&folder).expect("a folder");
         let mut params = params(&name, &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

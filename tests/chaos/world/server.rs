@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use deadpool_redis::redis::{Connection, RedisResult, cmd};
 use tidegate::clock::{Clock, SystemClock};
 
-use super::redis::{RedisServer, free_port};
+use super::super::redis::{RedisServer, free_port};
 
 /// Whom gateways log in as.
 pub const USER: &str = "gateway";

@@ -1,0 +1,205 @@
+//! A Redis Cluster of three primaries with a replica each, and the network before each of these.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use deadpool_redis::redis::cmd;
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+
+use super::super::cluster::{RedisCluster, wait_for};
+use super::super::faults::Fault;
+use super::super::proxy::FaultyProxy;
+use super::super::redis::{RedisServer, free_port_of_node};
+use super::watched::{flush_scripts, hang, kill_connections, use_up_memory};
+use super::{Loss, now};
+
+const PRIMARIES: usize = 3;
+/// Nodes wait for so long until they take another one for dead.
+const NODE_TIMEOUT: &str = "2000";
+const HESITATION: Duration = Duration::from_millis(800);
+/// A replica that has so much less than its primary, in bytes, is up to date.
+const LAG: u64 = 20_000;
+
+/// What can fail.
+pub struct Cluster {
+    cluster: RedisCluster,
+    /// One before each node: where it says that it is.
+    proxies: Vec<FaultyProxy>,
+    ids: Vec<String>,
+    /// The node that has been killed.
+    dead: Option<usize>,
+}
+
+impl Cluster {
+    pub fn start(network: &Runtime) -> Option<Self> {
+        let (mut cluster, mut proxies) = (RedisCluster::of_nobody(PRIMARIES), Vec::new());
+        for number in 0..2 * PRIMARIES {
+            let port = free_port_of_node();
+            let proxy = network.block_on(FaultyProxy::start(port));
+            cluster.nodes.push(start_node(&cluster, number, port, proxy.port)?);
+            proxies.push(proxy);
+        }
+        cluster.join();
+        let ids = (0..2 * PRIMARIES).map(|number| cluster.id(number)).collect();
+        Some(Self { cluster, proxies, ids, dead: None })
+    }
+
+    pub fn rule(&self) -> String {
+        let urls: Vec<_> = self.proxies.iter().map(|proxy| format!("'redis://127.0.0.1:{}'", proxy.port)).collect();
+        format!("cluster: [{}]", urls.join(", "))
+    }
+
+    /// Lets it happen, for so long, to one of those who have slots.
+    pub async fn strike(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
+        let owners: Vec<usize> = self.owners(0).into_iter().collect();
+        let (victim, next) = (owners[victim % owners.len()], owners[(victim + 1) % owners.len()]);
+        let (node, proxy) = (&self.cluster.nodes[victim], &self.proxies[victim]);
+        match fault {
+            Fault::Replaced => {
+                self.wait_for_replica(victim);
+                node.signal("KILL");
+                let killed = now() + 5;
+                self.dead = Some(victim);
+                self.wait_for_another(victim);
+                return Some(Loss::At(killed));
+            }
+            Fault::StoppedUntilReplaced => {
+                self.wait_for_replica(victim);
+                node.signal("STOP");
+                let stopped = now();
+                self.wait_for_another(victim);
+                node.signal("CONT");
+                return Some(Loss::At(stopped));
+            }
+            Fault::Restarted => return self.restart(victim),
+            Fault::Hesitates => {
+                let begin = now();
+                hang(&[node], lasts.min(HESITATION)).await;
+                return (!self.owners(next).contains(&victim)).then_some(Loss::At(begin));
+            }
+            // The primary stops until its replica has all that it has: nothing is lost.
+            Fault::FailoverAsked => {
+                let replica = self.replica_of(victim);
+                let ask = || cmd("CLUSTER").arg("FAILOVER").exec(&mut self.cluster.nodes[replica].connection());
+                wait_for("a failover begins", || ask().is_ok());
+                self.wait_for_another(victim);
+            }
+            Fault::SlotsMoved => self.move_slots(victim, next, &owners),
+            Fault::NodeSilent => {
+                proxy.blackhole();
+                sleep(lasts).await;
+                proxy.heal();
+            }
+            Fault::HalfOpen => {
+                self.proxies.iter().for_each(FaultyProxy::half_open);
+                sleep(lasts).await;
+                self.proxies.iter().for_each(FaultyProxy::heal);
+            }
+            Fault::NodeSlow => {
+                proxy.delay(15, 30);
+                sleep(lasts).await;
+                proxy.heal();
+            }
+            Fault::ConnectionsKilled => {
+                let nodes: Vec<_> = owners.iter().map(|owner| &self.cluster.nodes[*owner]).collect();
+                kill_connections(&nodes, lasts).await;
+            }
+            Fault::ScriptsFlushed => flush_scripts(&mut node.connection(), lasts).await,
+            Fault::OutOfMemory => use_up_memory(node, lasts).await,
+            fault => unreachable!("{}: not of a cluster", fault.title()),
+        }
+        None
+    }
+
+    /// It has all that it has answered, and is the primary again if it is back before the others miss it.
+    fn restart(&mut self, victim: usize) -> Option<Loss> {
+        self.cluster.nodes[victim].signal("KILL");
+        let killed = now() + 5;
+        self.start_again(victim);
+        let viewer = self.other_than(victim);
+        let is_replaced = || !self.owners(viewer).contains(&victim);
+        wait_for("it is in the cluster again", || is_replaced() || self.is_ok(victim));
+        is_replaced().then_some(Loss::At(killed))
+    }
+
+    fn start_again(&mut self, number: usize) {
+        let (port, proxy) = (self.cluster.nodes[number].port, self.proxies[number].port);
+        self.cluster.nodes[number] = start_node(&self.cluster, number, port, proxy).expect("a Redis");
+    }
+
+    /// Moves every other slot that has keys.
+    fn move_slots(&self, from: usize, to: usize, owners: &[usize]) {
+        for slot in self.cluster.slots_with_keys(from).into_iter().step_by(2) {
+            self.cluster.begin_move(slot, from, to);
+            self.cluster.move_keys(slot, from, to);
+            let others = owners.iter().copied().filter(|owner| *owner != to && *owner != from);
+            self.cluster.give(slot, to, [to, from].into_iter().chain(others));
+        }
+    }
+
+    /// Who has slots, as this node says.
+    fn owners(&self, viewer: usize) -> BTreeSet<usize> {
+        let has_slots = |line: &&str| line.contains("master") && line.split(' ').count() > 8;
+        self.nodes(viewer).lines().filter(has_slots).filter_map(|line| self.number(line.split(' ').next()?)).collect()
+    }
+
+    /// The replica of a primary.
+    fn replica_of(&self, primary: usize) -> usize {
+        let told = self.nodes(primary);
+        let is_its = |line: &&str| line.contains("slave") && line.split(' ').nth(3) == Some(&self.ids[primary]);
+        let id = told.lines().find(is_its).and_then(|line| line.split(' ').next());
+        id.and_then(|id| self.number(id)).expect("a replica")
+    }
+
+    fn nodes(&self, viewer: usize) -> String {
+        cmd("CLUSTER").arg("NODES").query(&mut self.cluster.nodes[viewer].connection()).expect("nodes")
+    }
+
+    fn number(&self, id: &str) -> Option<usize> {
+        self.ids.iter().position(|known| known == id)
+    }
+
+    fn other_than(&self, node: usize) -> usize {
+        (node + 1) % self.ids.len()
+    }
+
+    fn is_ok(&self, node: usize) -> bool {
+        let info: String = cmd("CLUSTER").arg("INFO").query(&mut self.cluster.nodes[node].connection()).expect("state");
+        info.contains("cluster_state:ok")
+    }
+
+    /// Waits until all others know that the replica has taken over.
+    fn wait_for_another(&self, victim: usize) {
+        let others: Vec<_> = (0..self.ids.len()).filter(|node| *node != victim).collect();
+        let is_replaced = |node: &usize| {
+            let owners = self.owners(*node);
+            owners.len() == PRIMARIES && !owners.contains(&victim)
+        };
+        wait_for("its replica has taken over", || others.iter().all(is_replaced));
+    }
+
+    /// Waits until the replica has nearly all.
+    fn wait_for_replica(&self, primary: usize) {
+        let replica = self.replica_of(primary);
+        wait_for("it has replicated", || self.cluster.lag(primary, replica) < LAG);
+    }
+
+    pub fn mend(&mut self) {
+        if let Some(dead) = self.dead.take() {
+            self.start_again(dead);
+        }
+        wait_for("all is well", || self.cluster.nodes.iter().all(|node| self.cluster.is_well(node)));
+    }
+}
+
+fn start_node(cluster: &RedisCluster, number: usize, port: u16, announced: u16) -> Option<RedisServer> {
+    let folder = cluster.folder_of(number);
+    let (announced, bus) = (announced.to_string(), (port + 10_000).to_string());
+    let node = ["--cluster-enabled", "yes", "--dir", &folder, "--cluster-node-timeout", NODE_TIMEOUT];
+    let place = ["--cluster-announce-port", &announced, "--cluster-announce-bus-port", &bus];
+    let more = ["--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0"];
+    let replication = ["--repl-diskless-sync-delay", "0", "--repl-timeout", "3", "--repl-ping-replica-period", "1"];
+    let keeps = ["--appendonly", "yes", "--appendfsync", "no"];
+    RedisServer::start_with(Some(port), &[&node[..], &place, &more, &replication, &keeps].concat())
+}
