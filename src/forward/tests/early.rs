@@ -7,15 +7,21 @@ const UPLOAD: usize = 32 << 20;
 
 /// Sends a large upload while it waits for the answer.
 async fn upload(gateway: &Gateway) -> (Raw, Message) {
+    let (mut client, sending) = begin_upload(gateway).await;
+    let answer = client.answer(false).await;
+    sending.abort();
+    (client, answer)
+}
+
+/// Sends a large upload in a task of its own.
+async fn begin_upload(gateway: &Gateway) -> (Raw, tokio::task::JoinHandle<()>) {
     let stream = gateway.client().await.stream.into_std().unwrap();
     let mut writer = tokio::net::TcpStream::from_std(stream.try_clone().unwrap()).unwrap();
     let mut client = Raw::new(tokio::net::TcpStream::from_std(stream).unwrap());
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {UPLOAD}\r\n\r\n")).await;
     // How far it comes is not the point.
-    let sending = tokio::spawn(async move { writer.write_all(&vec![7; UPLOAD]).await.ok() });
-    let answer = client.answer(false).await;
-    sending.abort();
-    (client, answer)
+    let sending = tokio::spawn(async move { drop(writer.write_all(&vec![7; UPLOAD]).await) });
+    (client, sending)
 }
 
 fn refusal(status: u16, connection: &str) -> String {
@@ -40,21 +46,26 @@ async fn an_early_refusal_reaches_the_client_whole_though_its_connection_is_rese
 #[tokio::test]
 async fn an_origin_that_refuses_and_closes_is_sent_no_more() {
     let (sent, mut counts) = tokio::sync::mpsc::unbounded_channel();
+    let refused = Arc::new(tokio::sync::Notify::new());
+    let was_refused = refused.clone();
     let origin = Origin::start(move |mut visit: Visit| {
-        let sent = sent.clone();
+        let (sent, was_refused) = (sent.clone(), was_refused.clone());
         async move {
             visit.head().await;
-            visit.raw.send("HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nno").await;
             // The answer is not over, but it is clear what it says.
-            tokio::time::timeout(Duration::from_millis(200), visit.raw.rest()).await.ok();
+            visit.raw.send("HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nno").await;
+            was_refused.notified().await;
             visit.raw.send("no").await;
             sent.send(visit.raw.rest().await.unwrap_or_default().len()).unwrap();
         }
     })
     .await;
     let gateway = Settings::to(origin.address).start();
-    let (_, answer) = upload(&gateway).await;
-    assert_eq!((answer.status(), answer.text().as_str()), (413, "nono"));
+    let (mut client, sending) = begin_upload(&gateway).await;
+    assert_eq!(client.head().await.unwrap().status(), 413);
+    refused.notify_one();
+    assert_eq!(client.exactly(4).await.unwrap(), b"nono");
+    sending.abort();
     let count = soon(counts.recv()).await.unwrap();
     assert!(count < UPLOAD / 2, "{count} bytes were sent for nothing");
 }
