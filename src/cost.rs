@@ -99,6 +99,7 @@ mod tests {
             query: None,
             headers: &headers,
             peer: Some(peer),
+            tls: None,
         };
         Cost::Header(HeaderCost { name: FIELD, default: 3, max }).of(&facts)
     }

@@ -14,7 +14,7 @@
 //! | 5 services | `server` connections · `admin` what operators see · `access` the access log |
 //! | 4 gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
 //! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
-//! | 2 machinery | [`store`] where buckets are · `upstream` where requests go · `http1` in which bytes · `transport` over which streams · `tls` in which certificates' name |
+//! | 2 machinery | [`store`] where buckets are · `upstream` where requests go · `http1` in which bytes · `transport` over which streams · [`tls`] in which certificates' name |
 //! | 1 vocabulary | `sift` what nobody reads of it · `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · [`rule`] a limit · [`route`] which limits touch it · [`condition`] and why · [`policy`] what is told of them · [`rules`] all of these, and the charges |
 //! | 0 core | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` deadlines that move |
 
@@ -41,8 +41,7 @@ mod sift;
 #[cfg(feature = "gateway")]
 mod http1;
 pub mod store;
-#[cfg(feature = "tls")]
-mod tls;
+pub mod tls;
 #[cfg(feature = "gateway")]
 mod transport;
 #[cfg(feature = "gateway")]

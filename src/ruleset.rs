@@ -39,6 +39,8 @@ pub struct Handover {
     pub(crate) peer: IpAddr,
     /// Whether that is a trusted proxy, whose forwarding fields are kept.
     pub(crate) trusted_peer: bool,
+    /// Whether the request came over TLS.
+    pub(crate) over_tls: bool,
     /// Whose share of the upstream's connections it uses.
     pub(crate) client: Option<IpNet>,
     /// The longest body that it may have.
@@ -131,6 +133,7 @@ impl RuleSet {
             // Only the gateway looks at it, whose requests all have one.
             peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             trusted_peer: arrival.trusted,
+            over_tls: facts.tls.is_some(),
             client: self.rules.addresses.client(facts, arrival.trusted),
             max_body: route.map_or(u64::MAX, |route| route.max_body),
         }

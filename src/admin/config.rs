@@ -11,6 +11,7 @@ use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::store::Store;
 use crate::store::settings::{RedisSettings, RedisTls, SentinelSettings, StoreSettings};
+use crate::tls::settings::{CertificateFiles, ListenTls};
 use crate::upstream::settings::{Target, UpstreamSettings, UpstreamTls};
 
 /// All of it.
@@ -35,6 +36,8 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
 fn show_listen(listen: &Listen) -> Value {
     json!({
         "address": listen.address,
+        "tls": listen.tls.as_ref().map(show_listen_tls),
+        "http2": listen.http2,
         "max_connections": listen.max_connections,
         "max_connections_per_client": listen.max_connections_per_client,
         "max_requests": listen.max_requests,
@@ -46,6 +49,16 @@ fn show_listen(listen: &Listen) -> Value {
         "max_fields": listen.max_fields,
         "max_field_bytes": listen.max_field_bytes,
         "max_target_bytes": listen.max_target,
+    })
+}
+
+fn show_listen_tls(ListenTls { certificates, min_version, client_auth }: &ListenTls) -> Value {
+    let show =
+        |CertificateFiles { cert, key, ocsp }: &CertificateFiles| json!({ "cert": cert, "key": key, "ocsp": ocsp });
+    json!({
+        "certificates": certificates.iter().map(show).collect::<Vec<_>>(),
+        "min_version": min_version.name(),
+        "client_auth": client_auth.as_ref().map(|auth| json!({ "ca": auth.ca, "required": auth.required })),
     })
 }
 

@@ -7,7 +7,15 @@ use super::*;
 
 fn facts<'a>(headers: &'a HeaderMap, query: &'a str) -> Facts<'a> {
     let peer = std::net::Ipv4Addr::LOCALHOST.into();
-    Facts { method: &Method::GET, host: "a".into(), path: "/".into(), query: Some(query), headers, peer: Some(peer) }
+    Facts {
+        method: &Method::GET,
+        host: "a".into(),
+        path: "/".into(),
+        query: Some(query),
+        headers,
+        peer: Some(peer),
+        tls: None,
+    }
 }
 
 fn headers(fields: &[(&'static str, &[u8])]) -> HeaderMap {

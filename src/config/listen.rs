@@ -3,11 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::tls::settings::ListenTls;
+
 /// One entry of `listen:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// The address to accept on; port 0 lets the system choose.
     pub address: SocketAddr,
+    /// TLS, where it is spoken.
+    pub tls: Option<ListenTls>,
+    /// Whether HTTP/2 is spoken beside HTTP/1.1.
+    pub http2: bool,
     /// Connections beyond this many are turned away.
     pub max_connections: usize,
     /// Connections of one client beyond this many are turned away. A client is an address, or a network of
@@ -64,6 +70,8 @@ impl Listen {
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
+            tls: None,
+            http2: true,
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             max_connections_per_client: Self::DEFAULT_MAX_CONNECTIONS_PER_CLIENT,
             max_requests: Self::DEFAULT_MAX_REQUESTS,

@@ -30,6 +30,17 @@ pub struct Facts<'a> {
     pub headers: &'a HeaderMap,
     /// The address at the other end of the connection, IPv4-mapped addresses unwrapped; `None` if unknown.
     pub peer: Option<IpAddr>,
+    /// What TLS tells of it; `None` over a connection in clear, or if unknown.
+    pub tls: Option<&'a TlsPeer>,
+}
+
+/// What TLS tells of the other end of a connection: the names in the certificate that it showed, if it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsPeer {
+    /// The subject, in the text form of RFC 4514.
+    pub subject: Option<String>,
+    /// The first alternative name that is a URI, a host's or an address of mail.
+    pub san: Option<String>,
 }
 
 /// Must a request name a host?
@@ -101,7 +112,7 @@ impl<'a> Facts<'a> {
             path => path::normalize(path, requests.encoded_slash)?,
         };
         let peer = peer.into().map(|peer: IpAddr| peer.to_canonical());
-        Ok(Self { method, host, path, query, headers, peer })
+        Ok(Self { method, host, path, query, headers, peer, tls: None })
     }
 
     /// Is it `OPTIONS *`, a question about the server as a whole (RFC 9110 section 9.3.7)?

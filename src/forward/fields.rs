@@ -25,7 +25,7 @@ pub(crate) fn forwarded(headers: &mut HeaderMap, seen: Seen, peer: Peer) {
     let chain = if believed(Field::ForwardedFor) { chain(headers, peer.address) } else { written(peer.address) };
     headers.insert(X_FORWARDED_FOR, chain);
     if !believed(Field::ForwardedProto) {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if peer.over_tls { "https" } else { "http" }));
     }
     if !believed(Field::ForwardedHost) {
         match headers.get(header::HOST).cloned() {
@@ -131,7 +131,7 @@ mod tests {
             headers.append(name, HeaderValue::from_static(value));
         }
         let seen = Seen::of(&headers);
-        forwarded(&mut headers, seen, Peer { address: "198.51.100.7".parse().unwrap(), trusted });
+        forwarded(&mut headers, seen, Peer { address: "198.51.100.7".parse().unwrap(), trusted, over_tls: false });
         headers
     }
 

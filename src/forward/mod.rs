@@ -42,6 +42,8 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// Whether what it says about others is believed.
     pub(crate) trusted: bool,
+    /// Whether it speaks TLS with us.
+    pub(crate) over_tls: bool,
 }
 
 /// A request whose head is ready for its upstream.
@@ -70,14 +72,14 @@ impl Forward {
         let call = Call::of(request.method(), request.headers());
         let handover = request.extensions_mut().remove::<Handover>(); // one permit, one request
         let Some(handover) = handover else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
-        let Handover { upstream, peer, trusted_peer, client, max_body, seen, sieve, .. } = handover;
+        let Handover { upstream, peer, trusted_peer, over_tls, client, max_body, seen, sieve, .. } = handover;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
         if let Some(here) = here::answer(request) {
             return Err(Box::new(here));
         }
         let takes_trailers = takes_trailers(request.version(), seen);
-        let peer = Peer { address: peer, trusted: trusted_peer };
+        let peer = Peer { address: peer, trusted: trusted_peer, over_tls };
         head::request(request, Judged { peer, seen, sieve: sieve.as_deref(), upstream: upstream.host() })
             .map_err(|refusal| refused(refusal, call))?;
         request.body_mut().sift(sieve);

@@ -12,6 +12,7 @@ use crate::access;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::server::{Capacity, Drain, Server, bind};
+use crate::tls::Termination;
 
 /// All sockets of a gateway.
 pub(super) struct Listeners {
@@ -38,7 +39,8 @@ impl Listeners {
         let mut all = Self { addresses: Vec::new(), of_workers, admin: None, sockets: Vec::new() };
         for entry in &config.listen {
             let failed = |cause| StartError::Bind { address: entry.address, cause };
-            let server = Server::within(&capacity, entry, drain.clone(), access::refused);
+            let tls = entry.tls.as_ref().map(|tls| Termination::new(tls, entry.http2)).transpose()?;
+            let server = Server::within(&capacity, entry, tls.map(Arc::new), drain.clone(), access::refused);
             let sockets = bind(entry.address, workers, inherited.take(entry.address)).map_err(failed)?;
             all.spread(&server, sockets).map_err(failed)?;
         }

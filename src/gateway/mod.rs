@@ -35,6 +35,7 @@ use crate::metrics::Metrics;
 use crate::server::{Drain, DrainTrigger, Server};
 use crate::sift::NextHop;
 use crate::store::{OpenError, Store};
+use crate::tls::CannotSpeak;
 use crate::upstream::Upstreams;
 use crate::upstream::settings::UpstreamSettings;
 
@@ -79,6 +80,9 @@ pub enum StartError {
         /// Its address.
         address: SocketAddr,
     },
+    /// TLS cannot be spoken: a file has changed since it was checked.
+    #[error(transparent)]
+    Tls(#[from] CannotSpeak),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),

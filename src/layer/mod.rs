@@ -52,9 +52,10 @@ pub use self::builder::{LayerBuilder, LayerError, Unmatched};
 use self::notes::{Life, Notes};
 pub use self::notes::{Outcome, Report, ReportSlot};
 use self::peer::Hint;
-pub use self::peer::Peer;
+pub use self::peer::{OverTls, Peer};
 use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, free, store_failure};
 use crate::config::Config;
+pub use crate::facts::TlsPeer;
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
 use crate::metrics::Metrics;
@@ -247,7 +248,8 @@ impl RateLimiting {
         let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: self.next };
         let sifted = rules.sift(request.headers_mut(), arrival).inspect_err(|bad| self.metrics.rejected(bad.cause()));
         let seen = sifted.map_err(BadRequest::from)?; // 400, 508
-        let facts = rules.read(request, peer, self.next)?; // 400, 501
+        let mut facts = rules.read(request, peer, self.next)?; // 400, 501
+        facts.tls = peer::tls(request.extensions());
         if facts.is_for_the_server() {
             return Err(Refusal::Options); // 204
         }

@@ -1,15 +1,26 @@
 //! The address that a request comes from, if the server told.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Extensions;
 
+use crate::facts::TlsPeer;
 use crate::rule::Limit;
 
 /// The other end of the connection, in a request's extensions. With the feature `axum`, its `ConnectInfo` serves as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+
+/// The request came over TLS, whose other end is this; in a request's extensions.
+#[derive(Clone, Debug)]
+pub struct OverTls(pub Arc<TlsPeer>);
+
+/// What TLS told, if the request came over it.
+pub(super) fn tls(extensions: &Extensions) -> Option<&TlsPeer> {
+    extensions.get::<OverTls>().map(|tls| &*tls.0)
+}
 
 /// Logs once that a limit needs an address that requests do not have.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! Serves one connection, from its first byte to its end.
 
 use std::future::{Future, poll_fn};
+use std::mem::replace;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -8,24 +9,33 @@ use std::task::{Poll, ready};
 use tokio::time::{Instant, sleep};
 
 use super::activity::{Activity, SLOW_HEAD};
-use super::drain::Drain;
+use super::greeting::greet;
 use super::http1::Http1;
 use super::http2::Http2;
-use super::protocol::{self, Protocol};
+use super::protocol::{Protocol, Spoken};
 use super::slots::Slot;
 use super::stream::{Socket, Watched};
-use super::watch::{End, LAST_WORD, Watch};
+use super::watch::{End, Watch, last_word};
 use super::{HttpService, Terms};
 use crate::timer::Timer;
 use crate::transport::Transport;
 
 /// A client's connection. An idle connection holds nothing else, so its size matters.
 struct Client<S> {
-    /// None while requests are served.
-    socket: Option<Socket>,
+    socket: Held,
     service: S,
     watch: Watch,
     slot: Arc<Slot>,
+}
+
+/// What is kept of a connection between two stages of it.
+enum Held {
+    /// One on which nothing has happened yet.
+    Fresh(Transport),
+    /// One that waits for the next request.
+    Idle(Socket),
+    /// Nothing while requests are served.
+    Nothing,
 }
 
 /// Serves until the client leaves, a timeout passes, or the server drains.
@@ -36,8 +46,7 @@ pub(crate) fn serve<S: HttpService>(
     terms: Arc<Terms>,
     slot: Arc<Slot>,
 ) -> impl Future<Output = ()> + Send {
-    let socket = Some(Socket::new(stream, activity.clone()));
-    let mut client = Client { socket, service, watch: Watch { activity, terms }, slot };
+    let mut client = Client { socket: Held::Fresh(stream), service, watch: Watch { activity, terms }, slot };
     // What is not needed while the connection is idle is boxed: in line, it would make every connection larger.
     async move {
         Box::pin(client.serve_first()).await;
@@ -47,9 +56,17 @@ pub(crate) fn serve<S: HttpService>(
     }
 }
 
-async fn last_word(drain: &Drain) {
-    drain.started().await;
-    sleep(LAST_WORD).await;
+/// What the client may speak. Over TLS, that is agreed upon before the first byte (RFC 9113 section 3.2).
+fn spoken(socket: &Socket, http2: bool) -> Spoken {
+    match socket.agreed() {
+        None if http2 => Spoken::Either,
+        Some(Some(b"h2")) => Spoken::Only(Protocol::Http2),
+        _ => Spoken::Only(Protocol::Http1),
+    }
+}
+
+fn take(held: &mut Held) -> Held {
+    replace(held, Held::Nothing)
 }
 
 // === impl Client ===
@@ -57,7 +74,10 @@ async fn last_word(drain: &Drain) {
 impl<S: HttpService> Client<S> {
     /// Serves from the first byte on, until the connection is idle or over.
     async fn serve_first(&mut self) {
-        let Some(mut io) = self.socket.take().map(Watched::new) else { return };
+        let Held::Fresh(stream) = take(&mut self.socket) else { return };
+        let Watch { activity, terms } = &self.watch;
+        let Some(stream) = greet(stream, terms, activity, self.slot.peer()).await else { return };
+        let mut io = Watched::new(Socket::new(stream, activity.clone()));
         match self.first_bytes(&mut io).await {
             Some(Protocol::Http1) => self.serve_http1(io).await,
             Some(Protocol::Http2) => self.serve_http2(io).await,
@@ -67,7 +87,7 @@ impl<S: HttpService> Client<S> {
 
     /// Serves an idle connection on which something has come.
     async fn serve_again(&mut self) {
-        if let Some(socket) = self.socket.take() {
+        if let Held::Idle(socket) = take(&mut self.socket) {
             self.serve_http1(Watched::new(socket)).await;
         }
     }
@@ -78,6 +98,7 @@ impl<S: HttpService> Client<S> {
         let timeout = terms.limits.header_timeout;
         let mut end = pin!(sleep(timeout));
         let mut drained = pin!(last_word(&terms.drain));
+        let spoken = spoken(io.socket(), terms.http2);
         loop {
             let is_first = io.ahead().is_empty();
             tokio::select! {
@@ -91,7 +112,7 @@ impl<S: HttpService> Client<S> {
                 }
                 () = &mut drained => return None,
             };
-            if let Some(protocol) = protocol::of(io.ahead()) {
+            if let Some(protocol) = spoken.told_by(io.ahead()) {
                 activity.speaks(protocol);
                 return Some(protocol);
             }
@@ -106,7 +127,7 @@ impl<S: HttpService> Client<S> {
         let terms = Arc::clone(&self.watch.terms);
         let mut connection = Http1::new(io, self.service.clone(), self.slot.peer(), terms);
         if let End::Resting = self.watch.drive(Pin::new(&mut connection), true).await {
-            self.socket = connection.into_socket();
+            self.socket = connection.into_socket().map_or(Held::Nothing, Held::Idle);
         }
     }
 
@@ -119,7 +140,7 @@ impl<S: HttpService> Client<S> {
     /// Waits for the next request of an idle connection; false on timeout, or if it is over. A drain ends it by
     /// [`Open::end_resting`](super::open::Open::end_resting), and it has no place in a list of those to be told.
     async fn next_request(&mut self) -> bool {
-        let (Some(socket), watch) = (&self.socket, &self.watch) else { return false };
+        let (Held::Idle(socket), watch) = (&self.socket, &self.watch) else { return false };
         if watch.terms.drain.has_started() {
             return false;
         }

@@ -25,6 +25,7 @@ mod bind;
 mod connection;
 mod crowd;
 mod drain;
+mod greeting;
 mod head;
 mod http1;
 mod http2;
@@ -54,6 +55,7 @@ pub(crate) use slots::Capacity;
 use crate::client::AddressRules;
 use crate::config::Listen;
 use crate::metrics::Metrics;
+use crate::tls::Termination;
 use crate::upstream::RequestBody;
 use accept::Accept;
 use activity::Activity;
@@ -90,6 +92,10 @@ pub(crate) struct Server {
 /// What all connections of a server are served under.
 #[derive(Debug)]
 pub(crate) struct Terms {
+    /// TLS, where it is spoken.
+    pub(crate) tls: Option<Arc<Termination>>,
+    /// Whether HTTP/2 is spoken beside HTTP/1.
+    pub(crate) http2: bool,
     pub(crate) limits: Limits,
     pub(crate) drain: Drain,
     pub(crate) metrics: Arc<Metrics>,
@@ -118,12 +124,19 @@ impl Server {
     /// Serves as `listen` says, until `drain` is triggered; with a capacity of its own.
     #[cfg(test)]
     pub(crate) fn new(listen: &Listen, metrics: Arc<Metrics>, drain: Drain) -> Self {
-        Self::within(&Capacity::new(usize::MAX, AddressRules::default(), metrics), listen, drain, |_| {})
+        Self::within(&Capacity::new(usize::MAX, AddressRules::default(), metrics), listen, None, drain, |_| {})
     }
 
-    /// Serves as `listen` says, until `drain` is triggered.
-    pub(crate) fn within(capacity: &Capacity, listen: &Listen, drain: Drain, on_refused: fn(&Refused<'_>)) -> Self {
-        let terms = Terms { limits: Limits::of(listen), drain, metrics: Arc::clone(capacity.metrics()), on_refused };
+    /// Serves as `listen` says, until `drain` is triggered; over TLS where it is given.
+    pub(crate) fn within(
+        capacity: &Capacity,
+        listen: &Listen,
+        tls: Option<Arc<Termination>>,
+        drain: Drain,
+        on_refused: fn(&Refused<'_>),
+    ) -> Self {
+        let (limits, http2, metrics) = (Limits::of(listen), listen.http2, Arc::clone(capacity.metrics()));
+        let terms = Terms { tls, http2, limits, drain, metrics, on_refused };
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
 
@@ -192,7 +205,11 @@ impl Server {
             }
             Err(full) => {
                 (self.terms.on_refused)(&Refused::connection(full.cause(), peer));
-                self.slots.refuse(stream, full);
+                match self.terms.tls {
+                    None => self.slots.refuse(stream, full),
+                    // A greeting costs more than there is for it.
+                    Some(_) => self.slots.refuse_silently(stream, full),
+                }
             }
         }
     }

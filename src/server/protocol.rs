@@ -1,4 +1,4 @@
-//! HTTP/1 or HTTP/2, told by the first three bytes.
+//! HTTP/1 or HTTP/2, told by the first three bytes, or by TLS before them.
 
 /// What a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +11,27 @@ pub(crate) enum Protocol {
 /// The method that no client of HTTP/1 will ever use (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI";
 
+/// What a client may speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    /// Its first bytes tell.
+    Either,
+    /// This was agreed upon before.
+    Only(Protocol),
+}
+
+impl Spoken {
+    /// What it is, by the first bytes, of which there is one at least; nothing if there are too few of them.
+    pub(crate) fn told_by(self, start: &[u8]) -> Option<Protocol> {
+        match self {
+            Self::Either => of(start),
+            Self::Only(protocol) => Some(protocol),
+        }
+    }
+}
+
 /// What the first bytes tell; nothing if there are too few of them.
-pub(crate) fn of(start: &[u8]) -> Option<Protocol> {
+fn of(start: &[u8]) -> Option<Protocol> {
     match start.get(..PREFACE.len()).unwrap_or(start) {
         PREFACE => Some(Protocol::Http2),
         part if PREFACE.starts_with(part) => None,

@@ -107,11 +107,21 @@ impl Slots {
         Err(full)
     }
 
+    /// Closes a connection to which nothing can be said.
+    pub(crate) fn refuse_silently(&self, stream: TcpStream, full: Full) {
+        self.count_refused(full);
+        drop(stream);
+    }
+
+    fn count_refused(&self, full: Full) {
+        self.0.whole.metrics().connection_refused();
+        self.0.whole.metrics().rejected(full.cause());
+    }
+
     /// Refuses a connection, with a 503 if the socket takes it.
     pub(crate) fn refuse(&self, stream: TcpStream, full: Full) {
         let whole = &self.0.whole.0;
-        whole.metrics.connection_refused();
-        whole.metrics.rejected(full.cause());
+        self.count_refused(full);
         // A fresh socket has room for it; if it has not, the client goes without.
         _ = stream.try_write(full.answer().as_bytes());
         if count_up(&whole.lingering, LINGERING).is_some() {
@@ -131,7 +141,7 @@ fn count_up(counter: &AtomicUsize, max: usize) -> Option<usize> {
 }
 
 /// Discards what the client sends until it closes.
-async fn wait_for_end(mut stream: TcpStream) -> io::Result<()> {
+pub(super) async fn wait_for_end(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     let mut scratch = [0; 4096];
     loop {

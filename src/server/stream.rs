@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
+use crate::facts::TlsPeer;
 use crate::http1::poll_head_bytes;
 use crate::transport::Transport;
 
@@ -55,6 +56,22 @@ pub(crate) trait Meter: fmt::Debug + Send + Sync {
 impl Socket {
     pub(crate) fn new(stream: Transport, activity: Arc<Activity>) -> Self {
         Self { stream, activity }
+    }
+
+    /// The protocol that its client has agreed to speak (ALPN), if it did; nothing of a connection in clear.
+    pub(crate) fn agreed(&self) -> Option<Option<&[u8]>> {
+        match &self.stream {
+            Transport::Tls(tls) => Some(tls.state().alpn_protocol()),
+            Transport::Tcp(_) => None,
+        }
+    }
+
+    /// What TLS tells of the client, where it is spoken.
+    pub(crate) fn tls_peer(&self) -> Option<&Arc<TlsPeer>> {
+        match &self.stream {
+            Transport::Tls(tls) => tls.peer(),
+            Transport::Tcp(_) => None,
+        }
     }
 
     /// Ready when there is something to read, or the connection is over.

@@ -6,14 +6,21 @@ use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Terms;
 use super::activity::{Activity, REST, SLOW_UPLOAD, Verdict};
+use super::drain::Drain;
 
 /// How long during a drain a client may take for its first byte, or for its next request after the last one: that may be on
 /// its way already, and an end without an answer is a failure to its client.
-pub(crate) const LAST_WORD: Duration = REST;
+const LAST_WORD: Duration = REST;
+
+/// Returns when a client that has sent nothing until then is not waited for any longer.
+pub(crate) async fn last_word(drain: &Drain) {
+    drain.started().await;
+    sleep(LAST_WORD).await;
+}
 
 /// A protocol's connection.
 pub(crate) trait Connection: Future {

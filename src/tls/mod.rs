@@ -1,3 +1,27 @@
-//! TLS: what the files hold that it is made of.
+//! TLS: which certificate is shown to whom, and what the files hold that it is made of.
+//!
+//! rustls speaks it. What is ours is to read the files (`files`, `certificate`) so that a mistake is told with its
+//! place, and to choose a certificate by the name that a client asks for (`names`).
 
+#[cfg(feature = "tls")]
+mod certificate;
+#[cfg(feature = "tls")]
+mod certified;
+#[cfg(feature = "tls")]
+mod der;
+#[cfg(feature = "tls")]
 pub(crate) mod files;
+#[cfg(feature = "gateway")]
+mod names;
+pub mod settings;
+#[cfg(feature = "gateway")]
+mod termination;
+
+#[cfg(feature = "tls")]
+pub(crate) use self::certified::Certified;
+#[cfg(feature = "tls")]
+pub(crate) use self::files::BadFile;
+#[cfg(feature = "gateway")]
+pub use self::termination::CannotSpeak;
+#[cfg(feature = "gateway")]
+pub(crate) use self::termination::Termination;

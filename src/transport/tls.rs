@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::ops::DerefMut;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustls::{CommonState, ConnectionCommon, SideData};
@@ -10,6 +11,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
+
+use crate::facts::TlsPeer;
 
 /// A connection whose handshake is over. It is boxed, as every idle connection holds one, and most are none of TLS.
 /// On drop, the other side is told of the end as far as the socket takes it (`close_notify`).
@@ -19,12 +22,24 @@ pub(crate) struct Tls(Box<Inner>);
 #[derive(Debug)]
 struct Inner {
     stream: TlsStream<TcpStream>,
+    /// What is known of the other side, where that is a client.
+    peer: Option<Arc<TlsPeer>>,
     ends_without_notice: bool,
 }
 
 impl Tls {
     pub(crate) fn new(stream: impl Into<TlsStream<TcpStream>>) -> Self {
-        Self(Box::new(Inner { stream: stream.into(), ends_without_notice: false }))
+        Self(Box::new(Inner { stream: stream.into(), peer: None, ends_without_notice: false }))
+    }
+
+    /// A connection of this client.
+    pub(crate) fn of_client(stream: impl Into<TlsStream<TcpStream>>, peer: Arc<TlsPeer>) -> Self {
+        Self(Box::new(Inner { stream: stream.into(), peer: Some(peer), ends_without_notice: false }))
+    }
+
+    /// What is known of a client.
+    pub(crate) fn peer(&self) -> Option<&Arc<TlsPeer>> {
+        self.0.peer.as_ref()
     }
 
     pub(super) fn tcp(&self) -> &TcpStream {

@@ -56,5 +56,7 @@ mod stress;
 mod support;
 mod targets;
 mod tidy;
+mod tls_clients;
+mod tls_files;
 mod waiting;
 mod windows_redis;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{Checked, duration, needed, number, part};
+use super::{Checked, duration, listen_tls, needed, number, part};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
@@ -34,7 +34,10 @@ fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Li
     let mut size = |value: Option<Bytes>, default, key| count(value.map(|Bytes(bytes)| bytes), default, key);
     let max_field_bytes = size(entry.max_field_bytes, default.max_field_bytes, "max_field_bytes");
     let max_target = size(entry.max_target, default.max_target, "max_target");
+    let tls = listen_tls::tls(entry, node, problems);
     Ok(Listen {
+        tls: tls?,
+        http2: entry.http2.unwrap_or(default.http2),
         max_connections: max_connections?,
         max_connections_per_client: max_connections_per_client?,
         max_requests: number(entry.max_requests, default.max_requests, node.at("max_requests"), problems)?,

@@ -8,6 +8,7 @@ mod fields;
 mod foreign;
 mod limits;
 mod listen;
+mod listen_tls;
 mod matcher;
 mod names;
 mod quota;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
+use super::words::TlsVersion;
 use super::{HOUR, Protocol, SECOND};
 use crate::config::keys::Kind::{
     Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, Secret, Short, Size, Text, Whole,
@@ -64,7 +65,47 @@ shape! {
         max_field_bytes: Bytes = Size(1 << 10, 1 << 20), Default("16KiB");
         /// Bytes of a target.
         max_target: Bytes = Size(1 << 8, 1 << 15), Default("8KiB");
-        unbuilt tls, proxy_protocol, http2;
+        /// TLS, which is spoken here instead of HTTP in clear.
+        tls: ListenTls = Map(&LISTEN_TLS), Optional;
+        /// Whether HTTP/2 is spoken beside HTTP/1.1: over TLS with clients that ask for it (ALPN), in clear with those that begin
+        /// with it.
+        http2: bool = Flag, Default("true");
+        unbuilt proxy_protocol;
+    }
+}
+
+shape! {
+    /// TLS to clients: 1.2 and 1.3, with forward secrecy and AEAD alone. Files are PEM, not encrypted. A path that is not absolute begins where the gateway was started.
+    LISTEN_TLS: ListenTls = "`tls` of a listener" {
+        /// The certificates. A client is shown the one with the name that it asks for (SNI), else the first.
+        certificates: Vec<Option<Certificate>> =
+            OneOrMany(&Map(&CERTIFICATE)), Needed("certificates: [{ cert: api.pem, key: api.key }]");
+        /// The oldest version that is spoken, in quotes.
+        min_version: TlsVersion = TlsVersion::KIND, Default("1.2");
+        /// Whether clients show a certificate of their own.
+        client_auth: ClientAuth = Map(&CLIENT_AUTH), Optional;
+    }
+}
+
+shape! {
+    /// A certificate that clients are shown. Its names are read from it; `*.example.com` stands for any one label before the dot.
+    CERTIFICATE: Certificate = "a certificate" {
+        /// The file with it, and after it those that lead to its authority.
+        cert: String = Text, Needed("cert: api.pem");
+        /// The file with its private key.
+        key: String = Text, Needed("key: api.key");
+        /// The file with what its authority says of it (OCSP, in DER), to be shown with it.
+        ocsp: String = Text, Optional;
+    }
+}
+
+shape! {
+    /// How clients show who they are.
+    CLIENT_AUTH: ClientAuth = "`client_auth`" {
+        /// The file with the authorities, one of which has signed a client's certificate.
+        ca: String = Text, Needed("ca: clients.pem");
+        /// Whether a client without a certificate is turned away.
+        required: bool = Flag, Default("true");
     }
 }
 

@@ -6,14 +6,14 @@ mod limits;
 mod words;
 
 pub(crate) use self::gateway::{
-    FILE, File, LISTEN, Listen, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream,
-    UpstreamTls,
+    CERTIFICATE, CLIENT_AUTH, Certificate, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls, SENTINEL, STORE,
+    Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
 };
 pub(crate) use self::words::{
-    Algorithm, EncodedSlash, Fields, Mode, OnMissingClient, OnStoreFailure, Protocol, Underscores,
+    Algorithm, EncodedSlash, Fields, Mode, OnMissingClient, OnStoreFailure, Protocol, TlsVersion, Underscores,
 };
 use super::keys::Shape;
 
@@ -21,9 +21,12 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs, and in the order in which people read of them.
-pub(crate) static SHAPES: [&Shape; 15] = [
+pub(crate) static SHAPES: [&Shape; 18] = [
     &FILE,
     &LISTEN,
+    &LISTEN_TLS,
+    &CERTIFICATE,
+    &CLIENT_AUTH,
     &STORE,
     &SENTINEL,
     &CLIENTS,

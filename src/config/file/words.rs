@@ -27,6 +27,16 @@ words! {
 }
 
 words! {
+    /// A version of TLS.
+    TlsVersion {
+        /// That, and what is newer.
+        Tls12 = "1.2",
+        /// That alone.
+        Tls13 = "1.3",
+    }
+}
+
+words! {
     /// One bucket, or many.
     Mode {
         /// One for all.

@@ -46,7 +46,7 @@ async fn an_early_refusal_reaches_the_client_whole_though_its_connection_is_rese
 #[tokio::test]
 async fn an_origin_that_refuses_and_closes_is_sent_no_more() {
     let (sent, mut counts) = tokio::sync::mpsc::unbounded_channel();
-    let refused = Arc::new(tokio::sync::Notify::new());
+    let refused = Arc::new(Notify::new());
     let was_refused = refused.clone();
     let origin = Origin::start(move |mut visit: Visit| {
         let (sent, was_refused) = (sent.clone(), was_refused.clone());

@@ -121,6 +121,7 @@ async fn with_permit(
         upstream: Some("api".into()),
         peer: peer.ip(),
         trusted_peer,
+        over_tls: false,
         client: Some(peer.ip().into()),
         max_body: u64::MAX,
         seen,

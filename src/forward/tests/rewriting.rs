@@ -118,7 +118,7 @@ fn written(request: Request<()>, body: Option<u64>, trusted: bool) -> Option<Vec
     let sieve = Sieve::default();
     let arrival = Arrival { version: request.version(), trusted, next: NextHop::Origin };
     let seen = sieve.sift(request.headers_mut(), arrival).ok()?;
-    let peer = Peer { address: PEER.parse().unwrap(), trusted };
+    let peer = Peer { address: PEER.parse().unwrap(), trusted, over_tls: false };
     let upstream = HeaderValue::from_static("upstream.example");
     head::request(&mut request, Judged { peer, seen, sieve: Some(&sieve), upstream: &upstream }).ok()?;
     let mut bytes = Vec::new();

@@ -114,6 +114,11 @@ impl Activity {
         }
     }
 
+    /// TLS is spoken from now on, and a first request waited for.
+    pub(crate) fn greeted(&self) {
+        self.mark();
+    }
+
     /// The first bytes have come, and tell this protocol. In HTTP/1 they are those of a head.
     pub(crate) fn speaks(&self, protocol: Protocol) {
         if protocol == Protocol::Http2 {

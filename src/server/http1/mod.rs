@@ -28,7 +28,7 @@ use super::stream::{LINGER, Socket, Watched};
 use super::watch::Connection;
 use super::{HttpService, Refused, Terms};
 use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_bytes, read_request};
-use crate::layer::Peer;
+use crate::layer::{OverTls, Peer, TlsPeer};
 use crate::refusal::Refusal;
 use crate::timer::Timer;
 use crate::upstream::RequestBody;
@@ -42,6 +42,7 @@ pub(crate) struct Http1<S: HttpService> {
     activity: Arc<Activity>,
     service: S,
     peer: SocketAddr,
+    tls: Option<Arc<TlsPeer>>,
     terms: Arc<Terms>,
     stage: Stage<S::Body>,
     /// The service's future, in an allocation that is reused.
@@ -98,6 +99,7 @@ impl<S: HttpService> Http1<S> {
     pub(super) fn new(stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
         Self {
             activity: Arc::clone(stream.activity()),
+            tls: stream.socket().tls_peer().cloned(),
             wire: Arc::new(Mutex::new(Wire::new(stream))),
             service,
             peer,
@@ -177,6 +179,9 @@ impl<S: HttpService> Http1<S> {
         let mut request = request.map(|()| body);
         request.extensions_mut().extend(std::mem::take(&mut self.extensions));
         request.extensions_mut().insert(Peer(self.peer.ip()));
+        if let Some(tls) = &self.tls {
+            request.extensions_mut().insert(OverTls(Arc::clone(tls)));
+        }
         self.handling.set(Some(self.service.call(request)));
         self.stage = Stage::Handling(exchange);
     }

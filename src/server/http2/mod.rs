@@ -35,7 +35,7 @@ use super::stream::Watched;
 use super::watch::Connection;
 use super::{HttpService, Limits, Refused, Terms};
 use crate::http1::length;
-use crate::layer::Peer;
+use crate::layer::{OverTls, Peer, TlsPeer};
 use crate::upstream::RequestBody;
 
 /// The most bytes of a stream that wait to be sent, and how far ahead of us a client may send.
@@ -54,6 +54,7 @@ pub(crate) struct Http2<S: HttpService> {
     stage: Stage,
     service: S,
     peer: SocketAddr,
+    tls: Option<Arc<TlsPeer>>,
     activity: Arc<Activity>,
     terms: Arc<Terms>,
     ledger: Arc<Ledger>,
@@ -76,11 +77,12 @@ struct Serving {
 impl<S: HttpService> Http2<S> {
     pub(super) fn new(mut stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
         let activity = Arc::clone(stream.activity());
+        let tls = stream.socket().tls_peer().cloned();
         let ledger = Arc::new(Ledger::default());
         stream.count_with(Frames::new(Arc::clone(&ledger)));
         let greeting = builder(&terms.limits).handshake(stream);
         let stage = Stage::Greeting(Box::pin(greeting));
-        Self { stage, service, peer, activity, terms, ledger, retired: false, dismissed: false }
+        Self { stage, service, peer, tls, activity, terms, ledger, retired: false, dismissed: false }
     }
 
     /// Serves a request in a task of its own.
@@ -118,6 +120,9 @@ impl<S: HttpService> Http2<S> {
             None => {
                 let mut request = Request::from_parts(head, body);
                 request.extensions_mut().insert(Peer(self.peer.ip()));
+                if let Some(tls) = &self.tls {
+                    request.extensions_mut().insert(OverTls(Arc::clone(tls)));
+                }
                 spawn(stream, self.service.call(request), unread);
             }
         }

@@ -52,7 +52,7 @@ fn start_within<H: testing::Handler>(capacity: &Capacity, listen: &Listen, handl
     let listener = bind_one(listen.address);
     let address = listener.local_addr().unwrap();
     let serving =
-        tokio::spawn(Server::within(capacity, listen, drain, |_| {}).serve(listener, testing::Handled(handler)));
+        tokio::spawn(Server::within(capacity, listen, None, drain, |_| {}).serve(listener, testing::Handled(handler)));
     Running { address, metrics, trigger, serving }
 }
 

@@ -4,7 +4,8 @@ use deadpool_redis::redis::{ClientTlsConfig, TlsCertificates};
 use rustls::crypto::{CryptoProvider, ring};
 
 use super::{RedisTls, TlsIdentity};
-use crate::tls::files::{BadFile, Named};
+use crate::tls::BadFile;
+use crate::tls::files::Named;
 
 /// The certificates and keys, as they are now.
 ///

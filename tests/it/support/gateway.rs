@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate::{Config, Gateway};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::wire::raw::{Message, Raw};
 
@@ -64,6 +65,6 @@ impl Drop for TestGateway {
 }
 
 /// Sends a GET on a connection that may be used before and after.
-pub async fn get(client: &mut Raw, path: &str, headers: &str) -> Message {
+pub async fn get<S: AsyncRead + AsyncWrite + Unpin>(client: &mut Raw<S>, path: &str, headers: &str) -> Message {
     client.ask(format!("GET {path} HTTP/1.1\r\nHost: test.example\r\n{headers}\r\n")).await
 }

@@ -10,6 +10,7 @@ pub mod redisson;
 pub mod sentinel;
 pub mod strict;
 pub mod tls;
+pub mod tls_client;
 pub mod wire;
 
 use std::sync::Arc;

@@ -46,6 +46,13 @@ impl Authority {
         self.sign_params(name, &params(name, hosts));
     }
 
+    /// The same, with these parameters besides.
+    pub fn sign_with(&self, name: &str, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) {
+        let mut params = params(name, hosts);
+        change(&mut params);
+        self.sign_params(name, &params);
+    }
+
     /// The same, but it was over long ago.
     pub fn sign_expired(&self, name: &str, hosts: &[&str]) {
         let mut params = params(name, hosts);

@@ -3,15 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::soon;
 
-/// One end of a connection.
+/// One end of a connection, in clear unless said otherwise.
 #[derive(Debug)]
-pub struct Raw {
-    pub stream: TcpStream,
+pub struct Raw<S = TcpStream> {
+    pub stream: S,
     buffer: Vec<u8>,
 }
 
@@ -48,10 +48,6 @@ impl Message {
 }
 
 impl Raw {
-    pub fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: Vec::new() }
-    }
-
     pub async fn connect(address: SocketAddr) -> Self {
         Self::new(soon(TcpStream::connect(address)).await.expect("should connect"))
     }
@@ -61,6 +57,12 @@ impl Raw {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(SocketAddr::new(source.parse().expect("an address"), 0)).expect("should bind");
         Self::new(soon(socket.connect(address)).await.expect("should connect"))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
+    pub fn new(stream: S) -> Self {
+        Self { stream, buffer: Vec::new() }
     }
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {

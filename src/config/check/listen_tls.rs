@@ -1,0 +1,80 @@
+//! TLS of a listener. Its files are read here once, so that a mistake is told before a client meets it.
+
+use std::path::PathBuf;
+
+use super::{Checked, needed, part};
+use crate::config::file;
+use crate::config::node::Node;
+use crate::config::problem::Problems;
+use crate::tls::settings::{CertificateFiles, ClientAuth, ListenTls, TlsVersion};
+
+const HELP: &str = "a path that is not absolute begins where the gateway is started";
+
+pub(super) fn tls(of: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Option<ListenTls>> {
+    let Some(written) = part(&of.tls, node, "tls", problems)? else { return Ok(None) };
+    let node = node.at("tls");
+    let certificates = certificates(written, node, problems);
+    let min_version = part(&written.min_version, node, "min_version", problems);
+    let client_auth = client_auth(written, node, problems);
+    let min_version = match min_version? {
+        Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
+        Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
+    };
+    Ok(Some(ListenTls { certificates: certificates?, min_version, client_auth: client_auth? }))
+}
+
+fn certificates(written: &file::ListenTls, node: &Node, problems: &mut Problems) -> Checked<Vec<CertificateFiles>> {
+    let entries = needed(&written.certificates, node, problems)?.iter().zip(node.at("certificates").items());
+    let read = |(index, (entry, node)): (usize, (&Option<file::Certificate>, &Node))| {
+        let files = files(needed(entry, node, problems)?, node, problems)?;
+        usable(&files, index == 0, node, problems)?;
+        Ok(files)
+    };
+    let all: Vec<Checked<_>> = entries.enumerate().map(read).collect();
+    all.into_iter().collect()
+}
+
+fn files(entry: &file::Certificate, node: &Node, problems: &mut Problems) -> Checked<CertificateFiles> {
+    let cert = needed(&entry.cert, node, problems).map(PathBuf::from);
+    let key = needed(&entry.key, node, problems).map(PathBuf::from);
+    let ocsp = part(&entry.ocsp, node, "ocsp", problems)?.map(PathBuf::from);
+    Ok(CertificateFiles { cert: cert?, key: key?, ocsp })
+}
+
+fn client_auth(written: &file::ListenTls, node: &Node, problems: &mut Problems) -> Checked<Option<ClientAuth>> {
+    let Some(written) = part(&written.client_auth, node, "client_auth", problems)? else { return Ok(None) };
+    let node = node.at("client_auth");
+    let ca = PathBuf::from(needed(&written.ca, node, problems)?);
+    authorities(&ca, node, problems)?;
+    Ok(Some(ClientAuth { ca, required: written.required.unwrap_or(true) }))
+}
+
+#[cfg(feature = "tls")]
+fn usable(files: &CertificateFiles, is_first: bool, node: &Node, problems: &mut Problems) -> Checked<()> {
+    match crate::tls::Certified::read(files) {
+        Ok(certified) if is_first || certified.has_hosts => Ok(()),
+        Ok(_) => {
+            let message =
+                format!("the certificate in `{}` has no host's name that a client could ask for", files.cert.display());
+            Err(problems.add(node.at("cert").location, message, "only the first certificate needs none"))
+        }
+        Err(bad) => Err(problems.add(node.at(bad.key).location, bad.to_string(), HELP)),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn authorities(ca: &std::path::Path, node: &Node, problems: &mut Problems) -> Checked<()> {
+    let file = crate::tls::files::Named { key: "ca", path: ca };
+    let found = file.read().and_then(|text| file.authorities(&text));
+    found.map(drop).map_err(|bad| problems.add(node.at(bad.key).location, bad.to_string(), HELP))
+}
+
+#[cfg(not(feature = "tls"))]
+fn usable(_: &CertificateFiles, _: bool, _: &Node, _: &mut Problems) -> Checked<()> {
+    Ok(())
+}
+
+#[cfg(not(feature = "tls"))]
+fn authorities(_: &std::path::Path, _: &Node, _: &mut Problems) -> Checked<()> {
+    Ok(())
+}

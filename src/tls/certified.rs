@@ -1,0 +1,54 @@
+//! A certificate with its key, ready to be shown.
+
+use rustls::sign::CertifiedKey;
+
+use super::certificate::Certificate;
+use super::files::{BadFile, Named};
+use super::settings::CertificateFiles;
+use crate::clock::unix_seconds;
+
+/// What is shown to clients.
+#[derive(Debug)]
+pub(crate) struct Certified {
+    pub(crate) key: CertifiedKey,
+    /// Whether it has a name that clients can ask for.
+    pub(crate) has_hosts: bool,
+}
+
+impl Certified {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// The first that cannot be used: also one whose certificate no client accepts now.
+    pub(crate) fn read(files: &CertificateFiles) -> Result<Self, BadFile> {
+        let cert = Named { key: "cert", path: &files.cert };
+        let key = Named { key: "key", path: &files.key };
+        let chain = cert.certificates(&cert.read()?)?;
+        let none = || cert.bad("holds a certificate that cannot be read");
+        let leaf = chain.first().cloned().ok_or_else(none)?;
+        let leaf = Certificate::read(&leaf).ok_or_else(none)?;
+        let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
+        if leaf.not_after < now {
+            return Err(cert.bad(format!("has expired on {}", date(leaf.not_after))));
+        }
+        if leaf.not_before > now {
+            return Err(cert.bad(format!("is not valid before {}", date(leaf.not_before))));
+        }
+        let has_hosts = leaf.hosts().next().is_some();
+        let mut key = key.key_of(chain, &key.read()?)?;
+        key.ocsp = files.ocsp.as_deref().map(ocsp).transpose()?;
+        Ok(Self { key, has_hosts })
+    }
+}
+
+/// Clients look closer.
+fn ocsp(path: &std::path::Path) -> Result<Vec<u8>, BadFile> {
+    let file = Named { key: "ocsp", path };
+    let answer = file.read()?;
+    let is_der = matches!(super::der::Der(&answer).enter(super::der::SEQUENCE), Some(body) if !body.0.is_empty());
+    if is_der { Ok(answer) } else { Err(file.bad("holds no OCSP answer in DER")) }
+}
+
+fn date(seconds: i64) -> String {
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |moment| moment.to_string())
+}

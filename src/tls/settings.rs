@@ -1,0 +1,53 @@
+//! What the rule file says of TLS to clients.
+
+use std::path::PathBuf;
+
+/// How a listener speaks TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenTls {
+    /// At least one. A client is shown the one that has the name it asks for, else the first.
+    pub certificates: Vec<CertificateFiles>,
+    /// Nothing older is spoken.
+    pub min_version: TlsVersion,
+    /// Whether clients show a certificate, too.
+    pub client_auth: Option<ClientAuth>,
+}
+
+/// The files of one certificate, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, and after it those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key, not encrypted.
+    pub key: PathBuf,
+    /// What its authority says of it (OCSP, in DER), which is shown with it.
+    pub ocsp: Option<PathBuf>,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246).
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    Tls13,
+}
+
+/// How clients show who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuth {
+    /// The authorities, in PEM, one of which has signed a client's certificate.
+    pub ca: PathBuf,
+    /// Whether a client without a certificate is turned away.
+    pub required: bool,
+}
+
+impl TlsVersion {
+    /// As it is written in the rule file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        }
+    }
+}

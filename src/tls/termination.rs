@@ -1,0 +1,107 @@
+//! TLS as a listener speaks it, made of what the rule file says and of what its files hold.
+
+use std::io;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use super::certified::Certified;
+use super::files::{BadFile, Named};
+use super::names::Names;
+use super::settings::{ClientAuth, ListenTls, TlsVersion};
+use crate::facts::TlsPeer;
+use crate::transport::Tls;
+
+/// The protocols that clients are offered (RFC 7301); nginx offers the last of them, too, for which curl has an option.
+const HTTP2: &[u8] = b"h2";
+const HTTP1: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+
+const TLS_1_2: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
+const TLS_1_3: &[&SupportedProtocolVersion] = &[&version::TLS13];
+
+/// A listener's TLS, shared by all workers.
+#[derive(Debug)]
+pub(crate) struct Termination {
+    config: ArcSwap<ServerConfig>,
+    /// A client that showed no certificate.
+    nobody: Arc<TlsPeer>,
+}
+
+/// Why TLS cannot be spoken.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct CannotSpeak(#[from] Fault);
+
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    File(#[from] BadFile),
+    #[error("TLS cannot be set up: {0}")]
+    Setup(#[from] rustls::Error),
+}
+
+impl Termination {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub(crate) fn new(settings: &ListenTls, http2: bool) -> Result<Self, CannotSpeak> {
+        let config = load(settings, http2, tickets().map_err(Fault::from)?)?;
+        let config = ArcSwap::from_pointee(config);
+        Ok(Self { config, nobody: Arc::default() })
+    }
+
+    /// Greets a client that has connected.
+    ///
+    /// # Errors
+    /// The client speaks no TLS that we do, or is not who it should be, of which it was told; or it left.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<Tls, (io::Error, TcpStream)> {
+        let acceptor = TlsAcceptor::from(self.config.load_full());
+        let greeted = acceptor.accept(stream).into_fallible().await?;
+        Ok(Tls::of_client(greeted, Arc::clone(&self.nobody)))
+    }
+}
+
+/// Tickets under keys that change every six hours, and are known to nobody but this process (RFC 8446 section 4.6.1).
+fn tickets() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
+    ring::Ticketer::new()
+}
+
+fn load(settings: &ListenTls, http2: bool, tickets: Arc<dyn ProducesTickets>) -> Result<ServerConfig, Fault> {
+    let mut keys = Vec::new();
+    for files in &settings.certificates {
+        keys.push(Arc::new(Certified::read(files)?.key));
+    }
+    let provider = Arc::new(ring::default_provider());
+    let versions = match settings.min_version {
+        TlsVersion::Tls12 => TLS_1_2,
+        TlsVersion::Tls13 => TLS_1_3,
+    };
+    let verifier = verifier(settings.client_auth.as_ref(), &provider)?;
+    let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
+    let mut config = config.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(Names::new(&keys)));
+    let offered = http2.then_some(HTTP2).into_iter().chain(HTTP1);
+    config.alpn_protocols = offered.map(<[u8]>::to_vec).collect();
+    // A client keeps what is needed to resume: nothing of it is kept here.
+    config.ticketer = tickets;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(config)
+}
+
+fn verifier(
+    client_auth: Option<&ClientAuth>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, Fault> {
+    let Some(ClientAuth { ca, required }) = client_auth else { return Ok(Arc::new(NoClientAuth)) };
+    let file = Named { key: "ca", path: ca };
+    let authorities = file.authorities(&file.read()?)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider));
+    let verifier = if *required { verifier } else { verifier.allow_unauthenticated() };
+    Ok(verifier.build().map_err(|error| file.bad(format!("cannot be used: {error}")))?)
+}

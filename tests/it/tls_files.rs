@@ -1,0 +1,86 @@
+//! What is said of files that TLS to clients cannot be made of. Each is named, with what is wrong with it.
+
+use rcgen::date_time_ymd;
+use tidegate::Config;
+
+use crate::support::tls::Authority;
+
+/// What is said of this `tls` of a listener: nothing of one that is right.
+fn said(tls: &str) -> String {
+    let text = format!(
+        "listen: {{ address: '127.0.0.1:0', tls: {{ {tls} }} }}
+upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: echo }}]"
+    );
+    Config::parse_for_gateway(&text).err().map(|problems| problems.to_string()).unwrap_or_default()
+}
+
+fn authority() -> Authority {
+    let authority = Authority::new();
+    authority.sign("good", &["good.example"]);
+    authority.sign("other", &["other.example"]);
+    authority.sign("nameless", &["192.0.2.1"]);
+    authority.sign_expired("expired", &["good.example"]);
+    authority.sign_with("coming", &["good.example"], |params| {
+        (params.not_before, params.not_after) = (date_time_ymd(2901, 1, 1), date_time_ymd(2902, 1, 1));
+    });
+    authority.write("text", "no certificate");
+    authority.write("cut-off", "-----BEGIN CERTIFICATE-----\nMIIB");
+    authority.write("other-bytes", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
+    authority
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
+    let authority = authority();
+    let said_of = |cert: &str, key: &str, more: &str| {
+        let (cert, key) = (authority.path(cert), authority.path(key));
+        said(&format!("certificates: [{{ cert: '{cert}', key: '{key}'{more} }}]"))
+    };
+    assert_eq!(said_of("good.pem", "good.key", ""), "");
+    for (cert, key, named, fault) in [
+        ("missing", "good.key", "missing", "cannot be read: No such file or directory"),
+        ("", "good.key", "", "cannot be read: Is a directory"),
+        ("text", "good.key", "text", "is not PEM"),
+        ("cut-off", "good.key", "cut-off", "is not PEM"),
+        ("other-bytes", "good.key", "other-bytes", "holds a certificate that cannot be read"),
+        ("good.key", "good.key", "good.key", "holds no certificate"),
+        ("expired.pem", "expired.key", "expired.pem", "has expired on 2002-01-01T00:00:00Z"),
+        ("coming.pem", "coming.key", "coming.pem", "is not valid before 2901-01-01T00:00:00Z"),
+        ("good.pem", "missing", "missing", "cannot be read: No such file or directory"),
+        ("good.pem", "good.pem", "good.pem", "holds no private key in PEM that is not encrypted"),
+        ("good.pem", "other.key", "other.key", "is not the key of the certificate"),
+    ] {
+        let said = said_of(cert, key, "");
+        let expected = format!("`{}` {fault}", authority.path(named));
+        assert!(said.contains(&expected) && said.contains("1 mistake"), "{expected}\n{said}");
+    }
+    let ocsp = said_of("good.pem", "good.key", &format!(", ocsp: '{}'", authority.path("text")));
+    assert!(ocsp.contains("text` holds no OCSP answer in DER"), "{ocsp}");
+}
+
+#[test]
+fn a_certificate_that_nobody_can_ask_for_may_only_be_the_first() {
+    let authority = authority();
+    let one = |name: &str| {
+        let (cert, key) = (authority.path(&format!("{name}.pem")), authority.path(&format!("{name}.key")));
+        format!("{{ cert: '{cert}', key: '{key}' }}")
+    };
+    assert_eq!(said(&format!("certificates: [{}, {}]", one("nameless"), one("good"))), "");
+    let said = said(&format!("certificates: [{}, {}]", one("good"), one("nameless")));
+    assert!(said.contains("has no host's name that a client could ask for"), "{said}");
+}
+
+#[test]
+fn every_file_that_is_wrong_is_named_at_once() {
+    let authority = authority();
+    let (good, key) = (authority.path("good.pem"), authority.path("good.key"));
+    let said = said(&format!(
+        "certificates: [{{ cert: one, key: '{key}' }}, {{ cert: '{good}', key: two }}], client_auth: {{ ca: three }}, \
+         min_version: 1.1"
+    ));
+    for file in ["`one` cannot be read", "`two` cannot be read", "`three` cannot be read", "`min_version`"] {
+        assert!(said.contains(file), "{file}\n{said}");
+    }
+    assert!(said.contains("4 mistakes"), "{said}");
+}
