@@ -11,6 +11,9 @@ use crate::limit::{Charge, Decision, Outcome};
 use crate::store::StoreError;
 use crate::store::negative_cache::{NegativeCache, Remote};
 
+/// The most requests in a row that begin at one shard.
+const TOGETHER: u32 = 64;
+
 /// A charge on a limit in shards.
 struct Tour<'c> {
     /// Its position among the charges.
@@ -74,7 +77,7 @@ async fn take_from_shards<S: Remote>(
 impl<'c> Tour<'c> {
     fn new<S: Remote>(cache: &NegativeCache<S>, position: usize, charge: &'c Charge) -> Self {
         let shards = u16::try_from(charge.limiter.shards().len()).unwrap_or(u16::MAX);
-        let first = a_shard_of(shards);
+        let first = a_shard_of(shards, in_a_row(charge));
         let may_grant = |shard: &u16| !cache.refuses(&charge.on_shard(Some(*shard)));
         let mut left: Vec<u16> = (0..shards).rev().map(|step| (first + step) % shards).filter(may_grant).collect();
         let shard = left.pop().unwrap_or(first);
@@ -124,10 +127,16 @@ impl<'c> Tour<'c> {
     }
 }
 
+/// How many requests in a row begin at one shard, so that a call decides all that come together: but only a part of what it
+/// grants, for whoever is refused there asks another one.
+fn in_a_row(charge: &Charge) -> u32 {
+    charge.limiter.shards().first().map_or(1, |shard| (shard.quota.rate() / 8).clamp(1, TOGETHER))
+}
+
 /// Where to begin: each shard as often as the others. Steps of the golden ratio leave none out, whatever number of charges
 /// a request has.
-fn a_shard_of(shards: u16) -> u16 {
+fn a_shard_of(shards: u16, in_a_row: u32) -> u16 {
     static STEPS: AtomicU64 = AtomicU64::new(0);
-    let step = STEPS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let step = (STEPS.fetch_add(1, Ordering::Relaxed) / u64::from(in_a_row)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     u16::try_from(((step >> 48) * u64::from(shards)) >> 16).unwrap_or_default()
 }
