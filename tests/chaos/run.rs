@@ -128,12 +128,14 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
         let loss = world.strike(fault, lasts, victim).await;
         let ended = now();
         let settled = settled(gateways, false).await;
-        let lost = loss.map(|loss| match loss {
+        let mut lost = loss.map(|loss| match loss {
             Loss::At(at) => (at, at),
             Loss::Since(since) => (since, now()),
         });
         sleep(calm).await;
-        world.mend();
+        if world.mend() {
+            lost = Some((begin, now()));
+        }
         let occupied = gateways.iter().map(Gateway::occupies).collect();
         rounds.push(Round { fault, lost, begin, end: ended, settled, next: now(), occupied });
     }

@@ -29,6 +29,8 @@ pub struct Cluster {
     ids: Vec<String>,
     /// The node that has been killed.
     dead: Option<usize>,
+    /// Who had slots after the last fault.
+    last: BTreeSet<usize>,
 }
 
 impl Cluster {
@@ -42,7 +44,7 @@ impl Cluster {
         }
         cluster.join();
         let ids = (0..2 * PRIMARIES).map(|number| cluster.id(number)).collect();
-        Some(Self { cluster, proxies, ids, dead: None })
+        Some(Self { cluster, proxies, ids, dead: None, last: BTreeSet::new() })
     }
 
     pub fn rule(&self) -> String {
@@ -52,6 +54,13 @@ impl Cluster {
 
     /// Lets it happen, for so long, to one of those who have slots.
     pub async fn strike(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
+        let loss = self.strike_one(fault, lasts, victim).await;
+        let viewer = self.dead.map_or(0, |dead| self.other_than(dead));
+        self.last = self.owners(viewer);
+        loss
+    }
+
+    async fn strike_one(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
         let owners: Vec<usize> = self.owners(0).into_iter().collect();
         let (victim, next) = (owners[victim % owners.len()], owners[(victim + 1) % owners.len()]);
         let (node, proxy) = (&self.cluster.nodes[victim], &self.proxies[victim]);
@@ -146,10 +155,14 @@ impl Cluster {
 
     /// The replica of a primary.
     fn replica_of(&self, primary: usize) -> usize {
+        self.known_replica_of(primary).expect("a replica")
+    }
+
+    fn known_replica_of(&self, primary: usize) -> Option<usize> {
         let told = self.nodes(primary);
         let is_its = |line: &&str| line.contains("slave") && line.split(' ').nth(3) == Some(&self.ids[primary]);
         let id = told.lines().find(is_its).and_then(|line| line.split(' ').next());
-        id.and_then(|id| self.number(id)).expect("a replica")
+        id.and_then(|id| self.number(id))
     }
 
     fn nodes(&self, viewer: usize) -> String {
@@ -185,11 +198,20 @@ impl Cluster {
         wait_for("it has replicated", || self.cluster.lag(primary, replica) < LAG);
     }
 
-    pub fn mend(&mut self) {
+    pub fn mend(&mut self) -> bool {
         if let Some(dead) = self.dead.take() {
             self.start_again(dead);
         }
-        wait_for("all is well", || self.cluster.nodes.iter().all(|node| self.cluster.is_well(node)));
+        let is_well = || self.cluster.nodes.iter().all(|node| self.cluster.is_well(node));
+        wait_for("all is well", || is_well() && self.all_agree());
+        self.owners(0) != self.last
+    }
+
+    /// Do all nodes say the same of who has slots, and has each of those a replica?
+    fn all_agree(&self) -> bool {
+        let owners = self.owners(0);
+        let others = (1..self.ids.len()).all(|node| self.owners(node) == owners);
+        others && owners.len() == PRIMARIES && owners.iter().all(|owner| self.known_replica_of(*owner).is_some())
     }
 }
 

@@ -92,10 +92,11 @@ impl World {
         }
     }
 
-    /// Has servers run again that have been replaced, and waits until all is as it should be.
-    pub fn mend(&mut self) {
+    /// Has servers run again that have been replaced, and waits until all is as it should be. Returns whether a server was
+    /// replaced meanwhile that nobody had struck, as where the machine was too busy for it.
+    pub fn mend(&mut self) -> bool {
         match self {
-            Self::Single(_) => {}
+            Self::Single(_) => false,
             Self::Sentinel(watched) => watched.mend(),
             Self::Cluster(cluster) => cluster.mend(),
         }

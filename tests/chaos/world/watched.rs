@@ -21,11 +21,13 @@ pub struct Watched {
     servers: Servers,
     /// The server that has been killed.
     dead: Option<usize>,
+    /// The master after the last fault.
+    last: usize,
 }
 
 impl Watched {
     pub fn start() -> Option<Self> {
-        Some(Self { servers: Servers::start_with(&KEEPS, "127.0.0.1", "")?, dead: None })
+        Some(Self { servers: Servers::start_with(&KEEPS, "127.0.0.1", "")?, dead: None, last: 0 })
     }
 
     pub fn rule(&self) -> String {
@@ -36,7 +38,8 @@ impl Watched {
     pub async fn strike(&mut self, fault: Fault, lasts: Duration) -> Option<Loss> {
         let (begin, master) = (now(), self.master());
         let loss = self.strike_at(fault, lasts, master).await;
-        loss.or_else(|| (self.master() != master).then_some(Loss::Since(begin)))
+        self.last = self.master();
+        loss.or_else(|| (self.last != master).then_some(Loss::Since(begin)))
     }
 
     async fn strike_at(&mut self, fault: Fault, lasts: Duration, master: usize) -> Option<Loss> {
@@ -103,7 +106,7 @@ impl Watched {
         wait_for("the master is replaced", is_replaced);
     }
 
-    pub fn mend(&mut self) {
+    pub fn mend(&mut self) -> bool {
         let master = self.master();
         if let Some(dead) = self.dead.take() {
             self.servers.restart(dead, self.servers.servers[master].port, &KEEPS);
@@ -116,6 +119,7 @@ impl Watched {
             }
         }
         wait_for("sentinels find all well", || self.servers.is_well());
+        self.master() != self.last
     }
 }
 

@@ -123,9 +123,10 @@ impl RedisServer {
         format!("{{ url: '{}', timeout: 2s }}", self.url())
     }
 
-    /// A connection to look behind the scenes with.
+    /// A connection to look behind the scenes with. A busy machine may need more than one attempt.
     pub fn connection(&self) -> Connection {
-        self.try_connection().expect("a connection")
+        let attempt = |_| self.try_connection().ok();
+        (0..9).find_map(attempt).unwrap_or_else(|| self.try_connection().expect("a connection"))
     }
 
     fn try_connection(&self) -> deadpool_redis::redis::RedisResult<Connection> {
