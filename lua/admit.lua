@@ -106,18 +106,36 @@ local function decide(count, limits, lone, answers)
   return count
 end
 
+-- Decides a request for one bucket that the call has not looked at before, if it is granted at once; adds the answer. Returns how
+-- many requests are left to decide.
+local function grant_alone(number, permits, answers)
+  local remaining, reset = laws[number].grant(limiters[number], keys[number], permits)
+  if not remaining then
+    open(number, reset)
+    return 1
+  end
+  buckets[number] = false
+  answers[#answers + 1] = to_bytes('<I4BI4I6', 1, 1, remaining, reset)
+  return 0
+end
+
 -- Decides all requests; returns the answers.
 local function decide_all(requests)
   local at, length, answers = 1, #requests, { to_bytes('<I8', present_moment) }
   while at <= length do
     local left, limits, number, watches, permits, lone
     left, limits, number, watches, permits, at = from_bytes('<I4BI2BI4', requests, at)
-    for i = 1, limits do
-      if i > 1 then number, watches, permits, at = from_bytes('<I2BI4', requests, at) end
-      numbers[i], only_watches[i], asked[i] = number, watches == 1, permits
-      if left == 1 and permits > 0 and buckets[number] == nil then
-        if lone then open(numbers[lone]) end
-        lone = buckets[number] == nil and i or nil
+    if left == 1 and limits == 1 and permits > 0 and buckets[number] == nil then
+      left = grant_alone(number, permits, answers)
+    end
+    if left > 0 then
+      for i = 1, limits do
+        if i > 1 then number, watches, permits, at = from_bytes('<I2BI4', requests, at) end
+        numbers[i], only_watches[i], asked[i] = number, watches == 1, permits
+        if left == 1 and permits > 0 and buckets[number] == nil then
+          if lone then open(numbers[lone]) end
+          lone = buckets[number] == nil and i or nil
+        end
       end
     end
     while left > 0 do left = left - decide(left, limits, lone, answers) end

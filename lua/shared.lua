@@ -206,8 +206,9 @@ function log.grant(limiter, key, permits)
   end
   if #chunk < ENDING_BYTES or byte(chunk, -5) ~= 3 then return nil, chunk end
   local held, date, used, last, first, _, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
-  if last ~= limiter.last or date > present or not is_whole(key, chunk, 3, first, count) then return nil, chunk end
   local newest, oldest, part, at = count - 1, date, chunk, #chunk - ENDING_BYTES + 1 - (count - 1) * BYTES
+  if last ~= limiter.last or date > present then return nil, chunk end
+  if (at ~= 1 or first >= count) and not is_whole(key, chunk, 3, first, count) then return nil, chunk end
   if used == 0 or date <= expired then used, date, oldest, first = 0, 0, present, count end
   while first < newest do
     local offset = at + first * BYTES
