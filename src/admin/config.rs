@@ -52,7 +52,7 @@ fn show_listen(listen: &Listen) -> Value {
     })
 }
 
-fn show_listen_tls(ListenTls { certificates, min_version, client_auth }: &ListenTls) -> Value {
+fn show_listen_tls(ListenTls { certificates, min_version, client_auth, .. }: &ListenTls) -> Value {
     let show =
         |CertificateFiles { cert, key, ocsp }: &CertificateFiles| json!({ "cert": cert, "key": key, "ocsp": ocsp });
     json!({
@@ -237,6 +237,7 @@ fn show_client(client: &ClientSource) -> Value {
         ClientSource::Query(name) => format!("query:{name}").into(),
         ClientSource::Host => "host".into(),
         ClientSource::Path => "path".into(),
+        ClientSource::Tls(name) => format!("tls:{}", name.as_str()).into(),
         ClientSource::All(sources) => sources.iter().map(show_client).collect(),
     }
 }

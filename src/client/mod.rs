@@ -39,8 +39,19 @@ pub enum ClientSource {
     Host,
     /// The path as routes match it, without a slash at its end: `path`.
     Path,
+    /// A name in the certificate that its client has shown: `tls:subject` or `tls:san`.
+    Tls(TlsName),
     /// All of these together: a list.
     All(Vec<ClientSource>),
+}
+
+/// A name in a client's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsName {
+    /// The subject: `subject`.
+    Subject,
+    /// The first alternative name that is a URI, a host's or an address of mail: `san`.
+    San,
 }
 
 /// Why a request has no client.
@@ -85,6 +96,7 @@ impl ClientSource {
             ClientSource::Query(name) => put(out, b'q', name, &query::value(facts.query.unwrap_or_default(), name)?),
             ClientSource::Host => put(out, b'o', "", host(facts)?.as_bytes()),
             ClientSource::Path => put(out, b'p', "", path(facts).as_bytes()),
+            ClientSource::Tls(name) => put(out, b't', name.as_str(), tls(facts, *name)?.as_bytes()),
             ClientSource::All(sources) => {
                 for source in sources {
                     source.encode(facts, rules, out)?;
@@ -101,7 +113,7 @@ impl ClientSource {
         match self {
             Self::Ip => true,
             Self::All(sources) => sources.iter().any(Self::reads_address),
-            Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Host | Self::Path => false,
+            Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) => false,
         }
     }
 
@@ -111,7 +123,7 @@ impl ClientSource {
             Self::Header(name) => found(name),
             Self::Cookie(_) => found(&header::COOKIE),
             Self::All(sources) => sources.iter().for_each(|source| source.fields(found)),
-            Self::Ip | Self::Query(_) | Self::Host | Self::Path => {}
+            Self::Ip | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) => {}
         }
     }
 }
@@ -125,10 +137,21 @@ impl fmt::Display for ClientSource {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Host => f.write_str("host"),
             Self::Path => f.write_str("path"),
+            Self::Tls(name) => write!(f, "tls:{}", name.as_str()),
             Self::All(sources) => {
                 let words: Vec<_> = sources.iter().map(ToString::to_string).collect();
                 write!(f, "[{}]", words.join(", "))
             }
+        }
+    }
+}
+
+impl TlsName {
+    /// Its name in the rule file.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Subject => "subject",
+            Self::San => "san",
         }
     }
 }
@@ -150,6 +173,15 @@ fn network(facts: &Facts<'_>, rules: &AddressRules) -> Result<IpNet, NoClient> {
 /// A request of HTTP/1.0 may have none, nor need it in somebody's own service.
 fn host<'f>(facts: &'f Facts<'_>) -> Result<&'f str, NoClient> {
     if facts.host.is_empty() { Err(NoClient::Missing) } else { Ok(&facts.host) }
+}
+
+/// Who showed no certificate has no name, and neither has one whose certificate has none.
+fn tls<'f>(facts: &'f Facts<'_>, name: TlsName) -> Result<&'f str, NoClient> {
+    let found = facts.tls.and_then(|peer| match name {
+        TlsName::Subject => peer.subject.as_deref(),
+        TlsName::San => peer.san.as_deref(),
+    });
+    found.ok_or(NoClient::Missing)
 }
 
 /// Parameters, and a slash at the end, make no other client of the same path.

@@ -9,10 +9,10 @@ use socket2::Socket;
 use super::inherited::Inherited;
 use super::{StartError, descriptors};
 use crate::access;
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::metrics::Metrics;
 use crate::server::{Capacity, Drain, Server, bind};
-use crate::tls::Termination;
+use crate::tls::{Termination, Watch};
 
 /// All sockets of a gateway.
 pub(super) struct Listeners {
@@ -23,6 +23,8 @@ pub(super) struct Listeners {
     pub(super) admin: Option<TcpListener>,
     /// Each of them once, for a successor.
     pub(super) sockets: Vec<Socket>,
+    /// One for each entry that speaks TLS.
+    pub(super) watches: Vec<Watch>,
 }
 
 impl Listeners {
@@ -36,11 +38,11 @@ impl Listeners {
         let places = descriptors::provide(config, workers);
         let capacity = Capacity::new(places, config.rules.addresses.clone(), Arc::clone(metrics));
         let of_workers = (0..workers).map(|_| Vec::new()).collect();
-        let mut all = Self { addresses: Vec::new(), of_workers, admin: None, sockets: Vec::new() };
+        let mut all = Self { addresses: Vec::new(), of_workers, admin: None, sockets: Vec::new(), watches: Vec::new() };
         for entry in &config.listen {
             let failed = |cause| StartError::Bind { address: entry.address, cause };
-            let tls = entry.tls.as_ref().map(|tls| Termination::new(tls, entry.http2)).transpose()?;
-            let server = Server::within(&capacity, entry, tls.map(Arc::new), drain.clone(), access::refused);
+            let tls = all.speak_tls(entry, metrics)?;
+            let server = Server::within(&capacity, entry, tls, drain.clone(), access::refused);
             let sockets = bind(entry.address, workers, inherited.take(entry.address)).map_err(failed)?;
             all.spread(&server, sockets).map_err(failed)?;
         }
@@ -49,6 +51,15 @@ impl Listeners {
             all.open_admin(address, inherited.take(address)).map_err(failed)?;
         }
         inherited.unclaimed().map_or(Ok(all), |address| Err(StartError::Unclaimed { address }))
+    }
+
+    /// Sets TLS up, where an entry speaks it.
+    fn speak_tls(&mut self, entry: &Listen, metrics: &Arc<Metrics>) -> Result<Option<Arc<Termination>>, StartError> {
+        let Some(settings) = &entry.tls else { return Ok(None) };
+        let (tls, shown) = Termination::new(settings, entry.http2)?;
+        let tls = Arc::new(tls);
+        self.watches.push(Watch::new(Arc::clone(&tls), shown, Arc::clone(metrics)));
+        Ok(Some(tls))
     }
 
     /// Gives each worker a socket of the same address, and no socket to nobody: the kernel gives connections to each of them.

@@ -35,7 +35,7 @@ use crate::metrics::Metrics;
 use crate::server::{Drain, DrainTrigger, Server};
 use crate::sift::NextHop;
 use crate::store::{OpenError, Store};
-use crate::tls::CannotSpeak;
+use crate::tls::{CannotSpeak, Watch};
 use crate::upstream::Upstreams;
 use crate::upstream::settings::UpstreamSettings;
 
@@ -131,7 +131,8 @@ impl Gateway {
 
         let readiness = admin::Readiness::new();
         let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
-        let control = Control::start(layer.clone(), admin, listeners.admin).map_err(StartError::Worker)?;
+        let control =
+            Control::start(layer.clone(), admin, listeners.admin, listeners.watches).map_err(StartError::Worker)?;
         let start = |number: usize| {
             let worker = Worker {
                 layer: layer.for_worker(),
@@ -209,7 +210,12 @@ fn joined(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 // === impl Control ===
 
 impl Control {
-    fn start(layer: RateLimitLayer, admin: Admin, listener: Option<TcpListener>) -> io::Result<Self> {
+    fn start(
+        layer: RateLimitLayer,
+        admin: Admin,
+        listener: Option<TcpListener>,
+        watches: Vec<Watch>,
+    ) -> io::Result<Self> {
         let runtime = runtime()?;
         let (closed, closing) = watch::channel(false);
         let listener = {
@@ -220,6 +226,7 @@ impl Control {
         let run = async move {
             layer.connect();
             tokio::spawn(tend(layer));
+            watches.into_iter().for_each(|watch| drop(tokio::spawn(look_after(watch))));
             let mut serving = pin!(async {
                 match listener {
                     Some(listener) => admin.serve(listener).await,
@@ -262,6 +269,21 @@ async fn tend(layer: RateLimitLayer) {
     loop {
         tokio::time::sleep(REMINDER).await;
         layer.tend();
+    }
+}
+
+/// Takes certificates into use that have been replaced. Files are read beside all else, as they may be far away.
+async fn look_after(mut watch: Watch) {
+    loop {
+        tokio::time::sleep(watch.pause()).await;
+        let look = move || {
+            watch.look();
+            watch
+        };
+        watch = match tokio::task::spawn_blocking(look).await {
+            Ok(watch) => watch,
+            Err(error) => return tracing::error!(%error, "certificates are looked after no more"),
+        };
     }
 }
 

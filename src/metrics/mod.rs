@@ -38,6 +38,7 @@ pub struct Metrics {
     connections_refused: Counter,
     accept_failures: Counter,
     rejected: Family<CauseLabels, Counter>,
+    certificates: Family<CertificateLabels, Gauge>,
     upstreams: Upstreams,
     store_decisions: Histogram,
     store_calls: Counter,
@@ -104,6 +105,11 @@ struct RequestLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabels {
+    certificate: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CauseLabels {
     cause: &'static str,
 }
@@ -121,6 +127,7 @@ impl Metrics {
             connections_refused: Counter::default(),
             accept_failures: Counter::default(),
             rejected: Family::default(),
+            certificates: Family::default(),
             upstreams: Upstreams::default(),
             store_decisions: Histogram::default(),
             store_calls: Counter::default(),
@@ -149,6 +156,8 @@ impl Metrics {
         registry.register("accept_failures", help, self.accept_failures.clone());
         let help = "Connections, streams and requests that a bound or the protocol ended, and not a limit";
         registry.register("rejected", help, self.rejected.clone());
+        let help = "When a certificate that clients are shown expires, in seconds since the Unix epoch";
+        registry.register("certificate_expiry_seconds", help, self.certificates.clone());
         self.upstreams.register(registry);
         registry.register("store_call_seconds", "Seconds a decision of the store took", self.store_decisions.clone());
         registry.register(
@@ -228,6 +237,11 @@ impl Metrics {
     /// A connection, a stream or a request was ended by a bound or by the protocol, for a cause that is a word of ours.
     pub fn rejected(&self, cause: &'static str) {
         self.rejected.get_or_create(&CauseLabels { cause }).inc();
+    }
+
+    /// The certificate of this file, which clients are shown, expires then, in seconds since the Unix epoch.
+    pub fn certificate_expires(&self, file: &str, at: i64) {
+        self.certificates.get_or_create(&CertificateLabels { certificate: file.to_owned() }).set(at);
     }
 
     /// A panic was caught.

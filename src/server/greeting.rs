@@ -34,8 +34,9 @@ pub(super) async fn greet(
     peer: SocketAddr,
 ) -> Option<Transport> {
     let (tls, stream) = match (&terms.tls, stream) {
+        (None, stream) => return Some(stream),
         (Some(tls), Transport::Tcp(stream)) => (tls, stream),
-        (_, stream) => return Some(stream),
+        (Some(_), Transport::Tls(_)) => return None, // there is no TLS in TLS
     };
     let mut end = pin!(sleep(terms.limits.header_timeout));
     let first = tokio::select! {

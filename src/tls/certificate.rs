@@ -4,6 +4,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::der::{Der, GENERALIZED_TIME, INTEGER, OCTETS, OID, SEQUENCE, UTC_TIME};
+use super::subject;
+use crate::facts::TlsPeer;
 
 /// `subjectAltName`.
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
@@ -11,7 +13,9 @@ const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 const BOOLEAN: u8 = 0x01;
+const MAIL: u8 = 0x81;
 const DNS_NAME: u8 = 0x82;
+const URI: u8 = 0x86;
 
 /// A certificate, as far as it is looked at here.
 #[derive(Debug)]
@@ -19,6 +23,7 @@ pub(crate) struct Certificate<'d> {
     /// Seconds since the Unix epoch.
     pub(crate) not_before: i64,
     pub(crate) not_after: i64,
+    subject: &'d [u8],
     /// The names that it is for, each with the tag of its kind.
     names: Vec<(u8, &'d [u8])>,
 }
@@ -33,11 +38,22 @@ impl<'d> Certificate<'d> {
         body.value(SEQUENCE)?; // by whom
         let mut validity = body.enter(SEQUENCE)?;
         let (not_before, not_after) = (time(validity.next()?)?, time(validity.next()?)?);
-        body.value(SEQUENCE)?; // of whom
+        let subject = body.value(SEQUENCE)?;
         body.value(SEQUENCE)?; // the key
         let extensions = body.find(|(tag, _)| *tag == EXTENSIONS).and_then(|(_, value)| Der(value).enter(SEQUENCE));
         let names = extensions.and_then(alternative_names).map(Iterator::collect).unwrap_or_default();
-        Some(Self { not_before, not_after, names })
+        Some(Self { not_before, not_after, subject, names })
+    }
+
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> TlsPeer {
+        let named = self.names.iter().find(|(tag, _)| matches!(*tag, MAIL | DNS_NAME | URI));
+        let san = named.and_then(|(tag, name)| {
+            let name =
+                std::str::from_utf8(name).ok().filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()))?;
+            Some(if *tag == DNS_NAME { name.to_ascii_lowercase() } else { name.to_owned() })
+        });
+        TlsPeer { subject: subject::text(self.subject), san: san.filter(|san| !san.is_empty()) }
     }
 
     /// Its names of hosts, which may begin with `*.`, in lower case.
@@ -80,7 +96,7 @@ fn time((tag, text): (u8, &[u8])) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType, date_time_ymd};
 
     use super::*;
 
@@ -93,6 +109,26 @@ mod tests {
         let read = Certificate::read(signed.der()).unwrap();
         assert_eq!(read.hosts().collect::<Vec<_>>(), ["api.example.com", "*.web.example"]);
         assert_eq!((read.not_before, read.not_after), (981_158_400, 2_558_995_200));
+    }
+
+    #[test]
+    fn its_owner_has_the_subject_and_the_first_name_that_says_who_it_is() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "Example, Inc.");
+        params.distinguished_name.push(DnType::CommonName, "alice");
+        let (address, mail) = ("192.0.2.1".parse().unwrap(), "alice@example.com".try_into().unwrap());
+        params.subject_alt_names = vec![SanType::IpAddress(address), SanType::Rfc822Name(mail)];
+        let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let owner = Certificate::read(signed.der()).unwrap().owner();
+        assert_eq!(owner.subject.as_deref(), Some(r"CN=alice,O=Example\, Inc."));
+        assert_eq!(owner.san.as_deref(), Some("alice@example.com"));
+
+        let mut params = CertificateParams::new(vec!["Api.Example".into()]).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let owner = Certificate::read(signed.der()).unwrap().owner();
+        assert_eq!(owner, TlsPeer { subject: None, san: Some("api.example".into()) });
     }
 
     #[test]

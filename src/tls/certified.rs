@@ -7,10 +7,12 @@ use super::files::{BadFile, Named};
 use super::settings::CertificateFiles;
 use crate::clock::unix_seconds;
 
-/// What is shown to clients.
+/// What is shown to clients, and until when it is worth anything.
 #[derive(Debug)]
 pub(crate) struct Certified {
     pub(crate) key: CertifiedKey,
+    /// Seconds since the Unix epoch.
+    pub(crate) not_after: i64,
     /// Whether it has a name that clients can ask for.
     pub(crate) has_hosts: bool,
 }
@@ -34,10 +36,10 @@ impl Certified {
         if leaf.not_before > now {
             return Err(cert.bad(format!("is not valid before {}", date(leaf.not_before))));
         }
-        let has_hosts = leaf.hosts().next().is_some();
+        let (not_after, has_hosts) = (leaf.not_after, leaf.hosts().next().is_some());
         let mut key = key.key_of(chain, &key.read()?)?;
         key.ocsp = files.ocsp.as_deref().map(ocsp).transpose()?;
-        Ok(Self { key, has_hosts })
+        Ok(Self { key, not_after, has_hosts })
     }
 }
 
@@ -49,6 +51,7 @@ fn ocsp(path: &std::path::Path) -> Result<Vec<u8>, BadFile> {
     if is_der { Ok(answer) } else { Err(file.bad("holds no OCSP answer in DER")) }
 }
 
-fn date(seconds: i64) -> String {
+/// As it is told to people.
+pub(super) fn date(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |moment| moment.to_string())
 }

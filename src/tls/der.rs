@@ -6,6 +6,7 @@ pub(super) const OID: u8 = 0x06;
 pub(super) const UTC_TIME: u8 = 0x17;
 pub(super) const GENERALIZED_TIME: u8 = 0x18;
 pub(super) const SEQUENCE: u8 = 0x30;
+pub(super) const SET: u8 = 0x31;
 
 /// Values that follow each other.
 #[derive(Clone, Copy, Debug)]

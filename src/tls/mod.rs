@@ -14,8 +14,15 @@ pub(crate) mod files;
 #[cfg(feature = "gateway")]
 mod names;
 pub mod settings;
+#[cfg(feature = "tls")]
+mod subject;
 #[cfg(feature = "gateway")]
 mod termination;
+#[cfg(feature = "gateway")]
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "gateway")]
+mod watch;
 
 #[cfg(feature = "tls")]
 pub(crate) use self::certified::Certified;
@@ -25,3 +32,5 @@ pub(crate) use self::files::BadFile;
 pub use self::termination::CannotSpeak;
 #[cfg(feature = "gateway")]
 pub(crate) use self::termination::Termination;
+#[cfg(feature = "gateway")]
+pub(crate) use self::watch::Watch;

@@ -1,6 +1,7 @@
 //! What the rule file says of TLS to clients.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How a listener speaks TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,13 @@ pub struct ListenTls {
     pub min_version: TlsVersion,
     /// Whether clients show a certificate, too.
     pub client_auth: Option<ClientAuth>,
+    /// How often the files are looked at. The rule file has no key for it.
+    pub look_every: Duration,
+}
+
+impl ListenTls {
+    /// How often files are looked at: they are replaced days before they must be.
+    pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 }
 
 /// The files of one certificate, in PEM.

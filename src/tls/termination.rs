@@ -1,6 +1,7 @@
 //! TLS as a listener speaks it, made of what the rule file says and of what its files hold.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -11,6 +12,7 @@ use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
+use super::certificate::Certificate;
 use super::certified::Certified;
 use super::files::{BadFile, Named};
 use super::names::Names;
@@ -28,9 +30,19 @@ const TLS_1_3: &[&SupportedProtocolVersion] = &[&version::TLS13];
 /// A listener's TLS, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Termination {
+    settings: ListenTls,
+    http2: bool,
     config: ArcSwap<ServerConfig>,
     /// A client that showed no certificate.
     nobody: Arc<TlsPeer>,
+}
+
+/// A certificate that clients are shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub(super) file: PathBuf,
+    /// Seconds since the Unix epoch.
+    pub(super) not_after: i64,
 }
 
 /// Why TLS cannot be spoken.
@@ -47,14 +59,33 @@ enum Fault {
 }
 
 impl Termination {
-    /// Reads the files.
+    /// Reads the files. Returns what clients are shown, too.
     ///
     /// # Errors
     /// One of them cannot be used.
-    pub(crate) fn new(settings: &ListenTls, http2: bool) -> Result<Self, CannotSpeak> {
-        let config = load(settings, http2, tickets().map_err(Fault::from)?)?;
+    pub(crate) fn new(settings: &ListenTls, http2: bool) -> Result<(Self, Vec<Shown>), CannotSpeak> {
+        let (config, shown) = load(settings, http2, tickets().map_err(Fault::from)?)?;
         let config = ArcSwap::from_pointee(config);
-        Ok(Self { config, nobody: Arc::default() })
+        Ok((Self { settings: settings.clone(), http2, config, nobody: Arc::default() }, shown))
+    }
+
+    pub(super) fn settings(&self) -> &ListenTls {
+        &self.settings
+    }
+
+    /// Reads the files anew, for clients that come from now on; returns what these are shown. Who `starts_anew` does not know
+    /// the sessions of before.
+    ///
+    /// # Errors
+    /// One of them cannot be used. What was in use stays so.
+    pub(super) fn reload(&self, starts_anew: bool) -> Result<Vec<Shown>, CannotSpeak> {
+        let tickets = match starts_anew {
+            true => tickets().map_err(Fault::from)?,
+            false => Arc::clone(&self.config.load().ticketer),
+        };
+        let (config, shown) = load(&self.settings, self.http2, tickets)?;
+        self.config.store(Arc::new(config));
+        Ok(shown)
     }
 
     /// Greets a client that has connected.
@@ -64,7 +95,23 @@ impl Termination {
     pub(crate) async fn accept(&self, stream: TcpStream) -> Result<Tls, (io::Error, TcpStream)> {
         let acceptor = TlsAcceptor::from(self.config.load_full());
         let greeted = acceptor.accept(stream).into_fallible().await?;
-        Ok(Tls::of_client(greeted, Arc::clone(&self.nobody)))
+        let shown = greeted.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let peer = match shown.and_then(|certificate| Certificate::read(certificate)) {
+            Some(certificate) => Arc::new(certificate.owner()),
+            None => Arc::clone(&self.nobody),
+        };
+        Ok(Tls::of_client(greeted, peer))
+    }
+}
+
+#[cfg(test)]
+impl Termination {
+    pub(super) fn ticket(&self, session: &[u8]) -> Option<Vec<u8>> {
+        self.config.load().ticketer.encrypt(session)
+    }
+
+    pub(super) fn knows(&self, ticket: &[u8]) -> bool {
+        self.config.load().ticketer.decrypt(ticket).is_some()
     }
 }
 
@@ -73,10 +120,16 @@ fn tickets() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     ring::Ticketer::new()
 }
 
-fn load(settings: &ListenTls, http2: bool, tickets: Arc<dyn ProducesTickets>) -> Result<ServerConfig, Fault> {
-    let mut keys = Vec::new();
+fn load(
+    settings: &ListenTls,
+    http2: bool,
+    tickets: Arc<dyn ProducesTickets>,
+) -> Result<(ServerConfig, Vec<Shown>), Fault> {
+    let (mut keys, mut shown) = (Vec::new(), Vec::new());
     for files in &settings.certificates {
-        keys.push(Arc::new(Certified::read(files)?.key));
+        let Certified { key, not_after, .. } = Certified::read(files)?;
+        keys.push(Arc::new(key));
+        shown.push(Shown { file: files.cert.clone(), not_after });
     }
     let provider = Arc::new(ring::default_provider());
     let versions = match settings.min_version {
@@ -91,7 +144,7 @@ fn load(settings: &ListenTls, http2: bool, tickets: Arc<dyn ProducesTickets>) ->
     // A client keeps what is needed to resume: nothing of it is kept here.
     config.ticketer = tickets;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(config)
+    Ok((config, shown))
 }
 
 fn verifier(

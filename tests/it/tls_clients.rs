@@ -7,7 +7,7 @@ use rustls::version::{TLS12, TLS13};
 use tokio::io::AsyncWriteExt;
 
 use crate::support::gateway::{TestGateway, get};
-use crate::support::tls::Authority;
+use crate::support::tls::{Authority, listener};
 use crate::support::tls_client::{TlsClient, connect};
 use crate::support::wire::soon;
 use crate::support::wire::upstream::Origin;
@@ -24,16 +24,8 @@ fn authority() -> Authority {
     authority
 }
 
-/// An entry of `listen` with the certificates of these names, and what else there is to say of TLS.
-fn entry(authority: &Authority, names: &[&str], more: &str) -> String {
-    let file = |name: &str, kind: &str| authority.path(&format!("{name}.{kind}"));
-    let one = |name: &&str| format!("{{ cert: '{}', key: '{}' }}", file(name, "pem"), file(name, "key"));
-    let certificates: Vec<_> = names.iter().map(one).collect();
-    format!("{{ address: '127.0.0.1:0', tls: {{ certificates: [{}]{more} }} }}", certificates.join(", "))
-}
-
 fn gateway(authority: &Authority) -> TestGateway {
-    TestGateway::start_at(&entry(authority, &["api", "web"], ""), ECHO)
+    TestGateway::start_at(&listener(authority, &["api", "web"], ""), ECHO)
 }
 
 fn certificate(authority: &Authority, name: &str) -> CertificateDer<'static> {
@@ -44,7 +36,7 @@ fn certificate(authority: &Authority, name: &str) -> CertificateDer<'static> {
 async fn both_versions_are_spoken_and_the_minimum_holds() {
     let authority = authority();
     let both = gateway(&authority);
-    let newest = TestGateway::start_at(&entry(&authority, &["api"], ", min_version: '1.3'"), ECHO);
+    let newest = TestGateway::start_at(&listener(&authority, &["api"], ", min_version: '1.3'"), ECHO);
     for (version, is_new) in [(&TLS12, false), (&TLS13, true)] {
         let client = TlsClient { versions: vec![version], ..TlsClient::new(&authority) };
         let mut connected = client.connect(both.address).await.unwrap();
@@ -74,7 +66,7 @@ async fn a_client_is_shown_the_certificate_with_the_name_that_it_asks_for() {
 #[tokio::test]
 async fn the_protocol_is_agreed_upon_before_the_first_byte() {
     let authority = authority();
-    let without_http2 = entry(&authority, &["api"], "").replace("tls:", "http2: false, tls:");
+    let without_http2 = listener(&authority, &["api"], "").replace("tls:", "http2: false, tls:");
     let (gateway, without) = (gateway(&authority), TestGateway::start_at(&without_http2, ECHO));
     let both = TlsClient { protocols: &["h2", "http/1.1"], ..TlsClient::new(&authority) };
     for (gateway, agreed) in [(&gateway, &b"h2"[..]), (&without, b"http/1.1")] {
@@ -96,7 +88,7 @@ async fn http2_is_spoken_over_tls_and_upstreams_are_told_of_it() {
     let authority = authority();
     let origin = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let rules = ECHO.replace("builtin:echo", &format!("'http://{}'", origin.address));
-    let gateway = TestGateway::start_at(&entry(&authority, &["api"], ""), &rules);
+    let gateway = TestGateway::start_at(&listener(&authority, &["api"], ""), &rules);
     let client = TlsClient { protocols: &["h2"], ..TlsClient::new(&authority) };
     let stream = client.connect(gateway.address).await.unwrap().stream;
     let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
@@ -158,7 +150,7 @@ async fn a_client_that_leaves_before_its_first_byte_is_not_counted_and_one_in_th
 #[tokio::test]
 async fn a_slow_handshake_is_ended_and_counted() {
     let authority = authority();
-    let listen = entry(&authority, &["api"], "").replace("tls:", "header_timeout: 200ms, tls:");
+    let listen = listener(&authority, &["api"], "").replace("tls:", "header_timeout: 200ms, tls:");
     let gateway = TestGateway::start_at(&listen, ECHO);
     let mut client = gateway.client().await;
     client.send([22, 3, 1]).await;

@@ -17,7 +17,7 @@ use super::run::DEFAULT_FILE;
 use crate::client::Trace;
 use crate::condition::Search;
 use crate::config::Config;
-use crate::facts::{BadRequest, Facts};
+use crate::facts::{BadRequest, Facts, TlsPeer};
 use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{Due, Rules};
@@ -41,6 +41,12 @@ pub(super) struct ExplainArgs {
     /// The other end of the connection
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     peer: IpAddr,
+    /// The subject of the certificate that its client has shown
+    #[arg(long, value_name = "NAME")]
+    tls_subject: Option<String>,
+    /// The name of its client in that certificate
+    #[arg(long, value_name = "NAME")]
+    tls_san: Option<String>,
     /// It comes with HTTP/1.0, which needs no host
     #[arg(long = "http1.0")]
     http1_0: bool,
@@ -89,13 +95,15 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut
     let arrival = Arrival { version: args.version(), trusted, next: NextHop::Origin };
     let sifted = config.rules.sieve().sift(&mut headers, arrival);
     let read = || config.rules.read(&args.method, &args.url, args.version(), &headers, args.peer);
-    let facts = match sifted.map_err(BadRequest::from).and_then(|_| read()) {
+    let shown = TlsPeer { subject: args.tls_subject.clone(), san: args.tls_san.clone() };
+    let mut facts = match sifted.map_err(BadRequest::from).and_then(|_| read()) {
         Ok(facts) => facts,
         Err(error) => {
             writeln!(out, "{} {}\n\nanswered with {}: {error}", args.method, args.url, request::status(&error))?;
             return Ok(1);
         }
     };
+    facts.tls = Some(&shown);
     if facts.is_for_the_server() {
         writeln!(out, "{} {}\n\nanswered with 204: it is about the gateway itself", args.method, args.url)?;
         return Ok(1);

@@ -6,7 +6,7 @@ use super::matcher::header_name;
 use super::names::duplicates;
 use super::quota::quota;
 use super::{Checked, candidate, cost, foreign, needed, number, part, spread};
-use crate::client::ClientSource;
+use crate::client::{ClientSource, TlsName};
 use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
@@ -15,8 +15,7 @@ use crate::limit::Limiter;
 use crate::route::Route;
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure, WaitPolicy};
 
-const CLIENT_HELP: &str =
-    "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, or a list of these";
+const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, or a list of these";
 
 pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &mut Problems) -> Checked<Vec<Limit>> {
     let written = part(&route.limits, node, "limits", problems)?.map(Vec::as_slice).unwrap_or_default();
@@ -159,13 +158,15 @@ fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSou
             return Ok(ClientSource::Cookie(name.to_owned()));
         }
         Some(("query", name)) if names(name, &['=', '&', '#']) => return Ok(ClientSource::Query(name.to_owned())),
+        Some(("tls", "subject")) => return Ok(ClientSource::Tls(TlsName::Subject)),
+        Some(("tls", "san")) => return Ok(ClientSource::Tls(TlsName::San)),
         Some(("jwt", _)) => {
             return Err(problems.add(node.location, format!("{}: `jwt` is not built yet", quote(text)), CLIENT_HELP));
         }
         _ => {}
     }
     let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));
-    let help = match nearest(kind, ["ip", "host", "path", "header", "cookie", "query"]) {
+    let help = match nearest(kind, ["ip", "host", "path", "header", "cookie", "query", "tls"]) {
         Some(near) if near != kind => {
             format!("did you mean {}?", quote(&name.map_or(near.to_owned(), |name| format!("{near}:{name}"))))
         }

@@ -20,7 +20,8 @@ pub(super) fn tls(of: &file::Listen, node: &Node, problems: &mut Problems) -> Ch
         Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
         Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
     };
-    Ok(Some(ListenTls { certificates: certificates?, min_version, client_auth: client_auth? }))
+    let look_every = ListenTls::LOOK_EVERY;
+    Ok(Some(ListenTls { certificates: certificates?, min_version, client_auth: client_auth?, look_every }))
 }
 
 fn certificates(written: &file::ListenTls, node: &Node, problems: &mut Problems) -> Checked<Vec<CertificateFiles>> {

@@ -100,7 +100,8 @@ shape! {
 }
 
 shape! {
-    /// How clients show who they are.
+    /// How clients show who they are. What limits know them by then is `client: tls:subject`, the subject of their certificate as
+    /// in `CN=alice,O=Example` (RFC 4514), or `tls:san`, its first alternative name that is a URI, a host's or an address of mail.
     CLIENT_AUTH: ClientAuth = "`client_auth`" {
         /// The file with the authorities, one of which has signed a client's certificate.
         ca: String = Text, Needed("ca: clients.pem");

@@ -84,7 +84,8 @@ shape! {
         name: String = Name, Needed("name: per-client");
         /// How many buckets there are. Needed, unless it is adopted.
         mode: Mode = Mode::KIND, Optional;
-        /// What tells clients apart: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`, or a list of these.
+        /// What tells clients apart: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`, `tls:subject`, `tls:san`, or a list
+        /// of these.
         /// `PER_CLIENT` needs it.
         client: Vec<Option<String>> = OneOrMany(&Text), Optional;
         /// Permits in an interval. Needed, unless it is adopted.

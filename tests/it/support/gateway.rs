@@ -54,6 +54,13 @@ impl TestGateway {
         let line = text.lines().find_map(|line| line.strip_prefix(series));
         line.map_or(0, |value| value.trim().parse().expect("a number"))
     }
+
+    /// Drains it, and returns when that is over; blocks.
+    pub fn drain(mut self, limit: Duration) {
+        if let Some(gateway) = self.gateway.take() {
+            gateway.drain(limit).expect("drained");
+        }
+    }
 }
 
 impl Drop for TestGateway {

@@ -92,6 +92,14 @@ impl Drop for Authority {
     }
 }
 
+/// An entry of `listen` with the certificates of these names, and what else there is to say of TLS.
+pub fn listener(authority: &Authority, names: &[&str], more: &str) -> String {
+    let file = |name: &str, kind: &str| authority.path(&format!("{name}.{kind}"));
+    let one = |name: &&str| format!("{{ cert: '{}', key: '{}' }}", file(name, "pem"), file(name, "key"));
+    let certificates: Vec<_> = names.iter().map(one).collect();
+    format!("{{ address: '127.0.0.1:0', tls: {{ certificates: [{}]{more} }} }}", certificates.join(", "))
+}
+
 /// Servers that `tests/server` builds have no TLS; it says so. Of any other one it is demanded.
 #[expect(clippy::print_stdout, reason = "what was not tested must be said")]
 fn knows_tls() -> bool {

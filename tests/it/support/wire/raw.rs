@@ -66,7 +66,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
     }
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        soon(self.stream.write_all(bytes.as_ref())).await.expect("should write");
+        let sending = async {
+            self.stream.write_all(bytes.as_ref()).await?;
+            self.stream.flush().await
+        };
+        soon(sending).await.expect("should write");
     }
 
     /// Sends a request and reads its answer.
