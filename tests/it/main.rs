@@ -23,6 +23,7 @@ mod gateway;
 mod ha;
 mod handover;
 mod http2;
+mod http2_large;
 mod http2_slow;
 mod interop;
 mod laws;

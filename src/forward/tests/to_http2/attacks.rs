@@ -172,6 +172,32 @@ async fn an_answer_that_is_not_as_long_as_it_says_is_cut_off() {
 }
 
 #[tokio::test]
+async fn small_frames_that_one_client_does_not_read_end_no_connection() {
+    let (address, connections) = spelled(|mut visit, _| async move {
+        while let Ok(frame) = visit.next().await {
+            if frame.kind != frames::HEADERS {
+                continue;
+            }
+            let ends = if frame.stream > 1 { frames::END_STREAM } else { 0 };
+            visit.frame(frames::HEADERS, frames::END_HEADERS | ends, frame.stream, &[0x88]).await;
+            if frame.stream == 1 {
+                // As many bytes as there is a window for.
+                visit.send(frames::Frame::bytes(frames::DATA, 0, 1, b"x").repeat(256 * 1024)).await;
+            }
+        }
+    })
+    .await;
+    let gateway = to(address).start();
+    let mut stuck = RawFrames::connect(gateway.address, &setting(4, 0)).await;
+    stuck.get(1, "/").await;
+    assert_eq!(stuck.status(1).await, 200);
+    for _ in 0..3 {
+        assert_eq!(gateway.ask(get("/")).await.status(), 200);
+    }
+    assert_eq!(*connections.lock(), 1);
+}
+
+#[tokio::test]
 async fn resets_in_numbers_end_nothing_but_their_streams() {
     let origin = H2Origin::start(|mut asked| async move {
         match asked.head.uri.path() {
