@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
+import socket
 import subprocess
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 import grpc
 import grpc_server
+from certificates import Certificates
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
@@ -28,14 +31,13 @@ class Stage:
 
     def __enter__(self) -> Stage:
         self.scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self.grpc = grpc_server.Server()
-        self._stack.callback(lambda: self.grpc.stop())
-        (self.address,) = self.start_gateway(
-            FOLDER / "rules.yaml",
-            ORIGIN=f"127.0.0.1:{self.start_node('origin.mjs')}",
-            GRPC=self.grpc.port,
-        )
-        self.url = f"http://{self.address}"
+        self.scratch.chmod(0o711)  # nginx reads as nobody
+        try:
+            self.make_certificates()
+            self.start_servers()
+        except BaseException:
+            self._stack.close()
+            raise
         return self
 
     def __exit__(
@@ -43,8 +45,34 @@ class Stage:
     ) -> None:
         self._stack.close()
 
-    def grpc_channel(self, options: list[tuple[str, object]]) -> grpc.Channel:
-        return grpc.insecure_channel(self.address, options)
+    def make_certificates(self) -> None:
+        self.certificates = Certificates(self.scratch)
+        self.certificates.make("api", "DNS:localhost", "DNS:secure.test", "IP:127.0.0.1")
+        self.certificates.make("web", "DNS:web.test", "DNS:*.wild.test")
+        for name in ("client", "other"):
+            self.certificates.make(name, f"DNS:{name}.test")
+        self.certificates.make_ocsp("api")
+        folder = self.scratch / "strangers"
+        folder.mkdir()
+        self.strangers = Certificates(folder)
+        self.strangers.make("client", "DNS:client.test")
+
+    def start_servers(self) -> None:
+        """What stands behind the gateway, and the gateway."""
+        key, certificate = ((self.scratch / f"api.{kind}").read_bytes() for kind in ("key", "pem"))
+        self.grpc = grpc_server.Server()
+        self._stack.callback(lambda: self.grpc.stop())  # it may be another one by then
+        grpc_tls = grpc_server.Server(grpc.ssl_server_credentials([(key, certificate)]))
+        self._stack.callback(grpc_tls.stop)
+        self.address, self.tls, self.mutual = self.start_gateway(
+            FOLDER / "rules.yaml",
+            ORIGIN=f"127.0.0.1:{self.start_node('origin.mjs')}",
+            GRPC=self.grpc.port,
+            GRPC_TLS=grpc_tls.port,
+            NGINX=self.start_nginx(),
+            FOLDER=self.scratch,
+        )
+        self.url, self.tls_url = f"http://{self.address}", f"https://localhost:{self.tls.rpartition(':')[2]}"
 
     def name(self) -> str:
         """A name that nobody has had: a client whose limits are untouched."""
@@ -61,13 +89,16 @@ class Stage:
         assert server.stdout
         return int(server.stdout.readline())
 
+    def start_nginx(self) -> int:
+        port = free_port()
+        config = self.fill(FOLDER / "nginx.conf", PORT=port, SCRATCH=self.scratch)
+        self.start("nginx", "-e", "stderr", "-p", self.scratch, "-c", config)
+        wait_for(port)
+        return port
+
     def start_gateway(self, template: Path, **values: object) -> list[str]:
         """Starts a gateway; returns the addresses that it listens on, in the order of its rule file."""
-        text = template.read_text()
-        for name, value in values.items():
-            text = text.replace(f"@{name}@", str(value))
-        rules = self.write(f"{self.name()}.yaml", text)
-        gateway = self.start(self.program, "run", "-c", rules, "--workers", "2", stderr=subprocess.PIPE)
+        gateway = self.start(self.program, "run", "-c", self.fill(template, **values), "--workers", "2", stderr=subprocess.PIPE)
         said, addresses = "", []
         for line in gateway.stderr or ():
             said += line
@@ -77,6 +108,13 @@ class Stage:
                 self._stack.callback(gateway.stderr.close)
                 return addresses
         raise RuntimeError(f"the gateway does not start: {said}")
+
+    def fill(self, template: Path, **values: object) -> Path:
+        """A copy of a file with its `@NAMES@` filled in."""
+        text = template.read_text()
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", str(value))
+        return self.write(f"{self.name()}-{template.name}", text)
 
     def start(self, *command: object, stderr: int | None = None) -> subprocess.Popen[str]:
         """Starts a program that is ended with the run."""
@@ -95,3 +133,21 @@ def end(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def free_port() -> int:
+    """For a server that cannot choose one itself. Hardly anybody takes it meanwhile."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(port: int) -> None:
+    end = time.monotonic() + 10
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)

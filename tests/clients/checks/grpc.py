@@ -1,4 +1,4 @@
-"""grpcio, client and server of gRPC for Python, over HTTP/2 in clear."""
+"""grpcio, client and server of gRPC for Python, over HTTP/2 in clear and over TLS."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ Metadata = list[tuple[str, str | bytes]]
 class Channel:
     """The methods of the server, through the gateway."""
 
-    def __init__(self, stage: Stage, *options: tuple[str, object]):
-        self.channel = stage.grpc_channel([*NO_LIMIT, ("grpc.use_local_subchannel_pool", 1), *options])
+    def __init__(self, stage: Stage, *options: tuple[str, object], tls: bool = False):
+        options = (*NO_LIMIT, ("grpc.use_local_subchannel_pool", 1), *options)
+        if tls:
+            credentials = grpc.ssl_channel_credentials(stage.certificates.ca.read_bytes())
+            address = f"localhost:{stage.tls.rpartition(':')[2]}"
+            self.channel = grpc.secure_channel(address, credentials, options)
+        else:
+            self.channel = grpc.insecure_channel(stage.address, options)
 
     def __enter__(self) -> Channel:
         return self
@@ -51,9 +57,14 @@ def metadata_of(error: grpc.RpcError) -> dict[str, str | bytes]:
     return {**dict(error.initial_metadata() or ()), **dict(error.trailing_metadata() or ())}
 
 
-@check("grpcio's calls of all four kinds are answered")
+@check("grpcio's calls of all four kinds are answered, in clear and over TLS")
 def four_kinds(stage: Stage) -> None:
-    with Channel(stage) as channel:
+    for tls in (False, True):
+        four_kinds_over(Channel(stage, tls=tls))
+
+
+def four_kinds_over(channel: Channel) -> None:
+    with channel:
         expect("unary", channel.unary()(b"hello", timeout=5), b"hello")
         expect("of the server", list(channel.many()(b"1000", timeout=5)), [b"%d" % n for n in range(1000)])
         expect("of the client", channel.count()(iter([b"x"] * 1000), timeout=5), b"1000")
@@ -108,11 +119,19 @@ def many_calls(stage: Stage) -> None:
         expect("at once", list(pool.map(lambda number: call(number, timeout=10), numbers)), numbers)
 
 
-@check("messages of 16 MiB pass in both directions")
+@check("grpcio's calls are answered over TLS on both sides")
+def tls_on_both_sides(stage: Stage) -> None:
+    with Channel(stage, ("grpc.default_authority", "secure.test"), tls=True) as channel:
+        expect("the answer", channel.unary()(b"hello", timeout=5), b"hello")
+        expect("a stream", list(channel.many()(b"1000", timeout=5)), [b"%d" % n for n in range(1000)])
+
+
+@check("messages of 16 MiB pass in both directions, in clear and over TLS")
 def large_messages(stage: Stage) -> None:
     message = bytes(range(256)) * (64 * 1024)
-    with Channel(stage) as channel:
-        expect("it is the same", channel.unary()(message, timeout=20) == message, True)
+    for tls in (False, True):
+        with Channel(stage, tls=tls) as channel:
+            expect("it is the same", channel.unary()(message, timeout=20) == message, True)
 
 
 @check("a deadline reaches the server, ends the call there, and is DEADLINE_EXCEEDED to the client")

@@ -1,0 +1,38 @@
+"""nginx as an upstream over TLS."""
+
+from __future__ import annotations
+
+from checking import check, expect, output
+from stage import Stage
+
+
+def ask(stage: Stage, path: str, *options: object) -> str:
+    return output("curl", "-sS", "--max-time", "10", *options, f"{stage.url}{path}")
+
+
+@check("nginx is asked by HTTP/2 where ALPN chooses it, by the name and with the certificate of the rule file")
+def by_http2(stage: Stage) -> None:
+    told = ask(stage, "/nginx/connection")
+    expect("the connection", told, "HTTP/2.0 TLSv1.3 localhost SUCCESS CN=client,O=tests")
+
+
+@check("nginx is asked by HTTP/1.1 where the rule file says so")
+def by_http1(stage: Stage) -> None:
+    told = ask(stage, "/nginx-http1/connection")
+    expect("the connection", told, "HTTP/1.1 TLSv1.3 localhost NONE ")
+
+
+@check("nginx with a certificate of a stranger, or of another name, is a 502")
+def is_verified(stage: Stage) -> None:
+    for path in ("/nginx-of-strangers/connection", "/nginx-of-another-name/connection"):
+        expect(path, ask(stage, path, "-o", "/dev/null", "-w", "%{http_code}"), "502")
+
+
+@check("20 MiB come from nginx whole, by either protocol")
+def downloads(stage: Stage) -> None:
+    file = stage.scratch / "file"
+    file.write_bytes(bytes(range(256)) * 80 * 1024)
+    for upstream in ("nginx", "nginx-http1"):
+        back = stage.scratch / "back"
+        ask(stage, f"/{upstream}/file", "-o", back)
+        expect(upstream, back.read_bytes() == file.read_bytes(), True)
