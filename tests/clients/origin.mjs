@@ -1,4 +1,4 @@
-// A server of node behind the gateway. Prints its port.
+// A server of node behind the gateway: `node origin.mjs SOCKET`. Prints its port, and listens on a Unix socket as well.
 import http from "node:http";
 
 let left = 0; // requests whose client was gone before their answer was complete
@@ -61,11 +61,13 @@ const pages = {
 };
 const waiting = [];
 
-const server = http.createServer((request, response) => {
+function answer(request, response) {
   const [, first, second, third] = request.url.split("?")[0].split("/");
-  const [page, argument] = first === "limited" ? [second, third] : [first, second];
+  const [page, argument] = ["limited", "unix"].includes(first) ? [second, third] : [first, second];
   response.on("close", () => (left += response.writableFinished ? 0 : 1));
   (pages[page] ?? pages.plain)(request, response, argument);
-});
-server.keepAliveTimeout = 60_000;
-server.listen(0, "127.0.0.1", () => console.log(server.address().port));
+}
+
+const [server, local] = [http.createServer(answer), http.createServer(answer)];
+server.keepAliveTimeout = local.keepAliveTimeout = 60_000;
+local.listen(process.argv[2], () => server.listen(0, "127.0.0.1", () => console.log(server.address().port)));

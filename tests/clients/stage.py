@@ -64,9 +64,10 @@ class Stage:
         self._stack.callback(lambda: self.grpc.stop())  # it may be another one by then
         grpc_tls = grpc_server.Server(grpc.ssl_server_credentials([(key, certificate)]))
         self._stack.callback(grpc_tls.stop)
-        self.address, self.tls, self.mutual = self.start_gateway(
+        origin = self.start_node("origin.mjs", self.scratch / "origin.sock")
+        self.address, self.tls, self.mutual, _ = self.start_gateway(
             FOLDER / "rules.yaml",
-            ORIGIN=f"127.0.0.1:{self.start_node('origin.mjs')}",
+            ORIGIN=f"127.0.0.1:{origin}",
             GRPC=self.grpc.port,
             GRPC_TLS=grpc_tls.port,
             NGINX=self.start_nginx(),
