@@ -14,6 +14,7 @@ from types import TracebackType
 
 import grpc
 import grpc_server
+import websocket_server
 from certificates import Certificates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,12 +65,15 @@ class Stage:
         self._stack.callback(lambda: self.grpc.stop())  # it may be another one by then
         grpc_tls = grpc_server.Server(grpc.ssl_server_credentials([(key, certificate)]))
         self._stack.callback(grpc_tls.stop)
+        sockets = websocket_server.Server()
+        self._stack.callback(sockets.stop)
         origin = self.start_node("origin.mjs", self.scratch / "origin.sock")
         self.address, self.tls, self.mutual, _ = self.start_gateway(
             FOLDER / "rules.yaml",
             ORIGIN=f"127.0.0.1:{origin}",
             GRPC=self.grpc.port,
             GRPC_TLS=grpc_tls.port,
+            SOCKETS=sockets.port,
             NGINX=self.start_nginx(),
             FOLDER=self.scratch,
         )
