@@ -13,6 +13,7 @@ use tidegate::clock::Stopwatch;
 use tidegate::internals::Facts;
 use tidegate::policy::Told;
 use tidegate::route::{HostPattern, Matcher, PathPattern, Route, Routes};
+use tidegate::upgrade::Upgrades;
 
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 31;
@@ -50,7 +51,15 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
         let host = (number % 4 == 3).then(|| HostPattern::parse(&host)).transpose()?;
         let matcher = Matcher { host, path: Some(PathPattern::parse(&path)?), ..Matcher::default() };
         let (name, limits) = (number.to_string().into(), Vec::new());
-        Ok(Route { name, matcher, limits, max_body: 0, told: Told::default(), upstream: None })
+        Ok(Route {
+            name,
+            matcher,
+            limits,
+            max_body: 0,
+            upgrades: Upgrades::default(),
+            told: Told::default(),
+            upstream: None,
+        })
     };
     Ok(Routes::new((0..size).map(route).collect::<Result<_, _>>()?))
 }

@@ -117,7 +117,8 @@ mod tests {
         ) {
             let route = |(index, matcher): (usize, Matcher)| {
                 let (limits, told, upstream) = (Vec::new(), crate::policy::Told::default(), None);
-                Route { name: index.to_string().into(), matcher, limits, max_body: 0, told, upstream }
+                let upgrades = crate::upgrade::Upgrades::default();
+                Route { name: index.to_string().into(), matcher, limits, max_body: 0, upgrades, told, upstream }
             };
             let routes = Routes::new(matchers.into_iter().enumerate().map(route).collect());
             let headers: HeaderMap =

@@ -15,6 +15,7 @@ use crate::policy::policy;
 use crate::route::Route;
 use crate::rules::{Charges, Rules, Unjudged};
 use crate::sift::{Arrival, BadField, Field, NextHop, Seen, Sieve};
+use crate::upgrade::{Offer, Upgrade};
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub struct Handover {
     pub(crate) seen: Seen,
     /// What its trailers are held against, if there may be any.
     pub(crate) sieve: Option<Arc<Sieve>>,
+    /// The protocol that its upstream is offered. Boxed, as few requests have one.
+    pub(crate) upgrade: Option<Box<Upgrade>>,
 }
 
 /// What a route needs at each request, made once.
@@ -124,7 +127,9 @@ impl RuleSet {
         facts: &Facts<'_>,
         arrival: Arrival,
         seen: Seen,
+        offer: Option<&Offer>,
     ) -> Handover {
+        let upgrade = route.zip(offer).and_then(|(route, offer)| route.upgrades.choose(offer));
         Handover {
             _permit: permit,
             upstream: route.and_then(|route| route.upstream.clone()),
@@ -136,6 +141,7 @@ impl RuleSet {
             over_tls: facts.tls.is_some(),
             client: self.rules.addresses.client(facts, arrival.trusted),
             max_body: route.map_or(u64::MAX, |route| route.max_body),
+            upgrade: upgrade.map(Box::new),
         }
     }
 

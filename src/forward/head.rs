@@ -2,7 +2,7 @@
 //!
 //! Whatever came in, what goes out has one meaning: one host, the path that was judged, one framing.
 
-use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
 
 use super::{Peer, fields};
@@ -89,7 +89,7 @@ fn announces(headers: &mut HeaderMap, may_trail: bool, sieve: Option<&Sieve>) ->
 
 /// Makes of an answer's head what the client is sent, who may not take trailers; nothing if it has no one meaning.
 pub(crate) fn response(response: &mut Response<ResponseBody>, takes_trailers: bool) -> Option<()> {
-    let received = response.version();
+    let (received, status) = (response.version(), response.status());
     let headers = response.headers_mut();
     let mut seen = Seen::of(headers);
     let is_chunked = seen.has(Field::TransferEncoding);
@@ -100,13 +100,22 @@ pub(crate) fn response(response: &mut Response<ResponseBody>, takes_trailers: bo
     } else if seen.has(Field::ContentLength) && begins_with_zero(headers) {
         canonical_length(headers, None)?; // whoever read the answer has refused what is no one length
     }
+    let switched = switched_to(status, headers);
     hops::remove(headers, &mut seen);
+    if let Some(protocol) = switched {
+        headers.insert(header::UPGRADE, protocol);
+    }
     if seen.has(Field::Trailer) {
         trailers::announce(headers, |name| !may_trail || trailers::is_forbidden(name));
     }
     fields::via(headers, received);
     *response.version_mut() = Version::HTTP_11;
     Some(())
+}
+
+/// The protocol that an upstream has switched to, of which it was made sure that it was offered.
+fn switched_to(status: StatusCode, headers: &HeaderMap) -> Option<HeaderValue> {
+    if status == StatusCode::SWITCHING_PROTOCOLS { headers.get(header::UPGRADE).cloned() } else { None }
 }
 
 /// `chunked` is the one transfer coding there is; any other would have to be decoded here.

@@ -18,6 +18,8 @@ mod deadline;
 mod fields;
 mod head;
 mod here;
+mod upgrade;
+mod websocket;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ mod tests;
 use self::deadline::Deadline;
 use self::head::Judged;
 pub(crate) use self::head::response as rewrite_answer;
+use self::upgrade::Connect;
 use crate::layer::{Handover, NotSent};
 use crate::refusal::{Call, Refusal};
 use crate::sift::{Field, Seen};
@@ -57,6 +60,8 @@ pub(crate) struct Ready<'u> {
     deadline: Deadline,
     /// Whether the client reads trailers behind the answer.
     takes_trailers: bool,
+    /// Boxed, as few requests are one.
+    connect: Option<Box<Connect>>,
 }
 
 // === impl Forward ===
@@ -72,11 +77,16 @@ impl Forward {
         let call = Call::of(request.method(), request.headers());
         let handover = request.extensions_mut().remove::<Handover>(); // one permit, one request
         let Some(handover) = handover else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
-        let Handover { upstream, peer, trusted_peer, over_tls, client, max_body, seen, sieve, .. } = handover;
+        let Handover { upstream, peer, trusted_peer, over_tls, client, max_body, seen, sieve, upgrade, .. } = handover;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
         if let Some(here) = here::answer(request) {
             return Err(Box::new(here));
+        }
+        let upgrade = upgrade.filter(|_| upstream.switches());
+        let is_connect = upgrade::is_connect(request);
+        if is_connect && upgrade.is_none() {
+            return Err(Box::new(not_sent(Refusal::MethodNotImplemented, call)));
         }
         let takes_trailers = takes_trailers(request.version(), seen);
         let peer = Peer { address: peer, trusted: trusted_peer, over_tls };
@@ -84,8 +94,9 @@ impl Forward {
             .map_err(|refusal| refused(refusal, call))?;
         request.body_mut().sift(sieve);
         request.body_mut().limit(max_body).map_err(|TooLong| refused(Refusal::BodyTooLong, call))?;
+        let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::of(call, request.headers());
-        Ok(Ready { upstream, client, call, deadline, takes_trailers })
+        Ok(Ready { upstream, client, call, deadline, takes_trailers, connect })
     }
 }
 
@@ -103,10 +114,11 @@ impl Service<Request<RequestBody>> for Forward {
         let forward = self.clone();
         // Written in line: a future within this one would have room for the request once more.
         Box::pin(async move {
-            let Ready { upstream, client, call, mut deadline, takes_trailers } = match forward.prepare(&mut request) {
-                Ok(ready) => ready,
-                Err(here) => return Ok(*here),
-            };
+            let Ready { upstream, client, call, mut deadline, takes_trailers, connect } =
+                match forward.prepare(&mut request) {
+                    Ok(ready) => ready,
+                    Err(here) => return Ok(*here),
+                };
             let sent = deadline.before(pin!(upstream.send(&mut request, client))).await;
             let mut response = match sent {
                 Some(result) => answer(result, call, takes_trailers),
@@ -116,6 +128,9 @@ impl Service<Request<RequestBody>> for Forward {
                 }
             };
             deadline.bound(&mut response, call, takes_trailers);
+            if let Some(connect) = connect {
+                response = connect.judge(response);
+            }
             response.extensions_mut().extend(take(request.extensions_mut())); // its room is used for the next request
             Ok(response)
         })

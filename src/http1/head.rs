@@ -19,6 +19,8 @@ pub(crate) struct ParsedResponse {
     pub(crate) told: Told,
     /// Whether the sender keeps the connection open for another request.
     pub(crate) keeps_open: bool,
+    /// Whether `Connection` tells of an upgrade.
+    pub(crate) upgrades: bool,
 }
 
 /// The head of a request.
@@ -34,6 +36,8 @@ pub(crate) struct ParsedRequest {
     pub(crate) accepts_trailers: bool,
     /// The client sent `Expect: 100-continue`.
     pub(crate) expects_continue: bool,
+    /// What the client offers to go on with instead of HTTP.
+    pub(crate) offer: Option<HeaderValue>,
 }
 
 /// Why a head is refused.
@@ -89,7 +93,7 @@ fn read_lines<'b>(
     }
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
     let (mut told, mut persistence) = (Told::default(), Persistence::of(version));
-    let (mut accepts_trailers, mut expects_continue) = (false, false);
+    let (mut accepts_trailers, mut expects_continue, mut offer) = (false, false, None);
     for line in parsed.headers.iter() {
         let (name, value) = field(bytes, line)?;
         told.note(&name, &value).map_err(|Malformed| told_badly(&name, &value))?;
@@ -100,6 +104,8 @@ fn read_lines<'b>(
         } else if name == header::EXPECT {
             // HTTP/1.0 has no 100 (RFC 9110 section 10.1.1).
             expects_continue |= version == Version::HTTP_11 && value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+        } else if name == header::UPGRADE {
+            offer = Some(if offer.is_none() { value.clone() } else { TWO_OFFERS });
         }
         fields.append(name, value);
     }
@@ -116,8 +122,18 @@ fn read_lines<'b>(
     *request.headers_mut() = std::mem::take(fields);
     // The bytes after a CONNECT may be meant for a tunnel, and we open none.
     let is_tunnel = *request.method() == Method::CONNECT;
-    let keeps_open = persistence.keeps_open() && !told.is_doubtful() && !is_tunnel;
-    Ok(Some(ParsedRequest { request, length, told, keeps_open, accepts_trailers, expects_continue }))
+    let offer = offer.filter(|offer| version == Version::HTTP_11 && persistence.upgrade && !is_only_h2c(offer));
+    // What follows a request for an upgrade may be meant for the other protocol, though it is refused.
+    let keeps_open = persistence.keeps_open() && !told.is_doubtful() && !is_tunnel && offer.is_none();
+    Ok(Some(ParsedRequest { request, length, told, keeps_open, accepts_trailers, expects_continue, offer }))
+}
+
+/// In place of two lines of `Upgrade`: no protocol has this name.
+const TWO_OFFERS: HeaderValue = HeaderValue::from_static("");
+
+/// Whether HTTP/2 is all that is offered. Such clients wait for an answer before they speak it, and are satisfied with HTTP/1.
+fn is_only_h2c(offer: &HeaderValue) -> bool {
+    items(offer).all(|item| item.eq_ignore_ascii_case(b"h2c"))
 }
 
 /// Parses the target. A quotation mark may stand unencoded in a path, so it may in a query too.
@@ -195,7 +211,7 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
         response.extensions_mut().insert(reason);
     }
     let keeps_open = persistence.keeps_open() && !told.is_doubtful();
-    Ok(Some(ParsedResponse { response, length, told, keeps_open }))
+    Ok(Some(ParsedResponse { response, length, told, keeps_open, upgrades: persistence.upgrade }))
 }
 
 /// Whether the connection persists, by `Connection` (RFC 9112 section 9.3).
@@ -204,17 +220,19 @@ struct Persistence {
     by_default: bool,
     close: bool,
     keep_alive: bool,
+    upgrade: bool,
 }
 
 impl Persistence {
     fn of(version: Version) -> Self {
-        Self { by_default: version == Version::HTTP_11, close: false, keep_alive: false }
+        Self { by_default: version == Version::HTTP_11, close: false, keep_alive: false, upgrade: false }
     }
 
     fn note(&mut self, connection: &HeaderValue) {
         for option in items(connection) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
         }
     }
 
@@ -277,6 +295,24 @@ mod tests {
         let asked = |fields: &str| asked(&format!("GET / HTTP/1.0\r\n{fields}\r\n")).unwrap().unwrap();
         assert!(!asked("").keeps_open && asked("Connection: keep-alive\r\n").keeps_open);
         assert!(!asked("Expect: 100-continue\r\n").expects_continue);
+    }
+
+    #[test]
+    fn an_offer_of_another_protocol_is_on_one_line_and_named_by_connection_and_the_connection_is_its_own() {
+        let asked = |fields: &str| {
+            let asked = asked(&format!("GET / HTTP/1.1\r\n{fields}\r\n")).unwrap().unwrap();
+            (asked.offer.map(|offer| offer.to_str().unwrap().to_owned()), asked.keeps_open)
+        };
+        let offer = |text: &str| (Some(text.to_owned()), false);
+        assert_eq!(asked("Connection: keep-alive, Upgrade\r\nUpgrade: a/1, b\r\n"), offer("a/1, b"));
+        assert_eq!(asked("Upgrade: a\r\nconnection: x\r\nconnection: UPGRADE\r\n"), offer("a"));
+        assert_eq!(asked("Connection: upgrade\r\nUpgrade: h2c, a\r\n"), offer("h2c, a"));
+        assert_eq!(asked("Connection: upgrade\r\nUpgrade: a\r\nUpgrade: a\r\n"), offer(""));
+        for none in ["Upgrade: a\r\n", "Connection: upgrade\r\n", "Connection: upgrade\r\nUpgrade: H2C, h2c\r\n"] {
+            assert_eq!(asked(none), (None, true), "{none:?}");
+        }
+        let old = tests::asked("GET / HTTP/1.0\r\nConnection: upgrade, keep-alive\r\nUpgrade: a\r\n\r\n");
+        assert!(old.unwrap().unwrap().keeps_open);
     }
 
     #[test]

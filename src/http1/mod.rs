@@ -19,7 +19,7 @@ pub(crate) use self::framing::{Framing, length};
 pub(crate) use self::head::{BadHead, ParsedRequest, ParsedResponse, read_answer, read_request};
 pub(crate) use self::incoming::{Left, Readable, poll_head_bytes};
 pub(crate) use self::outgoing::Outgoing;
-pub(crate) use self::write::{Terms, write_answer, write_request};
+pub(crate) use self::write::{Terms, write_answer, write_information, write_request};
 
 /// Most fields of a message, and of its trailers.
 pub(crate) const MAX_FIELDS: usize = 100;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::ext::ReasonPhrase;
 
 use super::Framing;
@@ -55,6 +55,7 @@ pub(crate) fn write_answer<B>(bytes: &mut Vec<u8>, response: &Response<B>, terms
         (None, _) => {}
     }
     match terms.version {
+        _ if response.status() == StatusCode::SWITCHING_PROTOCOLS => line(bytes, b"connection", b"upgrade"),
         _ if !terms.keeps_open || framing == Framing::UntilClose => line(bytes, b"connection", b"close"),
         Version::HTTP_10 => line(bytes, b"connection", b"keep-alive"),
         _ => {}
@@ -63,10 +64,18 @@ pub(crate) fn write_answer<B>(bytes: &mut Vec<u8>, response: &Response<B>, terms
     framing
 }
 
+/// Writes an answer that only informs (1xx), which has no body.
+pub(crate) fn write_information(bytes: &mut Vec<u8>, answer: &Response<()>) {
+    start(bytes, answer);
+    fields(bytes, answer.headers());
+    bytes.extend_from_slice(b"\r\n");
+}
+
 /// The framing, and the `Content-Length` to write.
 fn framing<B>(response: &Response<B>, terms: Terms) -> (Framing, Option<u64>) {
     let told = || super::length(response.headers()).unwrap_or_default();
     match response.status().as_u16() {
+        101 => return (Framing::UntilClose, None), // of what is spoken from here on
         100..=199 | 204 => return (Framing::Length(0), None),
         304 => return (Framing::Length(0), told()),
         // HEAD sends no body: take the length from the fields, else that of an answer of our own.

@@ -256,7 +256,7 @@ impl RateLimiting {
         notes.judged(rules, &facts);
         let Some((route, prepared)) = rules.find(&facts) else {
             let Unmatched::Pass = self.unmatched else { return Err(Refusal::NoRoute) }; // 404
-            let handover = rules.handover(free().permit, None, &facts, arrival, seen);
+            let handover = rules.handover(free().permit, None, &facts, arrival, seen, None);
             let target = normal_target(request.uri(), &facts)?;
             retarget(request, target);
             return Ok((handover, Receipt::default()));
@@ -279,7 +279,8 @@ impl RateLimiting {
         notes.name_client(&charges, &self.store);
         notes.note(&charges, &admitted);
         let Admitted { permit, status, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
-        let handover = rules.handover(permit, Some(route), &facts, arrival, seen);
+        let offer = request.extensions().get(); // only the gateway's server notes it
+        let handover = rules.handover(permit, Some(route), &facts, arrival, seen, offer);
         let target = normal_target(request.uri(), &facts)?;
         retarget(request, target);
         Ok((handover, Receipt::new(charges, status)))

@@ -22,7 +22,7 @@ use self::family::{Family, Quiet};
 use self::nodes::Nodes;
 pub use self::nodes::{NodeMetrics, ShownNode};
 use self::upstream::Upstreams;
-pub use self::upstream::{BrokenOff, GaugeGuard, UpstreamMetrics};
+pub use self::upstream::{BrokenOff, GaugeGuard, Switched, UpstreamMetrics};
 
 /// Upper bounds of the histograms' buckets, in seconds.
 const BOUNDS: [f64; 14] =

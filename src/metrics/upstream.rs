@@ -17,6 +17,8 @@ pub(super) struct Upstreams {
     repeats: Family<Name, Counter>,
     broken_off: Family<BrokenOffLabels, Counter>,
     connections: Family<Name, Gauge>,
+    upgraded: Family<Name, Gauge>,
+    upgrades_ended: Family<BrokenOffLabels, Counter>,
     waiting: Family<Name, Gauge>,
     responses: Family<Name, Histogram>,
 }
@@ -33,6 +35,8 @@ pub struct UpstreamMetrics {
     queue_full: Counter,
     queue_timed_out: Counter,
     connections: Gauge,
+    upgraded: Gauge,
+    upgrades_ended: [Counter; 6],
     waiting: Gauge,
     response: Histogram,
 }
@@ -46,6 +50,23 @@ pub enum BrokenOff {
     Closed,
     /// What came is no body.
     Malformed,
+}
+
+/// How a connection ended on which another protocol was spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switched {
+    /// Both sides closed it.
+    Closed,
+    /// One side broke it off.
+    Broken,
+    /// Nothing moved for too long.
+    Idle,
+    /// It had lasted as long as it may.
+    MaxTime,
+    /// It had carried as much as it may.
+    MaxBytes,
+    /// The gateway ended it: at the end of a drain, to make room, or since the client did not read.
+    CutOff,
 }
 
 /// Something that is counted as long as this is kept.
@@ -77,6 +98,10 @@ impl Upstreams {
         let help = "Answers of upstreams that ended before their end";
         registry.register("upstream_broken_off", help, self.broken_off.clone());
         registry.register("upstream_connections", "Open connections to upstreams", self.connections.clone());
+        let help = "Connections on which another protocol is spoken since an upgrade";
+        registry.register("upgraded_connections", help, self.upgraded.clone());
+        let help = "How they ended";
+        registry.register("upgraded_connections_ended", help, self.upgrades_ended.clone());
         registry.register("upstream_waiting", "Requests that wait for a connection", self.waiting.clone());
         let help = "Seconds until an upstream's answer began";
         registry.register("upstream_response_seconds", help, self.responses.clone());
@@ -92,6 +117,10 @@ impl Upstreams {
             let labels = BrokenOffLabels { upstream: upstream.to_owned(), cause };
             self.broken_off.get_or_create(&labels)
         };
+        let ended = |cause| {
+            let labels = BrokenOffLabels { upstream: upstream.to_owned(), cause };
+            self.upgrades_ended.get_or_create(&labels)
+        };
         let name = Name { upstream: upstream.to_owned() };
         UpstreamMetrics {
             answered: outcome("answered"),
@@ -103,6 +132,8 @@ impl Upstreams {
             queue_full: outcome("queue_full"),
             queue_timed_out: outcome("queue_timeout"),
             connections: self.connections.get_or_create(&name),
+            upgraded: self.upgraded.get_or_create(&name),
+            upgrades_ended: ["closed", "broken", "idle", "max_time", "max_bytes", "cut_off"].map(ended),
             waiting: self.waiting.get_or_create(&name),
             response: self.responses.get_or_create(&name),
         }
@@ -144,6 +175,16 @@ impl UpstreamMetrics {
     /// A connection was opened.
     pub fn connection(&self) -> GaugeGuard {
         GaugeGuard::of(&self.connections)
+    }
+
+    /// Another protocol is spoken on a connection.
+    pub fn switched(&self) -> GaugeGuard {
+        GaugeGuard::of(&self.upgraded)
+    }
+
+    /// It is no longer.
+    pub fn switched_ended(&self, how: Switched) {
+        self.upgrades_ended[how as usize].inc();
     }
 
     /// A request waits for a connection.

@@ -16,6 +16,7 @@ use self::table::Table;
 use crate::facts::{BadRequest, Facts, is_common};
 use crate::policy::Told;
 use crate::rule::Limit;
+use crate::upgrade::Upgrades;
 
 /// The routes of a rule file, in their order.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,8 @@ pub struct Route {
     /// The longest body that a request may have, in bytes; where the layer stands in somebody's own service, the longest
     /// `Content-Length`.
     pub max_body: u64,
+    /// What else than HTTP its clients may speak.
+    pub upgrades: Upgrades,
     /// In which fields its clients are told what is left.
     pub told: Told,
     /// The upstream's name; none where the layer stands in somebody's own service.

@@ -17,10 +17,6 @@ use super::rank::{Candidate, rank};
 use super::slots::Slot;
 use crate::metrics::Metrics;
 
-/// How long a connection must be silent, or a body without progress, before it may be closed for another: a request needs as
-/// long to arrive. Much longer, and a flood of connections would leave no slot for anybody meanwhile.
-const STILL: Duration = Duration::from_millis(250);
-
 /// How many candidates one examination finds.
 const FOUND: usize = 128;
 
@@ -141,7 +137,7 @@ impl Open {
 impl Seat {
     /// What the connection waits for, if it may be closed.
     fn spare(&self) -> Option<Wait> {
-        self.activity.wait().filter(|wait| wait.time >= STILL)
+        self.activity.wait().filter(|wait| wait.time >= wait.what.still())
     }
 
     fn end(self) {

@@ -1,6 +1,7 @@
 //! The order in which connections are closed when slots run out.
 //!
-//! Those of which no request is being answered go before all others. Among them, the clients that hold the most go first, and
+//! Those of which no request is being answered go before all others, then those that were switched to another protocol. Among
+//! them, the clients that hold the most go first, and
 //! of a client the connection that has waited longest, until it holds no more than the next one.
 
 use std::cmp::Reverse;
@@ -23,7 +24,7 @@ pub(crate) struct Candidate<K> {
 
 /// Sorts them: the first one is closed first.
 pub(crate) fn rank<K>(mut candidates: Vec<Candidate<K>>) -> Vec<K> {
-    candidates.sort_unstable_by_key(|one| (one.client, one.wait.what.is_of_a_request(), Reverse(one.wait.time)));
+    candidates.sort_unstable_by_key(|one| (one.client, one.wait.what.loss(), Reverse(one.wait.time)));
     let (mut before, mut client) = (0, None);
     for one in &mut candidates {
         before = if one.client.is_some() && one.client == client { before + 1 } else { 0 };
@@ -31,8 +32,8 @@ pub(crate) fn rank<K>(mut candidates: Vec<Candidate<K>>) -> Vec<K> {
         // What its client holds when those before it have gone.
         one.held = one.held.saturating_sub(before);
     }
-    let order = |one: &Candidate<K>| -> (bool, Reverse<usize>, Reverse<Duration>) {
-        (one.wait.what.is_of_a_request(), Reverse(one.held), Reverse(one.wait.time))
+    let order = |one: &Candidate<K>| -> (u8, Reverse<usize>, Reverse<Duration>) {
+        (one.wait.what.loss(), Reverse(one.held), Reverse(one.wait.time))
     };
     candidates.sort_unstable_by_key(order);
     candidates.into_iter().map(|one| one.key).collect()
@@ -69,11 +70,12 @@ mod tests {
     }
 
     #[test]
-    fn requests_go_last_whosever_they_are() {
+    fn requests_go_last_whosever_they_are_and_other_protocols_before_them() {
         let readers = waiting(Some("1"), 90, What::Answer, &[50, 60]);
         let idle = waiting(Some("2"), 1, What::Request, &[1]);
         let streams = waiting(Some("3"), 91, What::Streams, &[2]);
-        assert_eq!(rank([readers, idle, streams].concat()), ["2 1", "3 2", "1 60", "1 50"]);
+        let switched = waiting(Some("4"), 1, What::Switched, &[70]);
+        assert_eq!(rank([readers, switched, idle, streams].concat()), ["2 1", "4 70", "3 2", "1 60", "1 50"]);
     }
 
     #[test]

@@ -108,7 +108,9 @@ impl Watch {
                     Verdict::Wait(_) if may_rest && !told && !retired && self.activity.rests() => {
                         return Poll::Ready(End::Resting);
                     }
-                    Verdict::Wait(until) if may_rest || told => timer.as_mut().reset(until.min(Instant::now() + REST)),
+                    Verdict::Wait(until) if told || may_rest && !self.activity.is_switched() => {
+                        timer.as_mut().reset(until.min(Instant::now() + REST));
+                    }
                     Verdict::Wait(until) => timer.as_mut().reset(until),
                     Verdict::Retire if !retired => {
                         connection.as_mut().retire();

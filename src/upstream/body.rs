@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
+use super::inform::Informer;
 use super::transfer::Transfer;
 use crate::sift::{self, Sieve, trailers};
 
@@ -23,6 +24,8 @@ pub struct RequestBody {
     most: u64,
     /// What its trailers are held against.
     sieve: Option<Arc<Sieve>>,
+    /// Whom to tell what comes before the answer.
+    informer: Option<Informer>,
 }
 
 /// A body is longer than it may be (RFC 9110 section 15.5.14).
@@ -40,12 +43,22 @@ impl RequestBody {
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self { stream: Some(Box::pin(body.map_err(Into::into))), transfer: None, most: u64::MAX, sieve: None }
+        Self { stream: Some(Box::pin(body.map_err(Into::into))), ..Self::none() }
     }
 
     /// No body.
     pub fn none() -> Self {
-        Self { stream: None, transfer: None, most: u64::MAX, sieve: None }
+        Self { stream: None, transfer: None, most: u64::MAX, sieve: None, informer: None }
+    }
+
+    /// The same of a client that may be told what comes before its answer (1xx).
+    pub(crate) fn informing(self, informer: Informer) -> Self {
+        Self { informer: Some(informer), ..self }
+    }
+
+    /// Takes the way to the client; there is none to one of HTTP/1.0.
+    pub(super) fn informer(&mut self) -> Option<&mut Informer> {
+        self.informer.as_mut()
     }
 
     /// Takes the body, and leaves none.
@@ -68,6 +81,11 @@ impl RequestBody {
     pub fn limit(&mut self, most: u64) -> Result<(), TooLong> {
         self.most = most;
         if self.size_hint().lower() > most { Err(TooLong) } else { Ok(()) }
+    }
+
+    /// Lets any number of bytes come: what counts as a body is over.
+    pub(super) fn unlimit(&mut self) {
+        self.most = u64::MAX;
     }
 
     /// Lets only such trailers come as the sieve lets pass.

@@ -3,11 +3,13 @@
 //! It has no task of its own: its owner reads and writes.
 
 use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
 use super::dial::Dial;
@@ -83,6 +85,11 @@ impl Connection {
         let polled = self.outgoing.poll_write(&mut self.stream, cx);
         self.has_written |= self.outgoing.len() < before;
         polled
+    }
+
+    /// Closes the half on which requests are sent.
+    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     /// Waits for the first byte of an answer.

@@ -20,6 +20,7 @@ use super::settings::{Protocol, UpstreamSettings};
 use super::turn::Turn;
 use super::{Attempt, Failure};
 use crate::metrics::UpstreamMetrics;
+use crate::upgrade::Upgrade;
 
 /// How many kept connections may turn out to be closed before a new one is opened.
 const STALE_TRIES: usize = 3;
@@ -71,6 +72,9 @@ impl Endpoint {
     ) -> Result<Response<ResponseBody>, Attempt> {
         // Boxed, both, so that the future of a request over HTTP/1 has no room for them.
         let mut spoken = *self.spoken.lock();
+        if spoken != Protocol::Http1 && self.chooses && request.extensions().get::<Upgrade>().is_some() {
+            spoken = Protocol::Http1; // only its connections can be switched, and it is offered nothing else
+        }
         if spoken == Protocol::Auto {
             spoken = Box::pin(self.ask()).await?;
         }

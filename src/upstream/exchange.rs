@@ -6,7 +6,7 @@ use std::mem::take;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body;
 use tokio::time::Instant;
 
@@ -16,9 +16,11 @@ use super::download::Download;
 use super::pool::Lease;
 use super::response_body::ResponseBody;
 use super::transfer::{Transfer, expects_continue};
+use super::tunnel::Tunnel;
 use super::upload::{Trouble, Upload};
 use super::{Attempt, Failure, MAX_INFORMATIONAL};
 use crate::http1::{Framing, ParsedResponse};
+use crate::upgrade::{Bounds, Upgrade};
 
 /// Sends a request and waits for the head of its answer, which has to begin by `limit` after `now`, or after the request
 /// last moved. The request is whole if it may be sent on another connection.
@@ -48,12 +50,12 @@ pub(super) async fn exchange(
             .await
         }
     };
-    let ParsedResponse { response, told, keeps_open, .. } = answer?;
-    let body = request.body_mut().take();
-    // We asked for no upgrade, and the bytes that follow are not HTTP.
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Attempt::Failed(Failure::Broken));
+    let answer = answer?;
+    if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return switch(request, answer, sending.is_none());
     }
+    let ParsedResponse { response, told, keeps_open, .. } = answer;
+    let body = request.body_mut().take();
     let framing = Framing::of_answer(request.method(), response.status(), told);
     // A body that the client was not told to send (`100 Continue`) is not needed: the answer came without it. An upstream that
     // refuses a request and closes reads no more of it; if we sent more, it would reset the connection, and the reset can
@@ -62,7 +64,7 @@ pub(super) async fn exchange(
     let is_unwanted = !transfer.is_none_or(|transfer| transfer.is_asked_for()) || is_refusal && !keeps_open;
     let keeps_open = keeps_open && !(is_unwanted && sending.is_some());
     let upload = sending.filter(|_| !is_unwanted).map(|upload| (upload, body));
-    Ok(Begun { response, framing, keeps_open, upload })
+    Ok(Begun { response, framing, keeps_open, upload, switched: None })
 }
 
 /// An answer whose head is here, and what is to be done with its connection.
@@ -71,14 +73,39 @@ pub(super) struct Begun {
     framing: Framing,
     keeps_open: bool,
     upload: Option<(Upload, RequestBody)>,
+    /// Another protocol is spoken from here on, with what this client sends.
+    switched: Option<Box<(RequestBody, Bounds)>>,
 }
 
 impl Begun {
     /// The answer, which comes on this connection.
     pub(super) fn on(self, lease: Lease) -> Response<ResponseBody> {
-        let Self { response, framing, keeps_open, upload } = self;
-        response.map(|()| ResponseBody::new(Download::new(lease, framing, keeps_open, upload)))
+        let Self { response, framing, keeps_open, upload, switched } = self;
+        response.map(|()| match switched {
+            None => ResponseBody::new(Download::new(lease, framing, keeps_open, upload)),
+            Some(switched) => ResponseBody::switched(Tunnel::begin(lease, switched.0, switched.1)),
+        })
     }
+}
+
+/// An answer that switches protocols. The bytes that follow are not HTTP; so it counts only if all of the request was sent,
+/// which offered this protocol, and if it has no body of its own.
+fn switch(request: &mut Request<RequestBody>, answer: ParsedResponse, is_sent: bool) -> Result<Begun, Attempt> {
+    let ParsedResponse { response, told, upgrades, .. } = answer;
+    let mut protocols = response.headers().get_all(header::UPGRADE).iter();
+    let protocol = protocols.next().filter(|_| protocols.next().is_none());
+    let upgrade = request.extensions_mut().remove::<Upgrade>().filter(|upgrade| {
+        let is_the_offered =
+            |protocol: &HeaderValue| protocol.as_bytes().eq_ignore_ascii_case(upgrade.protocol.as_bytes());
+        is_sent && upgrades && !told.promises_body() && protocol.is_some_and(is_the_offered)
+    });
+    let Some(Upgrade { bounds, .. }) = upgrade else {
+        return Err(Attempt::broken(&io::Error::other("a switch to a protocol that was not offered")));
+    };
+    let mut client = request.body_mut().take();
+    client.unlimit();
+    let switched = Some(Box::new((client, bounds)));
+    Ok(Begun { response, framing: Framing::UntilClose, keeps_open: false, upload: None, switched })
 }
 
 const TIMED_OUT: Attempt = Attempt::Failed(Failure::TimedOut);
@@ -156,6 +183,9 @@ impl Asking<'_> {
             self.informed += 1;
             if self.informed > MAX_INFORMATIONAL || answer.told.promises_body() {
                 return Poll::Ready(Err(Attempt::broken(&io::Error::from(io::ErrorKind::InvalidData))));
+            }
+            if let Some(informer) = request.body_mut().informer() {
+                informer.pass_on(answer.response);
             }
             if status == StatusCode::CONTINUE
                 && let Some(transfer) = self.transfer

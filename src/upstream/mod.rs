@@ -22,25 +22,30 @@ mod echo;
 mod endpoint;
 mod exchange;
 mod http2;
+mod inform;
 mod pool;
+mod progress;
 mod response_body;
 mod seats;
 mod select;
 pub mod settings;
 pub(crate) mod tls;
 mod transfer;
+mod tunnel;
 mod turn;
 mod upload;
 
 pub use body::{BoxError, RequestBody, TooLong};
+pub(crate) use inform::{Inform, Informer};
 pub use response_body::ResponseBody;
+pub(crate) use transfer::expects_continue;
 
 use crate::metrics::{Metrics, UpstreamMetrics};
 use dial::Dial;
 use endpoint::Endpoint;
 pub(crate) use seats::Client;
 use select::RoundRobin;
-use settings::{Target, UpstreamSettings};
+use settings::{Protocol, Target, UpstreamSettings};
 
 /// The upstreams of a rule file, each with its own connections. Every worker has its own.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct Upstream {
     host: HeaderValue,
     turn: RoundRobin,
     response_timeout: Duration,
+    /// Whether its connections can be switched to another protocol: those of HTTP/2 cannot.
+    switches: bool,
     metrics: UpstreamMetrics,
 }
 
@@ -158,8 +165,14 @@ impl Upstream {
             targets: settings.targets.iter().map(place).collect(),
             turn: RoundRobin::default(),
             response_timeout: settings.response_timeout,
+            switches: settings.protocol != Protocol::Http2,
             metrics,
         }
+    }
+
+    /// Whether it can be offered another protocol.
+    pub(crate) fn switches(&self) -> bool {
+        self.switches
     }
 
     /// Its `Host`, for requests that come without one. Empty if it has none (RFC 9112 section 3.2).

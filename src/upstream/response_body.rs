@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::body::{BoxError, RequestBody};
 use super::download::Download;
 use super::http2;
+use super::tunnel::Tunnel;
 use crate::sift::{self, trailers};
 use crate::timer::Timer;
 
@@ -25,6 +26,7 @@ enum Source {
     Remote(Box<Download>),
     Http2(Box<http2::Download>),
     Echo(RequestBody),
+    Switched(Box<Tunnel>),
     Page(Full<Bytes>),
     Timed(Box<Timed>),
 }
@@ -56,6 +58,11 @@ impl ResponseBody {
             true => Self(Source::Page(Full::default())),
             false => Self(Source::Http2(Box::new(download))),
         }
+    }
+
+    /// What an upstream says in another protocol.
+    pub(super) fn switched(tunnel: Tunnel) -> Self {
+        Self(Source::Switched(Box::new(tunnel)))
     }
 
     /// The client's own body.
@@ -105,6 +112,7 @@ impl Body for ResponseBody {
                 Poll::Ready(polled.map(|frame| frame.map(clean).map_err(Into::into)))
             }
             Source::Echo(body) => Pin::new(body).poll_frame(cx),
+            Source::Switched(tunnel) => tunnel.poll_frame(cx),
             Source::Page(page) => Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
             Source::Timed(timed) => timed.poll_frame(cx),
         }
@@ -115,6 +123,7 @@ impl Body for ResponseBody {
             Source::Remote(download) => download.is_end(),
             Source::Http2(download) => download.is_end(),
             Source::Echo(body) => body.is_end_stream(),
+            Source::Switched(tunnel) => tunnel.is_end(),
             Source::Page(page) => page.is_end_stream(),
             Source::Timed(timed) => timed.body.is_end_stream(),
         }
@@ -125,6 +134,7 @@ impl Body for ResponseBody {
             Source::Remote(download) => download.size_hint(),
             Source::Http2(download) => download.size_hint(),
             Source::Echo(body) => body.size_hint(),
+            Source::Switched(_) => SizeHint::default(),
             Source::Page(page) => page.size_hint(),
             Source::Timed(timed) => timed.body.size_hint(),
         }

@@ -62,5 +62,6 @@ mod tls_clients;
 mod tls_files;
 mod tls_names;
 mod tls_reload;
+mod upgrade;
 mod waiting;
 mod windows_redis;

@@ -19,6 +19,7 @@ mod sentinel;
 mod spread;
 mod store;
 mod tls;
+mod upgrades;
 mod upstream_tls;
 mod upstreams;
 mod windows;

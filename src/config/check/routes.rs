@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::matcher;
 use super::names::duplicates;
-use super::{Checked, limits, needed, part, reach, spread};
+use super::{Checked, limits, needed, part, reach, spread, upgrades};
 use crate::config::Purpose;
 use crate::config::file::{self, Fields, File};
 use crate::config::node::Node;
@@ -59,9 +59,18 @@ fn route(
     problems: &mut Problems,
 ) -> Checked<Route> {
     let told = told(written, node, problems);
+    let upgrades = upgrades::upgrades(written, node, problems);
     let name = Arc::from(needed(&written.name, node, problems)?.as_str());
     let max_body = part(&written.max_body, node, "max_body", problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
-    Ok(Route { name, matcher: matcher?, limits: limits?, max_body, told: told?, upstream: upstream? })
+    Ok(Route {
+        name,
+        matcher: matcher?,
+        limits: limits?,
+        max_body,
+        upgrades: upgrades?,
+        told: told?,
+        upstream: upstream?,
+    })
 }
 
 /// An empty list tells nothing; none at all is the default.

@@ -56,12 +56,37 @@ shape! {
         limits: Vec<Option<Limit>> = List(&Map(&LIMIT)), Default("[]");
         /// The longest body of a request.
         max_body: Bytes = Size(0, 1 << 50), Default("1GiB");
+        /// The protocols that clients may switch their connection to by `Upgrade`; WebSocket over HTTP/2 is `websocket` as well. Any
+        /// other request for one goes on without it. [http.md](http.md#upgrades) has more.
+        upgrades: Upgrades = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
         /// In which fields its clients are told what is left.
         headers: Vec<Option<Fields>> = List(&FIELDS), Default("[ietf]");
     }
 }
 
 static FIELDS: Kind = Fields::KIND;
+
+/// What clients may switch to.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Upgrades {
+    Protocols(Vec<Option<String>>),
+    Bounded(BoundedUpgrades),
+}
+
+shape! {
+    /// What clients may switch to, and what holds for a connection that was switched.
+    UPGRADES: BoundedUpgrades = "`upgrades`" {
+        /// The protocols, as `Upgrade` names them. HTTP itself is not among them: its requests would not be judged.
+        protocols: Vec<Option<String>> = List(&Text), Default("[websocket]");
+        /// The longest without a byte in either direction.
+        idle_timeout: Millis = Duration(1, 24 * HOUR), Default("1h");
+        /// The longest in all; without it, there is no bound.
+        max_time: Millis = Duration(1, 30 * 24 * HOUR), Optional;
+        /// The most bytes, of both directions together; without it, there is no bound.
+        max_bytes: Bytes = Size(0, 1 << 50), Optional;
+    }
+}
 
 shape! {
     /// All conditions that are there must hold. Without any, every request matches.

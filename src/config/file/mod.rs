@@ -11,6 +11,7 @@ pub(crate) use self::gateway::{
 };
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
+    UPGRADES, Upgrades,
 };
 pub(crate) use self::words::{
     Algorithm, EncodedSlash, Fields, Mode, OnMissingClient, OnStoreFailure, Protocol, TlsVersion, Underscores,
@@ -21,7 +22,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs, and in the order in which people read of them.
-pub(crate) static SHAPES: [&Shape; 18] = [
+pub(crate) static SHAPES: [&Shape; 19] = [
     &FILE,
     &LISTEN,
     &LISTEN_TLS,
@@ -35,6 +36,7 @@ pub(crate) static SHAPES: [&Shape; 18] = [
     &UPSTREAM_TLS,
     &TARGET,
     &ROUTE,
+    &UPGRADES,
     &MATCH,
     &LIMIT,
     &PERMITS,

@@ -22,6 +22,7 @@ mod failures;
 mod grpc;
 mod heads;
 mod http2;
+mod http2_hints;
 mod informational;
 mod permit;
 mod queue;
@@ -41,6 +42,7 @@ use crate::metrics::Metrics;
 use crate::server::testing::Handled;
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::sift::{Arrival, NextHop, Sieve};
+use crate::upgrade::Upgrades;
 use crate::upstream::settings::{Protocol, Target, UpstreamSettings, UpstreamTls};
 use crate::wire::raw::{Message, Raw};
 use crate::wire::upstream::{Origin, Visit};
@@ -126,6 +128,7 @@ async fn with_permit(
         max_body: u64::MAX,
         seen,
         sieve: Some(sieve),
+        upgrade: request.extensions().get().and_then(|offer| Upgrades::default().choose(offer)).map(Box::new),
     };
     request.extensions_mut().insert(handover);
     let mut forward = forward;

@@ -7,13 +7,14 @@ use super::*;
 use crate::facts::Facts;
 use crate::policy::Told;
 use crate::route::{PathPattern, Route, Routes};
+use crate::upgrade::Upgrades;
 
 const FIELD: HeaderName = HeaderName::from_static("x");
 
 fn routes(matchers: Vec<Matcher>) -> Routes {
     let route = |matcher| {
         let (limits, told, upstream) = (Vec::new(), Told::default(), None);
-        Route { name: "route".into(), matcher, limits, max_body: 0, told, upstream }
+        Route { name: "route".into(), matcher, limits, max_body: 0, upgrades: Upgrades::default(), told, upstream }
     };
     Routes::new(matchers.into_iter().map(route).collect())
 }

@@ -5,7 +5,7 @@
 //! when it fires, so a request costs two stores and no timer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -24,8 +24,8 @@ pub(crate) const REST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Activity {
     begin: Instant,
-    /// Whether it speaks HTTP/2, else HTTP/1.
-    http2: AtomicBool,
+    /// [`HTTP1`], [`HTTP2`] or [`OTHER`].
+    speaks: AtomicU8,
     /// Requests that are being answered.
     in_flight: AtomicU32,
     /// Whether bytes have come that belong to a request that is not complete.
@@ -49,6 +49,11 @@ pub(crate) struct Activity {
     /// When the last of them began to.
     waiting_since: AtomicU64,
 }
+
+/// What a connection speaks: HTTP/1, HTTP/2, or what it was switched to.
+const HTTP1: u8 = 1;
+const HTTP2: u8 = 2;
+const OTHER: u8 = 3;
 
 /// A request under way. On drop, it is over.
 #[derive(Debug)]
@@ -87,6 +92,8 @@ pub(crate) enum What {
     Answer,
     /// Bodies of all streams that there are, in either direction.
     Streams,
+    /// Anything, in another protocol than HTTP. Its upstream is waited for as well.
+    Switched,
 }
 
 /// The causes by which timeouts are counted.
@@ -99,7 +106,7 @@ impl Activity {
     pub(crate) fn new(begin: Instant) -> Self {
         Self {
             begin,
-            http2: AtomicBool::new(false),
+            speaks: AtomicU8::new(HTTP1),
             in_flight: AtomicU32::new(0),
             partial: AtomicBool::new(false),
             since: AtomicU64::new(0),
@@ -122,9 +129,19 @@ impl Activity {
     /// The first bytes have come, and tell this protocol. In HTTP/1 they are those of a head.
     pub(crate) fn speaks(&self, protocol: Protocol) {
         if protocol == Protocol::Http2 {
-            self.http2.store(true, Relaxed);
+            self.speaks.store(HTTP2, Relaxed);
             self.partial.store(false, Relaxed);
         }
+    }
+
+    /// From here on it speaks another protocol, until it ends.
+    pub(crate) fn switch(&self) {
+        self.speaks.store(OTHER, Relaxed);
+        self.mark();
+    }
+
+    pub(crate) fn is_switched(&self) -> bool {
+        self.speaks.load(Relaxed) == OTHER
     }
 
     /// Bytes came in.
@@ -134,6 +151,8 @@ impl Activity {
         let begins = self.in_flight.load(Relaxed) == 0 && !self.partial.load(Relaxed);
         if begins && !self.is_http2() {
             self.partial.store(true, Relaxed);
+            self.mark();
+        } else if self.is_switched() {
             self.mark();
         }
     }
@@ -148,6 +167,9 @@ impl Activity {
         match count {
             Some(count) => self.taking.moves(count, || self.now()),
             None => self.taking.wait(|| self.now()),
+        }
+        if count.is_some() && self.is_switched() {
+            self.mark();
         }
     }
 
@@ -251,6 +273,8 @@ impl Activity {
         let waiting_streams = self.waiting_streams.load(Relaxed);
         let (what, since) = if let Some(since) = self.taking.since() {
             (What::Answer, since)
+        } else if self.is_switched() {
+            (What::Switched, self.since.load(Relaxed))
         } else if !self.is_busy() {
             (if self.is_in_a_head() { What::Head } else { What::Request }, self.since.load(Relaxed))
         } else if let Some(since) = self.sending.since() {
@@ -275,7 +299,7 @@ impl Activity {
     }
 
     fn is_http2(&self) -> bool {
-        self.http2.load(Relaxed)
+        self.speaks.load(Relaxed) == HTTP2
     }
 
     fn mark(&self) {
@@ -313,9 +337,20 @@ impl Wait {
 }
 
 impl What {
-    /// Whether a request is being answered meanwhile.
-    pub(crate) fn is_of_a_request(self) -> bool {
-        !matches!(self, Self::Request | Self::Head)
+    /// What is lost with the connection: nothing, what its client can begin anew, or an answer under way.
+    pub(crate) fn loss(self) -> u8 {
+        match self {
+            Self::Request | Self::Head => 0,
+            Self::Switched => 1,
+            Self::Upload | Self::Answer | Self::Streams => 2,
+        }
+    }
+
+    /// How long it must last before the connection may be closed for another: a request needs as long to arrive. Much longer,
+    /// and a flood of connections would leave no slot for anybody meanwhile. Other protocols are silent on purpose, but for
+    /// pings more often than this.
+    pub(crate) fn still(self) -> Duration {
+        if self == Self::Switched { Duration::from_secs(60) } else { Duration::from_millis(250) }
     }
 
     /// The word by which connections are counted that end for it.
@@ -326,6 +361,7 @@ impl What {
             Self::Upload => "evicted_upload",
             Self::Answer => "evicted_reader",
             Self::Streams => "evicted_streams",
+            Self::Switched => "evicted_upgraded",
         }
     }
 }

@@ -184,3 +184,20 @@ async fn a_connection_with_streams_waits_for_its_client_when_all_of_them_do() {
     activity.stream_goes_on();
     assert_eq!(wait(&activity), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_switched_waits_since_a_byte_last_moved_either_way() {
+    let activity = speaking(Protocol::Http1);
+    let _request = activity.begin_request(false);
+    pass(3).await;
+    activity.switch();
+    pass(4).await;
+    assert_eq!(wait(&activity), Some((What::Switched, 4)));
+    activity.read(1);
+    pass(5).await;
+    assert_eq!(wait(&activity), Some((What::Switched, 5)));
+    activity.wrote(Some(1));
+    pass(10_000).await;
+    assert_eq!(wait(&activity), Some((What::Switched, 10_000)));
+    assert!(waits(&activity) && !activity.rests());
+}

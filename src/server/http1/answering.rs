@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Extensions, HeaderMap, Response};
+use http::{Extensions, HeaderMap, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::Full;
 use parking_lot::Mutex;
+use tokio::io::AsyncWrite;
 
 use super::Exchange;
 use super::wire::Wire;
@@ -23,6 +24,17 @@ pub(super) struct Answering<B> {
     complete: bool,
     /// The client may have some of it.
     begun: bool,
+    /// Of an answer that switches protocols, whether the upstream still sends.
+    switched: Option<Sending>,
+}
+
+/// How far the upstream has come of what it sends in another protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    Yes,
+    /// It has closed its half, of which the client is to be told.
+    Ended,
+    Told,
 }
 
 /// The body of an answer: the service's, or a refusal's.
@@ -45,11 +57,13 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
             keeps_open: exchange.keeps_open,
         };
         let framing = write_answer(outgoing.bytes(), &response, terms);
+        let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS).then_some(Sending::Yes);
         let (mut head, body) = response.into_parts();
         head.headers.clear();
         head.extensions.clear();
         let missing = if let Framing::Length(length) = framing { length } else { 0 };
-        let answering = Self { body, framing, missing, complete: framing == Framing::Length(0), begun: false };
+        let complete = framing == Framing::Length(0);
+        let answering = Self { body, framing, missing, complete, begun: false, switched };
         (answering, head.headers, head.extensions)
     }
 
@@ -61,6 +75,11 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
     /// Whether the client may have some of it.
     pub(super) fn has_begun(&self) -> bool {
         self.begun
+    }
+
+    /// Whether what follows is of another protocol.
+    pub(super) fn is_switched(&self) -> bool {
+        self.switched.is_some()
     }
 
     /// Moves on; ready when all is written. The body may be made of what comes over the same wire.
@@ -83,6 +102,10 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
             let written = outgoing.poll_write(&mut wire.stream, cx);
             self.begun |= outgoing.len() < waiting;
             ready!(written)?;
+            if self.switched == Some(Sending::Ended) {
+                ready!(Pin::new(&mut wire.stream).poll_shutdown(cx))?;
+                self.switched = Some(Sending::Told);
+            }
             drop(wire);
             match (self.complete, starved) {
                 (true, _) => return Poll::Ready(Ok(())),
@@ -117,6 +140,8 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
                     let trailers = end.and_then(Result::err).and_then(|frame| frame.into_trailers().ok());
                     outgoing.push_end(&trailers.filter(|_| with_trailers).unwrap_or_default());
                 }
+                // Trailers stand for the end of what the upstream sends, while the client may go on.
+                (Framing::UntilClose, Some(Err(_))) if self.switched.is_some() => self.switched = Some(Sending::Ended),
                 (Framing::UntilClose, None | Some(Err(_))) => self.complete = true,
             }
         }

@@ -12,7 +12,7 @@ mod tests;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use http::{Extensions, HeaderMap, Method, StatusCode, Version};
@@ -31,7 +31,8 @@ use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_by
 use crate::layer::{OverTls, Peer, TlsPeer};
 use crate::refusal::Refusal;
 use crate::timer::Timer;
-use crate::upstream::RequestBody;
+use crate::upgrade::Offer;
+use crate::upstream::{Informer, RequestBody};
 
 /// The most that is read of the next requests while one is being answered, in search of the end of the connection.
 const AHEAD: usize = 32 * 1024;
@@ -157,7 +158,7 @@ impl<S: HttpService> Http1<S> {
     }
 
     fn begin(&mut self, asked: ParsedRequest) {
-        let ParsedRequest { request, told, keeps_open, accepts_trailers, expects_continue, .. } = asked;
+        let ParsedRequest { request, told, keeps_open, accepts_trailers, expects_continue, offer, .. } = asked;
         let left = Left::all_of(Framing::of_request(told));
         let in_flight = self.activity.begin_request(!left.is_end());
         let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
@@ -165,7 +166,8 @@ impl<S: HttpService> Http1<S> {
         let mut exchange = Exchange { version, head_only, accepts_trailers, keeps_open, in_flight };
         let has_body = !left.is_end();
         self.looked_at = 0;
-        self.wire.lock().begin(left, expects_continue);
+        let may_inform = version == Version::HTTP_11;
+        self.wire.lock().begin(left, expects_continue, may_inform);
         if let Some(refusal) = self.terms.limits.head.excess(&request) {
             self.terms.metrics.rejected(cause(&refusal));
             (self.terms.on_refused)(&Refused::request(&refusal, &request, self.peer));
@@ -175,15 +177,29 @@ impl<S: HttpService> Http1<S> {
             self.stage = self.answer(exchange, answer.map(Reply::Own));
             return;
         }
-        let body = if has_body { RequestBody::new(ClientBody::new(&self.wire)) } else { RequestBody::none() };
+        // A request with a body, or with half an answer, cannot be the last of HTTP.
+        let offer = offer.filter(|_| !has_body && !head_only);
+        // Without a body, what comes once the protocol is switched is read by it.
+        let is_read = has_body || offer.is_some();
+        let body = if is_read { RequestBody::new(ClientBody::new(&self.wire)) } else { RequestBody::none() };
+        let body = if may_inform { body.informing(self.informer()) } else { body };
         let mut request = request.map(|()| body);
         request.extensions_mut().extend(std::mem::take(&mut self.extensions));
         request.extensions_mut().insert(Peer(self.peer.ip()));
         if let Some(tls) = &self.tls {
             request.extensions_mut().insert(OverTls(Arc::clone(tls)));
         }
+        if let Some(offer) = offer {
+            request.extensions_mut().insert(Offer(offer));
+        }
         self.handling.set(Some(self.service.call(request)));
         self.stage = Stage::Handling(exchange);
+    }
+
+    /// The way to the client for what comes before its answer. It does not count as a reader of the body.
+    fn informer(&self) -> Informer {
+        let weak: Weak<Mutex<Wire>> = Arc::downgrade(&self.wire);
+        Informer::new(weak)
     }
 
     /// Whether another request may follow this one.
@@ -212,7 +228,7 @@ impl<S: HttpService> Http1<S> {
             Some(handling) => handling.poll(cx),
             None => return Poll::Ready(Step::Over),
         };
-        let Poll::Ready(Ok(response)) = handled else { return self.poll_gone(cx) };
+        let Poll::Ready(Ok(response)) = handled else { return self.poll_waiting(cx) };
         self.handling.set(None);
         if let Stage::Handling(exchange) = std::mem::replace(&mut self.stage, Stage::Closing) {
             self.stage = self.answer(exchange, response.map(Reply::Service));
@@ -220,7 +236,15 @@ impl<S: HttpService> Http1<S> {
         Poll::Ready(Step::Stage)
     }
 
-    /// Reads ahead while the answer is made; ready when the client has left.
+    /// Tells the client what comes before its answer; ready when it has left.
+    fn poll_waiting(&self, cx: &mut Context<'_>) -> Poll<Step> {
+        if let Poll::Ready(Err(_)) = self.wire.lock().poll_before_answer(cx) {
+            return Poll::Ready(Step::Over);
+        }
+        self.poll_gone(cx)
+    }
+
+    /// Reads ahead while the answer is made; ready when the client has left. What is left of another protocol is not read here.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Step> {
         let Wire { stream, unread, left, .. } = &mut *self.wire.lock();
         while left.is_end() && unread.len() < AHEAD {
@@ -239,6 +263,9 @@ impl<S: HttpService> Http1<S> {
         let gave_up = response.status() == StatusCode::REQUEST_TIMEOUT;
         exchange.keeps_open &= !self.is_last && !self.retired && !gave_up && self.wire.lock().leads_on(is_wanted);
         let (answering, fields, extensions) = Answering::begin(&exchange, response, &mut self.outgoing);
+        if answering.is_switched() {
+            self.wire.lock().switch();
+        }
         (self.fields, self.extensions) = (fields, extensions);
         Stage::Answering(exchange, answering)
     }
@@ -354,7 +381,12 @@ impl<S: HttpService> Connection for Http1<S> {
     }
 
     fn is_left(&self) -> bool {
-        matches!(self.stage, Stage::Handling(_) | Stage::Answering(..)) && self.wire.lock().stream.is_closed()
+        let is_http = match &self.stage {
+            Stage::Handling(_) => true,
+            Stage::Answering(_, answering) => !answering.is_switched(),
+            Stage::Head | Stage::Draining(_) | Stage::Closing => false,
+        };
+        is_http && self.wire.lock().stream.is_closed()
     }
 }
 

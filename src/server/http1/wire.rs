@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
-use crate::http1::{Left, Piece, Readable};
+use crate::http1::{Left, Outgoing, Piece, Readable, write_information};
 use crate::refusal::Refusal;
 use crate::server::stream::Watched;
+use crate::upstream::Inform;
 
 /// What a client that waits before it sends its body is told.
-const CONTINUE: &[u8; INVITATION as usize] = b"HTTP/1.1 100 Continue\r\n\r\n";
-const INVITATION: u8 = 25;
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// The most of a body that nobody wants which is thrown away for the sake of the next request. A longer one costs more
 /// than a new connection.
@@ -30,8 +31,12 @@ pub(super) struct Wire {
     pub(super) unread: Bytes,
     /// What is left of the present request's body.
     pub(super) left: Left,
-    /// How much of [`CONTINUE`] is left to be said to a client that waits before it sends the body.
-    invitation: u8,
+    /// The client waits to be asked for its body.
+    waits: bool,
+    /// The client may be told something before its answer.
+    may_inform: bool,
+    /// What is left to be written of that. Boxed, as there hardly ever is any.
+    before_answer: Option<Box<Outgoing>>,
     /// The body was cut off or malformed, so where the next request begins is unknown.
     broken: bool,
     /// The body timed out.
@@ -39,33 +44,51 @@ pub(super) struct Wire {
     /// The task that waits for more of the body.
     reader: Option<Waker>,
     /// The number of the present request.
-    pub(super) request: u64,
+    pub(super) request: u32,
 }
 
 /// The body of a request. It ends with its request, and reads nothing of the next.
 #[derive(Debug)]
 pub(super) struct ClientBody {
     wire: Arc<Mutex<Wire>>,
-    request: u64,
+    request: u32,
 }
 
 impl Wire {
     pub(super) fn new(mut stream: Watched) -> Self {
         let (unread, left) = (stream.take_ahead(), Left::Length(0));
-        Self { stream, unread, left, invitation: 0, broken: false, overdue: false, reader: None, request: 0 }
+        Self {
+            stream,
+            unread,
+            left,
+            waits: false,
+            may_inform: false,
+            before_answer: None,
+            broken: false,
+            overdue: false,
+            reader: None,
+            request: 0,
+        }
     }
 
     /// Begins a request.
-    pub(super) fn begin(&mut self, left: Left, expects_continue: bool) {
-        self.invitation = if expects_continue && !left.is_end() { INVITATION } else { 0 };
+    pub(super) fn begin(&mut self, left: Left, expects_continue: bool, may_inform: bool) {
+        self.waits = expects_continue && !left.is_end();
+        self.may_inform = may_inform;
         self.left = left;
         self.request += 1;
+    }
+
+    /// All that comes from now on is of another protocol, until the client closes its half.
+    pub(super) fn switch(&mut self) {
+        self.left = Left::UntilClose;
+        self.stream.activity().switch();
     }
 
     /// Whether the next request can be reached, as far as is known when an answer begins. What is left of the body is
     /// read by somebody, or else thrown away if it is short.
     pub(super) fn leads_on(&mut self, is_wanted: bool) -> bool {
-        let is_known = !self.broken && self.invitation == 0;
+        let is_known = !self.broken && !self.waits;
         is_known && (is_wanted || self.is_read() || matches!(self.left, Left::Length(..=DRAINED)))
     }
 
@@ -100,17 +123,23 @@ impl Wire {
     /// An answer is about to be written: a client that was not asked for its body until now is not asked any more, as
     /// that would stand in the middle of the answer.
     pub(super) fn poll_answer_begins(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.invitation == INVITATION {
-            self.invitation = 0;
-        }
-        self.poll_invite(cx)
+        (self.waits, self.may_inform) = (false, false);
+        self.poll_before_answer(cx)
     }
 
+    /// Asks a client for its body that waits for that.
     fn poll_invite(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.invitation > 0 {
-            let rest = &CONTINUE[usize::from(INVITATION - self.invitation)..];
-            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
-            self.invitation -= u8::try_from(count).unwrap_or(self.invitation);
+        if std::mem::take(&mut self.waits) {
+            self.before_answer.get_or_insert_default().bytes().extend_from_slice(CONTINUE);
+        }
+        self.poll_before_answer(cx)
+    }
+
+    /// Writes what comes before the answer.
+    pub(super) fn poll_before_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(bytes) = &mut self.before_answer {
+            ready!(bytes.poll_write(&mut self.stream, cx))?;
+            self.before_answer = None;
         }
         Poll::Ready(Ok(()))
     }
@@ -135,7 +164,7 @@ impl Wire {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let polled = self.poll_piece(cx);
-        if polled.is_pending() && self.invitation == 0 {
+        if polled.is_pending() && self.before_answer.is_none() && !matches!(self.left, Left::UntilClose) {
             self.stream.activity().awaits_upload();
             if !self.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker())) {
                 self.reader = Some(cx.waker().clone());
@@ -163,7 +192,8 @@ impl Wire {
             // The client may wait for the rest of what it is told.
             _ = Pin::new(&mut self.stream).poll_flush(cx)?;
             if !ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx))? {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                let is_end = matches!(self.left, Left::UntilClose);
+                return Poll::Ready(if is_end { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) });
             }
         }
     }
@@ -179,6 +209,15 @@ impl ClientBody {
     /// The body of the present request.
     pub(super) fn new(wire: &Arc<Mutex<Wire>>) -> Self {
         Self { wire: Arc::clone(wire), request: wire.lock().request }
+    }
+}
+
+impl Inform for Mutex<Wire> {
+    fn inform(&self, answer: Response<()>) {
+        let mut wire = self.lock();
+        if wire.may_inform {
+            write_information(wire.before_answer.get_or_insert_default().bytes(), &answer);
+        }
     }
 }
 

@@ -4,8 +4,10 @@
 //! ([`stream`]), and the bounds: on resets ([`ledger`]), on frames that ask for nothing ([`frames`]), on bodies that
 //! wait for their client ([`deadline`]), on clients that are gone ([`ping`]).
 
+mod connect;
 mod deadline;
 mod frames;
+mod hints;
 mod ledger;
 mod ping;
 mod stream;
@@ -15,7 +17,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -24,7 +26,9 @@ use h2::{Reason, RecvStream};
 use http::{HeaderValue, Method, Request, Response};
 use http_body::Body;
 
+use self::connect::Switch;
 use self::frames::Frames;
+use self::hints::Hints;
 use self::ledger::{Ledger, RESETS};
 use self::ping::KeepAlive;
 use self::stream::Stream;
@@ -36,7 +40,7 @@ use super::watch::Connection;
 use super::{HttpService, Limits, Refused, Terms};
 use crate::http1::length;
 use crate::layer::{OverTls, Peer, TlsPeer};
-use crate::upstream::RequestBody;
+use crate::upstream::{Informer, RequestBody, expects_continue};
 
 /// The most bytes of a stream that wait to be sent, and how far ahead of us a client may send.
 const BUFFER: usize = 64 * 1024;
@@ -86,7 +90,7 @@ impl<S: HttpService> Http2<S> {
     }
 
     /// Serves a request in a task of its own.
-    fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn begin(&mut self, mut request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let in_flight = self.activity.begin_request(false);
         let stream = Stream {
             respond,
@@ -94,6 +98,8 @@ impl<S: HttpService> Http2<S> {
             in_flight,
             ledger: Arc::clone(&self.ledger),
             terms: Arc::clone(&self.terms),
+            switch: Switch::of(&mut request),
+            hints: Arc::default(),
         };
         if request.headers().values().any(has_outer_whitespace) {
             return stream.refuse_malformed();
@@ -108,10 +114,14 @@ impl<S: HttpService> Http2<S> {
         let body = match &unread {
             Some(unread) => {
                 let (activity, terms) = (Arc::clone(&self.activity), Arc::clone(&self.terms));
-                RequestBody::new(Upload::new(body, unread.clone(), length, activity, terms))
+                let asks = expects_continue(&head.headers).then(|| Arc::clone(&stream.hints));
+                let switch = stream.switch.clone();
+                RequestBody::new(Upload::new(body, unread.clone(), length, switch, asks, activity, terms))
             }
             None => RequestBody::none(),
         };
+        let hints: Weak<Hints> = Arc::downgrade(&stream.hints);
+        let body = body.informing(Informer::new(hints));
         match excess {
             Some(refusal) => {
                 let answer = refusal.answer_to(&head.method, head.headers);
@@ -240,6 +250,7 @@ fn builder(limits: &Limits) -> Builder {
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(limits.max_streams)
+        .enable_connect_protocol()
         .max_header_list_size(u32::try_from(limits.head.field_bytes + limits.head.target).unwrap_or(u32::MAX))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

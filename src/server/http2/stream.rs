@@ -9,10 +9,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
-use http::{HeaderMap, Response, header};
+use http::{HeaderMap, Response, StatusCode, header};
 use http_body::{Body, Frame};
 
+use super::connect::Switch;
 use super::deadline::Deadline;
+use super::hints::Hints;
 use super::ledger::Ledger;
 use crate::http1::date_value;
 use crate::server::Terms;
@@ -38,6 +40,10 @@ pub(super) struct Stream {
     pub(super) in_flight: InFlight,
     pub(super) ledger: Arc<Ledger>,
     pub(super) terms: Arc<Terms>,
+    /// Of a tunnel.
+    pub(super) switch: Option<Switch>,
+    /// What it is told before its answer.
+    pub(super) hints: Arc<Hints>,
 }
 
 /// Why a client has no whole answer.
@@ -60,9 +66,15 @@ impl Stream {
     {
         let mut handling = pin!(handling);
         // The service goes first: what was asked is judged and charged, though it was reset at once.
-        let handled = poll_fn(|cx| match handling.as_mut().poll(cx) {
-            Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
-            Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(Broken::Reset)),
+        let handled = poll_fn(|cx| {
+            let polled = handling.as_mut().poll(cx);
+            for hint in self.hints.take() {
+                _ = self.respond.send_informational(hint); // whatever is wrong with it, the answer counts
+            }
+            match polled {
+                Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
+                Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(Broken::Reset)),
+            }
         });
         let answered = match handled.await {
             Ok(response) => self.answer(response).await,
@@ -77,7 +89,9 @@ impl Stream {
             }
             Err(Broken::Off) => {
                 self.in_flight.break_off();
-                self.respond.send_reset(Reason::INTERNAL_ERROR);
+                // A reset on the other side of a tunnel is this one (RFC 8441 section 5).
+                let reason = if self.is_switched() { Reason::CANCEL } else { Reason::INTERNAL_ERROR };
+                self.respond.send_reset(reason);
             }
         }
     }
@@ -89,9 +103,24 @@ impl Stream {
         self.respond.send_reset(Reason::PROTOCOL_ERROR);
     }
 
+    /// In HTTP/2 it is a success that tells of a tunnel.
+    fn note_switch(&self, head: &mut Response<()>) {
+        if let Some(switch) = &self.switch
+            && head.status() == StatusCode::SWITCHING_PROTOCOLS
+        {
+            switch.set();
+            *head.status_mut() = StatusCode::OK;
+        }
+    }
+
+    fn is_switched(&self) -> bool {
+        self.switch.as_ref().is_some_and(Switch::is_set)
+    }
+
     async fn answer<B: Body<Data = Bytes> + Unpin>(&mut self, response: Response<B>) -> Result<(), Broken> {
         let (head, mut body) = response.into_parts();
         let mut head = Response::from_parts(head, ());
+        self.note_switch(&mut head);
         complete(head.headers_mut(), &body);
         let bodiless = self.head_only || body.is_end_stream();
         let mut to = self.respond.send_response(head, bodiless).map_err(|_| Broken::Reset)?;
@@ -110,6 +139,11 @@ impl Stream {
                     }
                 }
                 None => return to.send_data(Bytes::new(), true).map_err(|_| Broken::Reset),
+                Some(Err(_)) if self.is_switched() => {
+                    to.send_data(Bytes::new(), true).map_err(|_| Broken::Reset)?;
+                    while next(&mut body, &mut to).await?.is_some() {} // until the client has ended as well
+                    return Ok(());
+                }
                 Some(Err(frame)) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
                     return to.send_trailers(trailers).map_err(|_| Broken::Reset);

@@ -13,7 +13,9 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
+use super::connect::Switch;
 use super::deadline::Deadline;
+use super::hints::Hints;
 use crate::server::Terms;
 use crate::server::activity::{Activity, SLOW_UPLOAD};
 
@@ -31,6 +33,10 @@ pub(super) struct Upload {
     has_data: bool,
     /// What is left, where its length was told.
     left: Option<u64>,
+    /// Of a tunnel; it has no body until this is set, and may be silent afterwards.
+    switch: Option<Switch>,
+    /// By which the client is asked for it, if it waits for that.
+    asks: Option<Arc<Hints>>,
     deadline: Deadline,
     terms: Arc<Terms>,
 }
@@ -46,11 +52,17 @@ impl Upload {
         stream: RecvStream,
         unread: Unread,
         length: Option<u64>,
+        switch: Option<Switch>,
+        asks: Option<Arc<Hints>>,
         activity: Arc<Activity>,
         terms: Arc<Terms>,
     ) -> Self {
         let deadline = Deadline::new(terms.limits.body, activity);
-        Self { stream: Some(stream), unread, has_data: true, left: length, deadline, terms }
+        Self { stream: Some(stream), unread, has_data: true, left: length, switch, asks, deadline, terms }
+    }
+
+    fn is_closed_tunnel(&self) -> bool {
+        self.switch.as_ref().is_some_and(|switch| !switch.is_set())
     }
 
     fn take(&mut self, data: Bytes) -> Frame<Bytes> {
@@ -60,6 +72,9 @@ impl Upload {
     }
 
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.switch.is_some() {
+            return Poll::Pending;
+        }
         ready!(self.deadline.poll_overdue(cx));
         self.terms.metrics.rejected(SLOW_UPLOAD);
         Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
@@ -71,6 +86,9 @@ impl Body for Upload {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(hints) = self.asks.take() {
+            hints.ask_for_body();
+        }
         while self.has_data {
             let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
             match stream.poll_data(cx) {
@@ -95,10 +113,13 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.stream.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.is_closed_tunnel() || self.stream.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.is_closed_tunnel() {
+            return SizeHint::with_exact(0);
+        }
         self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

@@ -94,10 +94,14 @@ impl Asking<'_> {
         }
         // An upstream that takes no more has said why.
         while let Poll::Ready(Some(informed)) = self.response.poll_informational(cx) {
-            let status = informed.map_err(Fault::Stream)?.status();
+            let informed = informed.map_err(Fault::Stream)?;
+            let status = informed.status();
             self.informed += 1;
             if self.informed > MAX_INFORMATIONAL || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Poll::Ready(Err(Fault::Over(Failure::Broken)));
+            }
+            if let Some(informer) = self.request.body_mut().informer() {
+                informer.pass_on(informed);
             }
             if let Some(transfer) = self.transfer.as_ref().filter(|_| status == StatusCode::CONTINUE) {
                 transfer.open();

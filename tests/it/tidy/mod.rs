@@ -18,7 +18,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ("0 core", &["clock", "limit", "metrics", "timer"], "arithmetic and time: no request, no socket, no file"),
     (
         "1 vocabulary",
-        &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "rules", "sift"],
+        &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "rules", "sift", "upgrade"],
         "what a request says and costs: no IO",
     ),
     (

@@ -195,7 +195,7 @@ async fn an_origin_that_informs_is_waited_for_and_a_body_that_waits_is_asked_for
     let gateway = origin.gateway();
     let mut client = gateway.client().await;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n").await;
-    assert_eq!(client.head().await.unwrap().status(), 100);
+    assert_eq!([client.head().await.unwrap().status(), client.head().await.unwrap().status()], [103, 100]);
     client.send("body").await;
     assert_eq!(client.answer(false).await.status(), 200);
 }

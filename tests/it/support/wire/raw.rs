@@ -80,9 +80,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         self.answer(bodiless).await
     }
 
-    /// Reads an answer.
+    /// Reads an answer; hints before it are let go.
     pub async fn answer(&mut self, bodiless: bool) -> Message {
-        self.try_message(bodiless, true).await.expect("should be a whole answer")
+        loop {
+            let answer = self.try_message(bodiless, true).await.expect("should be a whole answer");
+            if !matches!(answer.status(), 102..200) {
+                return answer;
+            }
+        }
     }
 
     /// Reads a request; nothing if the other side closed instead.

@@ -1,0 +1,34 @@
+//! Tunnels for other protocols (extended CONNECT, RFC 8441). For the service such a request is what it would be in HTTP/1: a GET
+//! with an offer, and without a body until the upstream has switched.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use h2::ext::Protocol;
+use http::{HeaderValue, Method, Request};
+
+use crate::upgrade::Offer;
+
+/// Whether an upstream has switched to the protocol of a stream. Until then nothing is read of what its client sends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    /// That of a request for a tunnel, which it rewrites; nothing for any other request.
+    pub(super) fn of<B>(request: &mut Request<B>) -> Option<Self> {
+        let protocol = request.extensions_mut().remove::<Protocol>()?;
+        // What is no value of a field is the name of no protocol either.
+        let offer = HeaderValue::from_str(protocol.as_str()).unwrap_or(HeaderValue::from_static(""));
+        *request.method_mut() = Method::GET;
+        request.extensions_mut().insert(Offer(offer));
+        Some(Self::default())
+    }
+
+    pub(super) fn set(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}

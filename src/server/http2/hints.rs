@@ -1,0 +1,29 @@
+//! What a client is told before its answer (1xx), until its stream's task sends it.
+
+use http::{Response, StatusCode};
+use parking_lot::Mutex;
+
+use crate::upstream::Inform;
+
+/// Of one stream. Whoever adds to it runs in the task that sends it.
+#[derive(Debug, Default)]
+pub(super) struct Hints(Mutex<Vec<Response<()>>>);
+
+impl Hints {
+    /// Asks the client for its body (RFC 9110 section 10.1.1).
+    pub(super) fn ask_for_body(&self) {
+        let mut answer = Response::new(());
+        *answer.status_mut() = StatusCode::CONTINUE;
+        self.inform(answer);
+    }
+
+    pub(super) fn take(&self) -> Vec<Response<()>> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl Inform for Hints {
+    fn inform(&self, answer: Response<()>) {
+        self.0.lock().push(answer);
+    }
+}

@@ -1,0 +1,56 @@
+//! Answers that only inform (1xx), on their way to a client.
+
+use std::sync::Weak;
+
+use http::{HeaderMap, Response, StatusCode, header};
+
+use crate::sift::{Seen, hops};
+
+/// Bytes of fields, over all such answers to one request, that a client is told. What is beyond is let go: nobody needs so
+/// many, and a client that does not read would have them kept.
+const MOST: usize = 32 * 1024;
+
+/// A client that may have them.
+pub(crate) trait Inform: Send + Sync {
+    /// Passes this one on, unless the answer has begun.
+    fn inform(&self, answer: Response<()>);
+}
+
+/// The way to a client. It does not keep the client's connection.
+#[derive(Clone)]
+pub(crate) struct Informer {
+    to: Weak<dyn Inform>,
+    left: usize,
+}
+
+impl Informer {
+    pub(crate) fn new(to: Weak<dyn Inform>) -> Self {
+        Self { to, left: MOST }
+    }
+
+    /// Passes on what an upstream says before its answer. Not 100, which is about this connection: the client is told its own
+    /// when its body is wanted.
+    pub(super) fn pass_on(&mut self, mut answer: Response<()>) {
+        if answer.status() == StatusCode::CONTINUE {
+            return;
+        }
+        let fields = answer.headers_mut();
+        hops::remove(fields, &mut Seen::of(fields));
+        fields.remove(header::CONTENT_LENGTH);
+        let Some(left) = self.left.checked_sub(size(fields)) else { return };
+        self.left = left;
+        if let Some(to) = self.to.upgrade() {
+            to.inform(answer);
+        }
+    }
+}
+
+fn size(fields: &HeaderMap) -> usize {
+    fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+impl std::fmt::Debug for Informer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Informer").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,203 @@
+//! Tunnels that clients of HTTP/2 ask for (extended CONNECT, RFC 8441).
+
+use super::*;
+use crate::support::wire::frames::*;
+
+/// What a client asks for a tunnel by.
+const ASKS: [(&str, &str); 6] = [
+    (":method", "CONNECT"),
+    (":protocol", "websocket"),
+    (":scheme", "http"),
+    (":authority", "a.example"),
+    (":path", "/chat?room=1"),
+    ("sec-websocket-version", "13"),
+];
+
+async fn connects(client: &mut Frames, stream: u32, path: &str, more: &[(&str, &str)]) {
+    let mut block = ASKS.to_vec();
+    block[4].1 = path;
+    block.extend(more);
+    client.frame(HEADERS, END_HEADERS, stream, &fields(block)).await;
+}
+
+/// The bytes of a stream, so many.
+async fn take(client: &mut Frames, stream: u32, count: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < count {
+        bytes.extend(client.find(|frame| (frame.stream, frame.kind) == (stream, DATA)).await.payload);
+    }
+    bytes
+}
+
+/// Switches as a server of WebSocket does, and sends back what it is sent.
+async fn server() -> Origin {
+    Origin::start(|mut visit: Visit| async move {
+        let request = visit.request().await.expect("a request");
+        let key = request.field("sec-websocket-key").expect("a key");
+        visit.raw.send(SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))).await;
+        let (mut read, mut write) = visit.raw.stream.split();
+        tokio::io::copy(&mut read, &mut write).await.ok();
+    })
+    .await
+}
+
+/// Of RFC 6455 section 4.2.2, by a crate that the gateway's encoding is not of.
+fn accept(key: &str) -> String {
+    let digest = sha1_smol::Sha1::from(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")).digest();
+    data_encoding(&digest.bytes())
+}
+
+fn data_encoding(bytes: &[u8; 20]) -> String {
+    let letters: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
+    let bits: Vec<usize> =
+        bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| usize::from(byte >> bit & 1))).collect();
+    let sextets = bits.chunks(6).map(|six| six.iter().fold(0, |all, bit| all * 2 + bit) << (6 - six.len()));
+    sextets.map(|sextet| letters[sextet]).chain(['=']).collect()
+}
+
+#[tokio::test]
+async fn a_tunnel_for_websocket_is_a_switched_connection_behind_the_gateway() {
+    let origin = server().await;
+    let gateway = gateway(&origin, "limits: [{ name: shakes, mode: OVERALL, rate: 1, interval: 1h }]");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let settings = client.find(|frame| frame.kind == SETTINGS && frame.flags & ACK == 0).await;
+    assert!(settings.payload.chunks(6).any(|one| one == [0, 8, 0, 0, 0, 1]), "{settings:?}");
+    connects(&mut client, 1, "/chat?room=1", &[("sec-websocket-protocol", "chat")]).await;
+    let answer = client.find(|frame| (frame.stream, frame.kind) == (1, HEADERS)).await;
+    assert_eq!((answer.status(), answer.ends_stream()), (200, false));
+    let sent = origin.last();
+    assert_eq!(sent.start, "GET /chat?room=1 HTTP/1.1");
+    for (name, value) in [
+        ("host", Some("a.example")),
+        ("connection", Some("upgrade")),
+        ("upgrade", Some("websocket")),
+        ("sec-websocket-version", Some("13")),
+        ("sec-websocket-protocol", Some("chat")),
+        ("transfer-encoding", None),
+        ("content-length", None),
+    ] {
+        assert_eq!(sent.field(name).as_deref(), value, "{name}: {sent:?}");
+    }
+    for _ in 0..3 {
+        client.frame(DATA, 0, 1, b"hello").await;
+        assert_eq!(take(&mut client, 1, 5).await, b"hello");
+    }
+    assert_eq!(open_ones(&gateway).await, 1);
+    connects(&mut client, 3, "/", &[]).await;
+    assert_eq!(client.status(3).await, 429);
+    // The end of one half is the end of the other: so does the origin.
+    client.frame(DATA, END_STREAM, 1, b"bye").await;
+    let rest = client.rest_of(1).await;
+    assert_eq!(rest.iter().flat_map(|frame| frame.payload.clone()).collect::<Vec<_>>(), b"bye");
+    ends(&gateway, "closed").await;
+}
+
+#[tokio::test]
+async fn an_origin_may_end_first_and_the_client_after_it() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send(SWITCH.replace("websocket", "tcp")).await;
+        visit.raw.send("first").await;
+        visit.raw.stream.shutdown().await.unwrap();
+        assert_eq!(visit.raw.rest().await.unwrap(), b"last");
+    })
+    .await;
+    let gateway = gateway(&origin, "upgrades: [tcp]");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let mut block = ASKS.to_vec();
+    block[1].1 = "tcp";
+    client.frame(HEADERS, END_HEADERS, 1, &fields(block)).await;
+    assert_eq!(client.status(1).await, 200);
+    let came: Vec<_> = client.rest_of(1).await.into_iter().flat_map(|frame| frame.payload).collect();
+    assert_eq!(came, b"first");
+    client.frame(DATA, END_STREAM, 1, b"last").await;
+    ends(&gateway, "closed").await;
+}
+
+#[tokio::test]
+async fn a_tunnel_that_cannot_be_is_refused() {
+    let origin = echo().await;
+    let gateway = gateway(&origin, "");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    // The wrong answer to its key; an answer that is no switch but a success; one that is another; another protocol.
+    for (stream, path, status) in [(1, "/", 502), (3, "/refused", 403)] {
+        connects(&mut client, stream, path, &[]).await;
+        assert_eq!(client.status(stream).await, status, "{path}");
+    }
+    for (stream, protocol) in [(5, "tcp"), (7, "h2c"), (9, "")] {
+        let mut block = ASKS.to_vec();
+        block[1].1 = protocol;
+        client.frame(HEADERS, END_HEADERS, stream, &fields(block)).await;
+        assert_eq!(client.status(stream).await, 501, "{protocol}");
+    }
+    let simple = [(":method", "CONNECT"), (":authority", "a.example:80")];
+    client.frame(HEADERS, END_HEADERS, 11, &fields(simple)).await;
+    assert_eq!(client.status(11).await, 501);
+    // `:protocol` belongs to CONNECT.
+    let get =
+        [(":method", "GET"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    client.frame(HEADERS, END_STREAM | END_HEADERS, 13, &fields(get)).await;
+    assert_eq!(client.reset_of(13).await, PROTOCOL_ERROR);
+    connects(&mut client, 15, "/", &[("content-length", "5")]).await;
+    assert!(matches!(
+        client.find(|frame| frame.stream == 15 && frame.kind != WINDOW_UPDATE).await.kind,
+        HEADERS | RST_STREAM
+    ));
+    assert_eq!((open_ones(&gateway).await, origin.requests().len()), (0, 2));
+    let plain = Origin::saying(OK).await;
+    let gateway = super::gateway(&plain, "");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    connects(&mut client, 1, "/", &[]).await;
+    client.frame(DATA, 0, 1, b"not yet").await;
+    assert_eq!(client.status(1).await, 502);
+    assert_eq!(plain.last().body, b"");
+}
+
+#[tokio::test]
+async fn a_tunnel_has_the_bounds_of_upgrades_and_not_those_of_bodies() {
+    let origin = server().await;
+    let listen = "{ address: 127.0.0.1:0, body_timeout: 50ms, idle_timeout: 50ms, min_rate: 1MiB }";
+    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 1s }", "body_timeout: 50ms");
+    let gateway = TestGateway::start_at(listen, &rules);
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    connects(&mut client, 1, "/", &[]).await;
+    assert_eq!(client.status(1).await, 200);
+    client.frame(DATA, 0, 1, b"many bytes").await;
+    assert_eq!(take(&mut client, 1, 10).await, b"many bytes");
+    loop {
+        let frame = client.next().await.expect("the connection stays");
+        match frame.kind {
+            PING if frame.flags & ACK == 0 => client.frame(PING, ACK, 0, &frame.payload).await,
+            DATA if frame.ends_stream() => break,
+            _ => {}
+        }
+    }
+    ends(&gateway, "idle").await;
+}
+
+#[tokio::test]
+async fn a_reset_of_the_stream_ends_the_connection_behind_it_and_the_other_way_round() {
+    let origin = server().await;
+    let gateway = gateway(&origin, "");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    connects(&mut client, 1, "/", &[]).await;
+    assert_eq!(client.status(1).await, 200);
+    client.reset(1).await;
+    while open_ones(&gateway).await > 0 {
+        tokio::task::yield_now().await;
+    }
+    let origin = Origin::start(|mut visit: Visit| async move {
+        let request = visit.request().await.expect("a request");
+        let key = request.field("sec-websocket-key").expect("a key");
+        visit.raw.send(SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))).await;
+        visit.raw.exactly(1).await.unwrap();
+        visit.raw.stream.set_zero_linger().unwrap();
+    })
+    .await;
+    let gateway = super::gateway(&origin, "");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    connects(&mut client, 1, "/", &[]).await;
+    assert_eq!(client.status(1).await, 200);
+    client.frame(DATA, 0, 1, b"x").await;
+    assert_eq!(client.reset_of(1).await, CANCEL);
+}

@@ -1,0 +1,89 @@
+//! Connections that are switched to another protocol: WebSocket, on real sockets.
+
+mod bounds;
+mod carrying;
+mod http2;
+mod offers;
+
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::raw::{Message, Raw};
+use crate::support::wire::until;
+use crate::support::wire::upstream::{Origin, Visit};
+
+const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A request for WebSocket, as browsers send it.
+fn handshake(path: &str, more: &str) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
+    )
+}
+
+/// One route to this origin, with these keys, and these of the upstream.
+fn rules(origin: &Origin, route: &str, upstream: &str) -> String {
+    format!(
+        "upstreams: {{ origin: {{ targets: ['http://{}'], {upstream} }} }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: origin, {route} }}]",
+        origin.address
+    )
+}
+
+fn gateway(origin: &Origin, route: &str) -> TestGateway {
+    TestGateway::start(&rules(origin, route, ""))
+}
+
+/// Switches, and sends back what it is sent; `/refused` is answered 403.
+async fn echo() -> Origin {
+    Origin::start(|mut visit: Visit| async move {
+        while let Some(request) = visit.request().await {
+            if request.field("upgrade").is_none() {
+                visit.raw.send(OK).await;
+                continue;
+            }
+            if request.start.contains("/refused") {
+                visit.raw.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
+                continue;
+            }
+            visit.raw.send(SWITCH).await;
+            let (mut read, mut write) = visit.raw.stream.split();
+            tokio::io::copy(&mut read, &mut write).await.ok();
+            return;
+        }
+    })
+    .await
+}
+
+/// A client that has switched.
+async fn switched(gateway: &TestGateway) -> Raw {
+    let mut client = gateway.client().await;
+    client.send(handshake("/", "")).await;
+    let answer = client.head().await.expect("an answer");
+    assert_eq!(answer.status(), 101, "{answer:?}");
+    client
+}
+
+async fn open_ones(gateway: &TestGateway) -> u64 {
+    gateway.counter("tidegate_upgraded_connections{upstream=\"origin\"}").await
+}
+
+async fn ended(gateway: &TestGateway, cause: &str) -> u64 {
+    let series = format!("tidegate_upgraded_connections_ended_total{{upstream=\"origin\",cause=\"{cause}\"}}");
+    gateway.counter(&series).await
+}
+
+async fn ends(gateway: &TestGateway, cause: &str) {
+    while ended(gateway, cause).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    while open_ones(gateway).await > 0 {
+        tokio::task::yield_now().await;
+    }
+}
