@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tidegate::config::ListenAddress;
 use tidegate::{Config, Gateway};
 
 use self::client::Client;
@@ -41,7 +42,7 @@ fn main() -> Result<()> {
     println!("| a bare proxy | {:.1} | {:.0} | |", bare.allocations, bare.bytes);
     for (name, limits) in [("the gateway, no limits", ""), ("the gateway, two limits in the embedded store", LIMITS)] {
         let gateway = Gateway::start(config(origin, limits)?, 1)?;
-        let address = *gateway.addresses().first().ok_or("no address")?;
+        let address = gateway.addresses().first().and_then(ListenAddress::tcp).ok_or("no address")?;
         let cost = cost(address)?;
         let beyond = cost.allocations - bare.allocations;
         println!("| {name} | {:.1} | {:.0} | {beyond:.1} |", cost.allocations, cost.bytes);

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use tidegate::config::ListenAddress;
 use tidegate::{Config, Gateway};
 
 use self::load::{Answers, Load};
@@ -71,7 +72,8 @@ async fn through_a_gateway(upstream: SocketAddr, load: Load) -> Result<Answers, 
          routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]\n"
     );
     let gateway = Gateway::start(Config::parse_for_gateway(&rules)?, 2)?;
-    let answers = load.ask(gateway.addresses()[0]).await;
+    let address = gateway.addresses().first().and_then(ListenAddress::tcp).ok_or("no address")?;
+    let answers = load.ask(address).await;
     tokio::task::spawn_blocking(|| gateway.drain(Duration::from_secs(1))).await??;
     Ok(answers)
 }

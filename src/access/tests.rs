@@ -71,7 +71,7 @@ fn start() -> Running {
     let layer = RateLimitLayer::new(&Config::parse(RULES).unwrap(), Arc::clone(&metrics)).unwrap();
     let service = AccessLogLayer.layer(layer.layer(Panicking));
     let listen = Listen::new("127.0.0.1:0".parse().unwrap());
-    let listener = bind_one(listen.address);
+    let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();
     tokio::spawn(Server::new(&listen, Arc::clone(&metrics), drain).serve(listener, service));

@@ -23,7 +23,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
     json!({
         "listen": config.listen.iter().map(show_listen).collect::<Vec<_>>(),
         "max_connections": config.max_connections,
-        "admin": config.admin,
+        "admin": config.admin.as_ref().map(ToString::to_string),
         "access_log": show_access_log(&config.access_log),
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
@@ -35,7 +35,8 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
 
 fn show_listen(listen: &Listen) -> Value {
     json!({
-        "address": listen.address,
+        "address": listen.address.to_string(),
+        "mode": listen.address.path().map(|_| format!("{:04o}", listen.mode)),
         "tls": listen.tls.as_ref().map(show_listen_tls),
         "http2": listen.http2,
         "max_connections": listen.max_connections,
@@ -129,6 +130,7 @@ fn show_upstream(upstream: &UpstreamSettings) -> Value {
         .map(|target| match target {
             Target::Http(authority) => format!("http://{authority}"),
             Target::Https(authority) => format!("https://{authority}"),
+            Target::Unix(path) => format!("unix:{}", path.display()),
             Target::Echo => "builtin:echo".to_owned(),
         })
         .collect();

@@ -9,11 +9,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use socket2::{SockRef, Socket};
+use socket2::Socket;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::sleep;
+
+use crate::server;
+use crate::transport::Transport;
 
 /// Operators that are served at a time although nothing is left for others.
 const SPARES: usize = 8;
@@ -24,7 +26,7 @@ const BACK_OFF: Duration = Duration::from_millis(75);
 /// A listener with a reserve.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    listener: TcpListener,
+    listener: server::Listener,
     reserve: Arc<Reserve>,
     /// Whether nobody is accepted any more.
     closing: watch::Receiver<bool>,
@@ -42,7 +44,7 @@ struct Reserve {
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// There until it is dropped.
-    stream: Option<TcpStream>,
+    stream: Option<Transport>,
     reserve: Arc<Reserve>,
 }
 
@@ -53,10 +55,9 @@ impl Listener {
     ///
     /// # Errors
     /// A listener that cannot be used; there are no descriptors even now.
-    pub(crate) fn new(listener: std::net::TcpListener, closing: watch::Receiver<bool>) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(listener)?;
-        let origin = SockRef::from(&listener).try_clone()?;
+    pub(crate) fn new(socket: Socket, closing: watch::Receiver<bool>) -> io::Result<Self> {
+        let origin = socket.try_clone()?;
+        let listener = server::Listener::new(socket)?;
         let reserve = Arc::new(Reserve { origin, spares: Mutex::new(Vec::with_capacity(SPARES)) });
         reserve.fill();
         Ok(Self { listener, reserve, closing })
@@ -95,7 +96,8 @@ impl axum::serve::Listener for Listener {
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        // Nobody asks, and a Unix socket has none.
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -125,7 +127,7 @@ impl Reserve {
 // === impl Connection ===
 
 impl Connection {
-    fn poll<T>(&mut self, poll: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn poll<T>(&mut self, poll: impl FnOnce(Pin<&mut Transport>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match &mut self.stream {
             Some(stream) => poll(Pin::new(stream)),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),

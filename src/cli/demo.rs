@@ -8,7 +8,7 @@ use super::logging::{self, Logs};
 use super::run::{Signals, until_ended};
 use super::succession::Succession;
 use super::{CommonArgs, RunArgs};
-use crate::config::Config;
+use crate::config::{Config, ListenAddress};
 use crate::gateway::{Gateway, StartError};
 
 const RULES: &str = include_str!("../../config/demo.yaml");
@@ -39,9 +39,9 @@ fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     let mut config = Config::parse_for_gateway(RULES)?;
     // Falls back to free ports if the usual ones are taken.
     for listen in &mut config.listen {
-        listen.address = free(listen.address);
+        listen.address = free(&listen.address);
     }
-    config.admin = config.admin.map(free);
+    config.admin = config.admin.as_ref().map(free);
     let access_log = config.access_log.clone();
     let signals = Signals::new()?;
     let gateway: Result<Gateway, StartError> = Gateway::start(config, args.workers());
@@ -50,10 +50,10 @@ fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     Ok((gateway, signals, logging::start(args.log_format, &access_log)?))
 }
 
-fn free(address: SocketAddr) -> SocketAddr {
-    match TcpListener::bind(address) {
-        Ok(_) => address,
-        Err(_) => SocketAddr::new(address.ip(), 0),
+fn free(address: &ListenAddress) -> ListenAddress {
+    match address {
+        ListenAddress::Tcp(address) if TcpListener::bind(address).is_err() => SocketAddr::new(address.ip(), 0).into(),
+        _ => address.clone(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::RunArgs;
 use super::logging::{self, Logs};
 use super::notify::notify;
 use super::succession::Succession;
-use crate::config::{Config, LoadError};
+use crate::config::{Config, ListenAddress, LoadError};
 use crate::gateway::{Gateway, Inherited};
 
 /// The default rule file.
@@ -50,19 +50,23 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(succession) => succession,
         Err(error) => return could_not(&format_args!("cannot use the socket of `--handover`: {error}")),
     };
-    let gateway = match Gateway::start_on(config, args.common.workers(), succession.inherit(inherited)) {
+    let mut gateway = match Gateway::start_on(config, args.common.workers(), succession.inherit(inherited)) {
         Ok(gateway) => gateway,
         Err(error) => return could_not(&error),
     };
     for address in gateway.addresses() {
-        tracing::info!("listening on http://{address}");
+        tracing::info!("listening on {}", url(address));
     }
     if let Some(address) = gateway.admin_address() {
-        tracing::info!("admin on http://{address}");
+        tracing::info!("admin on {}", url(address));
     }
     notify("READY=1");
-    signals.runtime.block_on(succession.serves());
+    signals.runtime.block_on(succession.serves(&mut gateway));
     until_ended(gateway, args, signals, succession, &logs)
+}
+
+fn url(address: &ListenAddress) -> String {
+    address.tcp().map_or_else(|| address.to_string(), |address| format!("http://{address}"))
 }
 
 /// Waits for a signal or a successor, and drains. A signal during the drain ends the process at once. SIGHUP reopens the

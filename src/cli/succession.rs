@@ -35,9 +35,10 @@ impl Succession {
     }
 
     /// The gateway serves: its predecessor may go.
-    pub(super) async fn serves(&mut self) {
+    pub(super) async fn serves(&mut self, gateway: &mut Gateway) {
         let Some(predecessor) = self.predecessor.take() else { return };
         let (told, handover) = predecessor.release().await;
+        gateway.claim_files();
         match told {
             Ok(()) => tracing::info!("took over from a gateway, which drains"),
             Err(error) => tracing::warn!(%error, "took over from a gateway that does not drain: end it"),

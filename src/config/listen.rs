@@ -1,15 +1,29 @@
 //! What holds for the clients of one address.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::tls::settings::ListenTls;
 
+/// Where clients or operators connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// An address and a port; port 0 lets the system choose.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
 /// One entry of `listen:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// The address to accept on; port 0 lets the system choose.
-    pub address: SocketAddr,
+    /// Where to accept.
+    pub address: ListenAddress,
+    /// The mode of a Unix socket's file, which says who may connect.
+    pub mode: u32,
     /// TLS, where it is spoken.
     pub tls: Option<ListenTls>,
     /// Whether HTTP/2 is spoken beside HTTP/1.1.
@@ -39,7 +53,84 @@ pub struct Listen {
     pub max_target: usize,
 }
 
+/// Text that is no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAddress {
+    /// It is neither `IP:PORT` nor `unix:/path`.
+    #[error("is not an address with a port")]
+    Neither,
+    /// A path that begins wherever the gateway was started.
+    #[error("has no absolute path")]
+    Relative,
+    /// A path that the system does not take.
+    #[error("has a path of more than {} bytes", ListenAddress::LONGEST_PATH)]
+    TooLong,
+}
+
+// === impl ListenAddress ===
+
+impl ListenAddress {
+    /// The longest path of a Unix socket, in bytes (`sun_path`).
+    pub const LONGEST_PATH: usize = 107;
+
+    /// The address and the port, if it has any.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// The path, if it is a Unix socket.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(path) => Some(path),
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        match text.strip_prefix("unix:") {
+            None => text.parse().map(Self::Tcp).map_err(|_| BadAddress::Neither),
+            Some(path) => socket_path(path).map(Self::Unix),
+        }
+    }
+}
+
+/// The path of a Unix socket, behind `unix:`.
+pub(super) fn socket_path(path: &str) -> Result<PathBuf, BadAddress> {
+    match path {
+        _ if !path.starts_with('/') || path.contains('\0') => Err(BadAddress::Relative),
+        _ if path.len() > ListenAddress::LONGEST_PATH => Err(BadAddress::TooLong),
+        _ => Ok(path.into()),
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+/// As it is written in the rule file.
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+// === impl Listen ===
+
 impl Listen {
+    /// Who may connect to a Unix socket unless the rule file says otherwise: its user and its group.
+    pub const DEFAULT_MODE: u32 = 0o660;
     /// Connections unless the rule file says otherwise.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 10_000;
     /// Connections of one client unless the rule file says otherwise: enough for the thousands behind one address of an
@@ -67,9 +158,10 @@ impl Listen {
     pub const DEFAULT_MAX_TARGET: usize = 8 * 1024;
 
     /// What holds at `address` where the rule file says nothing else.
-    pub fn new(address: SocketAddr) -> Self {
+    pub fn new(address: ListenAddress) -> Self {
         Self {
             address,
+            mode: Self::DEFAULT_MODE,
             tls: None,
             http2: true,
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,

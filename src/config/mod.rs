@@ -27,7 +27,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use self::listen::Listen;
+pub use self::listen::{BadAddress, Listen, ListenAddress};
 pub use self::load::LoadError;
 #[cfg(feature = "gateway")]
 pub(crate) use self::problem::quote;
@@ -47,7 +47,7 @@ pub struct Config {
     /// Client connections over all of `listen`; beyond this many they are turned away.
     pub max_connections: usize,
     /// Where operators connect; nowhere if `off`.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<ListenAddress>,
     /// Where the access log goes.
     pub access_log: AccessLog,
     /// Where buckets are kept.
@@ -83,7 +83,8 @@ enum Purpose {
 
 impl Config {
     /// Where operators connect unless the rule file says otherwise: only from this machine.
-    pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9901));
+    pub const DEFAULT_ADMIN: ListenAddress =
+        ListenAddress::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9901)));
 
     /// Connections over all of `listen` unless the rule file says otherwise, as Envoy at the edge has it.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 50_000;

@@ -5,7 +5,7 @@
 //! serves; only then does the old one drain. One that fails before that leaves everything as it was.
 //!
 //! ```text
-//! old ─► new   VERSION, and then a byte for each socket, which carries it: OF_CLIENTS or OF_SUCCESSORS; END
+//! old ─► new   VERSION, and then a byte for each socket, which carries it: OF_CLIENTS, WITH_FILE or OF_SUCCESSORS; END
 //! new ─► old   SERVES
 //! old ─► new   the end of the connection: the old one drains
 //! ```
@@ -27,12 +27,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::socket_file::{self, SocketFile};
+use super::socket_file::{self, Listening, OWNER_ALONE, SocketFile};
 
 /// What is spoken here. A process that speaks something else is told apart by it.
 const VERSION: u8 = b'1';
 /// A socket that clients or operators connect to.
 const OF_CLIENTS: u8 = b'l';
+/// One with a file, which the successor is to remove at its end.
+const WITH_FILE: u8 = b'f';
 /// The socket that successors connect to.
 const OF_SUCCESSORS: u8 = b'h';
 const END: u8 = b'.';
@@ -46,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Handover {
     listener: UnixListener,
-    file: SocketFile,
+    file: Option<SocketFile>,
 }
 
 /// The gateway whose place this one takes.
@@ -54,7 +56,7 @@ pub(crate) struct Handover {
 pub(crate) struct Predecessor {
     stream: UnixStream,
     path: PathBuf,
-    sockets: Vec<Socket>,
+    sockets: Vec<Listening>,
     of_successors: Socket,
 }
 
@@ -84,7 +86,12 @@ impl Predecessor {
         }
         loop {
             match receive(&stream).await? {
-                (OF_CLIENTS, Some(socket)) => sockets.push(socket),
+                (OF_CLIENTS, Some(socket)) => sockets.push(Listening { socket, file: None }),
+                (WITH_FILE, Some(socket)) => {
+                    let path = socket.local_addr()?.as_pathname().map(Path::to_owned);
+                    let file = path.map(|path| SocketFile::of_another(&path));
+                    sockets.push(Listening { socket, file });
+                }
                 (OF_SUCCESSORS, Some(socket)) => of_successors = Some(socket),
                 (END, None) => break,
                 _ => return Err(invalid("the process there hands over something else")),
@@ -95,7 +102,7 @@ impl Predecessor {
     }
 
     /// The sockets that clients and operators connect to.
-    pub(crate) fn take_sockets(&mut self) -> Vec<Socket> {
+    pub(crate) fn take_sockets(&mut self) -> Vec<Listening> {
         std::mem::take(&mut self.sockets)
     }
 
@@ -109,7 +116,7 @@ impl Predecessor {
             self.stream.read(&mut [0]).await.map(drop)
         };
         let told = timeout(PATIENCE, told).await.unwrap_or_else(|late| Err(late.into()));
-        (told, Handover::on(self.of_successors, SocketFile::at(&self.path)))
+        (told, Handover::on(self.of_successors, Some(SocketFile::at(&self.path))))
     }
 }
 
@@ -121,18 +128,18 @@ impl Handover {
     /// # Errors
     /// Somebody does, or the system says no.
     pub(crate) fn listen(path: &Path) -> io::Result<Self> {
-        let (socket, file) = socket_file::listen(path, 0o600)?;
+        let Listening { socket, file } = socket_file::listen(path, OWNER_ALONE)?;
         Self::on(socket, file)
     }
 
-    fn on(socket: Socket, file: SocketFile) -> io::Result<Self> {
+    fn on(socket: Socket, file: Option<SocketFile>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let listener = UnixListener::from_std(OwnedFd::from(socket).into())?;
         Ok(Self { listener, file })
     }
 
     /// Returns once a successor serves, which has been handed these sockets.
-    pub(crate) async fn taken_over(&mut self, sockets: &[Socket]) {
+    pub(crate) async fn taken_over(&mut self, sockets: &[Listening]) {
         loop {
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
@@ -144,7 +151,7 @@ impl Handover {
             };
             match self.hand_over(stream, sockets).await {
                 Ok(true) => {
-                    self.file.leave();
+                    self.file.iter_mut().for_each(SocketFile::leave);
                     return;
                 }
                 Ok(false) => tracing::warn!("a successor took the sockets and ended: this gateway goes on"),
@@ -154,12 +161,13 @@ impl Handover {
     }
 
     /// Hands over to one that has connected; returns whether it serves.
-    async fn hand_over(&self, mut stream: UnixStream, sockets: &[Socket]) -> io::Result<bool> {
+    async fn hand_over(&self, mut stream: UnixStream, sockets: &[Listening]) -> io::Result<bool> {
         check_user(&stream)?;
         let sending = async {
             send(&stream, VERSION, None).await?;
-            for socket in sockets {
-                send(&stream, OF_CLIENTS, Some(socket.as_fd())).await?;
+            for listening in sockets {
+                let kind = if listening.file.is_some() { WITH_FILE } else { OF_CLIENTS };
+                send(&stream, kind, Some(listening.socket.as_fd())).await?;
             }
             send(&stream, OF_SUCCESSORS, Some(self.listener.as_fd())).await?;
             send(&stream, END, None).await

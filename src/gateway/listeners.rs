@@ -1,15 +1,16 @@
 //! The sockets that clients and operators connect to: inherited, or opened here.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use socket2::Socket;
 
-use super::inherited::Inherited;
+use super::inherited::{self, Inherited};
+use super::socket_file::{self, Listening, OWNER_ALONE};
 use super::{StartError, descriptors};
 use crate::access;
-use crate::config::{Config, Listen};
+use crate::config::{Config, Listen, ListenAddress};
 use crate::metrics::Metrics;
 use crate::server::{Capacity, Drain, Server, bind};
 use crate::tls::{Termination, Watch};
@@ -17,12 +18,12 @@ use crate::tls::{Termination, Watch};
 /// All sockets of a gateway.
 pub(super) struct Listeners {
     /// One for each entry of `listen`, with the ports that the system chose.
-    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) addresses: Vec<ListenAddress>,
     /// What each worker listens on.
-    pub(super) of_workers: Vec<Vec<(Server, TcpListener)>>,
-    pub(super) admin: Option<TcpListener>,
+    pub(super) of_workers: Vec<Vec<(Server, Socket)>>,
+    pub(super) admin: Option<Socket>,
     /// Each of them once, for a successor.
-    pub(super) sockets: Vec<Socket>,
+    pub(super) sockets: Vec<Listening>,
     /// One for each entry that speaks TLS.
     pub(super) watches: Vec<Watch>,
 }
@@ -40,15 +41,18 @@ impl Listeners {
         let of_workers = (0..workers).map(|_| Vec::new()).collect();
         let mut all = Self { addresses: Vec::new(), of_workers, admin: None, sockets: Vec::new(), watches: Vec::new() };
         for entry in &config.listen {
-            let failed = |cause| StartError::Bind { address: entry.address, cause };
+            let failed = |cause| StartError::Bind { address: entry.address.clone(), cause };
             let tls = all.speak_tls(entry, metrics)?;
             let server = Server::within(&capacity, entry, tls, drain.clone(), access::refused);
-            let sockets = bind(entry.address, workers, inherited.take(entry.address)).map_err(failed)?;
+            let inherited = inherited.take(&entry.address);
+            let sockets = listen(&entry.address, entry.mode, workers, inherited).map_err(failed)?;
             all.spread(&server, sockets).map_err(failed)?;
         }
-        if let Some(address) = config.admin {
-            let failed = |cause| StartError::Bind { address, cause };
-            all.open_admin(address, inherited.take(address)).map_err(failed)?;
+        if let Some(address) = &config.admin {
+            let failed = |cause| StartError::Bind { address: address.clone(), cause };
+            let sockets = open_admin(address, inherited.take(address)).map_err(failed)?;
+            all.admin = sockets.first().map(|listening| listening.socket.try_clone()).transpose().map_err(failed)?;
+            all.sockets.extend(sockets);
         }
         inherited.unclaimed().map_or(Ok(all), |address| Err(StartError::Unclaimed { address }))
     }
@@ -63,28 +67,43 @@ impl Listeners {
     }
 
     /// Gives each worker a socket of the same address, and no socket to nobody: the kernel gives connections to each of them.
-    fn spread(&mut self, server: &Server, sockets: Vec<Socket>) -> io::Result<()> {
-        self.addresses.extend(sockets.first().map(address).transpose()?);
+    fn spread(&mut self, server: &Server, sockets: Vec<Listening>) -> io::Result<()> {
+        self.addresses.extend(sockets.first().and_then(|listening| inherited::address(&listening.socket)));
         let workers = self.of_workers.len();
         for number in 0..workers.max(sockets.len()) {
-            let socket = sockets[number % sockets.len()].try_clone()?;
-            self.of_workers[number % workers].push((server.clone(), socket.into()));
+            let socket = sockets[number % sockets.len()].socket.try_clone()?;
+            self.of_workers[number % workers].push((server.clone(), socket));
         }
         self.sockets.extend(sockets);
         Ok(())
     }
-
-    fn open_admin(&mut self, address: SocketAddr, inherited: Vec<Socket>) -> io::Result<()> {
-        let socket = match inherited.into_iter().next() {
-            Some(socket) => socket,
-            None => TcpListener::bind(address)?.into(),
-        };
-        self.admin = Some(socket.try_clone()?.into());
-        self.sockets.push(socket);
-        Ok(())
-    }
 }
 
-fn address(socket: &Socket) -> io::Result<SocketAddr> {
-    socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
+/// What is inherited, and what else is needed to listen at `address`; at least one.
+fn listen(
+    address: &ListenAddress,
+    mode: u32,
+    workers: usize,
+    mut inherited: Vec<Listening>,
+) -> io::Result<Vec<Listening>> {
+    match address {
+        ListenAddress::Tcp(address) => {
+            let sockets = inherited.into_iter().map(|listening| listening.socket).collect();
+            let sockets = bind(*address, workers, sockets)?;
+            return Ok(sockets.into_iter().map(Listening::without_file).collect());
+        }
+        ListenAddress::Unix(path) if inherited.is_empty() => inherited.push(socket_file::listen(path, mode)?),
+        ListenAddress::Unix(_) => {}
+    }
+    Ok(inherited)
+}
+
+/// Operators need one socket, which shares its port with nobody.
+fn open_admin(address: &ListenAddress, inherited: Vec<Listening>) -> io::Result<Vec<Listening>> {
+    match address {
+        ListenAddress::Tcp(address) if inherited.is_empty() => {
+            Ok(vec![Listening::without_file(TcpListener::bind(address)?.into())])
+        }
+        _ => listen(address, OWNER_ALONE, 1, inherited),
+    }
 }

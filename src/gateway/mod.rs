@@ -6,7 +6,6 @@
 
 use std::future::pending;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -26,9 +25,10 @@ use tower::Layer;
 
 pub(crate) use self::inherited::Inherited;
 use self::listeners::Listeners;
+use self::socket_file::{Listening, SocketFile};
 use crate::access::AccessLogLayer;
 use crate::admin::{self, Admin};
-use crate::config::Config;
+use crate::config::{Config, ListenAddress};
 use crate::forward::Forward;
 use crate::layer::{RateLimitLayer, Unmatched};
 use crate::metrics::Metrics;
@@ -42,8 +42,8 @@ use crate::upstream::settings::UpstreamSettings;
 /// A running gateway.
 #[derive(Debug)]
 pub struct Gateway {
-    addresses: Vec<SocketAddr>,
-    admin_address: Option<SocketAddr>,
+    addresses: Vec<ListenAddress>,
+    admin_address: Option<ListenAddress>,
     layer: RateLimitLayer,
     readiness: admin::Readiness,
     /// Ends the workers.
@@ -51,7 +51,7 @@ pub struct Gateway {
     workers: Vec<JoinHandle<io::Result<()>>>,
     control: Control,
     /// All that it listens on, for a successor.
-    sockets: Vec<Socket>,
+    sockets: Vec<Listening>,
 }
 
 /// The thread of the operators, which outlives the workers.
@@ -70,7 +70,7 @@ pub enum StartError {
     #[error("cannot listen on {address}: {cause}")]
     Bind {
         /// The address.
-        address: SocketAddr,
+        address: ListenAddress,
         /// What the system says.
         cause: io::Error,
     },
@@ -78,7 +78,7 @@ pub enum StartError {
     #[error("systemd passes a socket on {address}, which no entry of `listen` or `admin` names")]
     Unclaimed {
         /// Its address.
-        address: SocketAddr,
+        address: ListenAddress,
     },
     /// TLS cannot be spoken: a file has changed since it was checked.
     #[error(transparent)]
@@ -96,7 +96,7 @@ struct Worker {
     layer: RateLimitLayer,
     config: Arc<Config>,
     metrics: Arc<Metrics>,
-    listeners: Vec<(Server, TcpListener)>,
+    listeners: Vec<(Server, Socket)>,
     /// How many there are.
     workers: usize,
 }
@@ -127,7 +127,7 @@ impl Gateway {
         let (drain, drained) = Drain::new();
 
         let mut listeners = Listeners::open(&config, workers, &metrics, &drained, inherited)?;
-        let admin_address = listeners.admin.as_ref().and_then(|listener| listener.local_addr().ok());
+        let admin_address = listeners.admin.as_ref().and_then(inherited::address);
 
         let readiness = admin::Readiness::new();
         let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
@@ -150,13 +150,13 @@ impl Gateway {
     }
 
     /// Where clients connect: one address for each entry of `listen`, with the ports that the system chose.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
     /// Where operators connect.
-    pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin_address
+    pub fn admin_address(&self) -> Option<&ListenAddress> {
+        self.admin_address.as_ref()
     }
 
     /// Fails the readiness check from now on, so that load balancers look elsewhere; requests are still served.
@@ -165,8 +165,13 @@ impl Gateway {
     }
 
     /// All that it listens on.
-    pub(crate) fn sockets(&self) -> &[Socket] {
+    pub(crate) fn sockets(&self) -> &[Listening] {
         &self.sockets
+    }
+
+    /// The gateway that it has the sockets of has left them: their files are its own.
+    pub(crate) fn claim_files(&mut self) {
+        self.sockets.iter_mut().flat_map(|listening| &mut listening.file).for_each(SocketFile::claim);
     }
 
     /// Ends: nothing new is accepted, idle connections close, requests that run have until `limit` to finish. Blocks
@@ -188,7 +193,8 @@ impl Gateway {
     ///
     /// # Errors
     /// See [`drain`](Self::drain).
-    pub(crate) fn leave(self, limit: Duration) -> io::Result<()> {
+    pub(crate) fn leave(mut self, limit: Duration) -> io::Result<()> {
+        self.sockets.iter_mut().flat_map(|listening| &mut listening.file).for_each(SocketFile::leave);
         self.control.close();
         self.drain(limit)
     }
@@ -210,12 +216,7 @@ fn joined(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 // === impl Control ===
 
 impl Control {
-    fn start(
-        layer: RateLimitLayer,
-        admin: Admin,
-        listener: Option<TcpListener>,
-        watches: Vec<Watch>,
-    ) -> io::Result<Self> {
+    fn start(layer: RateLimitLayer, admin: Admin, listener: Option<Socket>, watches: Vec<Watch>) -> io::Result<Self> {
         let runtime = runtime()?;
         let (closed, closing) = watch::channel(false);
         let listener = {

@@ -11,14 +11,22 @@ use socket2::{Domain, SockAddr, Socket, Type};
 /// Connections that may wait to be accepted; the kernel takes the smaller of this and its own bound.
 const BACKLOG: i32 = 4096;
 
-/// The mode of a socket while it is not known who else may connect.
-const OWNER_ALONE: u32 = 0o600;
+/// The mode of a socket that is its user's alone, and of any while it is not known who else may connect.
+pub(crate) const OWNER_ALONE: u32 = 0o600;
+
+/// A listening socket, with the file that goes with it.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) socket: Socket,
+    /// None if it has no file, or one that is systemd's.
+    pub(crate) file: Option<SocketFile>,
+}
 
 /// The file of a listening socket. On drop, it is removed if it is still the same.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Its device and number; none if it belongs to somebody else by now.
+    /// Its device and number; none while it belongs to another process.
     file: Option<(u64, u64)>,
 }
 
@@ -26,7 +34,7 @@ pub(crate) struct SocketFile {
 ///
 /// # Errors
 /// Somebody listens there, the path is that of something else, or the system says no.
-pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
+pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<Listening> {
     clear(path)?;
     let socket = closed_to_others(Socket::new(Domain::UNIX, Type::STREAM, None)?);
     socket.bind(&SockAddr::unix(path)?)?;
@@ -34,7 +42,7 @@ pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)>
     fs::set_permissions(path, Permissions::from_mode(mode))?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
-    Ok((socket, file))
+    Ok(Listening { socket, file: Some(file) })
 }
 
 /// Has the file be made for its owner alone, whatever the umask allows. Linux does that; where another system does not,
@@ -73,13 +81,32 @@ fn somebody_listens(path: &Path) -> io::Result<bool> {
     }
 }
 
+// === impl Listening ===
+
+impl Listening {
+    pub(crate) fn without_file(socket: Socket) -> Self {
+        Self { socket, file: None }
+    }
+}
+
 // === impl SocketFile ===
 
 impl SocketFile {
     /// The file that is there now is ours.
     pub(crate) fn at(path: &Path) -> Self {
-        let file = fs::symlink_metadata(path).ok().as_ref().map(identity);
-        Self { path: path.to_owned(), file }
+        let mut file = Self::of_another(path);
+        file.claim();
+        file
+    }
+
+    /// The file that is there is that of another process, which listens on the same socket.
+    pub(crate) fn of_another(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None }
+    }
+
+    /// That process leaves it to this one.
+    pub(crate) fn claim(&mut self) {
+        self.file = fs::symlink_metadata(&self.path).ok().as_ref().map(identity);
     }
 
     /// Another process listens on the same socket from now on, and removes the file.
@@ -120,7 +147,7 @@ mod tests {
         let path = path("stale");
         drop(UnixListener::bind(&path).unwrap());
         assert!(UnixStream::connect(&path).is_err());
-        let (socket, file) = listen(&path, 0o660).unwrap();
+        let Listening { socket, file } = listen(&path, 0o660).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o660);
         assert!(UnixStream::connect(&path).is_ok());
         drop((socket, file));
@@ -130,7 +157,7 @@ mod tests {
     #[test]
     fn a_socket_that_somebody_listens_on_stays() {
         let path = path("taken");
-        let (_socket, _file) = listen(&path, 0o600).unwrap();
+        let _listening = listen(&path, 0o600).unwrap();
         let error = listen(&path, 0o600).unwrap_err();
         assert_eq!(error.to_string(), "another process listens there");
         assert!(UnixStream::connect(&path).is_ok());
@@ -154,7 +181,7 @@ mod tests {
         assert_eq!(listen(&path, 0o600).unwrap_err().to_string(), "there is a file that is no socket");
         fs::remove_file(&path).unwrap();
 
-        let (_socket, file) = listen(&path, 0o600).unwrap();
+        let Listening { socket: _socket, file } = listen(&path, 0o600).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "precious").unwrap();
         drop(file);
@@ -165,9 +192,10 @@ mod tests {
     #[test]
     fn whoever_was_left_the_socket_removes_its_file() {
         let path = path("left");
-        let (socket, mut file) = listen(&path, 0o600).unwrap();
+        let Listening { socket, mut file } = listen(&path, 0o600).unwrap();
+        drop(SocketFile::of_another(&path));
         let successors = SocketFile::at(&path);
-        file.leave();
+        file.as_mut().unwrap().leave();
         drop(file);
         assert!(UnixStream::connect(&path).is_ok());
         drop((socket, successors));

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
+use super::listener::Listener;
 use crate::metrics::Metrics;
+use crate::transport::Transport;
 
 /// How long to wait when file descriptors or memory have run out. Connections end all the time, and until one does,
 /// trying again only burns CPU.
@@ -19,19 +20,19 @@ const BACK_OFF: Duration = Duration::from_millis(75);
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Accept {
-    listener: Arc<TcpListener>,
+    listener: Arc<Listener>,
     metrics: Arc<Metrics>,
     /// Whether the last accept failed; logged when it begins and when it ends.
     failing: bool,
 }
 
 impl Accept {
-    pub(crate) fn new(listener: Arc<TcpListener>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(listener: Arc<Listener>, metrics: Arc<Metrics>) -> Self {
         Self { listener, metrics, failing: false }
     }
 
     /// The next connection.
-    pub(crate) async fn next(&mut self) -> (TcpStream, SocketAddr) {
+    pub(crate) async fn next(&mut self) -> (Transport, SocketAddr) {
         loop {
             match self.listener.accept().await {
                 Ok(accepted) => {
@@ -49,7 +50,7 @@ impl Accept {
     }
 
     /// A connection that is already in the kernel's queue.
-    pub(crate) fn now(&self) -> Option<(TcpStream, SocketAddr)> {
+    pub(crate) fn now(&self) -> Option<(Transport, SocketAddr)> {
         let mut accepting = pin!(self.listener.accept());
         match accepting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(accepted)) => Some(accepted),

@@ -59,8 +59,8 @@ fn listen_on(address: &SockAddr) -> io::Result<Socket> {
 
 /// One that clients of a test connect to.
 #[cfg(test)]
-pub(crate) fn bind_one(address: SocketAddr) -> std::net::TcpListener {
-    listen(address).unwrap().into()
+pub(crate) fn bind_one(address: &crate::config::ListenAddress) -> std::net::TcpListener {
+    listen(address.tcp().unwrap()).unwrap().into()
 }
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ pub(super) async fn greet(
     let (tls, stream) = match (&terms.tls, stream) {
         (None, stream) => return Some(stream),
         (Some(tls), Transport::Tcp(stream)) => (tls, stream),
-        (Some(_), Transport::Tls(_)) => return None, // there is no TLS in TLS
+        // There is no TLS in TLS, and none on a Unix socket: the rule file asks for neither.
+        (Some(_), Transport::Tls(_) | Transport::Unix(_)) => return None,
     };
     let mut end = pin!(sleep(terms.limits.header_timeout));
     let first = tokio::select! {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tokio::net::{TcpListener, TcpStream};
+use socket2::Socket;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::Service;
@@ -29,6 +29,7 @@ mod greeting;
 mod head;
 mod http1;
 mod http2;
+mod listener;
 mod open;
 mod pace;
 mod protocol;
@@ -48,6 +49,7 @@ pub(crate) use bind::bind;
 #[cfg(test)]
 pub(crate) use bind::bind_one;
 pub(crate) use drain::{Drain, DrainTrigger};
+pub(crate) use listener::Listener;
 pub(crate) use refused::Refused;
 pub(crate) use slots::Capacity;
 
@@ -56,6 +58,7 @@ use crate::client::AddressRules;
 use crate::config::Listen;
 use crate::metrics::Metrics;
 use crate::tls::Termination;
+use crate::transport::Transport;
 use crate::upstream::RequestBody;
 use accept::Accept;
 use activity::Activity;
@@ -140,16 +143,15 @@ impl Server {
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
 
-    /// Serves on `listener`; returns when everything has drained, or the drain's deadline has passed. It goes on when a
+    /// Serves on a listening socket; returns when everything has drained, or the drain's deadline has passed. It goes on when a
     /// mistake in the program ends the task that accepts: nobody else would take the connections that the kernel gives to
     /// this listener.
     ///
     /// # Errors
     /// A listener that cannot be used. Failures to accept are waited out.
-    pub(crate) async fn serve<S: HttpService>(self, listener: std::net::TcpListener, service: S) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(listener)?;
-        socket::prepare(&listener, self.terms.limits.body.timeout)?;
+    pub(crate) async fn serve<S: HttpService>(self, socket: impl Into<Socket>, service: S) -> io::Result<()> {
+        let listener = Listener::new(socket.into())?;
+        listener.prepare(self.terms.limits.body.timeout)?;
         let mut listener = Some(Arc::new(listener));
         while let Some(open) = &listener {
             let mut serving = JoinSet::new();
@@ -172,7 +174,7 @@ impl Server {
     }
 
     /// Accepts connections until the drain, then waits for their end.
-    async fn accept<S: HttpService>(self, listener: Arc<TcpListener>, service: S) {
+    async fn accept<S: HttpService>(self, listener: Arc<Listener>, service: S) {
         let mut accept = Accept::new(listener, Arc::clone(&self.terms.metrics));
         let mut open = Open::default();
         loop {
@@ -193,14 +195,14 @@ impl Server {
         self.finish(open).await;
     }
 
-    fn admit<S: HttpService>(&self, stream: TcpStream, mut peer: SocketAddr, service: &S, open: &mut Open) {
+    fn admit<S: HttpService>(&self, stream: Transport, mut peer: SocketAddr, service: &S, open: &mut Open) {
         peer.set_ip(peer.ip().to_canonical()); // one form of an address, wherever it is told
         match self.place(peer, open) {
             Ok(slot) => {
                 let (slot, activity) = (Arc::new(slot), Arc::new(Activity::new(Instant::now())));
                 let terms = Arc::clone(&self.terms);
                 let (of_task, notes) = (Arc::clone(&slot), Arc::clone(&activity));
-                let serving = connection::serve(stream.into(), service.clone(), notes, terms, of_task);
+                let serving = connection::serve(stream, service.clone(), notes, terms, of_task);
                 open.spawn(slot, activity, serving);
             }
             Err(full) => {

@@ -2,19 +2,21 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::crowd::{Crowd, TooMany};
 use crate::client::AddressRules;
 use crate::config::Listen;
 use crate::metrics::Metrics;
+use crate::transport::Transport;
 
 /// How long, and for how many at a time, a refused connection is kept until its client has taken the answer. Closed
 /// at once, it would be reset by the request that is on its way, and the answer lost.
@@ -108,7 +110,7 @@ impl Slots {
     }
 
     /// Closes a connection to which nothing can be said.
-    pub(crate) fn refuse_silently(&self, stream: TcpStream, full: Full) {
+    pub(crate) fn refuse_silently(&self, stream: Transport, full: Full) {
         self.count_refused(full);
         drop(stream);
     }
@@ -119,11 +121,11 @@ impl Slots {
     }
 
     /// Refuses a connection, with a 503 if the socket takes it.
-    pub(crate) fn refuse(&self, stream: TcpStream, full: Full) {
+    pub(crate) fn refuse(&self, mut stream: Transport, full: Full) {
         let whole = &self.0.whole.0;
         self.count_refused(full);
         // A fresh socket has room for it; if it has not, the client goes without.
-        _ = stream.try_write(full.answer().as_bytes());
+        _ = Pin::new(&mut stream).poll_write(&mut Context::from_waker(Waker::noop()), full.answer().as_bytes());
         if count_up(&whole.lingering, LINGERING).is_some() {
             let whole = whole.clone();
             tokio::spawn(async move {
@@ -141,18 +143,11 @@ fn count_up(counter: &AtomicUsize, max: usize) -> Option<usize> {
 }
 
 /// Discards what the client sends until it closes.
-pub(super) async fn wait_for_end(mut stream: TcpStream) -> io::Result<()> {
+pub(super) async fn wait_for_end(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     stream.shutdown().await?;
     let mut scratch = [0; 4096];
-    loop {
-        stream.readable().await?;
-        match stream.try_read(&mut scratch) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
+    while stream.read(&mut scratch).await? > 0 {}
+    Ok(())
 }
 
 // === impl Full ===

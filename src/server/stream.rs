@@ -62,7 +62,7 @@ impl Socket {
     pub(crate) fn agreed(&self) -> Option<Option<&[u8]>> {
         match &self.stream {
             Transport::Tls(tls) => Some(tls.state().alpn_protocol()),
-            Transport::Tcp(_) => None,
+            Transport::Tcp(_) | Transport::Unix(_) => None,
         }
     }
 
@@ -70,7 +70,7 @@ impl Socket {
     pub(crate) fn tls_peer(&self) -> Option<&Arc<TlsPeer>> {
         match &self.stream {
             Transport::Tls(tls) => tls.peer(),
-            Transport::Tcp(_) => None,
+            Transport::Tcp(_) | Transport::Unix(_) => None,
         }
     }
 

@@ -13,13 +13,14 @@ mod tls;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::net::{TcpStream, UnixStream};
 
 pub(crate) use self::tls::Tls;
 
@@ -27,6 +28,7 @@ pub(crate) use self::tls::Tls;
 #[derive(Debug)]
 pub(crate) enum Transport {
     Tcp(TcpStream),
+    Unix(UnixStream),
     Tls(Tls),
 }
 
@@ -36,6 +38,7 @@ impl Transport {
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
+            Self::Unix(stream) => stream.poll_read_ready(cx),
             Self::Tls(stream) => stream.poll_readable(cx),
         }
     }
@@ -43,44 +46,54 @@ impl Transport {
     /// Whether nothing has come that nobody asked for, nor the end. The system is asked; or the runtime alone, which costs
     /// no system call and knows what it was told when it last waited for events.
     pub(crate) fn is_quiet(&mut self, is_runtime_enough: bool) -> bool {
-        let socket = self.tcp();
-        let came = match is_runtime_enough {
-            true => socket.try_io(Interest::READABLE, || peek(socket)),
-            false => peek(socket),
+        let came = match self {
+            _ if !is_runtime_enough => peek(&*self),
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || peek(&*stream)),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || peek(&*stream)),
+            Self::Tls(stream) => stream.tcp().try_io(Interest::READABLE, || peek(stream.tcp())),
         };
         match self {
-            Self::Tcp(_) => came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
+            Self::Tcp(_) | Self::Unix(_) => came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
             Self::Tls(stream) => stream.is_quiet(came),
         }
     }
 
     /// Whether the other side has closed, as far as the kernel has told: also where bytes that nobody wants yet hide the end.
     pub(crate) fn is_closed(&self) -> bool {
-        let ready = pin!(self.tcp().ready(Interest::READABLE));
-        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
-        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
-    }
-
-    /// When this is dropped, the other side sees an error instead of the end.
-    pub(crate) fn reset_on_drop(&mut self) {
-        // A socket that is gone already needs no reset.
-        _ = SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
-        if let Self::Tls(stream) = self {
-            stream.end_without_notice();
+        match self {
+            Self::Tcp(stream) => is_read_closed(stream.ready(Interest::READABLE)),
+            Self::Unix(stream) => is_read_closed(stream.ready(Interest::READABLE)),
+            Self::Tls(stream) => is_read_closed(stream.tcp().ready(Interest::READABLE)),
         }
     }
 
-    /// The TCP connection below.
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    /// When this is dropped, the other side sees an error instead of the end; but not on a Unix socket, which knows no reset.
+    pub(crate) fn reset_on_drop(&mut self) {
+        if let Self::Tls(stream) = self {
+            stream.end_without_notice();
+        }
+        // A socket that is gone already needs no reset.
+        _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl AsFd for Transport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Tcp(stream) => stream,
-            Self::Tls(stream) => stream.tcp(),
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.tcp().as_fd(),
         }
     }
 }
 
+fn is_read_closed(ready: impl Future<Output = io::Result<Ready>>) -> bool {
+    let polled = pin!(ready).poll(&mut Context::from_waker(Waker::noop()));
+    matches!(polled, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+}
+
 /// Looks for what has come, be it the end; an error if that is nothing.
-fn peek(socket: &TcpStream) -> io::Result<usize> {
+fn peek(socket: &impl AsFd) -> io::Result<usize> {
     SockRef::from(socket).peek(&mut [MaybeUninit::uninit()])
 }
 
@@ -90,11 +103,18 @@ impl From<TcpStream> for Transport {
     }
 }
 
+impl From<UnixStream> for Transport {
+    fn from(stream: UnixStream) -> Self {
+        Self::Unix(stream)
+    }
+}
+
 /// Calls this function of whichever stream it is.
 macro_rules! each {
     ($transport:expr, $call:ident($($argument:expr),*)) => {
         match $transport.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).$call($($argument),*),
+            Self::Unix(stream) => Pin::new(stream).$call($($argument),*),
             Self::Tls(stream) => Pin::new(stream).$call($($argument),*),
         }
     };

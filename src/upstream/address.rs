@@ -1,15 +1,17 @@
-//! From `host:port` to an open TCP connection.
+//! From `host:port`, or the path of a Unix socket, to an open connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::uri::Authority;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::settings::UpstreamSettings;
+use crate::transport::Transport;
 
 /// A host of which nothing is heard for so long, while an answer is waited for, is asked whether it is still there: as long
 /// as an upstream may take unless the rule file says otherwise. Where it says more, a host that is gone is found out.
@@ -36,6 +38,7 @@ pub(crate) struct Timeouts {
 pub(crate) enum Address {
     Ip(SocketAddr),
     Name(String, u16),
+    Unix(PathBuf),
 }
 
 impl Timeouts {
@@ -62,7 +65,7 @@ impl Address {
     }
 
     /// Opens a connection; looking up the name and trying all its addresses happen within the time to connect.
-    pub(crate) async fn connect(&self, Timeouts { connect: limit, unacknowledged }: Timeouts) -> io::Result<TcpStream> {
+    pub(crate) async fn connect(&self, Timeouts { connect: limit, unacknowledged }: Timeouts) -> io::Result<Transport> {
         let stream = match self {
             Self::Ip(address) => timeout(limit, TcpStream::connect(address)).await??,
             Self::Name(host, port) => {
@@ -70,9 +73,11 @@ impl Address {
                 let addresses = timeout_at(deadline, lookup_host((host.as_str(), *port))).await??;
                 connect_to_one(&addresses.collect::<Vec<_>>(), deadline).await?
             }
+            // Whether the other end is there needs no asking on one machine.
+            Self::Unix(path) => return Ok(timeout(limit, UnixStream::connect(path)).await??.into()),
         };
         prepare(&stream, unacknowledged)?;
-        Ok(stream)
+        Ok(stream.into())
     }
 }
 

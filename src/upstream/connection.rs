@@ -170,7 +170,7 @@ mod tests {
         assert!(usable(Duration::ZERO, true), "only the kernel knows");
         assert!(!usable(Duration::ZERO, false));
         assert!(!usable(JUST_USED, true));
-        connection.stream.tcp().readable().await.unwrap();
+        std::future::poll_fn(|cx| connection.stream.poll_readable(cx)).await.unwrap();
         assert!(!connection.is_usable(connection.idle_since, true));
     }
 }

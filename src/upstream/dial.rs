@@ -1,6 +1,7 @@
 //! How a target is reached: its address, and TLS if it speaks that.
 
 use std::io;
+use std::path::Path;
 
 use http::uri::{Authority, Scheme};
 use tokio::time::timeout_at;
@@ -30,6 +31,12 @@ impl Dial {
     /// To a target in clear.
     pub(crate) fn clear(authority: &Authority, settings: &UpstreamSettings) -> Self {
         Self { address: Address::new(authority, 80), timeouts: Timeouts::of(settings), security: Security::Clear }
+    }
+
+    /// To one on this machine.
+    pub(crate) fn unix(path: &Path, settings: &UpstreamSettings) -> Self {
+        let address = Address::Unix(path.to_owned());
+        Self { address, timeouts: Timeouts::of(settings), security: Security::Clear }
     }
 
     /// To one of TLS.
@@ -62,15 +69,15 @@ impl Dial {
     pub(super) async fn open(&self, protocol: Protocol) -> io::Result<(Transport, Protocol)> {
         let deadline = self.timeouts.deadline();
         let socket = self.address.connect(self.timeouts).await?;
-        match &self.security {
-            Security::Clear => Ok((socket.into(), protocol)),
-            Security::Tls(connector) => {
+        match (&self.security, socket) {
+            (Security::Tls(connector), Transport::Tcp(socket)) => {
                 let greeted = timeout_at(deadline, connector.greet(socket, protocol)).await;
                 greeted
                     .unwrap_or_else(|elapsed| Err(elapsed.into()))
                     .inspect_err(|error| connector.tell(&self.address, error))
             }
-            Security::Broken(why) => Err(io::Error::other(why.clone())),
+            (Security::Broken(why), _) => Err(io::Error::other(why.clone())),
+            (_, socket) => Ok((socket, protocol)),
         }
     }
 }

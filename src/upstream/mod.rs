@@ -154,10 +154,12 @@ impl Upstream {
         let place = |target: &Target| match target {
             Target::Http(authority) => remote(Dial::clear(authority, settings)),
             Target::Https(authority) => remote(Dial::tls(authority, settings)),
+            Target::Unix(path) => remote(Dial::unix(path, settings)),
             Target::Echo => Backend::Echo,
         };
         let authority = settings.targets.iter().find_map(|target| match target {
             Target::Http(authority) | Target::Https(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+            Target::Unix(_) => Some(HeaderValue::from_static("localhost")),
             Target::Echo => None,
         });
         Self {

@@ -39,6 +39,8 @@ pub enum Target {
     Http(Authority),
     /// `https://host:port`, likewise.
     Https(Authority),
+    /// `unix:/path`: HTTP on a Unix socket.
+    Unix(PathBuf),
     /// `builtin:echo`: this process answers with what it was sent.
     Echo,
 }

@@ -62,6 +62,7 @@ mod tls_clients;
 mod tls_files;
 mod tls_names;
 mod tls_reload;
+mod unix_sockets;
 mod upgrade;
 mod waiting;
 mod windows_redis;

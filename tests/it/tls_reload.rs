@@ -36,7 +36,7 @@ async fn certificates_are_replaced_50_times_under_load_and_nobody_notices() {
     let authority = Authority::new();
     authority.sign("api", &["api.example"]);
     let gateway = start(&authority);
-    let address = gateway.addresses()[0];
+    let address = gateway.addresses()[0].tcp().expect("a port");
     let client = TlsClient { resumption: Resumption::disabled(), ..TlsClient::new(&authority) }.config();
     let (stop, handshakes, requests) = (Arc::new(AtomicBool::new(false)), Arc::default(), Arc::default());
     let mut load = tokio::task::JoinSet::new();

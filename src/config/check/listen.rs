@@ -9,9 +9,9 @@ use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::config::units::Bytes;
-use crate::config::{AccessLog, Config, Listen, Purpose};
+use crate::config::{AccessLog, Config, Listen, ListenAddress, Purpose};
 
-const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces";
+const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8080` for all interfaces, or `unix:/path` for a Unix socket";
 
 pub(super) fn listen(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -> Checked<Vec<Listen>> {
     let written = part(&file.listen, root, "listen", problems)?.map(Vec::as_slice).unwrap_or_default();
@@ -25,6 +25,7 @@ pub(super) fn listen(file: &File, root: &Node, purpose: Purpose, problems: &mut 
 
 fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Listen> {
     let address = address(needed(&entry.address, node, problems)?, node.at("address"), problems);
+    let mode = mode(entry, &address, node, problems);
     let default = Listen::new(address?);
     let mut count = |value, default, key| number(value, default, node.at(key), problems);
     let max_connections = count(entry.max_connections, default.max_connections, "max_connections");
@@ -35,9 +36,14 @@ fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Li
     let max_field_bytes = size(entry.max_field_bytes, default.max_field_bytes, "max_field_bytes");
     let max_target = size(entry.max_target, default.max_target, "max_target");
     let tls = listen_tls::tls(entry, node, problems);
+    if entry.tls.is_some() && default.address.path().is_some() {
+        let message = "TLS is not spoken on a Unix socket";
+        return Err(problems.add(node.at("tls").location, message, "leave it out: no other machine can connect there"));
+    }
     Ok(Listen {
         tls: tls?,
         http2: entry.http2.unwrap_or(default.http2),
+        mode: mode?,
         max_connections: max_connections?,
         max_connections_per_client: max_connections_per_client?,
         max_requests: number(entry.max_requests, default.max_requests, node.at("max_requests"), problems)?,
@@ -53,12 +59,25 @@ fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Li
     })
 }
 
+/// Who may connect to a Unix socket.
+fn mode(entry: &file::Listen, address: &Checked<ListenAddress>, node: &Node, problems: &mut Problems) -> Checked<u32> {
+    let Some(text) = &entry.mode else { return Ok(Listen::DEFAULT_MODE) };
+    let location = node.at("mode").location;
+    if let Ok(ListenAddress::Tcp(_)) = address {
+        return Err(problems.add(location, "`mode` is of a Unix socket, and this is none", "leave it out"));
+    }
+    let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    let message = || format!("{} is not the mode of a file", quote(text));
+    mode.ok_or_else(|| problems.add(location, message(), "`\"0660\"`: its user and its group may connect"))
+}
+
 pub(super) fn max_connections(file: &File, root: &Node, problems: &mut Problems) -> Checked<usize> {
     let written = part(&file.max_connections, root, "max_connections", problems)?.copied();
     number(written, Config::DEFAULT_MAX_CONNECTIONS, root.at("max_connections"), problems)
 }
 
-pub(super) fn admin(file: &File, root: &Node, problems: &mut Problems) -> Checked<Option<SocketAddr>> {
+pub(super) fn admin(file: &File, root: &Node, problems: &mut Problems) -> Checked<Option<ListenAddress>> {
     match part(&file.admin, root, "admin", problems)?.map(String::as_str) {
         None => Ok(Some(Config::DEFAULT_ADMIN)),
         Some("off") => Ok(None),
@@ -66,27 +85,27 @@ pub(super) fn admin(file: &File, root: &Node, problems: &mut Problems) -> Checke
     }
 }
 
-fn address(text: &str, node: &Node, problems: &mut Problems) -> Checked<SocketAddr> {
-    let message = || format!("{} is not an address with a port", quote(text));
-    text.parse().map_err(|_| problems.add(node.location, message(), ADDRESS_HELP))
+fn address(text: &str, node: &Node, problems: &mut Problems) -> Checked<ListenAddress> {
+    text.parse().map_err(|fault| problems.add(node.location, format!("{} {fault}", quote(text)), ADDRESS_HELP))
 }
 
 /// Two sockets on one port would only fail when the gateway starts.
 pub(super) fn overlaps(
     listen: &Checked<Vec<Listen>>,
-    admin: &Checked<Option<SocketAddr>>,
+    admin: &Checked<Option<ListenAddress>>,
     root: &Node,
     problems: &mut Problems,
 ) {
     let node = root.at("listen");
-    let entries = listen.iter().flatten().zip(node.items()).map(|(entry, node)| (entry.address, node.location));
-    let admin = admin.iter().flatten().map(|address| (*address, root.at("admin").location));
-    let mut taken: Vec<(SocketAddr, Location)> = Vec::new();
+    let entries = listen.iter().flatten().zip(node.items()).map(|(entry, node)| (&entry.address, node.location));
+    let admin = admin.iter().flatten().map(|address| (address, root.at("admin").location));
+    let mut taken: Vec<(&ListenAddress, Location)> = Vec::new();
     for (address, location) in entries.chain(admin) {
-        match taken.iter().find(|(other, _)| overlap(*other, address)) {
+        match taken.iter().find(|(other, _)| overlap(other, address)) {
             Some((other, first)) if root.has("admin") || location != root.location => {
                 let message = format!("`{address}` is taken by `{other}` on line {}", first.line);
-                problems.add(location, message, "give each its own port");
+                let own = if address.tcp().is_some() { "give each its own port" } else { "give each its own path" };
+                problems.add(location, message, own);
             }
             Some((other, first)) => {
                 let message = format!("`{other}` is where operators connect unless `admin` says otherwise");
@@ -97,8 +116,9 @@ pub(super) fn overlaps(
     }
 }
 
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let any = |address: SocketAddr| address.ip().is_unspecified();
+fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let (ListenAddress::Tcp(one), ListenAddress::Tcp(other)) = (one, other) else { return one == other };
+    let any = |address: &SocketAddr| address.ip().is_unspecified();
     let same = one.ip() == other.ip() || (one.is_ipv4() == other.is_ipv4() && (any(one) || any(other)));
     one.port() == other.port() && one.port() != 0 && same
 }

@@ -7,6 +7,7 @@ use http::uri::Authority;
 
 use super::{Checked, duration, needed, number, part, upstream_tls};
 use crate::config::file::{self, File};
+use crate::config::listen::socket_path;
 use crate::config::node::{Entry, Node};
 use crate::config::problem::{Problems, quote};
 use crate::route::HostPattern;
@@ -14,7 +15,8 @@ use crate::upstream::settings::{Protocol, Target, UpstreamSettings};
 
 type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 
-const TARGET_HELP: &str = "a target is `http://host`, `http://host:port`, the same with `https://`, or `builtin:echo`";
+const TARGET_HELP: &str =
+    "a target is `http://host`, `http://host:port`, the same with `https://`, `unix:/path`, or `builtin:echo`";
 
 pub(super) fn upstreams(file: &File, root: &Node, problems: &mut Problems) -> Checked<Upstreams> {
     let Some(written) = part(&file.upstreams, root, "upstreams", problems)? else { return Ok(Upstreams::new()) };
@@ -76,6 +78,10 @@ fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
                 Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
             }
         }
+        Some(("unix", path)) => match socket_path(path) {
+            Ok(path) => return Ok(Target::Unix(path)),
+            Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
+        },
         _ => (format!("{} is not a target", quote(url)), TARGET_HELP),
     };
     Err(problems.add(node.location, message, help))

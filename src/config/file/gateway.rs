@@ -21,7 +21,7 @@ shape! {
         /// Client connections over all of `listen`. Beyond this many, one that waits for its client makes room, or the next is
         /// turned away.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
-        /// Where operators connect, or `off`.
+        /// Where operators connect, or `off`. A Unix socket, `unix:/path`, is the gateway's user's alone.
         admin: String = Address, Default("127.0.0.1:9901");
         /// Where a line for each request goes: `off`, `stdout`, or a path.
         access_log: String = Text, Default("off");
@@ -41,8 +41,11 @@ shape! {
 shape! {
     /// An address that clients connect to, and what holds for their connections there.
     LISTEN: Listen = "an entry of `listen`" {
-        /// An address with a port: `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces.
+        /// An address with a port: `127.0.0.1:8080`, `[::1]:8080`, or `0.0.0.0:8080` for all interfaces. Or a Unix socket: `unix:/path`.
+        /// Its clients count as connecting from 127.0.0.1.
         address: String = Address, Needed("address: 0.0.0.0:8080");
+        /// Of a Unix socket, the mode of its file, in quotes: it says who may connect. `"0660"` without it: its user and its group.
+        mode: String = Text, Optional;
         /// Connections here. Beyond this many, one that waits for its client makes room, or the next is turned away.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("10000");
         /// Connections of one client beyond this many are turned away; those of trusted proxies are not counted.
@@ -218,7 +221,8 @@ shape! {
 shape! {
     /// One of the places that serve an upstream.
     TARGET: Target = "a target" {
-        /// `http://host`, `http://host:port`, the same with `https://` for TLS, or `builtin:echo`, which answers with the request.
+        /// `http://host`, `http://host:port`, the same with `https://` for TLS, `unix:/path` for a Unix socket, or `builtin:echo`, which
+        /// answers with the request.
         url: String = Text, Needed("url: http://127.0.0.1:9000");
         unbuilt weight;
     }

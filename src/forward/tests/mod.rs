@@ -93,7 +93,7 @@ impl Settings {
         let forward = Forward::new(Arc::new(Upstreams::new([&upstream], 1, &metrics)));
         let trusted_peer = self.trusted_peer;
         let handler = move |request, peer| with_permit(forward.clone(), request, peer, trusted_peer);
-        let listener = bind_one(listen.address);
+        let listener = bind_one(&listen.address);
         let address = listener.local_addr().unwrap();
         let (trigger, drain) = Drain::new();
         tokio::spawn(Server::new(listen, metrics.clone(), drain).serve(listener, Handled(handler)));

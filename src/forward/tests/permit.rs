@@ -7,7 +7,7 @@ async fn a_request_without_a_permit_is_not_forwarded() {
     let origin = Origin::saying(OK).await;
     let forward = Forward::new(Arc::new(Upstreams::new([], 1, &Metrics::new())));
     let listen = Listen::new("127.0.0.1:0".parse().unwrap());
-    let listener = bind_one(listen.address);
+    let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();
     let (_trigger, drain) = Drain::new();
     tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, forward));

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -49,7 +50,7 @@ fn capacity(max: usize, addresses: AddressRules) -> Capacity {
 fn start_within<H: testing::Handler>(capacity: &Capacity, listen: &Listen, handler: H) -> Running {
     let metrics = capacity.metrics().clone();
     let (trigger, drain) = Drain::new();
-    let listener = bind_one(listen.address);
+    let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();
     let serving =
         tokio::spawn(Server::within(capacity, listen, None, drain, |_| {}).serve(listener, testing::Handled(handler)));

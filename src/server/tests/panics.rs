@@ -27,7 +27,7 @@ impl testing::Handler for Fragile {
 async fn a_panic_of_the_task_that_accepts_lost_its_listener() {
     let breaks = Arc::new(AtomicBool::new(false));
     let (_trigger, drain) = Drain::new();
-    let listener = bind_one("127.0.0.1:0".parse().unwrap());
+    let listener = bind_one(&"127.0.0.1:0".parse().unwrap());
     let address = listener.local_addr().unwrap();
     let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
     let serving = tokio::spawn(server.serve(listener, testing::Handled(Fragile(Arc::clone(&breaks)))));

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tidegate::config::ListenAddress;
 use tidegate::{Config, Gateway};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -28,8 +29,8 @@ impl TestGateway {
         let text = format!("listen: {listen}\nadmin: 127.0.0.1:0\n{rules}");
         let config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
         let gateway = Gateway::start(config, 2).expect("a gateway");
-        let address = gateway.addresses()[0];
-        let admin = gateway.admin_address().expect("an admin address");
+        let address = gateway.addresses()[0].tcp().expect("an address");
+        let admin = gateway.admin_address().and_then(ListenAddress::tcp).expect("an admin address");
         Self { gateway: Some(gateway), address, admin }
     }
 

@@ -61,7 +61,7 @@ async fn a_drain_waits_for_it_until_the_deadline_and_then_ends_it() {
     let origin = echo().await;
     let text = format!("listen: 127.0.0.1:0\nadmin: off\n{}", rules(&origin, "", ""));
     let gateway = Gateway::start(Config::parse_for_gateway(&text).unwrap(), 1).unwrap();
-    let address = gateway.addresses()[0];
+    let address = gateway.addresses()[0].tcp().expect("a port");
     let mut client = Raw::connect(address).await;
     client.send(handshake("/", "")).await;
     assert_eq!(client.head().await.unwrap().status(), 101);

@@ -40,7 +40,7 @@ fn start<H: Handler>(handler: H) -> Running {
     let long = Duration::from_secs(60);
     let address = "127.0.0.1:0".parse().unwrap();
     let listen = Listen { header_timeout: long, idle_timeout: long, ..Listen::new(address) };
-    let listener = bind_one(listen.address);
+    let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();
     tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, Handled(handler)));
