@@ -8,24 +8,27 @@ mod bucket;
 mod client;
 mod messages;
 mod paths;
+mod proxy;
 
 pub use address::address;
 pub use bucket::bucket;
 pub use client::client;
 pub use messages::{answer, chunks, request};
 pub use paths::path;
+pub use proxy::proxy;
 
 /// A target, by its name.
 pub type Target = fn(&[u8]);
 
 /// All of them.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("request", request),
     ("answer", answer),
     ("chunks", chunks),
     ("path", path),
     ("address", address),
     ("client", client),
+    ("proxy", proxy),
     ("rules", rules),
     ("bucket", bucket),
 ];

@@ -39,6 +39,7 @@ fn show_listen(listen: &Listen) -> Value {
         "mode": listen.address.path().map(|_| format!("{:04o}", listen.mode)),
         "tls": listen.tls.as_ref().map(show_listen_tls),
         "http2": listen.http2,
+        "proxy_protocol": listen.proxy_protocol,
         "max_connections": listen.max_connections,
         "max_connections_per_client": listen.max_connections_per_client,
         "max_requests": listen.max_requests,

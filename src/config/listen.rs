@@ -28,6 +28,8 @@ pub struct Listen {
     pub tls: Option<ListenTls>,
     /// Whether HTTP/2 is spoken beside HTTP/1.1.
     pub http2: bool,
+    /// Whether clients come through trusted proxies alone, which tell of them by the PROXY protocol.
+    pub proxy_protocol: bool,
     /// Connections beyond this many are turned away.
     pub max_connections: usize,
     /// Connections of one client beyond this many are turned away. A client is an address, or a network of
@@ -164,6 +166,7 @@ impl Listen {
             mode: Self::DEFAULT_MODE,
             tls: None,
             http2: true,
+            proxy_protocol: false,
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             max_connections_per_client: Self::DEFAULT_MAX_CONNECTIONS_PER_CLIENT,
             max_requests: Self::DEFAULT_MAX_REQUESTS,

@@ -2,6 +2,8 @@
 
 mod passage;
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
@@ -15,6 +17,7 @@ use crate::limit::{Charge, Decision};
 use crate::path::EncodedSlash;
 use crate::refusal::Refusal;
 use crate::rule::Limit;
+use crate::server::proxied::header;
 use crate::store::settings::KeySecret;
 
 /// Writes the keys of a charge's bucket in Redis, one after the other, into `key`; returns their length together, in bytes.
@@ -52,6 +55,16 @@ pub fn limited(names: &[&str], seconds: u64) -> Response<Full<Bytes>> {
 /// The keys of a charge's bucket in Redis.
 pub fn each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl FnMut(&str)) {
     crate::store::redis_keys(charge, secret, &mut String::new(), |key| each(key));
+}
+
+/// What some bytes are as the beginning of a connection of the PROXY protocol: how many more are the header's; or, of a whole
+/// one, the client that it tells of, if any; nothing if they are no header.
+pub fn proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
+    Some(match header::parse(bytes).ok()? {
+        header::Parsed::More(more) => Ok(more),
+        header::Parsed::Whole(header::Origin::Client(client)) => Err(Some(client)),
+        header::Parsed::Whole(header::Origin::Proxy) => Err(None),
+    })
 }
 
 /// The normal form of a path; nothing if it has none.

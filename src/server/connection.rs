@@ -13,6 +13,7 @@ use super::greeting::greet;
 use super::http1::Http1;
 use super::http2::Http2;
 use super::protocol::{Protocol, Spoken};
+use super::proxied::identified;
 use super::slots::Slot;
 use super::stream::{Socket, Watched};
 use super::watch::{End, Watch, last_word};
@@ -76,6 +77,7 @@ impl<S: HttpService> Client<S> {
     async fn serve_first(&mut self) {
         let Held::Fresh(stream) = take(&mut self.socket) else { return };
         let Watch { activity, terms } = &self.watch;
+        let Some(stream) = identified(stream, terms, &self.slot).await else { return };
         let Some(stream) = greet(stream, terms, activity, self.slot.peer()).await else { return };
         let mut io = Watched::new(Socket::new(stream, activity.clone()));
         match self.first_bytes(&mut io).await {

@@ -33,6 +33,7 @@ mod listener;
 mod open;
 mod pace;
 mod protocol;
+pub(crate) mod proxied;
 mod rank;
 mod refused;
 mod slots;
@@ -95,6 +96,8 @@ pub(crate) struct Server {
 /// What all connections of a server are served under.
 #[derive(Debug)]
 pub(crate) struct Terms {
+    /// Whether clients come through proxies that tell of them.
+    pub(crate) proxy_protocol: bool,
     /// TLS, where it is spoken.
     pub(crate) tls: Option<Arc<Termination>>,
     /// Whether HTTP/2 is spoken beside HTTP/1.
@@ -138,8 +141,9 @@ impl Server {
         drain: Drain,
         on_refused: fn(&Refused<'_>),
     ) -> Self {
-        let (limits, http2, metrics) = (Limits::of(listen), listen.http2, Arc::clone(capacity.metrics()));
-        let terms = Terms { tls, http2, limits, drain, metrics, on_refused };
+        let (limits, proxy_protocol, http2) = (Limits::of(listen), listen.proxy_protocol, listen.http2);
+        let metrics = Arc::clone(capacity.metrics());
+        let terms = Terms { proxy_protocol, tls, http2, limits, drain, metrics, on_refused };
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
 
@@ -197,6 +201,10 @@ impl Server {
 
     fn admit<S: HttpService>(&self, stream: Transport, mut peer: SocketAddr, service: &S, open: &mut Open) {
         peer.set_ip(peer.ip().to_canonical()); // one form of an address, wherever it is told
+        if self.terms.proxy_protocol && !self.slots.trusts(peer.ip()) {
+            tracing::debug!(%peer, "a stranger connected where proxies tell of their clients");
+            return self.terms.metrics.rejected(proxied::UNTRUSTED);
+        }
         match self.place(peer, open) {
             Ok(slot) => {
                 let (slot, activity) = (Arc::new(slot), Arc::new(Activity::new(Instant::now())));

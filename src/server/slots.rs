@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -55,7 +55,16 @@ pub(crate) struct Slot {
     /// Shorter than a `SocketAddr`: every idle connection has one.
     peer: (IpAddr, u16),
     client: Option<IpNet>,
+    /// Whom a proxy has told of.
+    told: OnceLock<Box<Told>>,
     is_free: AtomicBool,
+}
+
+/// Who is behind a proxy.
+#[derive(Debug)]
+struct Told {
+    peer: SocketAddr,
+    client: Option<IpNet>,
 }
 
 /// Which cap was reached.
@@ -103,7 +112,8 @@ impl Slots {
         } else {
             whole.metrics.connection_opened();
             let peer = (peer.ip(), peer.port());
-            return Ok(Slot { shared: self.0.clone(), peer, client, is_free: AtomicBool::new(false) });
+            let (told, is_free) = (OnceLock::new(), AtomicBool::new(false));
+            return Ok(Slot { shared: self.0.clone(), peer, client, told, is_free });
         };
         client.iter().for_each(|client| crowd.leave(client));
         Err(full)
@@ -118,6 +128,11 @@ impl Slots {
     fn count_refused(&self, full: Full) {
         self.0.whole.metrics().connection_refused();
         self.0.whole.metrics().rejected(full.cause());
+    }
+
+    /// Whether a peer may tell who has connected to it.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        self.0.whole.0.addresses.trusts(peer)
     }
 
     /// Refuses a connection, with a 503 if the socket takes it.
@@ -180,14 +195,34 @@ impl Full {
 // === impl Slot ===
 
 impl Slot {
-    /// Who connected.
+    /// Who connected, be it to a proxy that told of it.
     pub(crate) fn peer(&self) -> SocketAddr {
-        self.peer.into()
+        self.told.get().map_or_else(|| self.peer.into(), |told| told.peer)
     }
 
     /// Whose connection has it, if it counts as somebody's.
     pub(crate) fn client(&self) -> Option<IpNet> {
-        self.client
+        self.told.get().map_or(self.client, |told| told.client)
+    }
+
+    /// A proxy, which is nobody's client, tells who has connected to it. That client has its own bound.
+    pub(super) fn belongs_to(&self, peer: SocketAddr) -> Result<(), Full> {
+        let crowd = &self.shared.crowd;
+        let client = crowd.enter(peer.ip()).map_err(|TooMany| Full::Client)?;
+        if let Err(told) = self.told.set(Box::new(Told { peer, client })) {
+            told.client.iter().for_each(|client| crowd.leave(client));
+        }
+        Ok(())
+    }
+
+    /// Refuses the connection that has it.
+    pub(super) fn refuse(&self, stream: Transport, full: Full) {
+        Slots(self.shared.clone()).refuse(stream, full);
+    }
+
+    /// Closes the connection that has it, to which nothing can be said.
+    pub(super) fn refuse_silently(&self, stream: Transport, full: Full) {
+        Slots(self.shared.clone()).refuse_silently(stream, full);
     }
 
     /// Gives it back before the connection is gone: that is going to be soon.
@@ -198,8 +233,8 @@ impl Slot {
         let ConnectionCounts { whole: Capacity(whole), taken, crowd, .. } = &*self.shared;
         whole.taken.fetch_sub(1, Ordering::Relaxed);
         taken.fetch_sub(1, Ordering::Relaxed);
-        if let Some(client) = &self.client {
-            crowd.leave(client);
+        if let Some(client) = self.client() {
+            crowd.leave(&client);
         }
         whole.metrics.connection_closed();
     }

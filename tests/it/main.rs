@@ -39,6 +39,7 @@ mod outage;
 mod overflow;
 mod pictures;
 mod program;
+mod proxy_protocol;
 mod rate_limiter;
 mod readme;
 mod redis_acl;

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
+
 use super::{Checked, duration, listen_tls, needed, number, part};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
@@ -44,6 +46,7 @@ fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Li
         tls: tls?,
         http2: entry.http2.unwrap_or(default.http2),
         mode: mode?,
+        proxy_protocol: entry.proxy_protocol.unwrap_or(default.proxy_protocol),
         max_connections: max_connections?,
         max_connections_per_client: max_connections_per_client?,
         max_requests: number(entry.max_requests, default.max_requests, node.at("max_requests"), problems)?,
@@ -87,6 +90,17 @@ pub(super) fn admin(file: &File, root: &Node, problems: &mut Problems) -> Checke
 
 fn address(text: &str, node: &Node, problems: &mut Problems) -> Checked<ListenAddress> {
     text.parse().map_err(|fault| problems.add(node.location, format!("{} {fault}", quote(text)), ADDRESS_HELP))
+}
+
+/// Where only proxies may connect, somebody has to be one.
+pub(super) fn proxies(listen: &Checked<Vec<Listen>>, trusted: &[IpNet], root: &Node, problems: &mut Problems) {
+    for (entry, node) in listen.iter().flatten().zip(root.at("listen").items()) {
+        if entry.proxy_protocol && trusted.is_empty() {
+            let message = "`proxy_protocol` is only spoken with `clients.trusted_proxies`, of which there are none";
+            let help = "name the proxies: `clients: { trusted_proxies: [10.0.0.0/8] }`";
+            problems.add(node.at("proxy_protocol").location, message, help);
+        }
+    }
 }
 
 /// Two sockets on one port would only fail when the gateway starts.

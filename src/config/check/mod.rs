@@ -64,6 +64,9 @@ fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -
     let access_log = listen::access_log(file, root, problems);
     let store = store::store(file, root, problems);
     let addresses = addresses(file, root, problems);
+    if let Ok(addresses) = &addresses {
+        listen::proxies(&listen, &addresses.trusted_proxies, root, problems);
+    }
     let requests = requests::requests(file, root, problems);
     let upstreams = upstreams::upstreams(file, root, problems);
     let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));

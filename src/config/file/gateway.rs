@@ -73,7 +73,9 @@ shape! {
         /// Whether HTTP/2 is spoken beside HTTP/1.1: over TLS with clients that ask for it (ALPN), in clear with those that begin
         /// with it.
         http2: bool = Flag, Default("true");
-        unbuilt proxy_protocol;
+        /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2. Only `trusted_proxies` may connect then; whom
+        /// they tell of is the client.
+        proxy_protocol: bool = Flag, Default("false");
     }
 }
 

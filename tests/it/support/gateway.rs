@@ -34,6 +34,11 @@ impl TestGateway {
         Self { gateway: Some(gateway), address, admin }
     }
 
+    /// Drains it, for so long at most.
+    pub fn end(mut self, limit: Duration) {
+        self.gateway.take().expect("it runs").drain(limit).expect("drained");
+    }
+
     /// A connection to it.
     pub async fn client(&self) -> Raw {
         Raw::connect(self.address).await

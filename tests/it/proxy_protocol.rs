@@ -1,0 +1,208 @@
+//! The PROXY protocol, from proxies and from those who are none.
+
+use std::net::Ipv4Addr;
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::raw::Raw;
+use crate::support::wire::{soon, until_within};
+
+use std::time::Duration;
+
+/// A proxy's address on this machine.
+const PROXY: &str = "127.0.0.2";
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// A gateway that proxies of one address connect to, with more said of its listener.
+fn start(more: &str) -> TestGateway {
+    let listen = format!("{{ address: 127.0.0.1:0, proxy_protocol: true, {more} }}");
+    let rules = format!(
+        "clients: {{ trusted_proxies: [{PROXY}] }}
+upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
+routes:
+  - name: all
+    match: {{}}
+    upstream: echo
+    limits: [{{ name: l, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }}]
+"
+    );
+    TestGateway::start_at(&listen, &rules)
+}
+
+/// A connection of the proxy's.
+async fn proxy(gateway: &TestGateway) -> Raw {
+    Raw::connect_from(PROXY, gateway.address).await
+}
+
+/// The header in text of a connection from this address.
+fn from(address: &str) -> String {
+    format!("PROXY TCP4 {address} 10.0.0.1 40000 80\r\n")
+}
+
+fn v2(command: u8, family: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).expect("a length").to_be_bytes();
+    [b"\r\n\r\n\0\r\nQUIT\n".as_slice(), &[0x20 | command, family], &length, payload].concat()
+}
+
+fn v2_from(address: Ipv4Addr) -> Vec<u8> {
+    // With something that nobody asked for behind the addresses.
+    v2(1, 0x11, &[&address.octets()[..], &[10, 0, 0, 1, 0x9C, 0x40, 0, 80], b"\x04\0\x03abc"].concat())
+}
+
+/// Whether the connection ends without an answer.
+async fn is_refused(mut client: Raw) -> bool {
+    client.try_message(false, true).await.is_err()
+}
+
+async fn count(gateway: &TestGateway, cause: &str) -> u64 {
+    gateway.counter(&format!("tidegate_rejected_total{{cause=\"{cause}\"}}")).await
+}
+
+#[tokio::test]
+async fn the_client_is_whom_the_proxy_tells_of() {
+    let gateway = start("");
+    for (header, client) in [
+        (from("192.0.2.1").into_bytes(), "192.0.2.1"),
+        (v2_from(Ipv4Addr::new(192, 0, 2, 2)), "192.0.2.2"),
+        (b"PROXY TCP6 2001:db8::1 ::1 40000 80\r\n".to_vec(), "2001:db8::1"),
+    ] {
+        let mut first = proxy(&gateway).await;
+        let answer = first.ask([header.as_slice(), GET.as_bytes()].concat()).await;
+        // The echo tells what an upstream is sent.
+        let echo = answer.text();
+        assert_eq!(answer.status(), 200, "{echo}");
+        assert!(echo.contains(&format!("x-forwarded-for: {client}")), "{client}: {echo}");
+        // Each has a limit of its own, whatever they say of themselves: they are no proxies.
+        let spoofed = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
+        assert_eq!(first.ask(spoofed).await.status(), 429, "{client}");
+    }
+}
+
+#[tokio::test]
+async fn a_header_may_come_byte_by_byte_and_with_a_request() {
+    let gateway = start("");
+    for (number, header) in [from("192.0.2.1").into_bytes(), v2_from(Ipv4Addr::new(192, 0, 2, 2))].iter().enumerate() {
+        let mut client = proxy(&gateway).await;
+        client.stream.set_nodelay(true).expect("set");
+        for byte in header.iter().chain(GET.as_bytes()) {
+            client.send([*byte]).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.answer(false).await.status(), 200, "{number}");
+    }
+}
+
+#[tokio::test]
+async fn http2_follows_a_header_as_http1_does() {
+    let gateway = start("");
+    let mut client = proxy(&gateway).await;
+    client.send([from("192.0.2.1").as_bytes(), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"].concat()).await;
+    let settings = soon(client.exactly(9)).await.expect("a frame");
+    assert_eq!(settings[3], 4, "{settings:?}");
+}
+
+#[tokio::test]
+async fn a_stranger_is_refused_with_a_header_and_without() {
+    let gateway = start("");
+    for sent in [from("192.0.2.1") + GET, GET.to_owned()] {
+        let mut stranger = Raw::connect_from("127.0.0.3", gateway.address).await;
+        // It may be gone before all is sent.
+        _ = tokio::io::AsyncWriteExt::write_all(&mut stranger.stream, sent.as_bytes()).await;
+        assert!(is_refused(stranger).await, "{sent}");
+    }
+    assert_eq!(count(&gateway, "proxy_untrusted").await, 2);
+    assert_eq!(gateway.counter("tidegate_connections ").await, 0);
+}
+
+#[tokio::test]
+async fn a_proxy_that_does_not_speak_it_is_refused() {
+    let gateway = start("");
+    let sent = [
+        GET.as_bytes().to_vec(),
+        from("0.0.0.0").into_bytes(),
+        from("no address").into_bytes(),
+        format!("PROXY UNKNOWN {}\r\n", "a".repeat(107)).into_bytes(),
+        v2(1, 0x12, &[1; 12]),
+        v2(2, 0x11, &[1; 12]),
+        v2(0, 0, &[0; 4081]),
+        vec![0xFF; 64],
+    ];
+    for (number, bytes) in sent.iter().enumerate() {
+        let mut client = proxy(&gateway).await;
+        _ = tokio::io::AsyncWriteExt::write_all(&mut client.stream, bytes).await;
+        assert!(is_refused(client).await, "{number}");
+    }
+    assert_eq!(count(&gateway, "proxy_header").await, sent.len() as u64);
+}
+
+#[tokio::test]
+async fn the_proxy_itself_may_ask_whether_the_gateway_is_there() {
+    let gateway = start("");
+    for header in [v2(0, 0, b""), b"PROXY UNKNOWN\r\n".to_vec(), v2(1, 0x31, &[0; 216]), v2(1, 0, b"")] {
+        let mut client = proxy(&gateway).await;
+        let answer = client.ask([header.as_slice(), GET.as_bytes()].concat()).await;
+        // It is one client, which has one request.
+        assert!([200, 429].contains(&answer.status()), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_says_nothing_is_not_waited_for() {
+    let gateway = start("header_timeout: 100ms");
+    for begun in ["", "PROXY TCP4 192.0"] {
+        let mut client = proxy(&gateway).await;
+        client.send(begun).await;
+        assert!(is_refused(client).await, "{begun}");
+    }
+    assert_eq!(count(&gateway, "slow_proxy_header").await, 2);
+
+    // What follows the header has a time of its own.
+    let mut silent = proxy(&gateway).await;
+    silent.send(from("192.0.2.1")).await;
+    assert!(is_refused(silent).await);
+}
+
+#[tokio::test]
+async fn clients_behind_a_proxy_have_their_own_connections() {
+    let gateway = start("max_connections_per_client: 2");
+    let mut kept = Vec::new();
+    for address in ["192.0.2.1", "192.0.2.1", "192.0.2.2"] {
+        let mut client = proxy(&gateway).await;
+        client.ask(from(address) + GET).await;
+        kept.push(client);
+    }
+    let refused = proxy(&gateway).await.ask(from("192.0.2.1") + GET).await;
+    assert_eq!(refused.status(), 503, "{}", refused.text());
+    assert!(refused.text().contains("too many connections from you"));
+    assert_eq!(count(&gateway, "client_connections").await, 1);
+    // A connection that ends is given back to whom it was counted as.
+    drop(kept.remove(0));
+    soon(async {
+        loop {
+            let mut client = proxy(&gateway).await;
+            if client.ask(from("192.0.2.1") + GET).await.status() != 503 {
+                break;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_a_proxy_that_says_nothing() {
+    let gateway = start("header_timeout: 1h");
+    let mut silent = proxy(&gateway).await;
+    silent.send("PROXY ").await;
+    let mut begun = false;
+    let admin = gateway.admin;
+    soon(async {
+        while !begun {
+            let metrics = crate::support::gateway::get(&mut Raw::connect(admin).await, "/metrics", "").await.text();
+            begun = metrics.lines().any(|line| line == "tidegate_connections 1");
+        }
+    })
+    .await;
+    let drained = std::thread::spawn(move || gateway.end(Duration::from_secs(60)));
+    until_within(Duration::from_secs(20), || drained.is_finished()).await;
+    assert!(is_refused(silent).await);
+}
