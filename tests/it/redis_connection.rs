@@ -32,6 +32,17 @@ async fn told_at_last(store: &Store, rate: u64) -> Result<u32, StoreError> {
     told
 }
 
+/// The tests of a program have a runtime each, and may share a store.
+#[test]
+fn a_store_outlives_the_runtime_that_used_it_first() {
+    let Some(redis) = RedisServer::start() else { return };
+    let store = redis.store();
+    for left in [9, 8] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        assert_eq!(runtime.block_on(take(&store, "bucket", 10)), Ok(left));
+    }
+}
+
 /// The connections of others, a line each.
 fn others(redis: &mut Connection) -> Vec<String> {
     let own: u64 = cmd("CLIENT").arg("ID").query(redis).expect("a number");

@@ -90,6 +90,11 @@ impl Dispatcher {
         Self { core, task: tokio::spawn(task.run()) }
     }
 
+    /// Has the runtime ended that it lived on?
+    pub(crate) fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// The connection, for whatever is asked beside decisions.
     pub(crate) fn connection(&self) -> &ConnectionManager {
         &self.core.connection

@@ -1,5 +1,5 @@
 //! The dispatchers of a worker: some for each node. They are started when the node is first asked, on the runtime that asks
-//! it, and end when the node has no slots any more.
+//! it, and end when the node has no slots any more. Those of a runtime that has ended are started anew on the next.
 
 mod clock_offset;
 mod dispatcher;
@@ -59,13 +59,21 @@ impl Dispatchers {
         started.end_others(map);
         let known = started.by_node.iter().position(|known| Arc::ptr_eq(&known.node, node));
         let position = known.unwrap_or_else(|| {
-            let start = || Dispatcher::start(Arc::clone(node), Arc::clone(&self.context), self.topology.is_cluster());
-            let dispatchers = (0..self.pool_size).map(|_| Arc::new(start())).collect();
+            let dispatchers = (0..self.pool_size).map(|_| self.start(node)).collect();
             started.by_node.push(OfNode { node: Arc::clone(node), dispatchers });
             started.by_node.len() - 1
         });
-        let dispatchers = &started.by_node[position].dispatchers;
-        Arc::clone(&dispatchers[turn % dispatchers.len()])
+        let dispatchers = &mut started.by_node[position].dispatchers;
+        let dispatcher = &mut dispatchers[turn % self.pool_size];
+        if dispatcher.has_ended() {
+            *dispatcher = self.start(node);
+        }
+        Arc::clone(dispatcher)
+    }
+
+    fn start(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
+        let (node, context) = (Arc::clone(node), Arc::clone(&self.context));
+        Arc::new(Dispatcher::start(node, context, self.topology.is_cluster()))
     }
 }
 

@@ -88,9 +88,14 @@ impl Locator {
     }
 
     /// Notes that the node was verified at this address. Connections to any other address are given up, and the sentinel that
-    /// named it is asked first.
-    pub(super) fn found(&self, located: &Located) {
-        let (Some(sentinels), Some(sentinel)) = (&self.sentinels, located.told_by) else { return };
+    /// named it is asked first. Returns false if another address was verified since `moves` was looked at, before this one
+    /// was asked for: that one is newer.
+    pub(super) fn found(&self, located: &Located, moves: &watch::Receiver<Option<String>>) -> bool {
+        let (Some(sentinels), Some(sentinel)) = (&self.sentinels, located.told_by) else { return true };
+        let is_here = self.master().is_some_and(|master| master == located.address.host_and_port());
+        if moves.has_changed().unwrap_or(false) && !is_here {
+            return false;
+        }
         sentinels.trust(sentinel);
         let (master, mut was) = (located.address.host_and_port(), None);
         self.master.send_if_modified(|known| {
@@ -103,6 +108,7 @@ impl Locator {
         if let Some(was) = was {
             tracing::info!(name = self.address.host(), master, was, "store has another master");
         }
+        true
     }
 
     /// Notes that connecting to this address failed: another sentinel is asked first. Returns the error with the address.
@@ -168,9 +174,30 @@ impl Locator {
         if self.master().is_some_and(|known| known == told.address.host_and_port()) {
             return;
         }
+        let moves = self.moves();
         let verify = async { self.verify(&mut told.address.open(|_| ()).await?).await };
         if let Ok(Ok(())) = timeout(VERIFY_TIMEOUT, verify).await {
-            self.found(told);
+            self.found(told, &moves);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::settings::{RedisUrl, SentinelSettings};
+
+    #[tokio::test]
+    async fn a_master_that_was_asked_for_before_another_was_found_is_no_news() {
+        let urls = vec![RedisUrl::new("redis://127.0.0.1:26379".to_owned())];
+        let sentinel = Some(Box::new(SentinelSettings { urls, ..SentinelSettings::default() }));
+        let settings = RedisSettings { sentinel, ..RedisSettings::new(RedisUrl::new("redis://limits".to_owned())) };
+        let locator = Locator::new(&settings).expect("a locator");
+        let at = |port| Located { address: locator.address.moved_to("127.0.0.1".to_owned(), port), told_by: Some(0) };
+        let slow = locator.moves();
+        assert!(locator.found(&at(1), &locator.moves()));
+        assert!(locator.found(&at(2), &locator.moves()));
+        assert!(locator.found(&at(2), &slow) && !locator.found(&at(1), &slow));
+        assert_eq!(locator.master().as_deref(), Some("127.0.0.1:2"));
     }
 }

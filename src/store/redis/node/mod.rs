@@ -23,7 +23,7 @@ pub(super) use self::membership::Membership;
 use self::membership::{ANNOUNCE_EVERY, Paid, Presence};
 use self::outages::Outages;
 pub(super) use self::outages::UpGauge;
-pub(super) use self::owned_slots::OwnedSlots;
+pub(super) use self::owned_slots::{OwnedSlots, no_slots};
 use super::locator::{Address, Locator};
 use super::script::keys::SharedSecret;
 use super::script::{Invoker, failure};
@@ -167,13 +167,13 @@ impl Node {
 
     /// Opens a connection to the node's present address. With a breaker, the node must answer a probe.
     async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
+        let moves = self.locator.moves();
         let located = self.locator.locate().await?;
-        let connected = self.connect_to(&located.address, breaker).await;
-        match &connected {
-            Ok(_) => self.locator.found(&located),
-            Err(error) => return Err(self.locator.not_found(&located, error)),
+        match self.connect_to(&located.address, breaker).await {
+            Ok(connection) if self.locator.found(&located, &moves) => Ok(connection),
+            Ok(_) => Err("the master has moved meanwhile".to_owned()),
+            Err(error) => Err(self.locator.not_found(&located, &error)),
         }
-        connected
     }
 
     /// Opens a connection, and finds out what has to be known before it is used.

@@ -27,19 +27,38 @@ impl OwnedSlots {
 
     /// Those of a node of a cluster: none yet.
     pub(crate) fn none(doubts: Arc<Notify>) -> Self {
-        let none = vec![false; usize::from(SLOTS)].into_boxed_slice();
-        Self { set: Mutex::new(Some(none)), gained: watch::Sender::new(()), doubts }
+        Self { set: Mutex::new(Some(no_slots())), gained: watch::Sender::new(()), doubts }
     }
 
-    /// From now on it has those for which `has` says so. Returns whether it has got new ones.
-    pub(crate) fn set(&self, has: impl Fn(u16) -> bool) -> bool {
-        let new: Box<[bool]> = (0..SLOTS).map(has).collect();
-        let old = self.set.lock().replace(new.clone());
-        let has_more = old.is_none_or(|old| new.iter().zip(&old).any(|(new, old)| *new && !old));
+    /// From now on it has these, by their numbers. Returns whether it has got new ones.
+    pub(crate) fn set(&self, new: Box<[bool]>) -> bool {
+        let mut set = self.set.lock();
+        let has_more = set.as_ref().is_none_or(|old| new.iter().zip(old).any(|(new, old)| *new && !old));
+        *set = Some(new);
+        drop(set);
         if has_more {
             self.gained.send_replace(());
         }
         has_more
+    }
+
+    /// From now on it has this one too.
+    pub(crate) fn gain(&self, slot: u16) {
+        if !self.put(slot, true) {
+            self.gained.send_replace(());
+        }
+    }
+
+    /// From now on it has this one no more.
+    pub(crate) fn lose(&self, slot: u16) {
+        self.put(slot, false);
+    }
+
+    /// Returns what was there before.
+    fn put(&self, slot: u16, has: bool) -> bool {
+        let mut set = self.set.lock();
+        let known = set.as_mut().and_then(|set| set.get_mut(usize::from(slot)));
+        known.is_none_or(|known| std::mem::replace(known, has))
     }
 
     /// Is the bucket of this client in one of them?
@@ -67,4 +86,9 @@ impl OwnedSlots {
     pub(crate) fn doubt(&self) {
         self.doubts.notify_one();
     }
+}
+
+/// A set of none.
+pub(crate) fn no_slots() -> Box<[bool]> {
+    vec![false; usize::from(SLOTS)].into_boxed_slice()
 }

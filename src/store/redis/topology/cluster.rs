@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use deadpool_redis::redis::{ErrorKind, RedisError, RedisResult, cmd};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::locator::Address;
-use super::super::node::{Membership, Node, OwnedSlots, UpGauge};
+use super::super::node::{Membership, Node, OwnedSlots, UpGauge, no_slots};
 use super::super::pauses::{Pauses, jittered};
 use super::super::random_byte;
 use super::super::script::keys::SharedSecret;
@@ -44,8 +44,8 @@ pub(crate) struct Cluster {
     map: watch::Sender<Known>,
     /// Notified when the map is to be looked at again.
     doubts: Arc<Notify>,
-    /// Started on the runtime that needs it first.
-    task: OnceLock<JoinHandle<()>>,
+    /// Started on the runtime that needs it first, and anew when that has ended.
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A node, which is shown as long as it may be asked.
@@ -84,7 +84,7 @@ impl Cluster {
             next_number: AtomicUsize::new(0),
             map: watch::Sender::new(Known::Nothing),
             doubts: Arc::default(),
-            task: OnceLock::new(),
+            task: Mutex::default(),
         })
     }
 
@@ -96,7 +96,7 @@ impl Cluster {
         if let Some(map) = self.known_map() {
             return Ok(map);
         }
-        self.task.get_or_init(|| tokio::spawn(keep_looking(Arc::downgrade(self), Arc::clone(&self.doubts))));
+        self.look_on();
         let mut known = self.map.subscribe();
         let told = known.wait_for(|known| !matches!(known, Known::Nothing));
         match timeout_at(deadline, told).await.map_err(|_| StoreError::Timeout)?.as_deref() {
@@ -123,8 +123,17 @@ impl Cluster {
     }
 
     /// The map is to be looked at again, soon.
-    pub(super) fn doubt(&self) {
+    pub(super) fn doubt(self: &Arc<Self>) {
+        self.look_on();
         self.doubts.notify_one();
+    }
+
+    /// Has a task look at the map, unless one does.
+    fn look_on(self: &Arc<Self>) {
+        let mut task = self.task.lock();
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            *task = Some(tokio::spawn(keep_looking(Arc::downgrade(self), Arc::clone(&self.doubts))));
+        }
     }
 
     /// The node at a place that another one has told of; its host is that one's if the place has none.
@@ -133,15 +142,17 @@ impl Cluster {
     }
 
     /// A node has said that another one has this slot.
-    pub(super) fn moved(&self, slot: u16, to: &Arc<Node>) {
+    pub(super) fn moved(self: &Arc<Self>, slot: u16, to: &Arc<Node>) {
         self.map.send_if_modified(|known| {
             let Known::Map(map) = known else { return false };
-            if map.node_of(slot).is_some_and(|node| Arc::ptr_eq(node, to)) {
+            let from = map.node_of(slot);
+            if from.is_some_and(|node| Arc::ptr_eq(node, to)) {
                 return false;
             }
+            to.slots().gain(slot);
+            from.inspect(|from| from.slots().lose(slot));
             let mut new = SlotMap::clone(map);
             new.give(slot, slot, to);
-            tell_nodes(&new);
             *map = Arc::new(new);
             true
         });
@@ -206,7 +217,7 @@ impl Cluster {
         }
         self.nodes.lock().retain(|_, HeardOf { node, .. }| {
             let is_known = map.knows(node);
-            _ = is_known || node.slots().set(|_| false);
+            _ = is_known || node.slots().set(no_slots());
             is_known
         });
         if let Known::Cause(_) = self.map.send_replace(Known::Map(Arc::new(map))) {
@@ -233,7 +244,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(task) = self.task.get() {
+        if let Some(task) = self.task.get_mut() {
             task.abort();
         }
     }
@@ -241,9 +252,7 @@ impl Drop for Cluster {
 
 /// Tells each node which slots it has; returns those that have got some.
 fn tell_nodes(map: &SlotMap) -> Vec<Arc<Node>> {
-    let has = |node: &Arc<Node>, slot| map.node_of(slot).is_some_and(|owner| Arc::ptr_eq(owner, node));
-    let got_slots = map.nodes().iter().filter(|node| node.slots().set(|slot| has(node, slot)));
-    got_slots.cloned().collect()
+    map.owned().filter_map(|(node, slots)| node.slots().set(slots).then(|| Arc::clone(node))).collect()
 }
 
 async fn ask(address: &Address) -> RedisResult<Vec<SlotRange>> {

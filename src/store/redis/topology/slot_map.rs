@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::Value;
 
-use super::super::node::Node;
+use super::super::node::{Node, no_slots};
 use super::super::slots::SLOTS;
 
 /// A slot that nobody has.
@@ -49,6 +49,17 @@ impl SlotMap {
     /// The node that has a slot, if one has.
     pub(crate) fn node_of(&self, slot: u16) -> Option<&Arc<Node>> {
         self.nodes.get(usize::from(*self.slots.get(usize::from(slot))?))
+    }
+
+    /// Which slots each node has.
+    pub(super) fn owned(&self) -> impl Iterator<Item = (&Arc<Node>, Box<[bool]>)> {
+        let mut owned = vec![no_slots(); self.nodes.len()];
+        for (slot, position) in self.slots.iter().enumerate() {
+            if let Some(owned) = owned.get_mut(usize::from(*position)) {
+                owned[slot] = true;
+            }
+        }
+        self.nodes.iter().zip(owned)
     }
 
     /// All nodes.
