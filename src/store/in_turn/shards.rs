@@ -15,14 +15,17 @@ use crate::store::negative_cache::{NegativeCache, Remote};
 const TOGETHER: u32 = 64;
 
 /// A charge on a limit in shards.
-struct Tour<'c> {
+struct Tour<'c, S> {
+    cache: &'c NegativeCache<S>,
     /// Its position among the charges.
     position: usize,
     charge: &'c Charge,
+    /// The shard to begin with.
+    first: u16,
+    /// How many were looked at.
+    looked_at: u16,
     /// The shard that is asked.
     shard: u16,
-    /// Those that may be asked after it, the next one last.
-    left: Vec<u16>,
     /// Of the shards that refused, what the one said that has a permit first.
     refusal: Option<Decision>,
 }
@@ -52,7 +55,7 @@ async fn take_from_shards<S: Remote>(
 ) -> Result<Outcome, StoreError> {
     let is_in_shards = |(_, charge): &(usize, &Charge)| !charge.limiter.shards().is_empty();
     let in_shards = charges.iter().enumerate().filter(is_in_shards);
-    let mut tours: Vec<Tour<'_>> = in_shards.map(|(position, charge)| Tour::new(cache, position, charge)).collect();
+    let mut tours: Vec<Tour<'_, S>> = in_shards.map(|(position, charge)| Tour::new(cache, position, charge)).collect();
     let mut asked = charges.to_vec();
     loop {
         tours.iter().for_each(|tour| asked[tour.position] = tour.asked());
@@ -63,7 +66,7 @@ async fn take_from_shards<S: Remote>(
             for tour in &mut tours {
                 let decision = &mut outcome.decisions[tour.position];
                 if !decision.granted {
-                    tour.watch_on(decision, cache, now, deadline).await;
+                    tour.watch_on(decision, now, deadline).await;
                 }
             }
             return Ok(outcome);
@@ -74,14 +77,13 @@ async fn take_from_shards<S: Remote>(
     }
 }
 
-impl<'c> Tour<'c> {
-    fn new<S: Remote>(cache: &NegativeCache<S>, position: usize, charge: &'c Charge) -> Self {
-        let shards = u16::try_from(charge.limiter.shards().len()).unwrap_or(u16::MAX);
-        let first = a_shard_of(shards, in_a_row(charge));
-        let may_grant = |shard: &u16| !cache.refuses(&charge.on_shard(Some(*shard)));
-        let mut left: Vec<u16> = (0..shards).rev().map(|step| (first + step) % shards).filter(may_grant).collect();
-        let shard = left.pop().unwrap_or(first);
-        Self { position, charge, shard, left, refusal: None }
+impl<'c, S: Remote> Tour<'c, S> {
+    /// Begins with the first shard that is not known to refuse; if all are, with any.
+    fn new(cache: &'c NegativeCache<S>, position: usize, charge: &'c Charge) -> Self {
+        let first = a_shard_of(shards_of(charge), in_a_row(charge));
+        let mut tour = Self { cache, position, charge, first, looked_at: 0, shard: first, refusal: None };
+        tour.goes_on();
+        tour
     }
 
     /// What the present shard is asked for.
@@ -98,9 +100,18 @@ impl<'c> Tour<'c> {
         }
     }
 
-    /// Turns to the next shard, if there is one.
+    /// Turns to the next shard that is not known to refuse, if there is one.
     fn goes_on(&mut self) -> bool {
-        self.left.pop().map(|next| self.shard = next).is_some()
+        let shards = shards_of(self.charge);
+        while self.looked_at < shards {
+            let next = (self.first + self.looked_at) % shards;
+            self.looked_at += 1;
+            if !self.cache.refuses(&self.charge.on_shard(Some(next))) {
+                self.shard = next;
+                return true;
+            }
+        }
+        false
     }
 
     /// Those that were refused go on to their next shards; false if that cannot help, since one that must grant has none.
@@ -111,16 +122,10 @@ impl<'c> Tour<'c> {
     }
 
     /// Charges a shadow whose first shard refused, after the live charges were made.
-    async fn watch_on<S: Remote>(
-        &mut self,
-        decision: &mut Decision,
-        cache: &NegativeCache<S>,
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) {
+    async fn watch_on(&mut self, decision: &mut Decision, now: Option<Timestamp>, deadline: Instant) {
         while !decision.granted && self.goes_on() {
             // The request goes on all the same.
-            let Ok(outcome) = cache.take(&[self.asked()], now, deadline).await else { return };
+            let Ok(outcome) = self.cache.take(&[self.asked()], now, deadline).await else { return };
             *decision = outcome.decisions[0];
             self.note(decision);
         }
@@ -131,6 +136,11 @@ impl<'c> Tour<'c> {
 /// grants, for whoever is refused there asks another one.
 fn in_a_row(charge: &Charge) -> u32 {
     charge.limiter.shards().first().map_or(1, |shard| (shard.quota.rate() / 8).clamp(1, TOGETHER))
+}
+
+/// How many shards its limit has: a few hundred at most.
+fn shards_of(charge: &Charge) -> u16 {
+    u16::try_from(charge.limiter.shards().len()).unwrap_or_default()
 }
 
 /// Where to begin: each shard as often as the others. Steps of the golden ratio leave none out, whatever number of charges

@@ -114,6 +114,9 @@ impl Entries {
 
     /// Is there a refusal of this charge?
     pub(super) fn refuses(&self, charge: &Charge) -> bool {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
         let (key, now) = (self.key(charge), Instant::now());
         let shard = self.shard(key).lock();
         shard.find(slot(key), |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
@@ -331,9 +334,7 @@ impl Entry {
     fn at(&self, now: Instant) -> (Timestamp, Decision) {
         let passed = u64::try_from(now.saturating_duration_since(self.heard).as_millis()).unwrap_or(u64::MAX);
         let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1)));
-        let (remaining, reset) = (self.remaining, self.reset.saturating_sub(passed));
-        let decision =
-            Decision { granted: false, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0 };
+        let decision = Decision::new(self.remaining, wait, self.reset.saturating_sub(passed));
         (self.said.plus_millis(passed), decision)
     }
 }
