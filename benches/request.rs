@@ -110,16 +110,7 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
             shadow: false,
         })
     };
-    let said = Decision {
-        granted: true,
-        remaining: 4_711,
-        wait: Wait::Now,
-        reset: 59_001,
-        delay: 0,
-        overflow: false,
-        shard: None,
-        ahead: 0,
-    };
+    let said = Decision::new(4_711, Wait::Now, 59_001);
     let field = RateLimitField::new(&[limit("per-minute")?, limit("per-day")?], &[said, said]);
     criterion.bench_function("answer/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));
     criterion.bench_function("answer/429", |bench| bench.iter(|| limited(black_box(&["per-minute"]), 60)));

@@ -146,16 +146,7 @@ mod tests {
         assert_eq!(policy.as_ref().map(HeaderValue::as_bytes), Some(&b"\"per-ip\";q=5;w=60, \"burst\";q=2"[..]));
         assert_eq!(parsed(policy).len(), 2);
 
-        let decision = Decision {
-            granted: true,
-            remaining: 4,
-            wait: Wait::Now,
-            reset: 59_001,
-            delay: 0,
-            overflow: false,
-            shard: None,
-            ahead: 0,
-        };
+        let decision = Decision::new(4, Wait::Now, 59_001);
         let status = (0..3).map(|index| (index, decision)).collect();
         let rate_limit = Members::new(&limits).rate_limit(&status);
         assert_eq!(
@@ -173,16 +164,7 @@ mod tests {
             limit("tight", Mode::PerClient, 5, 1_000),
             limit("slow", Mode::PerClient, 9, 60_000),
         ];
-        let said = |remaining, reset| Decision {
-            granted: true,
-            remaining,
-            wait: Wait::Now,
-            reset,
-            delay: 0,
-            overflow: false,
-            shard: None,
-            ahead: 0,
-        };
+        let said = |remaining, reset| Decision::new(remaining, Wait::Now, reset);
         let status = [(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))].into_iter().collect();
         assert_eq!(legacy(&limits, &status), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
         assert_eq!(legacy(&limits, &[(0, said(0, 1))].into_iter().collect()), None);

@@ -37,16 +37,7 @@ impl State {
             permits if permits > quota.rate() => Wait::Never,
             _ => Wait::Millis(rest),
         };
-        Decision {
-            granted: wait == Wait::Now,
-            remaining: u32::try_from(available).unwrap_or(u32::MAX),
-            wait,
-            reset: if used > 0 { rest } else { 0 },
-            delay: 0,
-            overflow: false,
-            shard: None,
-            ahead: 0,
-        }
+        Decision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, if used > 0 { rest } else { 0 })
     }
 
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.

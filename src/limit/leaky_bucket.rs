@@ -54,14 +54,12 @@ impl State {
             Wait::Millis(gcra::millis_for(too_many, quota).max(delay.saturating_sub(queue.max_wait)))
         };
         Decision {
-            granted: wait == Wait::Now,
-            remaining: remaining(level, waiting, quota, queue),
-            wait,
-            reset: gcra::millis_for(next_leak(level, quota), quota),
             delay: if wait == Wait::Now && permits > 0 { delay } else { 0 },
-            overflow: false,
-            shard: None,
-            ahead: 0,
+            ..Decision::new(
+                remaining(level, waiting, quota, queue),
+                wait,
+                gcra::millis_for(next_leak(level, quota), quota),
+            )
         }
     }
 

@@ -213,6 +213,17 @@ impl Limiter {
     }
 }
 
+// === impl Decision ===
+
+impl Decision {
+    /// That of one clock on a whole bucket: it grants if there is nothing to wait for.
+    #[inline]
+    pub const fn new(remaining: u32, wait: Wait, reset: u64) -> Self {
+        let granted = matches!(wait, Wait::Now);
+        Self { granted, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0 }
+    }
+}
+
 // === impl Mode ===
 
 impl fmt::Display for Mode {

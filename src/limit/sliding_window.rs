@@ -47,16 +47,11 @@ impl State {
             // A lowered rate can leave more in use than it allows, so what must return is counted from `used`.
             Wait::Millis(self.wait_for(used + u64::from(permits) - u64::from(quota.rate()), quota, now))
         };
-        Decision {
-            granted: wait == Wait::Now,
-            remaining: u32::try_from(available).unwrap_or(u32::MAX),
+        Decision::new(
+            u32::try_from(available).unwrap_or(u32::MAX),
             wait,
-            reset: self.0.after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
-            delay: 0,
-            overflow: false,
-            shard: None,
-            ahead: 0,
-        }
+            self.0.after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
+        )
     }
 
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.

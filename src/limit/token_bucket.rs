@@ -147,16 +147,11 @@ impl State {
     fn at_present(&self, quota: &Quota, now: Timestamp) -> Decision {
         let live = self.live_from(quota, now);
         let available = u64::from(quota.rate()).saturating_sub(self.used_from(live));
-        Decision {
-            granted: true,
-            remaining: u32::try_from(available).unwrap_or(u32::MAX),
-            wait: Wait::Now,
-            reset: self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
-            delay: 0,
-            overflow: false,
-            shard: None,
-            ahead: 0,
-        }
+        Decision::new(
+            u32::try_from(available).unwrap_or(u32::MAX),
+            Wait::Now,
+            self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
+        )
     }
 
     /// The position of the oldest grant that has not returned.

@@ -50,16 +50,7 @@ impl State {
             Wait::Millis(wait_for(permits, used, quota))
         };
         let reset = if remaining < quota.capacity() { wait_for(remaining + 1, used, quota) } else { 0 };
-        Decision {
-            granted: wait == Wait::Now,
-            remaining,
-            wait,
-            reset,
-            delay: 0,
-            overflow: false,
-            shard: None,
-            ahead: 0,
-        }
+        Decision::new(remaining, wait, reset)
     }
 
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.

@@ -186,16 +186,7 @@ impl Progress {
 
     /// The answer to all charges. Of one that nobody answered to, nothing is known, and it refuses nobody.
     fn outcome(self, granted: bool) -> Outcome {
-        let unknown = Decision {
-            granted: true,
-            remaining: 0,
-            wait: Wait::Now,
-            reset: 0,
-            delay: 0,
-            overflow: false,
-            shard: None,
-            ahead: 0,
-        };
+        let unknown = Decision::new(0, Wait::Now, 0);
         let known = self.decisions.iter().zip(&self.shown).filter(|(decision, _)| decision.is_some());
         let now = known.map(|(_, shown)| *shown).min().unwrap_or_default();
         let decided = self.decisions.into_iter().zip(self.shown);

@@ -23,7 +23,7 @@ fn charge(limiter: &Arc<Limiter>, permits: u32) -> Charge {
 }
 
 fn refusal(wait: Wait) -> Decision {
-    Decision { granted: false, remaining: 2, wait, reset: 9_000, delay: 0, overflow: false, shard: None, ahead: 0 }
+    Decision::new(2, wait, 9_000)
 }
 
 fn remember(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {

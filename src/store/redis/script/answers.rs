@@ -101,13 +101,13 @@ fn decision(bytes: &mut &[u8]) -> Option<Decision> {
     let [a, b, c, d, e, f] = *split(bytes)?;
     let reset = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
     let mut millis = || Some(i64::from_le_bytes(*split(bytes)?));
-    let (granted, wait, delay) = match said {
+    let (wait, delay) = match said {
         0 => match millis()? {
-            -1 => (false, Wait::Never, 0),
-            wait => (false, Wait::Millis(u64::try_from(wait).ok()?), 0),
+            -1 => (Wait::Never, 0),
+            wait => (Wait::Millis(u64::try_from(wait).ok()?), 0),
         },
-        1 => (true, Wait::Now, 0),
-        _ => (true, Wait::Now, u64::try_from(millis()?).ok()?),
+        1 => (Wait::Now, 0),
+        _ => (Wait::Now, u64::try_from(millis()?).ok()?),
     };
-    Some(Decision { granted, remaining, wait, reset, delay, overflow: false, shard: None, ahead: 0 })
+    Some(Decision { delay, ..Decision::new(remaining, wait, reset) })
 }
