@@ -9,9 +9,9 @@ use std::time::Duration;
 use tidegate::clock::Stopwatch;
 use tokio::task::JoinSet;
 
+use super::client::ask;
 use super::gateway::Gateway;
 use super::journal;
-use super::load::ask;
 use super::proxy::FaultyProxy;
 use super::redis::RedisServer;
 

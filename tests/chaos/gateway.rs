@@ -1,7 +1,7 @@
 //! A gateway: a real process, whose access log is read while it runs.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::client::ask;
 use super::journal::{self, Journal};
-use super::load::ask;
+use super::listening::address;
 
 /// A gateway that runs; ended when it is dropped.
 pub struct Gateway {
@@ -90,17 +91,4 @@ fn binary() -> PathBuf {
     let example = std::env::current_exe().expect("a path");
     let binary = example.parent().and_then(Path::parent).map(|folder| folder.join("tidegate"));
     binary.filter(|binary| binary.exists()).expect("`tests/chaos/run` builds the program first")
-}
-
-/// Reads lines until one holds `before`, and returns the address that follows it.
-fn address(lines: &mut impl BufRead, before: &str) -> SocketAddr {
-    let mut line = String::new();
-    loop {
-        line.clear();
-        assert_ne!(lines.read_line(&mut line).expect("text"), 0, "no `{before}` was written");
-        if let Some((_, address)) = line.split_once(before) {
-            let end = address.find(['/', '"', '\n', ' ']).unwrap_or(address.len());
-            return address[..end].parse().expect("an address");
-        }
-    }
 }

@@ -11,26 +11,14 @@ use serde::Deserialize;
 #[derive(Clone)]
 pub struct Journal(Sender<Event>);
 
-/// What a client saw of a request; times are those of this machine, in milliseconds.
-pub struct Seen {
-    pub id: u64,
+/// A request that is over: what its client saw, and who decided, once that is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// By the clock of this machine, in milliseconds.
     pub begin: u64,
     pub end: u64,
     pub took: Duration,
     /// 0 if there was no answer.
-    pub status: u16,
-    pub gateway: u8,
-    pub route: u8,
-    pub client: u8,
-}
-
-/// A request that is over.
-#[derive(Clone, Copy, Debug)]
-pub struct Record {
-    /// By the clock of clients, in milliseconds.
-    pub begin: u64,
-    pub end: u64,
-    pub took: Duration,
     pub status: u16,
     pub gateway: u8,
     pub route: u8,
@@ -50,7 +38,7 @@ pub enum By {
 }
 
 enum Event {
-    Seen(Seen),
+    Seen(u64, Record),
     Logged(u64, By),
 }
 
@@ -68,8 +56,9 @@ pub fn begin() -> (Journal, JoinHandle<Vec<Record>>) {
 }
 
 impl Journal {
-    pub fn seen(&self, seen: Seen) {
-        _ = self.0.send(Event::Seen(seen));
+    /// Notes what a client saw of the request with this number.
+    pub fn seen(&self, id: u64, record: Record) {
+        _ = self.0.send(Event::Seen(id, record));
     }
 
     /// Notes a line of an access log.
@@ -85,25 +74,25 @@ impl Journal {
 fn keep(receive: &Receiver<Event>) -> Vec<Record> {
     let (mut records, mut seen, mut logged) = (Vec::new(), HashMap::new(), HashMap::new());
     while let Ok(event) = receive.recv() {
-        let (one, by) = match event {
-            Event::Seen(one) => match logged.remove(&one.id) {
-                Some(by) => (one, by),
+        let (record, by) = match event {
+            Event::Seen(id, record) => match logged.remove(&id) {
+                Some(by) => (record, by),
                 None => {
-                    seen.insert(one.id, one);
+                    seen.insert(id, record);
                     continue;
                 }
             },
             Event::Logged(id, by) => match seen.remove(&id) {
-                Some(one) => (one, by),
+                Some(record) => (record, by),
                 None => {
                     logged.insert(id, by);
                     continue;
                 }
             },
         };
-        records.push(Record::new(&one, by));
+        records.push(Record { by, ..record });
     }
-    records.extend(seen.into_values().map(|one| Record::new(&one, By::Nobody)));
+    records.extend(seen.into_values());
     records
 }
 
@@ -116,11 +105,6 @@ pub fn follow(journal: Journal, log: impl std::io::BufRead + Send + 'static) {
 // === impl Record ===
 
 impl Record {
-    fn new(seen: &Seen, by: By) -> Self {
-        let Seen { begin, end, took, status, gateway, route, client, .. } = *seen;
-        Self { begin, end, took, status, gateway, route, client, by }
-    }
-
     pub fn is_granted(&self) -> bool {
         self.status == 200
     }

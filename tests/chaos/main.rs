@@ -21,6 +21,8 @@
 #[path = "../../examples/stress/run/checker.rs"]
 #[allow(dead_code, reason = "it is also for a run without faults")]
 mod checker;
+#[path = "../../examples/stress/run/client.rs"]
+mod client;
 #[path = "../it/support/cluster.rs"]
 mod cluster;
 mod document;
@@ -28,6 +30,8 @@ mod far;
 mod faults;
 mod gateway;
 mod journal;
+#[path = "../it/support/listening.rs"]
+mod listening;
 mod load;
 #[path = "../it/support/proxy.rs"]
 mod proxy;
@@ -35,6 +39,8 @@ mod proxy;
 #[allow(dead_code, reason = "each user takes what it needs")]
 mod redis;
 mod report;
+#[path = "../../examples/stress/run/rule_file.rs"]
+mod rule_file;
 mod run;
 #[path = "../it/support/sentinel.rs"]
 mod sentinel;

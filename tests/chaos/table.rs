@@ -1,6 +1,5 @@
 //! The limits that are put under load: each algorithm under each policy.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use super::checker::{Law, Rule};
@@ -93,27 +92,12 @@ const fn limit(route: usize, name: &'static str, per_client: bool, law: Law, rat
 
 /// The rule file of a gateway that has this store and writes its access log to standard output.
 pub fn rule_file(store: &str, deadline: Duration) -> String {
-    let deadline = deadline.as_millis();
-    let mut text = format!(
-        "listen: 127.0.0.1:0
-admin: 127.0.0.1:0
-access_log: stdout
-store: {{ {store}, timeout: {deadline}ms }}
-upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
-routes:\n"
-    );
-    for (number, route) in ROUTES.iter().enumerate() {
-        let name = route.name;
-        // Writing to a string does not fail.
-        _ = writeln!(text, "  - name: {name}\n    match: {{ path: /{name}/** }}\n    upstream: echo");
-        if number != FREE {
-            text.push_str("    limits:\n");
-        }
-        for limit in LIMITS.iter().filter(|limit| limit.route == number) {
-            _ = writeln!(text, "      - {}", limit.entry());
-        }
-    }
-    text
+    let store = format!("{store}, timeout: {}ms", deadline.as_millis());
+    let routes = ROUTES.iter().enumerate().map(|(number, route)| {
+        let of_it = LIMITS.iter().filter(|limit| limit.route == number);
+        (route.name, of_it.map(Limit::entry).collect())
+    });
+    super::rule_file::rule_file("stdout", &store, routes)
 }
 
 // === impl Law ===
@@ -122,16 +106,6 @@ impl Law {
     /// Does a request wait for its slot?
     pub fn waits(self) -> bool {
         matches!(self, Self::LeakyBucket { .. })
-    }
-
-    fn keys(self, interval: u64) -> String {
-        match self {
-            Self::TokenBucket => "token_bucket".to_owned(),
-            Self::SlidingWindow { segments } => format!("sliding_window, segments: {segments}"),
-            Self::FixedWindow => "fixed_window".to_owned(),
-            Self::Gcra { burst } => format!("gcra, burst: {burst}"),
-            Self::LeakyBucket { queue } => format!("leaky_bucket, queue: {queue}, max_wait: {interval}ms"),
-        }
     }
 }
 

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use super::client::ask;
 use super::table;
 
 /// Where the gateways are at present; who is restarted is elsewhere.
@@ -94,49 +94,10 @@ impl Client {
     }
 
     async fn ask(&mut self, path: &str) -> io::Result<u16> {
-        let mut stream = match self.stream.take() {
-            Some(stream) => stream,
-            None => self.connect().await?,
-        };
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: stress\r\n\r\n").as_bytes()).await?;
-        let status = answer(&mut stream).await?;
-        self.stream = Some(stream);
-        Ok(status)
-    }
-
-    async fn connect(&self) -> io::Result<TcpStream> {
         let address = {
             let addresses = self.addresses.read();
             addresses[self.number % addresses.len()]
         };
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
+        ask(&mut self.stream, address, path, "").await.map(|(status, _)| status)
     }
-}
-
-/// Reads an answer to its end; returns its status.
-async fn answer(stream: &mut TcpStream) -> io::Result<u16> {
-    let mut buffer = Vec::with_capacity(1024);
-    let head = loop {
-        if stream.read_buf(&mut buffer).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
-            break end + 4;
-        }
-    };
-    let text = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
-    let number = |after: &str| {
-        let rest = text.split_once(after).map(|(_, rest)| rest.trim_start());
-        rest.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<usize>().ok())
-    };
-    let no_answer = || io::Error::from(io::ErrorKind::InvalidData);
-    let length = number("\r\ncontent-length:").ok_or_else(no_answer)?;
-    while buffer.len() < head + length {
-        if stream.read_buf(&mut buffer).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-    number("http/1.1 ").and_then(|status| u16::try_from(status).ok()).ok_or_else(no_answer)
 }

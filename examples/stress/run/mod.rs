@@ -2,9 +2,11 @@
 
 mod chaos;
 pub mod checker;
+mod client;
 mod fleet;
 mod load;
 mod log;
+mod rule_file;
 mod table;
 mod verdict;
 

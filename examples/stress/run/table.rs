@@ -1,7 +1,5 @@
 //! The limits that are put under load, and the rule files made of them.
 
-use std::fmt::Write;
-
 use super::checker::{Law, Rule};
 
 /// A limit under load, by the rules that gateways start with and by those they are switched to.
@@ -92,23 +90,11 @@ pub fn paths() -> Vec<String> {
 /// The rule file of a gateway that writes its access log there. A decision that is lost passes nobody, and has a
 /// deadline that a busy machine keeps.
 pub fn rule_file(limits: &[Limit], version: usize, redis: &str, access_log: &str) -> String {
-    let mut text = format!(
-        "listen: 127.0.0.1:0
-admin: 127.0.0.1:0
-access_log: '{access_log}'
-store: {{ url: '{redis}', timeout: 10s }}
-upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
-routes:\n"
-    );
-    for route in ROUTES {
-        let name = route.name;
-        // Writing to a string does not fail.
-        _ = writeln!(text, "  - name: {name}\n    match: {{ path: /{name}/** }}\n    upstream: echo\n    limits:");
-        for limit in limits.iter().filter(|limit| limit.route == name) {
-            _ = writeln!(text, "      - {}", limit.entry(version));
-        }
-    }
-    text
+    let routes = ROUTES.map(|route| {
+        let of_it = limits.iter().filter(|limit| limit.route == route.name);
+        (route.name, of_it.map(|limit| limit.entry(version)).collect())
+    });
+    super::rule_file::rule_file(access_log, &format!("url: '{redis}', timeout: 10s"), routes)
 }
 
 // === impl Law ===
@@ -116,17 +102,6 @@ routes:\n"
 impl Law {
     const fn of(self, rate: u64, interval: u64) -> Rule {
         Rule { law: self, rate, interval }
-    }
-
-    /// The algorithm of a rule, with what belongs to it. What may wait is so few that it never waits for an interval.
-    fn keys(self, interval: u64) -> String {
-        match self {
-            Self::TokenBucket => "token_bucket".to_owned(),
-            Self::SlidingWindow { segments } => format!("sliding_window, segments: {segments}"),
-            Self::FixedWindow => "fixed_window".to_owned(),
-            Self::Gcra { burst } => format!("gcra, burst: {burst}"),
-            Self::LeakyBucket { queue } => format!("leaky_bucket, queue: {queue}, max_wait: {interval}ms"),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod compose;
 pub mod gateway;
+pub mod listening;
 pub mod process;
 pub mod proxy;
 pub mod redis;

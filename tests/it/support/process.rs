@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
+pub use super::listening::address;
+
 /// A running `tidegate`, ended with its owner.
 pub struct Program {
     child: Child,
@@ -130,18 +132,5 @@ impl Drop for Program {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
-    }
-}
-
-/// Reads lines until one holds `before`, and returns the address that follows it.
-pub fn address(lines: &mut impl BufRead, before: &str) -> SocketAddr {
-    let mut line = String::new();
-    loop {
-        line.clear();
-        assert_ne!(lines.read_line(&mut line).expect("text"), 0, "no `{before}` was written");
-        if let Some((_, address)) = line.split_once(before) {
-            let end = address.find(['/', '"', '\n', ' ']).unwrap_or(address.len());
-            return address[..end].parse().expect("an address");
-        }
     }
 }

@@ -1,0 +1,56 @@
+//! A client that asks for one path after the other, on a connection that it keeps.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Asks for a path on a connection that is opened if there is none, and kept if the answer was whole. Returns the status and
+/// the body of the answer.
+pub async fn ask(
+    kept: &mut Option<TcpStream>,
+    address: SocketAddr,
+    path: &str,
+    fields: &str,
+) -> io::Result<(u16, String)> {
+    let mut stream = match kept.take() {
+        Some(stream) => stream,
+        None => {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            stream
+        }
+    };
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes()).await?;
+    let (answer, is_last) = answer(&mut stream).await?;
+    *kept = (!is_last).then_some(stream);
+    Ok(answer)
+}
+
+/// Reads an answer to its end: its status and its body, and whether no other follows on this connection.
+async fn answer(stream: &mut TcpStream) -> io::Result<((u16, String), bool)> {
+    let mut buffer = Vec::with_capacity(1024);
+    let head = loop {
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    let text = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
+    let number = |after: &str| {
+        let rest = text.split_once(after).map(|(_, rest)| rest.trim_start());
+        rest.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<usize>().ok())
+    };
+    let no_answer = || io::Error::from(io::ErrorKind::InvalidData);
+    let length = number("\r\ncontent-length:").ok_or_else(no_answer)?;
+    while buffer.len() < head + length {
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let status = number("http/1.1 ").and_then(|status| u16::try_from(status).ok()).ok_or_else(no_answer)?;
+    Ok(((status, String::from_utf8_lossy(&buffer[head..]).into_owned()), text.contains("\r\nconnection: close\r\n")))
+}
