@@ -1,5 +1,6 @@
-//! Charges on limits that are spread over shards: each takes from one of them. They are tried in turn until one grants, those
-//! last that are known to refuse.
+//! Charges on limits that are spread over shards: each takes from one of them. They are tried in turn until one grants, without
+//! those that are known to refuse. In a cluster those whose node is away are passed over: the store has decided only if
+//! another shard grants, or all of them refuse.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,10 +57,18 @@ async fn take_from_shards<S: Remote>(
     let is_in_shards = |(_, charge): &(usize, &Charge)| !charge.limiter.shards().is_empty();
     let in_shards = charges.iter().enumerate().filter(is_in_shards);
     let mut tours: Vec<Tour<'_, S>> = in_shards.map(|(position, charge)| Tour::new(cache, position, charge)).collect();
-    let mut asked = charges.to_vec();
+    let (mut asked, mut away) = (charges.to_vec(), Ok(()));
     loop {
         tours.iter().for_each(|tour| asked[tour.position] = tour.asked());
-        let mut outcome = cache.take(&asked, now, deadline).await?;
+        let mut outcome = match cache.take(&asked, now, deadline).await {
+            Ok(outcome) => outcome,
+            // Nothing was sent. Charges on one limit in shards are alone in a call there.
+            Err(error @ StoreError::Unreachable) if is_in_cluster(cache, charges) && tours[0].goes_on() => {
+                away = Err(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         tours.iter_mut().for_each(|tour| tour.note(&mut outcome.decisions[tour.position]));
         if outcome.granted() {
             // Only shadows can have been refused.
@@ -72,7 +81,7 @@ async fn take_from_shards<S: Remote>(
             return Ok(outcome);
         }
         if !Tour::all_go_on(&mut tours, &outcome) {
-            return Ok(outcome);
+            return away.map(|()| outcome);
         }
     }
 }
@@ -136,6 +145,10 @@ impl<'c, S: Remote> Tour<'c, S> {
 /// grants, for whoever is refused there asks another one.
 fn in_a_row(charge: &Charge) -> u32 {
     charge.limiter.shards().first().map_or(1, |shard| (shard.quota.rate() / 8).clamp(1, TOGETHER))
+}
+
+fn is_in_cluster<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]) -> bool {
+    charges.first().is_some_and(|first| cache.store().slot(first).is_some())
 }
 
 /// How many shards its limit has: a few hundred at most.

@@ -10,11 +10,12 @@ mod shared;
 use std::sync::Arc;
 
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
-use tidegate::store::Store;
+use tidegate::store::{Store, StoreError};
 use tokio::task::JoinSet;
 
 use crate::support::cluster::{RedisCluster, calls, errors};
 use crate::support::redis::fresh_name;
+use crate::support::wire::soon;
 
 fn quota(rate: u64) -> Quota {
     Quota::new(rate, 3_600_000, Algorithm::TokenBucket).expect("a quota")
@@ -74,6 +75,24 @@ async fn shards_on_several_nodes_grant_the_rate_together() {
     assert_eq!(granted(&cluster.store(), std::slice::from_ref(&all), 60).await, 60);
     assert_eq!(granted(&cluster.store(), std::slice::from_ref(&all), 60).await, 40);
     assert!(cluster.nodes.iter().all(|node| calls(node) > 0));
+}
+
+/// Only where all others refuse is it for `on_store_failure` to say what becomes of a request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_on_a_node_that_is_away_are_passed_over() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let (store, all) = (cluster.store(), [overall(&fresh_name(), 900, 24)]);
+    assert_eq!(granted(&store, &all, 90).await, 90);
+    cluster.nodes[2].signal("KILL");
+    let mut in_a_row = 0;
+    soon(async {
+        while in_a_row < 50 {
+            in_a_row = if store.take(&all).await.is_ok_and(|told| told.granted()) { in_a_row + 1 } else { 0 };
+        }
+    })
+    .await;
+    while store.take(&all).await.is_ok_and(|told| told.granted()) {}
+    assert_eq!(store.take(&all).await, Err(StoreError::Unreachable));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
