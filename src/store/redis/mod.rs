@@ -87,17 +87,17 @@ impl Redis {
         Self { context, url: self.url.clone(), topology, fallback, secret, adopted, dispatchers }
     }
 
-    /// What stands for a client's value; nothing before Redis was there for the first time.
+    /// The hash that stands for a client's value in keys; nothing until Redis was reached for the first time.
     pub(crate) fn key_of(&self, value: &[u8]) -> Option<u128> {
         Some(self.secret.known()?.hash(value))
     }
 
-    /// What decides while it does not.
+    /// Decides while Redis does not.
     pub(crate) fn fallback(&self) -> &Fallback {
         &self.fallback
     }
 
-    /// Its address.
+    /// The address of Redis.
     pub(crate) fn url(&self) -> &RedisUrl {
         &self.url
     }
@@ -152,7 +152,7 @@ impl Redis {
         decided
     }
 
-    /// Asks for something of a key that is not a decision.
+    /// Sends a command about one key.
     async fn query<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> Result<T, StoreError> {
         let answer = self.ask_owner(slot_of_key(key), self.deadline(), command).await?;
         from_redis_value(answer).map_err(|_| StoreError::Shape)

@@ -1,5 +1,5 @@
-//! How a Redis is reached and a connection to it opened: its URL, and what the files beside it hold. These are read again for every connection, so that a
-//! changed password or a renewed certificate is used by the next one.
+//! How a Redis is reached and a connection to it opened: its URL, and what the files beside it hold. These are read again for
+//! every connection, so that a changed password or a renewed certificate is used by the next one.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -50,7 +50,7 @@ impl Address {
         Self { url: self.url.clone().set_addr(addr), ..self.clone() }
     }
 
-    /// How the same is reached at the place that it has told of, `host:port`: at its own host if that has none.
+    /// The address of another node that this one has named as `host:port`; without a host, it is this one's.
     pub(crate) fn told(&self, place: &str) -> Option<Self> {
         let (host, port) = place.rsplit_once(':')?;
         let host = if host.is_empty() { self.host() } else { host };

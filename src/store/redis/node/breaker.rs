@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// in a row that each take as long as they may are judged, too.
 const SLOTS: usize = 10;
 const SHORTEST_SLOT: Duration = Duration::from_millis(100);
-/// So many answers at least are judged.
+/// The fewest answers that are judged.
 const FEWEST: u32 = 8;
 /// So many probes in a row that are merely not slow end an outage, too: where the way to a node takes more than half of the
 /// timeout, no probe is faster.

@@ -90,7 +90,7 @@ impl ConnectionManager {
             // That a call which was sent late had no answer in time says nothing about the connection.
             StoreError::Timeout if took < self.kept.timeout / 2 => {}
             StoreError::Broken | StoreError::Shape => self.give_up(connection, ConnectionStatus::Connecting),
-            // Nobody waits for a node that has nothing to say to anybody.
+            // Such a node refuses everybody: requests fail at once instead of waiting for it.
             error if error.condemns_connection() => self.give_up(connection, ConnectionStatus::Down(error.to_string())),
             _ => {}
         }
@@ -155,7 +155,7 @@ async fn keep_connected(node: Arc<Node>, kept: Arc<Kept>) {
             outage.get_or_insert_with(|| node.outages.begin(cause));
         }
         if node.slots().are_none() {
-            // Nobody misses a node that has left the cluster.
+            // That a node has left the cluster is no outage.
             outage = None;
             node.slots().are_some().await;
         }

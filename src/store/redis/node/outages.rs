@@ -1,4 +1,4 @@
-//! The outages of a node, told once for all connections to it: when the first of them is down, and when the last is back.
+//! The outages of a node, logged once for all connections to it: when the first of them is down, and when the last is back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -113,8 +113,8 @@ impl UpGauge {
 // === impl Outage ===
 
 impl Outage<'_> {
-    /// An attempt to open it has failed. Who is back with another certificate is not the one that was gone: the last cause
-    /// is the one that is told.
+    /// Notes an attempt to open it that failed. A new cause replaces the old one, and is logged: a Redis that is back with a
+    /// wrong certificate is no longer merely gone.
     pub(crate) fn failed(&self, cause: &str) {
         if let Some(current) = &mut *self.outages.current.lock() {
             current.attempts += 1;
@@ -131,7 +131,7 @@ impl Outage<'_> {
     }
 }
 
-/// A connection that is given up while it is down is none that is back.
+/// A connection that is dropped while it is down ends the outage without a word: nobody is back.
 impl Drop for Outage<'_> {
     fn drop(&mut self) {
         let mut current = self.outages.current.lock();

@@ -20,8 +20,8 @@ use crate::store::settings::KeySecret;
 /// Most work of a call, so that nobody on this Redis waits for long meanwhile: 64 buckets take it less than a millisecond.
 pub(crate) const MAX_WORK: usize = 64;
 
-/// Who asks for many permits may have to be told when so many will have returned, which takes reading their entries; so
-/// many of them are as much work as a bucket.
+/// To tell when many permits will have returned, Redis may have to read their entries; so many entries are as much work as a
+/// bucket.
 const ENTRIES: u32 = 16;
 
 /// Most requests of a call.
@@ -78,7 +78,7 @@ pub(crate) struct Moment {
 // === impl Request ===
 
 impl Request {
-    /// Who has left is not charged, nor is one whose time is over.
+    /// False if the client has left or the deadline has passed: it is not charged then.
     fn is_waited_for(&self, now: Instant) -> bool {
         now < self.deadline && !self.decided.is_closed()
     }
@@ -172,7 +172,7 @@ impl Batch {
         self.requests.first().and_then(|first| first.now)
     }
 
-    /// When the time of all of them is over.
+    /// The latest of their deadlines.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.requests.iter().map(|request| request.deadline).max()
     }
@@ -232,7 +232,7 @@ impl Batch {
             if asks_again(&outcome) {
                 again.push(request);
             } else {
-                // Who left meanwhile has been charged, as if it had left a moment later.
+                // A client that left meanwhile stays charged, as if it had left a moment later.
                 _ = request.decided.send(Ok(outcome));
             }
         }
@@ -244,8 +244,8 @@ impl Batch {
     }
 }
 
-/// Was it refused because of permits that have returned, of which a call removes only so many? Who was granted has been
-/// charged.
+/// Was it refused although permits have returned, since a call removes only so many entries? A granted request never asks again:
+/// it has been charged.
 fn asks_again(outcome: &Outcome) -> bool {
     !outcome.granted() && outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0))
 }

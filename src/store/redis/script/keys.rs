@@ -41,8 +41,8 @@ fn suffix(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// Shows `each` the keys of a limiter's buckets, in the order in which its algorithm's script takes them; each is written
-/// into `key`, which is no use to anybody else meanwhile.
+/// Calls `each` with the keys of a limiter's buckets, in the order in which its algorithm's script takes them. `key` is a buffer:
+/// each key is written into it.
 pub(crate) fn each(
     limiter: &Limiter,
     clients: &[Option<ClientId>],
@@ -113,7 +113,7 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
     };
 }
 
-/// What decides which node of a cluster has a key, and what all keys of a route have in common.
+/// The hash tag of a name: it decides which node of a cluster has the key, and all keys of a route share it.
 pub(crate) fn hash_tag(name: &str) -> &str {
     name.split_once('}').map_or(name, |(tag, _)| tag)
 }

@@ -22,7 +22,7 @@ use crate::metrics::ShownNode;
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
 
-/// The longest that a node may take to tell.
+/// The longest that a node may take to answer.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the map is looked at if nothing is wrong.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -36,9 +36,9 @@ pub(crate) struct Cluster {
     seeds: Vec<Address>,
     secret: Arc<SharedSecret>,
     membership: Arc<Membership>,
-    /// Where it is told that nothing is known.
+    /// Falls while no map is known.
     up: Arc<UpGauge>,
-    /// Those that have been heard of and may be asked, by where they are.
+    /// All nodes that may be asked, by address.
     nodes: Mutex<HashMap<String, HeardOf>>,
     next_number: AtomicUsize,
     map: watch::Sender<Known>,
@@ -58,9 +58,9 @@ struct HeardOf {
 /// What is known of the slots.
 #[derive(Clone, Debug)]
 enum Known {
-    /// Somebody is being asked.
+    /// The first answer is awaited.
     Nothing,
-    /// Nobody tells, for this cause.
+    /// No node has answered, for this cause.
     Cause(String),
     Map(Arc<SlotMap>),
 }
@@ -91,7 +91,7 @@ impl Cluster {
     /// The map, waiting for it while it is first asked for.
     ///
     /// # Errors
-    /// Nobody tells.
+    /// No node answers.
     pub(super) async fn map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, StoreError> {
         if let Some(map) = self.known_map() {
             return Ok(map);
@@ -171,7 +171,7 @@ impl Cluster {
         Arc::clone(&heard_of.node)
     }
 
-    /// Asks one after the other until one tells; returns whether that is new.
+    /// Asks one node after the other until one answers; returns whether the map is new.
     async fn look(&self) -> Result<bool, String> {
         let mut cause = "no node is known".to_owned();
         for address in self.whom_to_ask() {
@@ -226,7 +226,7 @@ impl Cluster {
         is_new
     }
 
-    /// Says why nobody tells, unless a map is known from before.
+    /// Notes why no node has answered, unless a map is known from before.
     fn lost(&self, cause: String) {
         self.map.send_if_modified(|known| {
             let is_lost = !matches!(known, Known::Map(_));

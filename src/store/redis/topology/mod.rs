@@ -40,7 +40,7 @@ impl Topology {
     /// The node that has a slot.
     ///
     /// # Errors
-    /// Nobody has it, or it is not known who.
+    /// No node has it, or it is not known which.
     pub(super) async fn node_of(&self, slot: u16, deadline: Instant) -> Result<Arc<Node>, StoreError> {
         match self {
             Self::Single(node) => Ok(Arc::clone(node)),
@@ -102,7 +102,7 @@ impl Topology {
         }
     }
 
-    /// Where the master was last, if that is for sentinels to say.
+    /// With sentinels, where the master was last.
     pub(super) fn master(&self) -> Option<String> {
         match self {
             Self::Single(node) => node.master(),
