@@ -50,7 +50,7 @@ use tower::{Layer, Service};
 
 pub use self::builder::{LayerBuilder, LayerError, Unmatched};
 use self::notes::{Life, Notes};
-pub use self::notes::{Outcome, Report, ReportSlot};
+pub use self::notes::{Report, ReportSlot, RequestOutcome};
 use self::peer::Hint;
 pub use self::peer::{OverTls, Peer};
 use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, free, store_failure};

@@ -21,7 +21,7 @@ pub struct Report {
     /// The route that it took.
     pub route: Option<Arc<str>>,
     /// What its limits said.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// When, by the store's clock; only if the store decided.
     pub at: Option<Timestamp>,
     /// The client's address, past trusted proxies; nothing if the request cannot be judged, or its peer is not
@@ -39,7 +39,7 @@ pub struct ReportSlot(Arc<OnceLock<Report>>);
 
 /// What the limits of a route said to a request, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// No limit was asked.
     #[default]
     Unlimited,
@@ -59,7 +59,7 @@ pub enum Outcome {
 #[derive(Default)]
 pub(super) struct Notes<'r> {
     pub(super) route: Option<(&'r Route, &'r Prepared)>,
-    outcome: Outcome,
+    outcome: RequestOutcome,
     at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
     legacy: Option<headers::Legacy>,
@@ -147,7 +147,7 @@ impl Notes<'_> {
     /// Limits are about to be asked.
     pub(super) fn begin_to_decide(&mut self, charges: &Charges<'_>, store: &Store) {
         if !charges.is_empty() {
-            self.outcome = Outcome::Undecided;
+            self.outcome = RequestOutcome::Undecided;
             self.name_client(charges, store);
         }
     }
@@ -163,13 +163,13 @@ impl Notes<'_> {
         let (outcome, status) = match admitted {
             Ok(Admitted { unchecked: Some(_), status, .. }) => {
                 // The limits that did speak are told of.
-                (Outcome::StoreFailed, Some(status).filter(|status| !status.is_empty()))
+                (RequestOutcome::StoreFailed, Some(status).filter(|status| !status.is_empty()))
             }
-            Ok(_) if charges.is_empty() => (Outcome::Unlimited, None),
-            Ok(Admitted { status, .. }) if status.shadow_limited => (Outcome::ShadowLimited, Some(status)),
-            Ok(Admitted { status, .. }) => (Outcome::Allowed, Some(status)),
-            Err(Denial::Limited { status, .. }) => (Outcome::Limited, Some(status)),
-            Err(Denial::StoreFailed(_)) => (Outcome::StoreFailed, None),
+            Ok(_) if charges.is_empty() => (RequestOutcome::Unlimited, None),
+            Ok(Admitted { status, .. }) if status.shadow_limited => (RequestOutcome::ShadowLimited, Some(status)),
+            Ok(Admitted { status, .. }) => (RequestOutcome::Allowed, Some(status)),
+            Err(Denial::Limited { status, .. }) => (RequestOutcome::Limited, Some(status)),
+            Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
         };
         self.outcome = outcome;
         let status = status.filter(|status| status.alone.is_none());
@@ -189,9 +189,9 @@ impl Notes<'_> {
     }
 }
 
-// === impl Outcome ===
+// === impl RequestOutcome ===
 
-impl Outcome {
+impl RequestOutcome {
     /// The word for it in the access log.
     pub fn as_str(self) -> &'static str {
         match self {

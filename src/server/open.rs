@@ -30,7 +30,7 @@ const NEWS: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     tasks: JoinSet<()>,
-    seats: HashMap<Id, Seat>,
+    connections: HashMap<Id, OpenConnection>,
     /// Connections to close next, the first one last.
     next: Vec<Id>,
     /// The earliest moment of the next examination, after one that found all there were.
@@ -39,14 +39,14 @@ pub(crate) struct Open {
 }
 
 #[derive(Debug)]
-struct Seat {
+struct OpenConnection {
     activity: Arc<Activity>,
     slot: Arc<Slot>,
     task: AbortHandle,
 }
 
 impl Open {
-    /// Serves a connection that has this place.
+    /// Serves a connection that has this slot.
     pub(crate) fn spawn(
         &mut self,
         slot: Arc<Slot>,
@@ -54,13 +54,13 @@ impl Open {
         serving: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = self.tasks.spawn(serving);
-        self.seats.insert(task.id(), Seat { activity, slot, task });
+        self.connections.insert(task.id(), OpenConnection { activity, slot, task });
     }
 
     /// Waits for the end of one; none if there are none.
     pub(crate) async fn next_end(&mut self) -> Option<()> {
         let ended = self.tasks.join_next_with_id().await?;
-        self.seats.remove(&ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id));
+        self.connections.remove(&ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id));
         // A connection that ended by a panic took nobody with it.
         if ended.is_err_and(|error| error.is_panic()) {
             Metrics::panicked();
@@ -75,13 +75,16 @@ impl Open {
 
     /// Closes those that wait for their next request, of which nobody tells them that there will be none.
     pub(crate) fn end_resting(&self) {
-        self.seats.values().filter(|seat| seat.activity.rests()).for_each(|seat| seat.task.abort());
+        self.connections
+            .values()
+            .filter(|connection| connection.activity.rests())
+            .for_each(|connection| connection.task.abort());
     }
 
     /// Ends all of them.
     pub(crate) async fn shutdown(&mut self) {
         self.tasks.shutdown().await;
-        self.seats.clear();
+        self.connections.clear();
     }
 
     /// Closes the connection that is least in use, frees its slot at once, and returns what it was waiting for; `None` if all
@@ -93,10 +96,10 @@ impl Open {
                 self.next.last()?;
                 continue;
             };
-            let Some(Wait { what, .. }) = self.seats.get(&id).and_then(Seat::spare) else { continue };
-            let seat = self.seats.remove(&id)?;
-            self.tell(&seat, what);
-            seat.end();
+            let Some(Wait { what, .. }) = self.connections.get(&id).and_then(OpenConnection::spare) else { continue };
+            let connection = self.connections.remove(&id)?;
+            self.tell(&connection, what);
+            connection.end();
             return Some(what);
         }
     }
@@ -108,14 +111,14 @@ impl Open {
             return;
         }
         let mut held: HashMap<IpNet, usize> = HashMap::new();
-        self.seats
+        self.connections
             .values()
-            .filter_map(|seat| seat.slot.client())
+            .filter_map(|connection| connection.slot.client())
             .for_each(|client| *held.entry(client).or_default() += 1);
-        let candidates = self.seats.iter().filter_map(|(id, seat)| {
-            let client = seat.slot.client();
+        let candidates = self.connections.iter().filter_map(|(id, connection)| {
+            let client = connection.slot.client();
             let held = client.and_then(|client| held.get(&client)).copied().unwrap_or(1);
-            Some(Candidate { key: *id, client, held, wait: seat.spare()? })
+            Some(Candidate { key: *id, client, held, wait: connection.spare()? })
         });
         self.next = rank(candidates.collect());
         self.look_again = (self.next.len() < FOUND).then_some(now + PAUSE);
@@ -123,8 +126,8 @@ impl Open {
         self.next.reverse();
     }
 
-    fn tell(&mut self, seat: &Seat, what: What) {
-        let (now, peer, cause) = (Instant::now(), seat.slot.peer().ip(), what.cause());
+    fn tell(&mut self, connection: &OpenConnection, what: What) {
+        let (now, peer, cause) = (Instant::now(), connection.slot.peer().ip(), what.cause());
         if self.last_end.is_none_or(|last| now - last >= NEWS) {
             tracing::warn!(%peer, cause, "all places are taken: connections that wait for their clients are ended");
         } else {
@@ -134,7 +137,7 @@ impl Open {
     }
 }
 
-impl Seat {
+impl OpenConnection {
     /// What the connection waits for, if it may be closed.
     fn spare(&self) -> Option<Wait> {
         self.activity.wait().filter(|wait| wait.time >= wait.what.still())
