@@ -54,7 +54,8 @@ pub(crate) struct Slot {
     shared: Arc<ConnectionCounts>,
     /// Shorter than a `SocketAddr`: every idle connection has one.
     peer: (IpAddr, u16),
-    client: Option<IpNet>,
+    /// Whether it counts as a connection of its peer's.
+    is_counted: bool,
     /// Whom a proxy has told of.
     told: OnceLock<Box<Told>>,
     is_free: AtomicBool,
@@ -113,7 +114,7 @@ impl Slots {
             whole.metrics.connection_opened();
             let peer = (peer.ip(), peer.port());
             let (told, is_free) = (OnceLock::new(), AtomicBool::new(false));
-            return Ok(Slot { shared: self.0.clone(), peer, client, told, is_free });
+            return Ok(Slot { shared: self.0.clone(), peer, is_counted: client.is_some(), told, is_free });
         };
         client.iter().for_each(|client| crowd.leave(client));
         Err(full)
@@ -202,7 +203,8 @@ impl Slot {
 
     /// Whose connection has it, if it counts as somebody's.
     pub(crate) fn client(&self) -> Option<IpNet> {
-        self.told.get().map_or(self.client, |told| told.client)
+        let of_peer = || self.is_counted.then(|| self.shared.whole.0.addresses.network(self.peer.0.to_canonical()));
+        self.told.get().map_or_else(of_peer, |told| told.client)
     }
 
     /// A proxy, which is nobody's client, tells who has connected to it. That client has its own bound.

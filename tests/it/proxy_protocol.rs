@@ -71,7 +71,7 @@ async fn the_client_is_whom_the_proxy_tells_of() {
         // The echo tells what an upstream is sent.
         let echo = answer.text();
         assert_eq!(answer.status(), 200, "{echo}");
-        assert!(echo.contains(&format!("x-forwarded-for: {client}")), "{client}: {echo}");
+        assert!(echo.contains(&format!(r#""x-forwarded-for": "{client}""#)), "{client}: {echo}");
         // Each has a limit of its own, whatever they say of themselves: they are no proxies.
         let spoofed = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
         assert_eq!(first.ask(spoofed).await.status(), 429, "{client}");
