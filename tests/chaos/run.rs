@@ -128,14 +128,15 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
         let loss = world.strike(fault, lasts, victim).await;
         let ended = now();
         let settled = settled(gateways, false).await;
-        let mut lost = loss.map(|loss| match loss {
-            Loss::At(at) => (at, at),
-            Loss::Since(since) => (since, now()),
-        });
         sleep(calm).await;
-        if world.mend() {
-            lost = Some((begin, now()));
-        }
+        let is_replaced = world.mend();
+        // A server that was replaced while it lived grants until everybody has left it.
+        let lost = match loss {
+            _ if is_replaced => Some((begin, now())),
+            Some(Loss::Since(since)) => Some((since, now())),
+            Some(Loss::At(at)) => Some((at, at)),
+            None => None,
+        };
         let occupied = gateways.iter().map(Gateway::occupies).collect();
         rounds.push(Round { fault, lost, begin, end: ended, settled, next: now(), occupied });
     }

@@ -56,8 +56,9 @@ impl Watched {
                 server.signal("STOP");
                 let stopped = now();
                 self.wait_for_another(master);
+                // It takes itself for the master, and so do sentinels that have not heard of the other one yet.
                 server.signal("CONT");
-                return Some(Loss::At(stopped));
+                return Some(Loss::Since(stopped));
             }
             Fault::FailoverAsked => {
                 let begin = now();
