@@ -109,6 +109,24 @@ async fn an_upload_that_stops_or_trickles_is_told_so() {
 }
 
 #[tokio::test]
+async fn a_window_full_of_the_shortest_messages_that_wait_for_an_upstream_ends_no_connection() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        if visit.head().await.is_some_and(|head| head.field("expect").is_some()) {
+            return std::future::pending().await; // it never says that the body may come
+        }
+        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    })
+    .await;
+    let gateway = gateway(&origin, "body_timeout: 30s");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.open(1, "POST", "/", &[("expect", "100-continue")], false).await;
+    let message = Frame::bytes(DATA, 0, 1, &[0, 0, 0, 0, 1, 7]);
+    client.send(message.repeat(64 * 1024 / 6)).await;
+    client.get(3, "/").await;
+    assert_eq!(client.status(3).await, 200);
+}
+
+#[tokio::test]
 async fn a_client_that_is_silent_while_it_is_answered_is_asked_whether_it_is_there() {
     let origin = silent().await;
     let gateway = gateway(&origin, "body_timeout: 200ms");

@@ -199,7 +199,10 @@ async fn a_drain_ends_connections_with_a_notice() {
     let draining = tokio::task::spawn_blocking(move || gateway.drain(Duration::from_secs(5)));
     resting.closed().await.expect("an end that is no error");
     greeted.closed().await.expect("an end that is no error");
-    soon(over).await.unwrap().expect("an end that is no error");
+    // One that was still writing finds that nobody reads any more, and that is no end of what it was sent.
+    let over = soon(over).await.unwrap();
+    let is_late = |error: &h2::Error| error.get_io().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+    assert!(over.as_ref().err().is_none_or(is_late), "{over:?}");
     draining.await.unwrap();
 }
 

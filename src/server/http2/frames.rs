@@ -17,8 +17,11 @@ const CREDIT: u64 = 1_000;
 const A_SECOND: u64 = 100;
 /// for a request,
 const A_REQUEST: u64 = 4;
-/// and for bytes that were sent or are sent to us: one for so many.
+/// and for bytes that are sent to us: one for so many.
 const BYTES: u64 = 512;
+/// What a client is sent gives back as much as so many times the bytes from it: it may answer each frame, and the shortest
+/// message of gRPC is one of 15 bytes, with a WINDOW_UPDATE for the stream, one for the connection, and a PING.
+const SENT: usize = 128;
 
 /// How long and how many bytes of a client that was told to go away are thrown away, so that it hears it.
 const LINGER: Duration = Duration::from_millis(500);
@@ -137,7 +140,7 @@ impl Meter for Frames {
     }
 
     fn sent(&mut self, count: usize) {
-        self.credit.earn_bytes(count);
+        self.credit.earn_bytes(count.saturating_mul(SENT));
     }
 
     fn lingers(&self) -> Option<(Duration, usize)> {
@@ -171,6 +174,24 @@ mod tests {
             assert_eq!(found(&[one, two]), expected, "cut at {cut}");
         }
         assert_eq!(found(&bytes.chunks(1).collect::<Vec<_>>()), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_small_messages_may_be_answered_frame_by_frame() {
+        let ledger = Arc::new(Ledger::default());
+        let mut frames = Frames::new(Arc::clone(&ledger));
+        let window_update = [0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 15];
+        let ping = [[0, 0, 8, 6, 0, 0, 0, 0, 0].as_slice(), &[0; 8]].concat();
+        frames.received(&[0; PREFACE]);
+        for _ in 0..100_000 {
+            frames.sent(15);
+            frames.received(&[window_update.as_slice(), &window_update, &ping].concat());
+        }
+        assert_eq!(ledger.excess(), None);
+        for _ in 0..=CREDIT {
+            frames.received(&ping);
+        }
+        assert_eq!(ledger.excess(), Some("h2_flood"));
     }
 
     #[tokio::test(start_paused = true)]

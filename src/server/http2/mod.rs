@@ -46,6 +46,10 @@ use crate::upstream::{Informer, RequestBody, expects_continue};
 const BUFFER: usize = 64 * 1024;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// What `h2` allows for the overhead of small frames (256 bytes each, less what they carry) that wait for their upstreams on a
+/// connection, before it ends the connection. It is enough for a stream's window full of the shortest messages of gRPC (6
+/// bytes); what `h2` takes unless it is told would be used up by a fifth of them.
+const SMALL_FRAMES: usize = 3 * 1024 * 1024;
 /// The streams that `h2` itself resets or refuses on a connection, for being malformed or too many, before it ends the
 /// connection. A client that opens what it likes before it has read our SETTINGS has some of them refused.
 const REFUSALS: usize = 200;
@@ -255,6 +259,7 @@ fn builder(limits: &Limits) -> Builder {
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(BUFFER)
+        .data_frame_budget(SMALL_FRAMES)
         .max_pending_accept_reset_streams(RESETS as usize)
         .max_local_error_reset_streams(Some(REFUSALS));
     builder

@@ -32,10 +32,15 @@ async fn who_asks_until_the_last_moment_takes_the_connection_from_nobody() {
         let (store, charge) = (store.clone(), charge.clone());
         asked.spawn(async move { store.take(&[charge]).await });
     }
-    let is_one_of = |error: &StoreError| matches!(error, StoreError::Timeout | StoreError::Answer(_));
+    let is_tryagain = |error: &StoreError| matches!(error, StoreError::Answer(answer) if answer.contains("TRYAGAIN"));
+    let is_one_of = |error: &StoreError| {
+        matches!(error, StoreError::Timeout | StoreError::Answer(_) | StoreError::Elsewhere { .. })
+    };
     let failed: Vec<_> = asked.join_all().await.into_iter().filter_map(Result::err).collect();
     assert!(failed.len() == 200 && failed.iter().all(is_one_of), "{failed:?}");
-    assert!(errors(&cluster.nodes[from], "TRYAGAIN") > 200);
+    // Redis 6.2 does not count them.
+    let refusals = errors(&cluster.nodes[from], "TRYAGAIN");
+    assert!(refusals > 200 || refusals == 0 && failed.iter().any(is_tryagain), "{refusals}");
     cluster.give_up_move(slot, from, to);
     store.take(&[charge]).await.expect("a decision");
 }
