@@ -1,7 +1,7 @@
 //! Decides during an outage of the store: this gateway alone, by its share of each limit.
 //!
 //! With N gateways the share is 1 / N of the rate, at least one permit in an interval. What a gateway grants alone is
-//! recorded as [debts](debts), which are charged to the store when it is back, before it is asked anything.
+//! recorded as [debts], which are charged to the store when it is back, before it is asked anything.
 
 pub(crate) mod debts;
 
