@@ -4,8 +4,6 @@
 //! tell: whether something has come, or the end, without a buffer to read it into ([`Transport::poll_readable`],
 //! [`Transport::is_quiet`]); and that the other side sees a broken stream as such ([`Transport::reset_on_drop`]).
 
-#![allow(dead_code, reason = "listeners and upstreams are about to speak TLS")]
-
 #[cfg(test)]
 mod tests;
 mod tls;
