@@ -2,9 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -49,12 +47,14 @@ impl Accept {
         }
     }
 
-    /// A connection that is already in the kernel's queue.
+    /// A connection that is already in the kernel's queue, whether or not the runtime has been told of it.
     pub(crate) fn now(&self) -> Option<(Transport, SocketAddr)> {
-        let mut accepting = pin!(self.listener.accept());
-        match accepting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(accepted)) => Some(accepted),
-            _ => None,
+        loop {
+            match self.listener.accept_now() {
+                Ok(accepted) => return Some(accepted),
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(_) => return None,
+            }
         }
     }
 

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use socket2::{Domain, Socket};
-use tokio::net::{TcpListener, UnixListener};
+use socket2::{Domain, SockRef, Socket};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::socket;
 use crate::transport::Transport;
@@ -49,6 +49,22 @@ impl Listener {
         match self {
             Self::Tcp(listener) => listener.accept().await.map(|(stream, peer)| (stream.into(), peer)),
             Self::Unix(listener) => listener.accept().await.map(|(stream, _)| (stream.into(), LOCAL)),
+        }
+    }
+
+    /// A connection that waits in the system's queue. The system is asked: the runtime knows only what it was told when it last
+    /// waited for events.
+    pub(super) fn accept_now(&self) -> io::Result<(Transport, SocketAddr)> {
+        let socket = match self {
+            Self::Tcp(listener) => SockRef::from(listener),
+            Self::Unix(listener) => SockRef::from(listener),
+        };
+        let (stream, peer) = socket.accept()?;
+        stream.set_nonblocking(true)?;
+        let stream = OwnedFd::from(stream);
+        match self {
+            Self::Tcp(_) => Ok((TcpStream::from_std(stream.into())?.into(), peer.as_socket().unwrap_or(LOCAL))),
+            Self::Unix(_) => Ok((UnixStream::from_std(stream.into())?.into(), LOCAL)),
         }
     }
 }
