@@ -219,7 +219,7 @@ function log.grant(limiter, key, permits)
     if dated > expired then oldest = dated break end
     first, used = first + 1, used - returned
   end
-  if used + permits > rate or (used > 0 and used < held) then return nil, chunk end
+  if used + permits > rate or (date > 0 and used < held) then return nil, chunk end
   used = used + permits
   if date >= limiter.joins then
     permits = permits + held

@@ -152,3 +152,15 @@ async fn a_header_that_counts_wrong_is_set_right_by_the_first_that_it_would_refu
     assert!(!take(&store, overall("lim", 10, 1_000, 1), NOW + 1_000).await.granted);
     assert!(take(&store, overall("lim", 10, 1_000, 4), NOW + 1_005).await.granted);
 }
+
+/// What had returned was taken from a sum that was less, so that a bucket had more than all its permits.
+#[tokio::test]
+async fn a_bucket_of_which_more_returns_than_was_in_use_has_no_more_permits_than_its_rate() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, mut redis) = (server.store(), server.connection());
+    let entries = packed(&[(60, 5), (NOW, 6), (4, 5), (NOW + 900, 6)]);
+    let end = packed(&[(4, 5), (1_000, 5), (0, 2), (3, 1), (2, 4)]);
+    redis.set::<_, _, ()>("lim", [entries, end].concat()).expect("set");
+    assert_eq!(take(&store, overall("lim", 10, 1_000, 1), NOW + 1_000).await.remaining, 5);
+    assert!(!take(&store, overall("lim", 10, 1_000, 6), NOW + 1_000).await.granted);
+}
