@@ -102,16 +102,16 @@ pub(crate) struct Terms {
     pub(crate) tls: Option<Arc<Termination>>,
     /// Whether HTTP/2 is spoken beside HTTP/1.
     pub(crate) http2: bool,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ConnectionLimits,
     pub(crate) drain: Drain,
     pub(crate) metrics: Arc<Metrics>,
     /// Is told of what was answered without the service.
     pub(crate) on_refused: fn(&Refused<'_>),
 }
 
-/// How long a connection may take for what.
+/// How long a connection of a client may take for what, and how much it may bring.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ConnectionLimits {
     pub(crate) header_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     /// How fast bodies must move, as far as it depends on the client.
@@ -141,7 +141,7 @@ impl Server {
         drain: Drain,
         on_refused: fn(&Refused<'_>),
     ) -> Self {
-        let (limits, proxy_protocol, http2) = (Limits::of(listen), listen.proxy_protocol, listen.http2);
+        let (limits, proxy_protocol, http2) = (ConnectionLimits::of(listen), listen.proxy_protocol, listen.http2);
         let metrics = Arc::clone(capacity.metrics());
         let terms = Terms { proxy_protocol, tls, http2, limits, drain, metrics, on_refused };
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
@@ -252,9 +252,9 @@ impl Server {
     }
 }
 
-// === impl Limits ===
+// === impl ConnectionLimits ===
 
-impl Limits {
+impl ConnectionLimits {
     fn of(listen: &Listen) -> Self {
         Self {
             header_timeout: listen.header_timeout,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Limits;
+use super::ConnectionLimits;
 use super::pace::{Pace, TooSlow, millis};
 use super::protocol::Protocol;
 
@@ -242,7 +242,7 @@ impl Activity {
     }
 
     /// What the timer is to do now.
-    pub(crate) fn judge(&self, limits: &Limits) -> Verdict {
+    pub(crate) fn judge(&self, limits: &ConnectionLimits) -> Verdict {
         let now = self.now();
         // A shorter wait may begin at any moment: no look is further away than the shortest of them.
         let mut look = now + millis(limits.shortest());
@@ -366,7 +366,7 @@ impl What {
     }
 }
 
-impl Limits {
+impl ConnectionLimits {
     pub(crate) fn shortest(&self) -> Duration {
         self.header_timeout.min(self.idle_timeout).min(self.body.timeout)
     }

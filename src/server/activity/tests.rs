@@ -4,7 +4,7 @@ use super::*;
 use crate::server::head::Bounds;
 use crate::server::pace::Demand;
 
-const LIMITS: Limits = Limits {
+const LIMITS: ConnectionLimits = ConnectionLimits {
     header_timeout: Duration::from_secs(10),
     idle_timeout: Duration::from_secs(75),
     body: Demand { timeout: Duration::from_secs(30), rate: 240 },

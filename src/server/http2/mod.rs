@@ -37,7 +37,7 @@ use super::activity::Activity;
 use super::head::cause;
 use super::stream::Watched;
 use super::watch::Connection;
-use super::{HttpService, Limits, Refused, Terms};
+use super::{ConnectionLimits, HttpService, Refused, Terms};
 use crate::http1::length;
 use crate::layer::{OverTls, Peer, TlsPeer};
 use crate::upstream::{Informer, RequestBody, expects_continue};
@@ -250,7 +250,7 @@ where
     });
 }
 
-fn builder(limits: &Limits) -> Builder {
+fn builder(limits: &ConnectionLimits) -> Builder {
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(limits.max_streams)
