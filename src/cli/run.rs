@@ -50,23 +50,25 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(succession) => succession,
         Err(error) => return could_not(&format_args!("cannot use the socket of `--handover`: {error}")),
     };
+    let schemes: Vec<_> =
+        config.listen.iter().map(|listen| if listen.tls.is_some() { "https" } else { "http" }).collect();
     let mut gateway = match Gateway::start_on(config, args.common.workers(), succession.inherit(inherited)) {
         Ok(gateway) => gateway,
         Err(error) => return could_not(&error),
     };
-    for address in gateway.addresses() {
-        tracing::info!("listening on {}", url(address));
+    for (address, scheme) in gateway.addresses().iter().zip(schemes) {
+        tracing::info!("listening on {}", url(scheme, address));
     }
     if let Some(address) = gateway.admin_address() {
-        tracing::info!("admin on {}", url(address));
+        tracing::info!("admin on {}", url("http", address));
     }
     notify("READY=1");
     signals.runtime.block_on(succession.serves(&mut gateway));
     until_ended(gateway, args, signals, succession, &logs)
 }
 
-fn url(address: &ListenAddress) -> String {
-    address.tcp().map_or_else(|| address.to_string(), |address| format!("http://{address}"))
+fn url(scheme: &str, address: &ListenAddress) -> String {
+    address.tcp().map_or_else(|| address.to_string(), |address| format!("{scheme}://{address}"))
 }
 
 /// Waits for a signal or a successor, and drains. A signal during the drain ends the process at once. SIGHUP reopens the

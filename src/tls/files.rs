@@ -74,8 +74,10 @@ impl Named<'_> {
     pub(crate) fn key_of(self, chain: Vec<CertificateDer<'static>>, text: &[u8]) -> Result<CertifiedKey, BadFile> {
         let key = PrivateKeyDer::from_pem_slice(text)
             .map_err(|_| self.bad("holds no private key in PEM that is not encrypted"))?;
-        CertifiedKey::from_der(chain, key, &ring::default_provider())
-            .map_err(|error| self.bad(format!("is not the key of the certificate: {error}")))
+        CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => self.bad("is not the key of the certificate"),
+            error => self.bad(format!("cannot be used: {error}")),
+        })
     }
 }
 

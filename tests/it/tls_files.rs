@@ -3,16 +3,22 @@
 use rcgen::date_time_ymd;
 use tidegate::Config;
 
+use crate::support::listening::address;
+use crate::support::process::{Program, RuleFile, tidegate};
 use crate::support::tls::Authority;
 
-/// What is said of this `tls` of a listener: nothing of one that is right.
-fn said(tls: &str) -> String {
-    let text = format!(
+/// A rule file with this `tls` of a listener.
+fn rules(tls: &str) -> String {
+    format!(
         "listen: {{ address: '127.0.0.1:0', tls: {{ {tls} }} }}
 upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
 routes: [{{ name: all, match: {{ path: /** }}, upstream: echo }}]"
-    );
-    Config::parse_for_gateway(&text).err().map(|problems| problems.to_string()).unwrap_or_default()
+    )
+}
+
+/// What is said of this `tls` of a listener: nothing of one that is right.
+fn said(tls: &str) -> String {
+    Config::parse_for_gateway(&rules(tls)).err().map(|problems| problems.to_string()).unwrap_or_default()
 }
 
 fn authority() -> Authority {
@@ -57,6 +63,16 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
     }
     let ocsp = said_of("good.pem", "good.key", &format!(", ocsp: '{}'", authority.path("text")));
     assert!(ocsp.contains("text` holds no OCSP answer in DER"), "{ocsp}");
+}
+
+/// It was said to listen on `http://`, where a browser would be told to ask by https.
+#[test]
+fn a_listener_of_tls_is_told_with_the_scheme_by_which_it_is_asked() {
+    let authority = authority();
+    let (cert, key) = (authority.path("good.pem"), authority.path("good.key"));
+    let file = RuleFile::new("scheme", &rules(&format!("certificates: [{{ cert: '{cert}', key: '{key}' }}]")));
+    let mut program = Program::start(&mut tidegate(&["run", "-c", file.path()]));
+    address(&mut program.stderr, "listening on https://");
 }
 
 #[test]
