@@ -78,7 +78,7 @@ impl Both {
 /// A gateway with a limit that adopts the limiter, and where it listens.
 async fn gateway(server: &Redis) -> Result<(Child, String, Lines<BufReader<ChildStderr>>)> {
     let rules = format!(
-        "store: {}\nlisten: 127.0.0.1:0\nadmin: off\naccess_log: off\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\n\
+        "store: {}\nlisten: {{ address: '127.0.0.1:0', max_requests: 1000000000 }}\nadmin: off\naccess_log: off\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\n\
          routes:\n  - name: all\n    match: {{ path: /** }}\n    upstream: echo\n    limits:\n      - {{ name: shared, key: {NAME}, \
          adopt: true, on_store_failure: deny }}\n",
         server.url()

@@ -24,13 +24,12 @@ mod slots;
 mod topology;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, cmd, from_redis_value};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::dispatch::{ClockOffset, DispatcherContext, Dispatchers};
+use self::dispatch::{DispatcherContext, Dispatchers};
 use self::node::{CONNECT_TIMEOUT, Connection, Membership, Node};
 use self::routing::Call;
 use self::script::buckets::Buckets;
@@ -68,9 +67,7 @@ impl Redis {
         let (secret, fallback) = (Arc::new(SharedSecret::new(settings)), Arc::new(Fallback::new()));
         let membership = Membership::new(Arc::clone(&fallback), &settings.prefix, Arc::clone(&metrics));
         let topology = Arc::new(Topology::new(settings, Arc::clone(&secret), membership)?);
-        let random = AtomicU64::new(random_start());
-        let context = DispatcherContext { timeout: settings.timeout, clock: ClockOffset::default(), random, metrics };
-        let context = Arc::new(context);
+        let context = Arc::new(DispatcherContext::new(settings.timeout, random_start(), metrics));
         let pool_size = settings.pool_size.max(1);
         let dispatchers = Arc::new(Dispatchers::new(Arc::clone(&context), Arc::clone(&topology), pool_size));
         let url = settings.url.clone();

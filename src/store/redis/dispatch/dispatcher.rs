@@ -19,9 +19,9 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::select;
-use tokio::sync::oneshot;
+use tokio::sync::{self, MutexGuard, oneshot};
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::node::{Connection, ConnectionManager, ConnectionStatus, Node};
 use super::super::script::answers::{Answers, Reply};
@@ -39,6 +39,10 @@ const SHALLOWEST: usize = 2;
 /// Most calls under way.
 const DEEPEST: usize = 16;
 
+/// For so long a call about shared limiters waits for those of other workers, and no longer: a Redis that is far away is
+/// asked as often as it must be.
+const TURN: Duration = Duration::from_millis(1);
+
 /// Where requests come to be decided; its task ends with it.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
@@ -53,6 +57,9 @@ pub(crate) struct DispatcherContext {
     pub(crate) clock: ClockOffset,
     pub(crate) random: AtomicU64,
     pub(crate) metrics: Arc<Metrics>,
+    /// Whoever has it asks about shared limiters. Others ask for the same buckets, and each of their calls is for one request,
+    /// where ours is for all that wait: one at a time leaves them enough of Redis, and costs us little.
+    turn: sync::Mutex<()>,
 }
 
 /// What a dispatcher and its task share.
@@ -76,6 +83,19 @@ struct EndedCall {
     took: Option<Duration>,
     /// Who is to ask again at once.
     again: Vec<Request>,
+}
+
+// === impl DispatcherContext ===
+
+impl DispatcherContext {
+    pub(crate) fn new(timeout: Duration, random: u64, metrics: Arc<Metrics>) -> Self {
+        Self { timeout, clock: ClockOffset::default(), random: random.into(), metrics, turn: sync::Mutex::default() }
+    }
+
+    /// The turn of a call about shared limiters; nothing if it is not waited for any longer.
+    async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        timeout(TURN, self.turn.lock()).await.ok()
+    }
 }
 
 // === impl Dispatcher ===
@@ -209,9 +229,18 @@ impl Drop for DispatcherTask {
 // === a call ===
 
 /// Sends a batch, and tells all whose requests are in it.
-async fn call(batch: Batch, mut connection: Connection, core: Arc<DispatcherCore>) -> EndedCall {
+async fn call(mut batch: Batch, mut connection: Connection, core: Arc<DispatcherCore>) -> EndedCall {
+    let mut _turn = None;
+    if batch.is_shared() {
+        _turn = core.context.turn().await;
+        core.queue.lock().fill(&mut batch);
+    }
     let sent = Instant::now();
     let deadline = batch.deadline().unwrap_or(sent);
+    if deadline < sent {
+        batch.fail(&StoreError::Timeout); // unsent, and so not charged
+        return EndedCall::default();
+    }
     let answers = until(deadline, decide(&batch, &mut connection, &core.context)).await;
     let took = sent.elapsed();
     match answers.unwrap_or(Err(StoreError::Timeout)) {

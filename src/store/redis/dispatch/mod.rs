@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-pub(super) use self::clock_offset::ClockOffset;
 use self::dispatcher::Dispatcher;
 pub(super) use self::dispatcher::{DispatcherContext, decide_one};
 use super::node::Node;

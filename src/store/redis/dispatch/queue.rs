@@ -184,6 +184,14 @@ impl Queue {
         batch
     }
 
+    /// Whoever has come since to the line of a call about shared limiters leaves with it.
+    pub(super) fn fill(&mut self, batch: &mut Batch) {
+        let line = shared_limiters(batch.first()).and_then(|names| self.shared.get_mut(&names));
+        if let Some(line) = line {
+            batch.take(&mut line.waiting, usize::MAX, Instant::now());
+        }
+    }
+
     /// Everybody leaves.
     pub(super) fn take_all(&mut self) -> Vec<Request> {
         let shared = self.shared.values_mut().map(|line| &mut line.waiting);
@@ -209,7 +217,7 @@ impl Queue {
 
 impl Line {
     fn batch(&mut self, now: Instant) -> Batch {
-        let mut batch = Batch::new(Ticket::of(&self.tickets));
+        let mut batch = Batch::shared(Ticket::of(&self.tickets));
         batch.take(&mut self.waiting, usize::MAX, now);
         batch
     }
@@ -234,4 +242,38 @@ fn slot_of_charges(charges: &[Charge]) -> LineKey {
 
 fn route_of(charges: &[Charge], hasher: &DefaultHashBuilder) -> LineKey {
     hasher.hash_one(charges.first().map_or("", |charge| hash_tag(&charge.limiter.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::limit::foreign::Sharing;
+    use crate::limit::{Limiter, Mode, Quota};
+
+    #[tokio::test]
+    async fn who_comes_while_a_shared_call_waits_for_its_turn_leaves_with_it() {
+        let mut queue = Queue::new(2, false);
+        let quota = Quota::new(1, 1_000, Algorithm::Foreign(Sharing::Configure)).expect("a quota");
+        let mut waiting = Vec::new();
+        let mut enter = |queue: &mut Queue, name: &str| {
+            let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
+            let (decided, decision) = oneshot::channel();
+            let charges = vec![Charge { limiter, client: None, permits: 1, shadow: false }];
+            queue.enter(Request { charges, now: None, deadline: Instant::now() + Duration::from_secs(1), decided });
+            waiting.push(decision);
+        };
+        enter(&mut queue, "mine");
+        let mut calls = queue.batches();
+        enter(&mut queue, "mine");
+        enter(&mut queue, "others");
+        queue.fill(&mut calls[0]);
+        assert_eq!(calls.iter().map(Batch::len).collect::<Vec<_>>(), [2]);
+        let others = queue.batches();
+        assert_eq!(others.iter().map(Batch::len).collect::<Vec<_>>(), [1]);
+        assert_eq!(others[0].first()[0].limiter.name, "others");
+    }
 }

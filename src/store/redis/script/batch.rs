@@ -46,6 +46,7 @@ pub(crate) struct Batch {
     /// What all kinds ask for, one after the other.
     limits: Vec<AskedLimit>,
     work: usize,
+    is_shared: bool,
     _ticket: Ticket,
 }
 
@@ -103,7 +104,22 @@ impl Batch {
     /// An empty one.
     pub(crate) fn new(ticket: Ticket) -> Self {
         let (requests, kinds, limits) = (Vec::new(), Vec::new(), Vec::new());
-        Self { requests, buckets: Buckets::default(), kinds, limits, work: 0, _ticket: ticket }
+        Self { requests, buckets: Buckets::default(), kinds, limits, work: 0, is_shared: false, _ticket: ticket }
+    }
+
+    /// An empty one for requests about shared limiters.
+    pub(crate) fn shared(ticket: Ticket) -> Self {
+        Self { is_shared: true, ..Self::new(ticket) }
+    }
+
+    /// Whether it is about shared limiters.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// What its first request asks for.
+    pub(crate) fn first(&self) -> &[Charge] {
+        self.requests.first().map_or(&[], |first| &first.charges)
     }
 
     /// That of one request.
