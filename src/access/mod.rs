@@ -1,6 +1,6 @@
 //! The access log, as a Tower layer: a line for each request, written when all of its answer is over.
 //!
-//! A request that panics is answered with 500; no other request is affected.
+//! A request that panics is answered with 500, a call of gRPC with INTERNAL; no other request is affected.
 
 mod body;
 mod caught;
@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::Either;
 use pin_project_lite::pin_project;
@@ -27,7 +27,7 @@ use self::caught::{Caught, Panicked, catch, caught};
 use self::line::LogLine;
 pub(crate) use self::line::refused;
 use crate::metrics::Metrics;
-use crate::refusal::Refusal;
+use crate::refusal::{Call, Refusal};
 
 /// The target of access lines, which the logs are told apart by.
 pub(crate) const TARGET: &str = "tidegate::access";
@@ -50,6 +50,8 @@ pin_project! {
         answer: Option<Caught<F>>,
         // Nothing, where the access log is off.
         line: Option<Box<LogLine>>,
+        // In whose words a panic is told.
+        call: Option<Call>,
     }
 }
 
@@ -76,7 +78,8 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Logged<S::Future> {
         let line = LogLine::begin(&mut request);
-        Logged { answer: catch(|| self.inner.call(request)).ok().map(caught), line }
+        let call = Call::of(request.method(), request.headers());
+        Logged { answer: catch(|| self.inner.call(request)).ok().map(caught), line, call }
     }
 }
 
@@ -100,7 +103,7 @@ where
                 if let Some(line) = this.line {
                     line.ends_early("panicked");
                 }
-                Refusal::Panicked.into_response().map(Either::Right)
+                Refusal::Panicked.answer_in(*this.call, HeaderMap::new()).map(Either::Right)
             }
         };
         let mut line = this.line.take();

@@ -104,6 +104,20 @@ async fn a_panic_took_the_connection_with_it_and_is_an_answer_of_its_request_alo
     assert!(server.metrics.render().contains(failed));
 }
 
+/// Its clients take a 500 for UNKNOWN, and tell nobody why.
+#[tokio::test]
+async fn a_panic_in_a_call_of_grpc_was_a_500_and_is_told_in_the_words_of_grpc() {
+    let server = start();
+    for path in ["/panic", "/panic/at-once"] {
+        let call =
+            format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n");
+        let answer = Raw::connect(server.address).await.ask(call).await;
+        assert_eq!((answer.status(), answer.text().as_str()), (200, ""), "{answer:?}");
+        assert_eq!(answer.field("grpc-status").as_deref(), Some("13"), "{answer:?}");
+        assert_eq!(answer.field("content-type").as_deref(), Some("application/grpc"), "{answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_panic_in_the_middle_of_a_body_breaks_off_that_answer_alone() {
     let server = start();
