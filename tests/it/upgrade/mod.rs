@@ -4,6 +4,7 @@ mod bounds;
 mod carrying;
 mod http2;
 mod offers;
+mod tls;
 
 use std::sync::Arc;
 
