@@ -6,7 +6,7 @@ use super::*;
 const UPLOAD: usize = 32 << 20;
 
 /// Sends a large upload while it waits for the answer.
-async fn upload(gateway: &Gateway) -> (Raw, Message) {
+pub(super) async fn upload(gateway: &Gateway) -> (Raw, Message) {
     let (mut client, sending) = begin_upload(gateway).await;
     let answer = client.answer(false).await;
     sending.abort();

@@ -179,6 +179,17 @@ async fn answer(mut stream: TlsStream<TcpStream>) {
     }
 }
 
+/// Switches whoever speaks HTTP/1, and answers others in HTTP/2.
+async fn switch(mut stream: TlsStream<TcpStream>) {
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        return answer(stream).await;
+    }
+    assert!(head(&mut stream).await);
+    stream.write_all(b"HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await.unwrap();
+    let (mut read, mut write) = tokio::io::split(stream);
+    tokio::io::copy(&mut read, &mut write).await.ok();
+}
+
 async fn hello(gateway: &Gateway) -> (u16, String) {
     let answer = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
     let not_sent = answer.field("x-not-sent").is_some();
@@ -207,6 +218,25 @@ async fn what_is_spoken_is_what_was_asked_for_or_what_the_origin_chooses_and_con
         assert_eq!(seen[0].name.as_deref(), Some("localhost"));
         assert!(seen[0].protocol.as_deref().is_none_or(|spoken| (spoken == b"h2") == (text == "h2")));
     }
+}
+
+/// A connection of HTTP/2 cannot be switched.
+#[tokio::test]
+async fn an_origin_that_chooses_http2_is_offered_another_protocol_over_http1_and_asked_on_over_http2() {
+    let authority = Authority::new();
+    let origin = Secure::start(authority.sign("localhost").server(&["h2", "http/1.1"], None), switch).await;
+    let gateway = origin.gateway(authority.trusted(), Protocol::Auto);
+    for knows in [false, true] {
+        let mut client = gateway.client().await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+        assert_eq!(client.head().await.unwrap().status(), 101, "{knows}");
+        client.send("hello").await;
+        assert_eq!(client.exactly(5).await.unwrap(), b"hello");
+        assert_eq!(hello(&gateway).await, (200, "h2".to_owned()));
+    }
+    let seen = origin.seen.lock();
+    let spoken: Vec<_> = seen.iter().map(|seen| seen.protocol.as_deref().unwrap_or_default()).collect();
+    assert_eq!(spoken, [&b"http/1.1"[..], b"h2", b"http/1.1"]);
 }
 
 #[tokio::test]

@@ -49,8 +49,11 @@ impl Download {
         rest: Option<(Rest, Arc<Transfer>)>,
         shared: &Arc<Shared>,
     ) -> Self {
-        let has_ended = stream.is_end_stream();
-        let coming = Coming { stream, has_data: true, rest, place, _seat: seat };
+        let mut coming = Coming { stream, has_data: true, rest, place, _seat: seat };
+        let has_ended = coming.stream.is_end_stream();
+        if has_ended {
+            coming.end();
+        }
         let (timer, shared) = (Timer::new(), Arc::clone(shared));
         Self { coming: Some(coming).filter(|_| !has_ended), left, timer, silent_since: None, shared }
     }
@@ -58,7 +61,10 @@ impl Download {
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(coming) = &mut self.coming else { return Poll::Ready(None) };
         let polled = match coming.poll_frame(cx) {
-            Poll::Ready(polled) => polled.map_err(|error| cause(&error)),
+            Poll::Ready(polled) => polled.map_err(|error| {
+                coming.place.ended();
+                cause(&error)
+            }),
             Poll::Pending => Err(ready!(self.poll_silent(cx))),
         };
         self.silent_since = None;
@@ -84,12 +90,13 @@ impl Download {
 
     /// What came, came; at the end the stream is over.
     fn note(&mut self, frame: Option<&Frame<Bytes>>) {
-        let Some(coming) = &self.coming else { return };
+        let Some(coming) = &mut self.coming else { return };
         coming.place.heard();
         let data = frame.and_then(Frame::data_ref);
         let length = data.map_or(0, |data| data.len() as u64);
         self.left = self.left.map(|left| left.saturating_sub(length));
         if data.is_none() || coming.stream.is_end_stream() {
+            coming.end();
             self.coming = None;
         }
     }
@@ -112,6 +119,13 @@ impl Download {
 }
 
 impl Coming {
+    /// The answer is over. A request of which the rest is wanted no more is reset.
+    fn end(&mut self) {
+        if self.rest.as_ref().is_none_or(|(rest, _)| rest.is_over()) {
+            self.place.ended();
+        }
+    }
+
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, h2::Error>> {
         while self.has_data {
             match ready!(self.stream.poll_data(cx)) {

@@ -35,7 +35,10 @@ pub(super) async fn exchange(
     let is_empty = request.body().is_end_stream();
     let waits = !is_empty && expects_continue(request.headers());
     let opened = place.sender.send_request(head::of(request, scheme), is_empty);
-    let Ok((response, stream)) = opened else { return Err(Attempt::NotSent) };
+    let Ok((response, stream)) = opened else {
+        place.ended();
+        return Err(Attempt::NotSent);
+    };
     let transfer = request.body_mut().watch(waits);
     let upload = (!is_empty).then(|| Upload::new(stream));
     let mut asking = Asking { request, upload, response, transfer: transfer.clone(), informed: 0 };
@@ -47,7 +50,12 @@ pub(super) async fn exchange(
     place.heard();
     match answered {
         Ok(response) => Ok(asking.begun(response)),
-        Err(fault) => Err(asking.failed(fault, place.is_reused)),
+        Err(fault) => {
+            if let Fault::Stream(_) = fault {
+                place.ended();
+            }
+            Err(asking.failed(fault, place.is_reused))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -31,6 +31,10 @@ const RESETS_REMEMBERED: Duration = Duration::from_secs(10);
 const SMALL_FRAMES: usize = 256 * 1024 * 1024;
 /// Streams that `h2` resets for what the upstream sent on them, before it ends the connection.
 const FAULTS: usize = 10_000;
+/// Streams that are reset from here before a connection takes no more requests. Clients that leave in numbers are no attack of
+/// ours, but servers take it for one ("rapid reset") and end the connection with the requests of all others: Netty's at 200
+/// in 30 seconds, Envoy at 500, nghttp2's at 1,000. Those that are open by then may all be reset as well.
+const SPENT: u32 = 199 - MAX_STREAMS;
 
 /// A connection that takes requests. It ends when it has been let go, and its last request is over.
 #[derive(Debug)]
@@ -48,15 +52,18 @@ pub(super) struct State {
     served: AtomicU64,
     /// How often something came that was not asked for by a ping.
     heard: AtomicU64,
+    /// Streams that were reset from here.
+    resets: AtomicU32,
 }
 
-/// The right to send one request. On drop, there is room for another.
+/// The right to send one request. On drop, there is room for another, and a stream that has not ended was reset.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) sender: SendRequest<Bytes>,
     state: Arc<State>,
     /// Whether the connection has served others before.
     pub(super) is_reused: bool,
+    has_ended: bool,
 }
 
 /// Begins on a connection, and waits for the upstream's SETTINGS: they tell that it speaks HTTP/2 at all, and how many
@@ -124,8 +131,12 @@ async fn drive(
 // === impl Link ===
 
 impl Link {
-    /// Whether it takes requests: it is there, was not told to go away, and has numbers left.
+    /// Whether it takes requests: it is there, was not told to go away, has numbers left, and its upstream has not seen too many
+    /// of them reset.
     pub(super) fn is_open(&mut self) -> bool {
+        if self.state.resets.load(Relaxed) >= SPENT {
+            return false;
+        }
         let cx = &mut Context::from_waker(Waker::noop());
         !matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_)))
     }
@@ -146,7 +157,7 @@ impl Link {
         }
         self.state.streams.fetch_add(1, Relaxed);
         let is_reused = self.state.served.fetch_add(1, Relaxed) > 0;
-        Some(Place { sender: self.sender.clone(), state: Arc::clone(&self.state), is_reused })
+        Some(Place { sender: self.sender.clone(), state: Arc::clone(&self.state), is_reused, has_ended: false })
     }
 }
 
@@ -157,10 +168,18 @@ impl Place {
     pub(super) fn heard(&self) {
         self.state.heard.fetch_add(1, Relaxed);
     }
+
+    /// The stream has ended in both directions, or the upstream has reset it, or there was none.
+    pub(super) fn ended(&mut self) {
+        self.has_ended = true;
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if !self.has_ended {
+            self.state.resets.fetch_add(1, Relaxed);
+        }
         self.state.streams.fetch_sub(1, Relaxed);
     }
 }

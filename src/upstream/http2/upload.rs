@@ -117,6 +117,13 @@ impl Upload {
     }
 }
 
+impl Rest {
+    /// Whether there is nothing left to be sent.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
 impl Drop for Rest {
     fn drop(&mut self) {
         self.0.abort();

@@ -1,6 +1,7 @@
 //! Origins of HTTP/2.
 
 mod attacks;
+mod leaving;
 mod refused;
 mod streams;
 
