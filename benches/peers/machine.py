@@ -62,6 +62,7 @@ def describe(tools: Tools) -> Machine:
         "Redis": word(version([tools.redis, "--version"]), 2).removeprefix("v="),
         "libnginx-mod-http-lua": version(["dpkg-query", "-W", "-f", "${Version}", "libnginx-mod-http-lua"]),
         "wrk": word(version([tools.wrk, "-v"]), 1).removeprefix("debian/"),
+        "OpenSSL": word(version([tools.openssl, "version"]), 1),
         "nghttp2": word(version([tools.h2load, "--version"]), 1).removeprefix("nghttp2/"),
     }
     date = datetime.date.today().isoformat()

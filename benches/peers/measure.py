@@ -32,7 +32,8 @@ def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callabl
             one_slice(stage, contestant, running, results, WARM_UP_SECONDS)
         for result in results.values():
             result.slices.clear()
-        for number in range(rounds.of_all + rounds.of_close):
+        of_close = rounds.of_close if row.rounds_of_close is None else min(row.rounds_of_close, rounds.of_close)
+        for number in range(rounds.of_all + of_close):
             for contestant, running in field if number % 2 == 0 else reversed(field):
                 if number < rounds.of_all or contestant.name in row.close():
                     say(f"{row.name}, round {number + 1}: {contestant.name}")

@@ -6,6 +6,7 @@ import resource
 import socket
 import struct
 import time
+from dataclasses import dataclass
 from typing import Callable
 
 from contestant import Contestant
@@ -13,43 +14,63 @@ from process import Failed
 from rows import PLAIN
 from section import Bar, Line, Section, Spread, Verdict
 from stage import Stage
+from tls import trusting
+from tls_rows import TLS
 
-NAME = "memory"
-TITLE = "Memory of an idle connection"
+COLUMNS = ["min", "median bytes", "max", "first / this", "connections"]
 ABOUT = (
     "Each connection has had one request answered and waits for the next. What the gateway's processes have more of "
     "than before (their proportional set size), divided by the number of connections."
 )
-COLUMNS = ["min", "median bytes", "max", "first / this", "connections"]
-CONNECTIONS = 10_000
-GOAL_TO, GOAL = "haproxy", 1.00
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Who is measured with so many connections, and what is to come out for the first of them."""
+
+    name: str
+    title: str
+    contestants: list[Contestant]
+    connections: int
+    bound: float
+    most_rounds: int
+    to: str = "haproxy"
+    about: str = ABOUT
+
+
+IN_CLEAR = Idle("memory", "Memory of an idle connection", PLAIN.contestants, 10_000, 1.00, 2)
+OVER_TLS = Idle(
+    "tls-memory", "Memory of an idle connection of TLS", TLS.contestants[:3], 2_000, 1.50, 1, about=f"{ABOUT} Over TLS 1.3."
+)
 
 # Files that a gateway may open beside its connections.
 SPARE_FILES = 2_000
 SETTLING_SECONDS = 5.0
+TRUSTING = trusting()
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 # How many of the connections are asked again, to see that they were kept.
 SAMPLE = 50
 
 
-def measure(stage: Stage, rounds: int, say: Callable[[str], None]) -> Section:
+def measure(stage: Stage, idle: Idle, rounds: int, say: Callable[[str], None]) -> Section:
     """Starts each contestant anew in each round."""
-    number_of_connections = as_many_as_allowed()
-    measured: dict[str, list[float]] = {contestant.name: [] for contestant in PLAIN.contestants}
+    number_of_connections = as_many_as_allowed(idle.connections)
+    measured: dict[str, list[float]] = {contestant.name: [] for contestant in idle.contestants}
     failures: dict[str, str] = {}
+    rounds = min(rounds, idle.most_rounds)
     for number in range(rounds):
-        for contestant in PLAIN.contestants:
-            say(f"{NAME}, round {number + 1} of {rounds}: {contestant.name}")
+        for contestant in idle.contestants:
+            say(f"{idle.name}, round {number + 1} of {rounds}: {contestant.name}")
             try:
                 measured[contestant.name].append(bytes_of_one(stage, contestant, number_of_connections))
             except (Failed, OSError) as failure:
                 failures[contestant.name] = str(failure)
-    return section(measured, failures, number_of_connections)
+    return section(idle, measured, failures, number_of_connections)
 
 
-def as_many_as_allowed() -> int:
+def as_many_as_allowed(connections: int) -> int:
     """Raises the limit of open files as far as it goes, for all that is started from now on."""
-    wanted = CONNECTIONS + SPARE_FILES
+    wanted = IN_CLEAR.connections + SPARE_FILES
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, hard), max(wanted, hard)))
@@ -57,7 +78,7 @@ def as_many_as_allowed() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Half of them: a gateway may keep a descriptor to the upstream for each connection, idle or not, as ours does.
-    return min(CONNECTIONS, (allowed - SPARE_FILES) // 2)
+    return min(connections, (allowed - SPARE_FILES) // 2)
 
 
 def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> float:
@@ -73,7 +94,7 @@ def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> floa
                 contestant.check(stage, running)
             before = settled(gateway.memory_bytes)
             for _ in range(connections):
-                clients.append(socket.create_connection(("127.0.0.1", running.port), 5))
+                clients.append(connect(contestant, running.port))
                 exchange(clients[-1])
             after = settled(gateway.memory_bytes)
             for client in clients[:: max(1, connections // SAMPLE)]:
@@ -82,6 +103,11 @@ def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> floa
         for client in clients:
             client.close()
     return (after - before) / connections
+
+
+def connect(contestant: Contestant, port: int) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), 5)
+    return TRUSTING.wrap_socket(client) if contestant.tls else client
 
 
 def settled(measured: Callable[[], int]) -> int:
@@ -109,23 +135,24 @@ def is_whole(answer: bytes) -> bool:
     return bool(end) and bool(length) and len(body) >= int(length)
 
 
-def section(measured: dict[str, list[float]], failures: dict[str, str], connections: int) -> Section:
+def section(idle: Idle, measured: dict[str, list[float]], failures: dict[str, str], connections: int) -> Section:
     spreads = {name: Spread.of(values) for name, values in measured.items() if name not in failures}
-    first = spreads.get(PLAIN.contestants[0].name)
+    first = spreads.get(idle.contestants[0].name)
     lines = []
-    for contestant in PLAIN.contestants:
+    for contestant in idle.contestants:
         spread = spreads.get(contestant.name)
         ratio = f"{first.median / spread.median:.2f}" if first and spread else ""
         cells = [*spread.cells(0), ratio, f"{connections:,}"] if spread else []
         lines.append(Line(contestant.name, contestant.config, cells, failures.get(contestant.name)))
     bars = [Bar(name, spread, {}) for name, spread in spreads.items()]
-    return Section(NAME, TITLE, ABOUT, COLUMNS, lines, [verdict(spreads)], "bytes for each idle connection", bars)
+    unit = "bytes for each idle connection"
+    return Section(idle.name, idle.title, idle.about, COLUMNS, lines, [verdict(idle, spreads)], unit, bars)
 
 
-def verdict(spreads: dict[str, Spread]) -> Verdict:
-    ours = PLAIN.contestants[0].name
-    goal = f"memory of an idle connection of {ours}: at most {GOAL:.2f} x {GOAL_TO}"
-    if ours not in spreads or GOAL_TO not in spreads:
+def verdict(idle: Idle, spreads: dict[str, Spread]) -> Verdict:
+    ours = idle.contestants[0].name
+    goal = f"memory of an idle connection of {ours}: at most {idle.bound:.2f} x {idle.to}"
+    if ours not in spreads or idle.to not in spreads:
         return Verdict(goal, "nothing", None)
-    ratio = spreads[ours].median / spreads[GOAL_TO].median
-    return Verdict(goal, f"{ratio:.2f} x", ratio <= GOAL)
+    ratio = spreads[ours].median / spreads[idle.to].median
+    return Verdict(goal, f"{ratio:.2f} x", ratio <= idle.bound)

@@ -55,14 +55,15 @@ Results = dict[str, Result]
 
 @dataclass(frozen=True)
 class AtMost:
-    """The CPU time of a request of `of`, against that of `to`."""
+    """The CPU time of a request, or of what is told, of `of`, against that of `to`."""
 
     of: str
     to: str
     bound: float
+    each: str = "request"
 
     def judge(self, results: Results) -> Verdict:
-        goal = f"CPU per request of {self.of}: at most {self.bound:.2f} x {self.to}"
+        goal = f"CPU per {self.each} of {self.of}: at most {self.bound:.2f} x {self.to}"
         of, to = results[self.of], results[self.to]
         if of.failure or to.failure:
             return Verdict(goal, "nothing", None)
@@ -134,6 +135,10 @@ class Row:
     goals: list[Goal]
     # Starts an upstream of its own, and tells the port.
     upstream: Callable[[Stage], int] | None = None
+    # What CPU time is told of.
+    each: str = "request"
+    # How many rounds more those have who are close, where that is not as everywhere.
+    rounds_of_close: int | None = None
 
     def close(self) -> set[str]:
         """Those who are to differ so little that a few slices cannot tell."""
@@ -141,7 +146,7 @@ class Row:
         return {name for goal in few for name in (goal.of, goal.to)}
 
     def section(self, results: Results) -> Section:
-        columns = ["min", "median us", "max", "first / this", "min", "median requests/s", "max", "of which"]
+        columns = ["min", "median us", "max", "first / this", "min", f"median {self.each}s/s", "max", "of which"]
         first = results[self.contestants[0].name]
         done = [result for result in results.values() if not result.failure]
         return Section(
@@ -151,7 +156,7 @@ class Row:
             columns=columns,
             lines=[line(result, first) for result in results.values()],
             verdicts=[goal.judge(results) for goal in self.goals],
-            unit="us of CPU for each request",
+            unit=f"us of CPU for each {self.each}",
             bars=[Bar(result.contestant.name, result.cost, result.parts) for result in done],
         )
 

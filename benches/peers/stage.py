@@ -11,6 +11,7 @@ from typing import Iterator
 
 from install import Tools
 from process import Command, Failed, Process, free_port
+from tls import make_certificate
 
 CONFIG = Path(__file__).resolve().parent / "config"
 
@@ -27,6 +28,7 @@ class Stage:
 
     def __enter__(self) -> Stage:
         try:
+            make_certificate(self.tools.openssl, self.folder)
             self.upstream = free_port()
             config = self.config("upstream.conf", PORT=self.upstream)
             self.start("upstream", self.nginx(config), self.upstream)
