@@ -43,6 +43,8 @@ const SERVES: u8 = b'r';
 
 /// How long the other process may take for its part. The old one has nothing to do but to send.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a successor may take until it serves. Another one waits meanwhile.
+const START: Duration = Duration::from_secs(60);
 
 /// The socket that a successor connects to.
 #[derive(Debug)]
@@ -174,7 +176,7 @@ impl Handover {
         };
         timeout(PATIENCE, sending).await??;
         let mut said = [0];
-        Ok(stream.read(&mut said).await? == 1 && said[0] == SERVES)
+        Ok(timeout(START, stream.read(&mut said)).await?? == 1 && said[0] == SERVES)
     }
 }
 
@@ -224,4 +226,23 @@ async fn receive(stream: &UnixStream) -> io::Result<(u8, Option<Socket>)> {
         Ok((byte[0], sockets.next().and_then(|mut sockets| sockets.next()).map(Socket::from)))
     };
     stream.async_io(Interest::READABLE, once).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_successor_that_hangs_keeps_no_other_out() {
+        let path = std::env::temp_dir().join(format!("tidegate-hanging-{}", std::process::id()));
+        let mut handover = Handover::listen(&path).unwrap();
+        let _hanging = UnixStream::connect(&path).await.unwrap();
+        let mut next = UnixStream::connect(&path).await.unwrap();
+        next.write_all(&[SERVES]).await.unwrap(); // is read when its turn has come
+        handover.taken_over(&[]).await;
+        let mut sent = [0; 3];
+        next.read_exact(&mut sent).await.unwrap();
+        assert_eq!(sent, [VERSION, OF_SUCCESSORS, END]);
+        std::fs::remove_file(&path).unwrap();
+    }
 }
