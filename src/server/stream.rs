@@ -32,9 +32,17 @@ pub(crate) struct Socket {
 #[derive(Debug)]
 pub(crate) struct Watched {
     socket: Socket,
-    meter: Option<Box<dyn Meter>>,
     /// Bytes read before the protocol was known.
     ahead: Bytes,
+    /// Boxed, as its size is every connection's, and few need it.
+    extra: Option<Box<Extra>>,
+}
+
+/// What a connection of HTTP/1 needs at its end at most.
+#[derive(Debug, Default)]
+struct Extra {
+    meter: Option<Box<dyn Meter>>,
+    /// Listening to a client after the end: how long, and for how many bytes more.
     lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
@@ -90,7 +98,7 @@ impl Drop for Socket {
 
 impl Watched {
     pub(crate) fn new(socket: Socket) -> Self {
-        Self { socket, meter: None, ahead: Bytes::new(), lingering: None }
+        Self { socket, ahead: Bytes::new(), extra: None }
     }
 
     /// The socket, without what was needed to read and write it.
@@ -100,7 +108,19 @@ impl Watched {
 
     /// Installs a meter; bytes read ahead are metered when they are read.
     pub(crate) fn count_with(&mut self, meter: impl Meter + 'static) {
-        self.meter = Some(Box::new(meter));
+        self.extra().meter = Some(Box::new(meter));
+    }
+
+    fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    fn meter(&self) -> Option<&dyn Meter> {
+        self.extra.as_ref()?.meter.as_deref()
+    }
+
+    fn meter_mut(&mut self) -> Option<&mut Box<dyn Meter>> {
+        self.extra.as_mut()?.meter.as_mut()
     }
 
     /// The notes.
@@ -141,7 +161,7 @@ impl Watched {
         match &polled {
             Poll::Ready(Ok(count)) => {
                 self.socket.activity.wrote(Some(*count));
-                self.meter.iter_mut().for_each(|meter| meter.sent(*count));
+                self.meter_mut().into_iter().for_each(|meter| meter.sent(*count));
             }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.socket.activity.wrote(None),
@@ -150,22 +170,24 @@ impl Watched {
     }
 
     fn note_read(&mut self, bytes: &[u8]) {
-        self.meter.iter_mut().for_each(|meter| meter.received(bytes));
+        self.meter_mut().into_iter().for_each(|meter| meter.received(bytes));
     }
 
     /// How long, and for how many bytes, the client is listened to after the end, if at all.
     fn lingers(&self) -> Option<(Duration, usize)> {
-        let of_protocol = self.meter.as_ref().and_then(|meter| meter.lingers());
+        let of_protocol = self.meter().and_then(Meter::lingers);
         of_protocol.or_else(|| self.socket.activity.may_be_sending().then_some((LINGER, usize::MAX)))
     }
 
     /// Discards what arrives until the client closes, time is up, or too much was sent.
     fn poll_linger(&mut self, (time, most): (Duration, usize), cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (end, left) = self.lingering.get_or_insert_with(|| (Box::pin(sleep(time)), most));
+        let Self { socket, extra, .. } = self;
+        let extra = extra.get_or_insert_default();
+        let (end, left) = extra.lingering.get_or_insert_with(|| (Box::pin(sleep(time)), most));
         let mut scratch = [0; 8 * 1024];
         while *left > 0 {
             let mut buffer = ReadBuf::new(&mut scratch);
-            match Pin::new(&mut self.socket.stream).poll_read(cx, &mut buffer) {
+            match Pin::new(&mut socket.stream).poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     *left = left.saturating_sub(buffer.filled().len());
                 }
@@ -180,7 +202,7 @@ impl Watched {
 impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         // Whoever drives the connection sees by itself why.
-        if self.meter.as_ref().is_some_and(|meter| !meter.may_read()) {
+        if self.meter().is_some_and(|meter| !meter.may_read()) {
             return Poll::Pending;
         }
         if !self.ahead.is_empty() {
@@ -229,7 +251,7 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.lingering.is_none() {
+        if self.extra.as_ref().is_none_or(|extra| extra.lingering.is_none()) {
             ready!(Pin::new(&mut self.socket.stream).poll_shutdown(cx))?;
         }
         self.lingers().map_or(Poll::Ready(Ok(())), |how| self.poll_linger(how, cx))

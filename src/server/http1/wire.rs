@@ -259,3 +259,17 @@ impl Readable for Watched {
         self.socket().poll_readable(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The counts of an `Arc`.
+    const COUNTS: usize = 16;
+
+    #[test]
+    fn a_connection_in_use_takes_less_than_the_256_bytes_of_one_that_rests() {
+        // The allocator's next smaller size: pages of the two are not shared.
+        assert!(size_of::<Mutex<Wire>>() + COUNTS <= 224, "{}", size_of::<Mutex<Wire>>());
+    }
+}
