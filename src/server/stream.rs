@@ -38,7 +38,7 @@ pub(crate) struct Watched {
     extra: Option<Box<Extra>>,
 }
 
-/// What a connection of HTTP/1 needs at its end at most.
+/// What a connection of HTTP/2 always needs, and one of HTTP/1 only where it lingers at its end.
 #[derive(Debug, Default)]
 struct Extra {
     meter: Option<Box<dyn Meter>>,
