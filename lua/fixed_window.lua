@@ -9,7 +9,7 @@
 -- Invariant: `now` alone says which window counts. The key lives until its window has ended, and as long again, at most
 -- an hour, for a clock that is set back over the boundary.
 
-local fixed_window = log.windows(6)
+local fixed_window = log.algorithm(6)
 
 local HOUR = 60 * 60 * 1000
 
@@ -24,17 +24,17 @@ end
 -- What all buckets of a limiter share.
 function fixed_window.limiter(words, now)
   local previous, start, ends = window_of(words, now)
-  if not ends then return { unknown = true, words = words } end
+  if not ends then return { unknown = true, words = words, expired = now } end
   return {
     rate = tonumber(words[1]), words = words, now = now, present = ends, returns_at = ends, expired = start,
-    forget = previous, keep = text(ends - now + math.min(ends - start, HOUR)),
+    forget = previous, joins = ends, last = 0, keep = text(ends - now + math.min(ends - start, HOUR)),
   }
 end
 
 -- Takes permits out of their window, as if they had never been granted.
 function fixed_window.give_back(limiter, key, permits, at)
   local _, _, ends = window_of(limiter.words, at)
-  if ends then fixed_window.take_out(limiter, key, permits, ends) end
+  if ends then log.take_out(log.open(limiter, key), permits, ends, ends) end
 end
 
 algorithms.fixed_window = fixed_window

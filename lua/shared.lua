@@ -31,14 +31,16 @@ end
 --   retain, retained_until              the longer interval, if there is one
 --   held, date                          the newest entry
 --   first, oldest, used                 the entry that returns next, by number; its date; the permits that have not returned
---   counted, wrong                      whether all entries were counted, and whether the sums had been wrong
+--   counted, wrong                      whether all entries were counted, and whether a refusal has something to set right
 --   added, joined                       permits that this call adds in one entry; what the newest was dated, if it joins them
 -- Its limiter has these:
 --   rate, now, present, expired         what is dated `expired` or before has returned, what is dated after `present` counts
 --                                       as granted then; a grant is dated `present`
 --   interval, returns_at                when an entry returns: so long after its date, or all of them at one moment
---   last, joins, lasts                  by grant(): what the bucket has to say of its interval; a newest entry dated then or
---                                       later is joined, and has set a time to live that suffices
+--   forget                              what is dated then or before is dropped
+--   last                                what a charged bucket says of its interval; 0 in windows
+--   joins, lasts                        a newest entry dated then or later is joined, and, for grant(), has set a time to
+--                                       live that suffices
 --   keep                                the time to live (ms)
 local log = {}
 
@@ -75,13 +77,11 @@ end
 
 -- Counts all entries, since the sums may be damaged. Returns whether they were wrong.
 local function recount(bucket)
-  local first, used, stored = bucket.first - bucket.skipped, bucket.added or 0, bucket.held
-  local entries = entries_of(bucket, bucket.skipped, bucket.count - 1)
-  if bucket.date > bucket.limiter.expired then used = used + stored end
-  for number = 0, #entries / BYTES - 1 do
-    local permits = from_bytes(ENTRY, entries, number * BYTES + 1)
+  local entries, used, stored = entries_of(bucket, bucket.skipped, bucket.count), bucket.added or 0, 0
+  for number = bucket.skipped, bucket.count - 1 do
+    local permits = from_bytes(ENTRY, entries, (number - bucket.skipped) * BYTES + 1)
     stored = stored + permits
-    if number >= first then used = used + permits end
+    if number >= bucket.first then used = used + permits end
   end
   bucket.counted, bucket.wrong = true, stored ~= bucket.stored or used ~= bucket.used
   bucket.stored, bucket.used = stored, used
@@ -151,14 +151,19 @@ function log.tell(bucket)
   return math.max(0, limiter.rate - used), used > 0 and returns_in(limiter, bucket.oldest) or 0
 end
 
--- Takes permits that check() granted; a newest entry dated `joins` or later is joined.
-function log.charge(bucket, permits, joins)
+-- Adds permits to the entry that this call makes.
+local function add(bucket, permits)
   local present, date = bucket.limiter.present, bucket.date
   if not bucket.added then
-    if date >= joins then bucket.joined, bucket.date = date, present end
+    if date >= bucket.limiter.joins then bucket.joined, bucket.date = date, present end
     if bucket.used == 0 or bucket.joined and bucket.first >= bucket.count - 1 then bucket.oldest = present end
   end
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
+end
+
+-- Takes permits that check() granted.
+function log.charge(bucket, permits)
+  if permits > 0 then add(bucket, permits) end
 end
 
 -- Writes a bucket whole: the newest entry, and those before it. `...` says how long it lives, as SET takes it.
@@ -169,8 +174,9 @@ local function write_whole(bucket, entries, held, date, stored, ...)
   call('SET', bucket.key, entries .. to_bytes(ENDING, held, date, stored, bucket.last, retains, 3 + retains, count), ...)
 end
 
--- Writes what was charged, and drops what is dated `forget` or before. All entries that are dated ahead become one.
-function log.save(bucket, forget, keep)
+-- Writes what was added, and drops what is dated `forget` or before. All entries that are dated ahead become one.
+local function write(bucket)
+  local forget, keep = bucket.limiter.forget, bucket.limiter.keep
   local present, held, joined, from, to = bucket.limiter.present, bucket.added, bucket.joined, bucket.skipped, bucket.count
   local stored = bucket.stored + held
   if joined then
@@ -193,6 +199,23 @@ function log.save(bucket, forget, keep)
   end
   call('SETRANGE', bucket.key, to * BYTES, to_bytes(ENDING, held, present, stored, bucket.last, from, 3, to + 1))
   call('PEXPIRE', bucket.key, keep)
+end
+
+-- Writes what was charged.
+function log.save(bucket)
+  bucket.last = bucket.limiter.last
+  write(bucket)
+end
+
+-- After a refusal: writes nothing, unless the clock went back, or what is stored is wrong.
+function log.settle(bucket)
+  if bucket.date > bucket.limiter.present then
+    add(bucket, 0)
+    write(bucket)
+  elseif bucket.wrong then
+    local entries = entries_of(bucket, bucket.skipped, bucket.count - 1)
+    write_whole(bucket, entries, bucket.held, bucket.date, bucket.stored, 'PX', bucket.limiter.keep)
+  end
 end
 
 -- Grants a request at once, in the everyday case: there is room, the rule is that by which the bucket was charged last, the
@@ -240,18 +263,12 @@ function log.grant(limiter, key, permits)
   return rate - used, oldest + limiter.interval - limiter.now
 end
 
--- Writes a bucket with the same entries, whatever else has changed.
-function log.write_same(bucket, keep)
-  local entries = entries_of(bucket, bucket.skipped, bucket.count - 1)
-  write_whole(bucket, entries, bucket.held, bucket.date, bucket.stored, 'PX', keep)
-end
-
--- Takes permits out of an entry that has not returned and is dated `from` to `to`: of one that holds just as many before one
--- that holds more. There may be none. Of the only one, an entry of no permits is left.
+-- Takes permits out of an entry that is dated `from` to `to`: of one that holds just as many before one that holds more.
+-- There may be none. Of the only one, an entry of no permits is left.
 function log.take_out(bucket, permits, from, to)
-  if bucket.used == 0 or permits == 0 then return end
+  if permits == 0 then return end
   local entries, found, found_held, found_date = entries_of(bucket, bucket.skipped, bucket.count), nil, nil, nil
-  for at = (bucket.first - bucket.skipped) * BYTES + 1, #entries, BYTES do
+  for at = 1, #entries, BYTES do
     local held, date = from_bytes(ENTRY, entries, at)
     if from <= date and date <= to and (held == permits or (held > permits and not found)) then
       found, found_held, found_date = at, held, date
@@ -263,41 +280,15 @@ function log.take_out(bucket, permits, from, to)
   local left = is_left and to_bytes(ENTRY, found_held - permits, found_date) or ''
   entries = string.sub(entries, 1, found - 1) .. left .. string.sub(entries, found + BYTES)
   local held, date = from_bytes(ENTRY, entries, #entries - BYTES + 1)
-  write_whole(bucket, string.sub(entries, 1, -BYTES - 1), held, date, bucket.stored - permits, 'KEEPTTL')
+  write_whole(bucket, string.sub(entries, 1, -BYTES - 1), held, date, math.max(0, bucket.stored - permits), 'KEEPTTL')
 end
 
--- An algorithm of windows, whose limiters also have
---   forget  what is dated then or before is dropped
-function log.windows(arguments)
-  local windows = { keys = 1, args = arguments, open = log.open, check = log.check, tell = log.tell }
-
-  function windows.charge(bucket, permits)
-    if permits > 0 then log.charge(bucket, permits, bucket.limiter.present) end
-  end
-
-  function windows.save(bucket)
-    bucket.last = 0
-    log.save(bucket, bucket.limiter.forget, bucket.limiter.keep)
-  end
-
-  -- After a refusal: writes nothing, unless windows end after the present one, or sums were wrong.
-  function windows.settle(bucket)
-    local limiter = bucket.limiter
-    if bucket.date > limiter.present then
-      log.charge(bucket, 0, limiter.present)
-      windows.save(bucket)
-    elseif bucket.wrong then
-      log.write_same(bucket, limiter.keep)
-    end
-  end
-
-  -- Takes permits out of the window that ends at a moment, as if they had never been granted.
-  function windows.take_out(limiter, key, permits, ends)
-    limiter.expired = -1
-    log.take_out(log.open(limiter, key), permits, ends, ends)
-  end
-
-  return windows
+-- An algorithm that keeps a log; limiter() and give_back() are its own.
+function log.algorithm(arguments)
+  return {
+    keys = 1, args = arguments, open = log.open, check = log.check, tell = log.tell, charge = log.charge, save = log.save,
+    settle = log.settle,
+  }
 end
 
 -- Fractions: what gcra and leaky_bucket keep of a bucket, whose permits return continuously: one string, big-endian.

@@ -9,7 +9,7 @@
 -- a grant there are at most `segments + 1` entries, and the key outlives the last of them by an interval. An entry that
 -- lies ahead of the current segment (the clock went back, or segments were longer once) joins it with the next write.
 
-local sliding_window = log.windows(3)
+local sliding_window = log.algorithm(3)
 sliding_window.grant = log.grant
 
 -- The end of the segment of a moment.
@@ -30,7 +30,8 @@ end
 
 -- Takes permits out of their segment, as if they had never been granted.
 function sliding_window.give_back(limiter, key, permits, at)
-  sliding_window.take_out(limiter, key, permits, segment_end(limiter, at))
+  local ends = segment_end(limiter, at)
+  log.take_out(log.open(limiter, key), permits, ends, ends)
 end
 
 algorithms.sliding_window = sliding_window

@@ -13,88 +13,66 @@ local MAX_ENTRIES = 512
 -- How many intervals a longer one of another rule is retained for at most.
 local MOST_RETAINED = 64
 
-local token_bucket = { keys = 1, args = 2, open = log.open, check = log.check, tell = log.tell, grant = log.grant }
+local token_bucket = log.algorithm(2)
+token_bucket.grant = log.grant
 
--- The first and the last moment of the slot that a grant belongs to, where entries are kept for `horizon`; one millisecond
--- where grants share no entries.
-local function slot_of(limiter, horizon, at)
-  if limiter.rate * math.ceil(horizon / limiter.interval) <= MAX_ENTRIES then return at, at end
-  local slot = math.ceil(horizon / (MAX_ENTRIES - 1))
-  local first = at - at % slot
-  return first, first + slot - 1
-end
-
--- By how much a key may outlive its newest entry.
-local function slack(horizon)
-  return math.max(500, math.floor(horizon / 16))
-end
-
--- How long a key lives after a grant.
-local function keep_for(horizon)
-  return text(horizon + 2 * slack(horizon))
+-- What all buckets of a limiter share that keep entries for `horizon`. Grants of one slot share an entry.
+local function limiter_of(rate, interval, now, horizon)
+  local slot, slack = 1, math.max(500, math.floor(horizon / 16))
+  if rate * math.ceil(horizon / interval) > MAX_ENTRIES then slot = math.ceil(horizon / (MAX_ENTRIES - 1)) end
+  return {
+    rate = rate, interval = interval, now = now, present = now, last = interval, expired = now - interval, slot = slot,
+    forget = now - horizon, joins = now - now % slot, keep = text(horizon + 2 * slack), lasts = now - now % slack,
+  }
 end
 
 -- What all buckets of a limiter share.
 function token_bucket.limiter(words, now)
   local rate, interval = tonumber(words[1]), tonumber(words[2])
-  local limiter = { rate = rate, interval = interval, now = now, present = now, last = interval, expired = now - interval }
-  limiter.joins, limiter.keep, limiter.lasts = slot_of(limiter, interval, now), keep_for(interval), now - now % slack(interval)
-  return limiter
+  return limiter_of(rate, interval, now, interval)
 end
 
--- How long entries are kept: by the longest interval that anyone has judged by of late. While gateways with an old and a
+-- Reads a bucket. Entries are kept by the longest interval that anyone has judged by of late: while gateways with an old and a
 -- new rule run side by side, the one with the shorter interval must not drop what the other still counts.
-local function horizon_of(bucket)
-  local interval, now = bucket.limiter.interval, bucket.limiter.now
+function token_bucket.open(limiter, key, now, chunk)
+  local bucket, interval = log.open(limiter, key, now, chunk), limiter.interval
   local last, retain = bucket.last or interval, bucket.retain
-  if last == interval and not retain then return interval end
+  if last == interval and not retain then return bucket end
   local retained = retain and bucket.retained_until > now and retain or 0
-  return math.min(math.max(interval, last, retained), MOST_RETAINED * interval)
-end
-
--- Takes permits that check() granted.
-function token_bucket.charge(bucket, permits)
-  if permits == 0 then return end
-  local limiter, horizon = bucket.limiter, horizon_of(bucket)
-  log.charge(bucket, permits, horizon == limiter.interval and limiter.joins or slot_of(limiter, horizon, limiter.now))
+  local horizon = math.min(math.max(interval, last, retained), MOST_RETAINED * interval)
+  bucket.limiter = limiter_of(limiter.rate, interval, now, horizon)
+  return bucket
 end
 
 -- Writes what was charged in this call. If that changes the interval, the longer one is retained for twice its length.
 function token_bucket.save(bucket)
   local limiter, last = bucket.limiter, bucket.last
-  local interval, now, horizon = limiter.interval, limiter.now, horizon_of(bucket)
+  local interval, now, horizon = limiter.interval, limiter.now, limiter.now - limiter.forget
   if last and last ~= interval then
     bucket.retain, bucket.retained_until = horizon, now + 2 * horizon
   elseif bucket.retain and bucket.retained_until <= now then
     bucket.retain, bucket.retained_until = nil, nil
   end
-  bucket.last = interval
-  log.save(bucket, now - horizon, horizon == interval and limiter.keep or keep_for(horizon))
+  log.save(bucket)
 end
 
--- After a refusal: writes nothing, unless the clock went back, sums were wrong, or a rule with a shorter interval would soon
--- forget what this one counts. That is remembered at most once in an interval.
+-- After a refusal: as in other logs, or if a rule with a shorter interval would soon forget what this one counts. That is
+-- remembered at most once in an interval.
 function token_bucket.settle(bucket)
-  local last, interval, now = bucket.last, bucket.limiter.interval, bucket.limiter.now
-  if not last then return end
-  local horizon, retain = horizon_of(bucket), bucket.retain
+  local last, retain, interval, now = bucket.last, bucket.retain, bucket.limiter.interval, bucket.limiter.now
   local lasts = retain and retain >= interval and bucket.retained_until - now >= 2 * interval
-  if last < interval and not lasts then
-    bucket.retain, bucket.retained_until, horizon = interval, now + 3 * interval, math.max(horizon, interval)
-    if bucket.date <= now then log.write_same(bucket, keep_for(horizon)) end
+  if last and last < interval and not lasts then
+    bucket.retain, bucket.retained_until, bucket.wrong = interval, now + 3 * interval, true
   end
-  if bucket.date > now then
-    log.charge(bucket, 0, now)
-    log.save(bucket, now - horizon, keep_for(horizon))
-  elseif bucket.wrong then
-    log.write_same(bucket, keep_for(horizon))
-  end
+  log.settle(bucket)
 end
 
--- Takes permits out of the log, as if they had never been granted.
+-- Takes permits out of the log, as if they had never been granted, if they have not returned.
 function token_bucket.give_back(limiter, key, permits, at, now)
-  local bucket = log.open(limiter, key)
-  log.take_out(bucket, permits, slot_of(limiter, horizon_of(bucket), at))
+  local bucket = token_bucket.open(limiter, key, now)
+  local slot = bucket.limiter.slot
+  local from = at - at % slot
+  log.take_out(bucket, permits, math.max(from, limiter.expired + 1), from + slot - 1)
 end
 
 algorithms.token_bucket = token_bucket
