@@ -115,7 +115,7 @@ fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {
     json!({ "ca": ca, "cert": cert, "key": key })
 }
 
-fn show_upstream_tls(UpstreamTls { ca, server_name, identity, verify }: &UpstreamTls) -> Value {
+fn show_upstream_tls(UpstreamTls { ca, server_name, identity, verify, .. }: &UpstreamTls) -> Value {
     json!({
         "ca": ca,
         "server_name": server_name,

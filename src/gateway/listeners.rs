@@ -60,9 +60,9 @@ impl Listeners {
     /// Sets TLS up, where an entry speaks it.
     fn speak_tls(&mut self, entry: &Listen, metrics: &Arc<Metrics>) -> Result<Option<Arc<Termination>>, StartError> {
         let Some(settings) = &entry.tls else { return Ok(None) };
-        let (tls, shown) = Termination::new(settings, entry.http2)?;
-        let tls = Arc::new(tls);
-        self.watches.push(Watch::new(Arc::clone(&tls), shown, Arc::clone(metrics)));
+        let tls = Arc::new(Termination::new(settings, entry.http2)?);
+        let user = format!("listener {}", entry.address);
+        self.watches.push(Watch::new(Arc::clone(&tls) as _, &user, settings.look_every, Arc::clone(metrics)));
         Ok(Some(tls))
     }
 

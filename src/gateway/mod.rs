@@ -38,6 +38,7 @@ use crate::store::{OpenError, Store};
 use crate::tls::{CannotSpeak, Watch};
 use crate::upstream::Upstreams;
 use crate::upstream::settings::UpstreamSettings;
+use crate::upstream::tls::Identities;
 
 /// A running gateway.
 #[derive(Debug)]
@@ -96,6 +97,7 @@ struct Worker {
     layer: RateLimitLayer,
     config: Arc<Config>,
     metrics: Arc<Metrics>,
+    identities: Arc<Identities>,
     listeners: Vec<(Server, Socket)>,
     /// How many there are.
     workers: usize,
@@ -129,6 +131,9 @@ impl Gateway {
         let mut listeners = Listeners::open(&config, workers, &metrics, &drained, inherited)?;
         let admin_address = listeners.admin.as_ref().and_then(inherited::address);
 
+        let identities = Arc::new(Identities::read(config.upstreams.values()));
+        listeners.watches.extend(identities.watches(&metrics));
+
         let readiness = admin::Readiness::new();
         let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
         let control =
@@ -138,6 +143,7 @@ impl Gateway {
                 layer: layer.for_worker(),
                 config: Arc::clone(&config),
                 metrics: Arc::clone(&metrics),
+                identities: Arc::clone(&identities),
                 listeners: std::mem::take(&mut listeners.of_workers[number]),
                 workers,
             };
@@ -292,7 +298,8 @@ async fn look_after(mut watch: Watch) {
 
 impl Worker {
     fn run(self, runtime: &Runtime) -> io::Result<()> {
-        let upstreams = Arc::new(Upstreams::new(self.config.upstreams.values(), self.workers, &self.metrics));
+        let settings = self.config.upstreams.values();
+        let upstreams = Arc::new(Upstreams::sharing(settings, self.workers, &self.metrics, &self.identities));
         let service = AccessLogLayer.layer(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
             self.layer.connect();

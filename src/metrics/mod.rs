@@ -156,7 +156,7 @@ impl Metrics {
         registry.register("accept_failures", help, self.accept_failures.clone());
         let help = "Connections, streams and requests that a bound or the protocol ended, and not a limit";
         registry.register("rejected", help, self.rejected.clone());
-        let help = "When a certificate that clients are shown expires, in seconds since the Unix epoch";
+        let help = "When a certificate that clients or upstreams are shown expires, in seconds since the Unix epoch";
         registry.register("certificate_expiry_seconds", help, self.certificates.clone());
         self.upstreams.register(registry);
         registry.register("store_call_seconds", "Seconds a decision of the store took", self.store_decisions.clone());
@@ -239,7 +239,7 @@ impl Metrics {
         self.rejected.get_or_create(&CauseLabels { cause }).inc();
     }
 
-    /// The certificate of this file, which clients are shown, expires then, in seconds since the Unix epoch.
+    /// The certificate of this file, which clients or upstreams are shown, expires then, in seconds since the Unix epoch.
     pub fn certificate_expires(&self, file: &str, at: i64) {
         self.certificates.get_or_create(&CertificateLabels { certificate: file.to_owned() }).set(at);
     }

@@ -13,6 +13,8 @@ mod der;
 pub(crate) mod files;
 #[cfg(feature = "gateway")]
 mod names;
+#[cfg(feature = "gateway")]
+mod renewal;
 pub mod settings;
 #[cfg(feature = "tls")]
 mod subject;
@@ -28,6 +30,8 @@ mod watch;
 pub(crate) use self::certified::Certified;
 #[cfg(feature = "tls")]
 pub(crate) use self::files::BadFile;
+#[cfg(feature = "gateway")]
+pub(crate) use self::renewal::{Renewable, Shown};
 #[cfg(feature = "gateway")]
 pub use self::termination::CannotSpeak;
 #[cfg(feature = "gateway")]

@@ -16,10 +16,8 @@ pub struct ListenTls {
     pub look_every: Duration,
 }
 
-impl ListenTls {
-    /// How often files are looked at: they are replaced days before they must be.
-    pub const LOOK_EVERY: Duration = Duration::from_secs(5);
-}
+/// How often files are looked at: they are replaced days before they must be.
+pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The files of one certificate, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! TLS as a listener speaks it, made of what the rule file says and of what its files hold.
 
+use std::error::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use blake3::Hash;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
@@ -16,6 +18,7 @@ use super::certificate::Certificate;
 use super::certified::Certified;
 use super::files::{BadFile, Named};
 use super::names::Names;
+use super::renewal::{Renewable, Shown};
 use super::settings::{ClientAuth, ListenTls, TlsVersion};
 use crate::facts::TlsPeer;
 use crate::transport::Tls;
@@ -32,17 +35,18 @@ const TLS_1_3: &[&SupportedProtocolVersion] = &[&version::TLS13];
 pub(crate) struct Termination {
     settings: ListenTls,
     http2: bool,
-    config: ArcSwap<ServerConfig>,
+    in_use: ArcSwap<InUse>,
     /// A client that showed no certificate.
     nobody: Arc<TlsPeer>,
 }
 
-/// A certificate that clients are shown.
-#[derive(Clone, Debug)]
-pub(crate) struct Shown {
-    pub(super) file: PathBuf,
-    /// Seconds since the Unix epoch.
-    pub(super) not_after: i64,
+/// What was made of the files.
+#[derive(Debug)]
+struct InUse {
+    config: Arc<ServerConfig>,
+    shown: Vec<Shown>,
+    /// The file of those from whom clients' certificates are trusted.
+    trusted: Option<Hash>,
 }
 
 /// Why TLS cannot be spoken.
@@ -59,33 +63,13 @@ enum Fault {
 }
 
 impl Termination {
-    /// Reads the files. Returns what clients are shown, too.
+    /// Reads the files.
     ///
     /// # Errors
     /// One of them cannot be used.
-    pub(crate) fn new(settings: &ListenTls, http2: bool) -> Result<(Self, Vec<Shown>), CannotSpeak> {
-        let (config, shown) = load(settings, http2, tickets().map_err(Fault::from)?)?;
-        let config = ArcSwap::from_pointee(config);
-        Ok((Self { settings: settings.clone(), http2, config, nobody: Arc::default() }, shown))
-    }
-
-    pub(super) fn settings(&self) -> &ListenTls {
-        &self.settings
-    }
-
-    /// Reads the files anew, for clients that come from now on; returns what these are shown. Who `starts_anew` does not know
-    /// the sessions of before.
-    ///
-    /// # Errors
-    /// One of them cannot be used. What was in use stays so.
-    pub(super) fn reload(&self, starts_anew: bool) -> Result<Vec<Shown>, CannotSpeak> {
-        let tickets = match starts_anew {
-            true => tickets().map_err(Fault::from)?,
-            false => Arc::clone(&self.config.load().ticketer),
-        };
-        let (config, shown) = load(&self.settings, self.http2, tickets)?;
-        self.config.store(Arc::new(config));
-        Ok(shown)
+    pub(crate) fn new(settings: &ListenTls, http2: bool) -> Result<Self, CannotSpeak> {
+        let in_use = load(settings, http2, None)?;
+        Ok(Self { settings: settings.clone(), http2, in_use: ArcSwap::from_pointee(in_use), nobody: Arc::default() })
     }
 
     /// Greets a client that has connected.
@@ -93,7 +77,7 @@ impl Termination {
     /// # Errors
     /// The client speaks no TLS that we do, or is not who it should be, of which it was told; or it left.
     pub(crate) async fn accept(&self, stream: TcpStream) -> Result<Tls, (io::Error, TcpStream)> {
-        let acceptor = TlsAcceptor::from(self.config.load_full());
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.in_use.load().config));
         let greeted = acceptor.accept(stream).into_fallible().await?;
         let shown = greeted.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let peer = match shown.and_then(|certificate| Certificate::read(certificate)) {
@@ -104,14 +88,34 @@ impl Termination {
     }
 }
 
+impl Renewable for Termination {
+    fn files(&self) -> Vec<&Path> {
+        let ListenTls { certificates, client_auth, .. } = &self.settings;
+        let of_certificates =
+            certificates.iter().flat_map(|files| [Some(&files.cert), Some(&files.key), files.ocsp.as_ref()]);
+        let all = of_certificates.flatten().chain(client_auth.iter().map(|auth| &auth.ca));
+        all.map(PathBuf::as_path).collect()
+    }
+
+    fn renew(&self) -> Result<(), Box<dyn Error>> {
+        let in_use = load(&self.settings, self.http2, Some(&self.in_use.load()))?;
+        self.in_use.store(Arc::new(in_use));
+        Ok(())
+    }
+
+    fn shown(&self) -> Vec<Shown> {
+        self.in_use.load().shown.clone()
+    }
+}
+
 #[cfg(test)]
 impl Termination {
     pub(super) fn ticket(&self, session: &[u8]) -> Option<Vec<u8>> {
-        self.config.load().ticketer.encrypt(session)
+        self.in_use.load().config.ticketer.encrypt(session)
     }
 
     pub(super) fn knows(&self, ticket: &[u8]) -> bool {
-        self.config.load().ticketer.decrypt(ticket).is_some()
+        self.in_use.load().config.ticketer.decrypt(ticket).is_some()
     }
 }
 
@@ -120,11 +124,14 @@ fn tickets() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     ring::Ticketer::new()
 }
 
-fn load(
-    settings: &ListenTls,
-    http2: bool,
-    tickets: Arc<dyn ProducesTickets>,
-) -> Result<(ServerConfig, Vec<Shown>), Fault> {
+/// Reads the files. Who was trusted before still is, and his sessions are known, unless the file of authorities has changed.
+fn load(settings: &ListenTls, http2: bool, before: Option<&InUse>) -> Result<InUse, Fault> {
+    let trusted =
+        settings.client_auth.as_ref().and_then(|auth| std::fs::read(&auth.ca).ok()).map(|text| blake3::hash(&text));
+    let tickets = match before.filter(|before| before.trusted == trusted) {
+        Some(before) => Arc::clone(&before.config.ticketer),
+        None => tickets()?,
+    };
     let (mut keys, mut shown) = (Vec::new(), Vec::new());
     for files in &settings.certificates {
         let Certified { key, not_after, .. } = Certified::read(files)?;
@@ -144,7 +151,7 @@ fn load(
     // A client keeps what is needed to resume: nothing of it is kept here.
     config.ticketer = tickets;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok((config, shown))
+    Ok(InUse { config: Arc::new(config), shown, trusted })
 }
 
 fn verifier(

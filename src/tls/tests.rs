@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rcgen::{CertificateParams, KeyPair};
 
-use super::settings::{CertificateFiles, ClientAuth, ListenTls, TlsVersion};
+use super::settings::{CertificateFiles, ClientAuth, LOOK_EVERY, ListenTls, TlsVersion};
 use super::termination::Termination;
 use super::watch::Watch;
 use crate::clock::unix_seconds;
@@ -42,7 +42,7 @@ impl Folder {
 
     fn settings(&self) -> ListenTls {
         let files = CertificateFiles { cert: self.0.join("cert"), key: self.0.join("key"), ocsp: None };
-        let look_every = ListenTls::LOOK_EVERY;
+        let look_every = LOOK_EVERY;
         ListenTls { certificates: vec![files], min_version: TlsVersion::Tls12, client_auth: None, look_every }
     }
 
@@ -58,8 +58,8 @@ impl Drop for Folder {
 }
 
 fn watch(settings: &ListenTls, metrics: &Arc<Metrics>) -> Watch {
-    let (termination, shown) = Termination::new(settings, true).unwrap();
-    Watch::new(Arc::new(termination), shown, Arc::clone(metrics))
+    let termination = Termination::new(settings, true).unwrap();
+    Watch::new(Arc::new(termination), "a test", settings.look_every, Arc::clone(metrics))
 }
 
 fn signed(seconds: i64) -> (String, String) {
@@ -177,9 +177,8 @@ fn sessions_of_before_are_known_unless_whom_to_trust_has_changed() {
     folder.write("ca", &signed(40 * DAY).0);
     let client_auth = Some(ClientAuth { ca: folder.0.join("ca"), required: true });
     let settings = ListenTls { client_auth, ..folder.settings() };
-    let (termination, shown) = Termination::new(&settings, true).unwrap();
-    let termination = Arc::new(termination);
-    let mut watch = Watch::new(Arc::clone(&termination), shown, metrics);
+    let termination = Arc::new(Termination::new(&settings, true).unwrap());
+    let mut watch = Watch::new(Arc::clone(&termination) as _, "a test", settings.look_every, metrics);
     let ticket = termination.ticket(b"session").unwrap();
     folder.renew("cert", "key", 90 * DAY);
     watch.look();

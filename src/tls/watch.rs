@@ -1,33 +1,32 @@
-//! Files that are replaced while clients connect: certificates are renewed every few weeks, and nobody starts gateways for it.
+//! Files that are replaced while connections are opened: certificates are renewed every few weeks, and nobody starts gateways for it.
 //!
 //! What the files hold is compared, not their times: those of Kubernetes are links to links, which are turned to another folder. A
 //! certificate and its key are replaced one after the other, so that between two looks they may not belong together: a fault is
 //! said when it is still there at the next look. Until files can be used, what could be is.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use blake3::{Hash, Hasher};
 
 use super::certified::date;
-use super::settings::ListenTls;
-use super::termination::{Shown, Termination};
+use super::renewal::{Renewable, Shown};
 use crate::clock::unix_seconds;
 use crate::metrics::Metrics;
 
 /// How long before its end a certificate is warned of.
 const SOON: i64 = 14 * 24 * 60 * 60;
 
-/// Looks after the files of a listener.
+/// Looks after files that belong together.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    termination: Arc<Termination>,
+    of: Arc<dyn Renewable>,
+    look_every: Duration,
     metrics: Arc<Metrics>,
+    /// Whose they are, as operators are told.
+    user: String,
     /// What all files held at the last look.
     seen: Hash,
-    /// Whom clients' certificates are trusted from, in what is in use.
-    trusted: Option<Hash>,
     fault: Option<Fault>,
     shown: Vec<(Shown, Life)>,
 }
@@ -48,38 +47,37 @@ enum Life {
 }
 
 impl Watch {
-    /// Looks after what has just been read.
-    pub(crate) fn new(termination: Arc<Termination>, shown: Vec<Shown>, metrics: Arc<Metrics>) -> Self {
-        let (seen, trusted) = (contents(termination.settings()), trusted(termination.settings()));
-        let mut watch = Self { termination, metrics, seen, trusted, fault: None, shown: Vec::new() };
-        watch.show(shown);
+    /// Looks after what has just been read. `user` tells operators whose it is.
+    pub(crate) fn new(of: Arc<dyn Renewable>, user: &str, look_every: Duration, metrics: Arc<Metrics>) -> Self {
+        let (seen, user) = (contents(&*of), user.to_owned());
+        let mut watch = Self { of, look_every, metrics, user, seen, fault: None, shown: Vec::new() };
+        watch.show();
         watch
     }
 
     /// How long until the next look.
     pub(crate) fn pause(&self) -> Duration {
-        self.termination.settings().look_every
+        self.look_every
     }
 
     /// Looks at the files, and takes them into use where they have changed. It reads them, and may take its time.
     pub(crate) fn look(&mut self) {
         // Before they are read to be used: what changes meanwhile is seen at the next look.
-        let seen = contents(self.termination.settings());
+        let seen = contents(&*self.of);
         if self.fault.is_some() || seen != self.seen {
             self.seen = seen;
-            self.reload();
+            self.renew();
         }
         self.warn();
     }
 
-    fn reload(&mut self) {
-        let trusted = trusted(self.termination.settings());
-        match self.termination.reload(trusted != self.trusted) {
-            Ok(shown) => {
-                let files: Vec<_> = shown.iter().map(|one| one.file.display()).collect();
-                tracing::info!(?files, "certificates have changed and are in use");
-                (self.trusted, self.fault) = (trusted, None);
-                self.show(shown);
+    fn renew(&mut self) {
+        match self.of.renew() {
+            Ok(()) => {
+                let files: Vec<_> = self.of.files().into_iter().map(|file| file.display().to_string()).collect();
+                tracing::info!(user = self.user, ?files, "certificates have changed and are in use");
+                self.fault = None;
+                self.show();
             }
             Err(error) => self.note(error.to_string()),
         }
@@ -89,14 +87,20 @@ impl Watch {
         match &mut self.fault {
             Some(fault) if fault.what == what && fault.is_told => {}
             Some(fault) if fault.what == what => {
-                tracing::warn!(fault = what, "certificates have changed and cannot be used; what was in use stays so");
+                let user = &self.user;
+                tracing::warn!(
+                    user,
+                    fault = what,
+                    "certificates have changed and cannot be used; what was in use stays so"
+                );
                 fault.is_told = true;
             }
             fault => *fault = Some(Fault { what, is_told: false }),
         }
     }
 
-    fn show(&mut self, shown: Vec<Shown>) {
+    fn show(&mut self) {
+        let shown = self.of.shown();
         for one in &shown {
             self.metrics.certificate_expires(&one.file.display().to_string(), one.not_after);
         }
@@ -118,7 +122,9 @@ impl Watch {
             }
             let (certificate, on) = (file.display(), date(*not_after));
             match life {
-                Life::Over => tracing::error!(%certificate, %on, "a certificate has expired: clients refuse it"),
+                Life::Over => {
+                    tracing::error!(%certificate, %on, "a certificate has expired: whoever is shown it refuses it");
+                }
                 Life::Short | Life::Long => tracing::warn!(%certificate, %on, "a certificate expires soon"),
             }
             *told = life;
@@ -126,28 +132,14 @@ impl Watch {
     }
 }
 
-/// What all files hold.
-fn contents(ListenTls { certificates, client_auth, .. }: &ListenTls) -> Hash {
+/// What all files hold. One that cannot be read counts as one that holds something else.
+fn contents(of: &dyn Renewable) -> Hash {
     let mut hasher = Hasher::new();
-    for files in certificates {
-        [Some(&files.cert), Some(&files.key), files.ocsp.as_ref()]
-            .into_iter()
-            .flatten()
-            .for_each(|path| add(path, &mut hasher));
+    for path in of.files() {
+        match std::fs::read(path) {
+            Ok(text) => hasher.update(&(text.len() as u64).to_le_bytes()).update(&text),
+            Err(error) => hasher.update(error.to_string().as_bytes()),
+        };
     }
-    client_auth.iter().for_each(|auth| add(&auth.ca, &mut hasher));
     hasher.finalize()
-}
-
-fn trusted(tls: &ListenTls) -> Option<Hash> {
-    let read = |path: &PathBuf| std::fs::read(path).ok().map(|text| blake3::hash(&text));
-    tls.client_auth.as_ref().and_then(|auth| read(&auth.ca))
-}
-
-/// A file that cannot be read counts as one that holds something else.
-fn add(path: &Path, hasher: &mut Hasher) {
-    match std::fs::read(path) {
-        Ok(text) => hasher.update(&(text.len() as u64).to_le_bytes()).update(&text),
-        Err(error) => hasher.update(error.to_string().as_bytes()),
-    };
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use http::uri::{Authority, Scheme};
 use tokio::time::timeout_at;
@@ -23,7 +24,7 @@ pub(crate) struct Dial {
 enum Security {
     Clear,
     Tls(Box<Connector>),
-    /// What it needs cannot be read, since this.
+    /// It cannot be spoken, since this.
     Broken(String),
 }
 
@@ -40,14 +41,10 @@ impl Dial {
     }
 
     /// To one of TLS.
-    pub(super) fn tls(authority: &Authority, settings: &UpstreamSettings) -> Self {
-        let tls = settings.tls.clone().unwrap_or_default();
-        let security = match Identity::read(&tls) {
-            Ok(identity) => match Connector::new(&identity, &tls, authority) {
-                Some(connector) => Security::Tls(Box::new(connector)),
-                None => Security::Broken(format!("`{authority}` has no name that a certificate can have")),
-            },
-            Err(bad) => Security::Broken(bad.to_string()),
+    pub(super) fn tls(authority: &Authority, settings: &UpstreamSettings, identity: Arc<Identity>) -> Self {
+        let security = match Connector::new(identity, authority) {
+            Some(connector) => Security::Tls(Box::new(connector)),
+            None => Security::Broken(format!("`{authority}` has no name that a certificate can have")),
         };
         Self { address: Address::new(authority, 443), timeouts: Timeouts::of(settings), security }
     }

@@ -46,6 +46,7 @@ use endpoint::Endpoint;
 pub(crate) use seats::Client;
 use select::RoundRobin;
 use settings::{Protocol, Target, UpstreamSettings};
+use tls::Identities;
 
 /// The upstreams of a rule file, each with its own connections. Every worker has its own.
 #[derive(Debug)]
@@ -133,8 +134,18 @@ impl Upstreams {
         workers: usize,
         metrics: &Metrics,
     ) -> Self {
+        Self::sharing(settings, workers, metrics, &Identities::default())
+    }
+
+    /// Likewise; those of all workers share what was read of the files.
+    pub(crate) fn sharing<'a>(
+        settings: impl IntoIterator<Item = &'a UpstreamSettings>,
+        workers: usize,
+        metrics: &Metrics,
+        identities: &Identities,
+    ) -> Self {
         let named = |settings: &UpstreamSettings| {
-            (settings.name.clone(), Upstream::new(&settings.share(workers.max(1)), metrics))
+            (settings.name.clone(), Upstream::new(&settings.share(workers.max(1)), metrics, identities))
         };
         Self(settings.into_iter().map(named).collect())
     }
@@ -148,12 +159,12 @@ impl Upstreams {
 // === impl Upstream ===
 
 impl Upstream {
-    fn new(settings: &UpstreamSettings, metrics: &Metrics) -> Self {
+    fn new(settings: &UpstreamSettings, metrics: &Metrics, identities: &Identities) -> Self {
         let metrics = metrics.upstream(&settings.name);
         let remote = |dial| Backend::Http(Endpoint::new(dial, settings, metrics.clone()));
         let place = |target: &Target| match target {
             Target::Http(authority) => remote(Dial::clear(authority, settings)),
-            Target::Https(authority) => remote(Dial::tls(authority, settings)),
+            Target::Https(authority) => remote(Dial::tls(authority, settings, identities.of(settings))),
             Target::Unix(path) => remote(Dial::unix(path, settings)),
             Target::Echo => Backend::Echo,
         };

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use http::uri::Authority;
 
+use crate::tls::settings::LOOK_EVERY;
+
 /// One entry of `upstreams:`.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
@@ -67,6 +69,8 @@ pub struct UpstreamTls {
     pub identity: Option<TlsIdentity>,
     /// Whether their certificates are verified.
     pub verify: bool,
+    /// How often the files are looked at. The rule file has no key for it.
+    pub look_every: Duration,
 }
 
 /// A certificate with its private key.
@@ -80,7 +84,7 @@ pub struct TlsIdentity {
 
 impl Default for UpstreamTls {
     fn default() -> Self {
-        Self { ca: None, server_name: None, identity: None, verify: true }
+        Self { ca: None, server_name: None, identity: None, verify: true, look_every: LOOK_EVERY }
     }
 }
 

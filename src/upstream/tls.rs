@@ -1,9 +1,13 @@
 //! TLS to the targets of an upstream: whom it trusts, what it shows of itself, what it asks to be spoken.
 
+use std::collections::BTreeMap;
+use std::error::Error as Fault;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::uri::Authority;
 use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,8 +20,10 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::settings::{Protocol, UpstreamTls};
+use super::settings::{Protocol, UpstreamSettings, UpstreamTls};
+use crate::metrics::Metrics;
 use crate::tls::files::{BadFile, Named};
+use crate::tls::{Renewable, Shown, Watch};
 use crate::transport::{Tls, Transport};
 
 const HTTP1: &[u8] = b"http/1.1";
@@ -31,15 +37,30 @@ const REPEATED: Duration = Duration::from_secs(10);
 pub(super) struct Connector {
     /// Its certificate has to be for this name.
     name: ServerName<'static>,
-    http1: Arc<ClientConfig>,
-    http2: Arc<ClientConfig>,
-    both: Arc<ClientConfig>,
+    identity: Arc<Identity>,
     told: Mutex<Option<Instant>>,
 }
 
-/// What is used of the files of an upstream; all its targets and their connections share the memory of sessions.
-#[derive(Clone, Debug)]
-pub(super) struct Identity(ClientConfig);
+/// Those of all upstreams, by name. Workers share them, so that files are read once.
+#[derive(Debug, Default)]
+pub(crate) struct Identities(BTreeMap<Arc<str>, Arc<Identity>>);
+
+/// What is used of the files of an upstream, or why nothing is.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    tls: UpstreamTls,
+    in_use: ArcSwap<Result<InUse, String>>,
+}
+
+/// What was made of the files. All targets and their connections share the memory of sessions; it is a new one when files
+/// have changed, as who was trusted then may be trusted no more.
+#[derive(Debug)]
+struct InUse {
+    http1: Arc<ClientConfig>,
+    http2: Arc<ClientConfig>,
+    both: Arc<ClientConfig>,
+    shown: Option<Shown>,
+}
 
 /// Why no TLS can be spoken.
 #[derive(Debug, thiserror::Error)]
@@ -61,14 +82,82 @@ struct Anybody(WebPkiSupportedAlgorithms);
 /// # Errors
 /// The first that cannot be used, or the system trusts nobody.
 pub(crate) fn check(tls: &UpstreamTls) -> Result<(), CannotSpeak> {
-    Identity::read(tls).map(drop)
+    InUse::read(tls).map(drop)
+}
+
+// === impl Identities ===
+
+impl Identities {
+    /// Reads the files of those that speak TLS.
+    pub(crate) fn read<'a>(upstreams: impl IntoIterator<Item = &'a UpstreamSettings>) -> Self {
+        let read = |upstream: &UpstreamSettings| {
+            let identity = Identity::new(upstream.tls.clone()?);
+            Some((Arc::clone(&upstream.name), Arc::new(identity)))
+        };
+        Self(upstreams.into_iter().filter_map(read).collect())
+    }
+
+    /// That of an upstream; read now if it was not.
+    pub(super) fn of(&self, upstream: &UpstreamSettings) -> Arc<Identity> {
+        let known = self.0.get(&upstream.name).cloned();
+        known.unwrap_or_else(|| Arc::new(Identity::new(upstream.tls.clone().unwrap_or_default())))
+    }
+
+    /// Looks after the files, of those that have any.
+    pub(crate) fn watches(&self, metrics: &Arc<Metrics>) -> Vec<Watch> {
+        let with_files = self.0.iter().filter(|(_, identity)| !identity.files().is_empty());
+        let watch = |(name, identity): (&Arc<str>, &Arc<Identity>)| {
+            let user = format!("upstream {name}");
+            Watch::new(Arc::clone(identity) as _, &user, identity.tls.look_every, Arc::clone(metrics))
+        };
+        with_files.map(watch).collect()
+    }
 }
 
 // === impl Identity ===
 
 impl Identity {
-    /// Reads the files, as they are now.
-    pub(super) fn read(tls: &UpstreamTls) -> Result<Self, CannotSpeak> {
+    fn new(tls: UpstreamTls) -> Self {
+        let in_use = InUse::read(&tls).map_err(|bad| bad.to_string());
+        Self { tls, in_use: ArcSwap::from_pointee(in_use) }
+    }
+
+    /// How TLS is spoken on a connection that is opened now.
+    fn asking_for(&self, protocol: Protocol) -> io::Result<Arc<ClientConfig>> {
+        let in_use = self.in_use.load();
+        let InUse { http1, http2, both, .. } = in_use.as_ref().as_ref().map_err(|why| io::Error::other(why.clone()))?;
+        let config = match protocol {
+            Protocol::Http1 => http1,
+            Protocol::Http2 => http2,
+            Protocol::Auto => both,
+        };
+        Ok(Arc::clone(config))
+    }
+}
+
+impl Renewable for Identity {
+    fn files(&self) -> Vec<&Path> {
+        let UpstreamTls { ca, identity, .. } = &self.tls;
+        let of_identity = identity.iter().flat_map(|files| [&files.cert, &files.key]);
+        ca.iter().chain(of_identity).map(PathBuf::as_path).collect()
+    }
+
+    fn renew(&self) -> Result<(), Box<dyn Fault>> {
+        let in_use = InUse::read(&self.tls)?;
+        self.in_use.store(Arc::new(Ok(in_use)));
+        Ok(())
+    }
+
+    fn shown(&self) -> Vec<Shown> {
+        let in_use = self.in_use.load();
+        in_use.as_ref().as_ref().ok().and_then(|in_use| in_use.shown.clone()).into_iter().collect()
+    }
+}
+
+// === impl InUse ===
+
+impl InUse {
+    fn read(tls: &UpstreamTls) -> Result<Self, CannotSpeak> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
         let builder = builder.map_err(CannotSpeak::Versions)?;
@@ -76,17 +165,22 @@ impl Identity {
             true => builder.with_root_certificates(trusted(tls)?),
             false => builder.dangerous().with_custom_certificate_verifier(Anybody::of(&provider)),
         };
-        let Some(files) = &tls.identity else { return Ok(Self(builder.with_no_client_auth())) };
+        let Some(files) = &tls.identity else { return Ok(Self::of(&builder.with_no_client_auth(), None)) };
         let (cert, key) = (Named { key: "cert", path: &files.cert }, Named { key: "key", path: &files.key });
-        let certified = key.key_of(cert.certificates(&cert.read()?)?, &key.read()?)?;
+        let chain = cert.certificates(&cert.read()?)?;
+        let shown = Shown::first(&files.cert, &chain);
+        let certified = key.key_of(chain, &key.read()?)?;
         let resolver = rustls::sign::SingleCertAndKey::from(certified);
-        Ok(Self(builder.with_client_cert_resolver(Arc::new(resolver))))
+        Ok(Self::of(&builder.with_client_cert_resolver(Arc::new(resolver)), shown))
     }
 
-    fn asking_for(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
-        let mut config = self.0.clone();
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Arc::new(config)
+    fn of(config: &ClientConfig, shown: Option<Shown>) -> Self {
+        let asking_for = |protocols: &[&[u8]]| {
+            let mut config = config.clone();
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            Arc::new(config)
+        };
+        Self { http1: asking_for(&[HTTP1]), http2: asking_for(&[HTTP2]), both: asking_for(&[HTTP2, HTTP1]), shown }
     }
 }
 
@@ -105,26 +199,15 @@ fn trusted(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, CannotSpeak> {
 
 impl Connector {
     /// For a target of this name, unless the rule file has another.
-    pub(super) fn new(identity: &Identity, tls: &UpstreamTls, authority: &Authority) -> Option<Self> {
+    pub(super) fn new(identity: Arc<Identity>, authority: &Authority) -> Option<Self> {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let name = ServerName::try_from(tls.server_name.as_deref().unwrap_or(host).to_owned()).ok()?;
-        Some(Self {
-            name,
-            http1: identity.asking_for(&[HTTP1]),
-            http2: identity.asking_for(&[HTTP2]),
-            both: identity.asking_for(&[HTTP2, HTTP1]),
-            told: Mutex::default(),
-        })
+        let name = ServerName::try_from(identity.tls.server_name.as_deref().unwrap_or(host).to_owned()).ok()?;
+        Some(Self { name, identity, told: Mutex::default() })
     }
 
     /// Makes of a connection one of TLS. Returns what will be spoken: what was asked for, or what the target prefers.
     pub(super) async fn greet(&self, socket: TcpStream, protocol: Protocol) -> io::Result<(Transport, Protocol)> {
-        let config = match protocol {
-            Protocol::Http1 => &self.http1,
-            Protocol::Http2 => &self.http2,
-            Protocol::Auto => &self.both,
-        };
-        let connector = TlsConnector::from(Arc::clone(config));
+        let connector = TlsConnector::from(self.identity.asking_for(protocol)?);
         let stream =
             connector.connect(self.name.clone(), socket).await.map_err(|error| io::Error::other(fault(&error)))?;
         let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);

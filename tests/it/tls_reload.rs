@@ -1,5 +1,6 @@
 //! Certificates that are replaced while clients connect and ask.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,36 +8,51 @@ use std::time::Duration;
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use tidegate::config::ListenAddress;
 use tidegate::{Config, Gateway};
 
 use crate::support::gateway::get;
 use crate::support::tls::{Authority, listener};
 use crate::support::tls_client::{TlsClient, connect};
+use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 
 /// How often certificates are replaced.
 const SWAPS: usize = 50;
 
-fn start(authority: &Authority) -> Gateway {
+/// An upstream that needs no server.
+const ECHO: &str = "targets: ['builtin:echo']";
+
+/// A gateway that listens so, in front of this upstream, and looks at its files all the time.
+fn start(listen: &str, upstream: &str) -> Gateway {
     let text = format!(
-        "listen: {}
-admin: off
+        "listen: {listen}
+admin: 127.0.0.1:0
 store: memory
-upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
-routes: [{{ name: all, match: {{ path: /** }}, upstream: echo }}]",
-        listener(authority, &["api"], "")
+upstreams: {{ api: {{ {upstream} }} }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]"
     );
     let mut config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    config.listen[0].tls.as_mut().unwrap().look_every = Duration::from_millis(5);
+    let often = Duration::from_millis(5);
+    config.listen.iter_mut().filter_map(|entry| entry.tls.as_mut()).for_each(|tls| tls.look_every = often);
+    config.upstreams.values_mut().filter_map(|upstream| upstream.tls.as_mut()).for_each(|tls| tls.look_every = often);
     Gateway::start(config, 2).unwrap()
+}
+
+fn port(gateway: &Gateway) -> SocketAddr {
+    gateway.addresses()[0].tcp().expect("a port")
+}
+
+async fn end(gateway: Gateway) {
+    tokio::task::spawn_blocking(|| gateway.drain(Duration::from_millis(10))).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn certificates_are_replaced_50_times_under_load_and_nobody_notices() {
     let authority = Authority::new();
     authority.sign("api", &["api.example"]);
-    let gateway = start(&authority);
-    let address = gateway.addresses()[0].tcp().expect("a port");
+    let gateway = start(&listener(&authority, &["api"], ""), ECHO);
+    let address = port(&gateway);
     let client = TlsClient { resumption: Resumption::disabled(), ..TlsClient::new(&authority) }.config();
     let (stop, handshakes, requests) = (Arc::new(AtomicBool::new(false)), Arc::default(), Arc::default());
     let mut load = tokio::task::JoinSet::new();
@@ -80,5 +96,33 @@ async fn certificates_are_replaced_50_times_under_load_and_nobody_notices() {
     }
     let (handshakes, requests) = (handshakes.load(Ordering::SeqCst), requests.load(Ordering::SeqCst));
     assert!(handshakes > SWAPS && requests > 2 * SWAPS, "{handshakes} handshakes, {requests} requests");
-    tokio::task::spawn_blocking(|| gateway.drain(Duration::from_millis(10))).await.unwrap().unwrap();
+    end(gateway).await;
+}
+
+/// What an upstream wants to be shown changes: the gateway in front of it is not started anew.
+#[tokio::test]
+async fn what_an_upstream_is_shown_is_replaced_without_a_restart_and_its_end_is_told() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    theirs.sign("server", &["localhost"]);
+    ours.sign("me", &["gateway"]);
+    let auth = format!(", client_auth: {{ ca: '{}', required: true }}", theirs.path("ca.pem"));
+    let upstream = start(&listener(&theirs, &["server"], &auth), ECHO);
+    let (ca, cert, key) = (theirs.path("ca.pem"), ours.path("me.pem"), ours.path("me.key"));
+    let tls = format!("tls: {{ ca: '{ca}', cert: '{cert}', key: '{key}' }}");
+    let target = format!("targets: ['https://localhost:{}']", port(&upstream).port());
+    let gateway = start("127.0.0.1:0", &format!("{target}, {tls}"));
+    let mut client = Raw::connect(port(&gateway)).await;
+    assert_eq!(get(&mut client, "/", "").await.status(), 502, "signed by an authority that it does not trust");
+
+    theirs.sign("me", &["gateway"]);
+    for file in ["me.key", "me.pem"] {
+        ours.write(file, &std::fs::read_to_string(theirs.path(file)).unwrap());
+    }
+    soon(async { while get(&mut client, "/", "").await.status() != 200 {} }).await;
+    let admin = gateway.admin_address().and_then(ListenAddress::tcp).expect("a port");
+    let metrics = get(&mut Raw::connect(admin).await, "/metrics", "").await.text();
+    let series = format!("tidegate_certificate_expiry_seconds{{certificate=\"{cert}\"}} ");
+    assert!(metrics.contains(&series), "{metrics}");
+    end(gateway).await;
+    end(upstream).await;
 }

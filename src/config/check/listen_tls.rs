@@ -6,7 +6,7 @@ use super::{Checked, needed, part};
 use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::Problems;
-use crate::tls::settings::{CertificateFiles, ClientAuth, ListenTls, TlsVersion};
+use crate::tls::settings::{CertificateFiles, ClientAuth, LOOK_EVERY, ListenTls, TlsVersion};
 
 const HELP: &str = "a path that is not absolute begins where the gateway is started";
 
@@ -20,8 +20,8 @@ pub(super) fn tls(of: &file::Listen, node: &Node, problems: &mut Problems) -> Ch
         Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
         Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
     };
-    let look_every = ListenTls::LOOK_EVERY;
-    Ok(Some(ListenTls { certificates: certificates?, min_version, client_auth: client_auth?, look_every }))
+    let (certificates, client_auth) = (certificates?, client_auth?);
+    Ok(Some(ListenTls { certificates, min_version, client_auth, look_every: LOOK_EVERY }))
 }
 
 fn certificates(written: &file::ListenTls, node: &Node, problems: &mut Problems) -> Checked<Vec<CertificateFiles>> {

@@ -54,7 +54,7 @@ fn described(written: &file::UpstreamTls, node: &Node, problems: &mut Problems) 
         let help = "certificates are verified by it: leave `verify` out";
         return Err(problems.add(node.at("verify").location, "`ca` has no effect with `verify: false`", help));
     }
-    Ok(UpstreamTls { ca, server_name, identity, verify })
+    Ok(UpstreamTls { ca, server_name, identity, verify, ..UpstreamTls::default() })
 }
 
 fn is_name(name: &str) -> bool {

@@ -44,6 +44,7 @@ use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::sift::{Arrival, NextHop, Sieve};
 use crate::upgrade::Upgrades;
 use crate::upstream::settings::{Protocol, Target, UpstreamSettings, UpstreamTls};
+use crate::upstream::tls::Identities;
 use crate::wire::raw::{Message, Raw};
 use crate::wire::upstream::{Origin, Visit};
 use crate::wire::{soon, until, until_within};
@@ -64,6 +65,7 @@ struct Settings {
     adjust: fn(&mut UpstreamSettings),
     trusted_peer: bool,
     spoken: Option<(Protocol, UpstreamTls)>,
+    identities: Identities,
 }
 
 impl Settings {
@@ -72,7 +74,14 @@ impl Settings {
     }
 
     fn targets(targets: Vec<Target>) -> Self {
-        Self { targets, response_timeout: LONG, adjust: |_| {}, trusted_peer: false, spoken: None }
+        Self {
+            targets,
+            response_timeout: LONG,
+            adjust: |_| {},
+            trusted_peer: false,
+            spoken: None,
+            identities: Identities::default(),
+        }
     }
 
     fn start(self) -> Gateway {
@@ -90,7 +99,7 @@ impl Settings {
         }
         (self.adjust)(&mut upstream);
         let metrics = Arc::new(Metrics::new());
-        let forward = Forward::new(Arc::new(Upstreams::new([&upstream], 1, &metrics)));
+        let forward = Forward::new(Arc::new(Upstreams::sharing([&upstream], 1, &metrics, &self.identities)));
         let trusted_peer = self.trusted_peer;
         let handler = move |request, peer| with_permit(forward.clone(), request, peer, trusted_peer);
         let listener = bind_one(&listen.address);

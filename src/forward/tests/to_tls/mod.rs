@@ -1,5 +1,7 @@
 //! Origins of TLS.
 
+mod renewed;
+
 use std::path::PathBuf;
 
 use parking_lot::Mutex;
