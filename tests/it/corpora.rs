@@ -1,4 +1,5 @@
-//! Everything that the fuzzer began with and everything that it found, through the same functions without a fuzzer.
+//! Everything that the fuzzer began with and everything that it found, through the same functions without a fuzzer. The one
+//! of buckets asks a Redis.
 
 use std::fs;
 use std::path::Path;
