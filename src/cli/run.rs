@@ -72,7 +72,8 @@ fn url(scheme: &str, address: &ListenAddress) -> String {
 }
 
 /// Waits for a signal or a successor, and drains. A signal during the drain ends the process at once. SIGHUP reopens the
-/// access log: log rotation sends it, and a closing terminal, which must not end the gateway.
+/// access log and has certificates looked at: log rotation sends it, who renews certificates, and a closing terminal, which must
+/// not end the gateway.
 pub(super) fn until_ended(
     gateway: Gateway,
     args: &RunArgs,
@@ -92,8 +93,10 @@ pub(super) fn until_ended(
                     break;
                 }
                 _ = hangup.recv() => {
-                    tracing::info!("SIGHUP: the access log's file is opened anew, and the rules stay as they are");
+                    let does = "the access log's file is opened anew, and certificates are looked at; the rules stay as they are";
+                    tracing::info!("SIGHUP: {does}");
                     logs.reopen();
+                    gateway.look_at_certificates();
                 }
             }
         }

@@ -61,6 +61,8 @@ struct Control {
     thread: JoinHandle<io::Result<()>>,
     /// Whether it accepts no more operators.
     closed: watch::Sender<bool>,
+    /// Changes when somebody asks to look at the files of certificates.
+    look: watch::Sender<()>,
     end: oneshot::Sender<()>,
 }
 
@@ -170,6 +172,12 @@ impl Gateway {
         self.readiness.fail();
     }
 
+    /// Looks now whether certificates have been replaced, and not when it is time for the next look. Clients that connect some moments
+    /// later are shown the new ones.
+    pub fn look_at_certificates(&self) {
+        self.control.look.send_replace(());
+    }
+
     /// All that it listens on.
     pub(crate) fn sockets(&self) -> &[Listening] {
         &self.sockets
@@ -225,6 +233,7 @@ impl Control {
     fn start(layer: RateLimitLayer, admin: Admin, listener: Option<Socket>, watches: Vec<Watch>) -> io::Result<Self> {
         let runtime = runtime()?;
         let (closed, closing) = watch::channel(false);
+        let (look, asked) = watch::channel(());
         let listener = {
             let _context = runtime.enter();
             listener.map(|listener| admin::Listener::new(listener, closing.clone())).transpose()?
@@ -233,7 +242,7 @@ impl Control {
         let run = async move {
             layer.connect();
             tokio::spawn(tend(layer));
-            watches.into_iter().for_each(|watch| drop(tokio::spawn(look_after(watch))));
+            watches.into_iter().for_each(|watch| drop(tokio::spawn(look_after(watch, asked.clone()))));
             let mut serving = pin!(async {
                 match listener {
                     Some(listener) => admin.serve(listener).await,
@@ -252,7 +261,7 @@ impl Control {
             }
         };
         let thread = Builder::new().name("control".into()).spawn(move || runtime.block_on(run))?;
-        Ok(Self { thread, closed, end })
+        Ok(Self { thread, closed, look, end })
     }
 
     /// Accepts no more operators.
@@ -279,10 +288,13 @@ async fn tend(layer: RateLimitLayer) {
     }
 }
 
-/// Takes certificates into use that have been replaced. Files are read beside all else, as they may be far away.
-async fn look_after(mut watch: Watch) {
+/// Takes certificates into use that have been replaced: from time to time, and when it is asked to. Files are read beside all
+/// else, as they may be far away.
+async fn look_after(mut watch: Watch, mut asked: watch::Receiver<()>) {
     loop {
-        tokio::time::sleep(watch.pause()).await;
+        if let Ok(Err(_)) = timeout(watch.pause(), asked.changed()).await {
+            return; // the gateway is gone
+        }
         let look = move || {
             watch.look();
             watch

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -25,6 +26,11 @@ const ECHO: &str = "targets: ['builtin:echo']";
 
 /// A gateway that listens so, in front of this upstream, and looks at its files all the time.
 fn start(listen: &str, upstream: &str) -> Gateway {
+    start_looking(Duration::from_millis(5), listen, upstream)
+}
+
+/// The same, but it looks at its files this often.
+fn start_looking(often: Duration, listen: &str, upstream: &str) -> Gateway {
     let text = format!(
         "listen: {listen}
 admin: 127.0.0.1:0
@@ -33,7 +39,6 @@ upstreams: {{ api: {{ {upstream} }} }}
 routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]"
     );
     let mut config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    let often = Duration::from_millis(5);
     config.listen.iter_mut().filter_map(|entry| entry.tls.as_mut()).for_each(|tls| tls.look_every = often);
     config.upstreams.values_mut().filter_map(|upstream| upstream.tls.as_mut()).for_each(|tls| tls.look_every = often);
     Gateway::start(config, 2).unwrap()
@@ -45,6 +50,20 @@ fn port(gateway: &Gateway) -> SocketAddr {
 
 async fn end(gateway: Gateway) {
     tokio::task::spawn_blocking(|| gateway.drain(Duration::from_millis(10))).await.unwrap().unwrap();
+}
+
+/// Waits until clients are shown the certificate in the file.
+async fn is_shown(authority: &Authority, client: &Arc<ClientConfig>, address: SocketAddr) {
+    let new = CertificateDer::from_pem_file(authority.path("api.pem")).unwrap();
+    soon(async {
+        loop {
+            let connection = connect(client, "api.example", address).await.expect("a handshake");
+            if connection.stream.get_ref().1.peer_certificates().unwrap()[0] == new {
+                break;
+            }
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -79,16 +98,7 @@ async fn certificates_are_replaced_50_times_under_load_and_nobody_notices() {
     }
     for _ in 0..SWAPS {
         authority.sign("api", &["api.example"]);
-        let new = CertificateDer::from_pem_file(authority.path("api.pem")).unwrap();
-        soon(async {
-            loop {
-                let connection = connect(&client, "api.example", address).await.expect("a handshake");
-                if connection.stream.get_ref().1.peer_certificates().unwrap()[0] == new {
-                    break;
-                }
-            }
-        })
-        .await;
+        is_shown(&authority, &client, address).await;
     }
     stop.store(true, Ordering::SeqCst);
     while let Some(ended) = load.join_next().await {
@@ -125,4 +135,18 @@ async fn what_an_upstream_is_shown_is_replaced_without_a_restart_and_its_end_is_
     assert!(metrics.contains(&series), "{metrics}");
     end(gateway).await;
     end(upstream).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_asked_to_looks_at_its_files_before_it_is_time() {
+    let authority = Authority::new();
+    authority.sign("api", &["api.example"]);
+    let gateway = start_looking(Duration::from_secs(3600), &listener(&authority, &["api"], ""), ECHO);
+    let client = TlsClient { resumption: Resumption::disabled(), ..TlsClient::new(&authority) }.config();
+    for _ in 0..3 {
+        authority.sign("api", &["api.example"]);
+        gateway.look_at_certificates();
+        is_shown(&authority, &client, port(&gateway)).await;
+    }
+    end(gateway).await;
 }
