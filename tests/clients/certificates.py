@@ -18,11 +18,15 @@ class Certificates:
         subject = ("-subj", "/CN=authority of a test", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
         output("openssl", "req", "-x509", *KEY, *subject, "-days", 2, "-keyout", folder / "ca.key", "-out", self.ca)
 
-    def make(self, name: str, *names: str) -> tuple[Path, Path]:
-        """A certificate of these names of hosts, and its key."""
-        certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+    def files(self, name: str) -> tuple[Path, Path]:
+        """Where a certificate is, and its key."""
+        return self.folder / f"{name}.pem", self.folder / f"{name}.key"
+
+    def make(self, name: str, *names: str, subject: str = "") -> tuple[Path, Path]:
+        """A certificate of these alternative names, and its key."""
+        certificate, key = self.files(name)
         request = self.folder / f"{name}.csr"
-        output("openssl", "req", "-new", *KEY, "-subj", f"/O=tests/CN={name}", "-keyout", key, "-out", request)
+        output("openssl", "req", "-new", *KEY, "-subj", subject or f"/O=tests/CN={name}", "-keyout", key, "-out", request)
         extensions = self.folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName={','.join(names)}\nbasicConstraints=CA:FALSE\n")
         output(

@@ -19,7 +19,7 @@ LONGEST = 30
 PROGRAM_LONGEST = 20
 
 Check = Callable[["Stage"], None]
-checks: list[tuple[str, str, Check]] = []
+checks: list[tuple[str, str, Check, int]] = []
 passed: list[str] = []
 failed: list[str] = []
 
@@ -32,11 +32,11 @@ class Hangs(BaseException):
     """A check takes too long. Clients that catch every exception do not catch this."""
 
 
-def check(sentence: str) -> Callable[[Check], Check]:
+def check(sentence: str, longest: int = LONGEST) -> Callable[[Check], Check]:
     """Registers a check."""
 
     def register(function: Check) -> Check:
-        checks.append((function.__module__, sentence, function))
+        checks.append((function.__module__, sentence, function, longest))
         return function
 
     return register
@@ -44,15 +44,15 @@ def check(sentence: str) -> Callable[[Check], Check]:
 
 def run_all(module: str, stage: Stage) -> None:
     """Runs the checks of a module, each within its time."""
-    for _, sentence, function in [known for known in checks if known[0] == module]:
-        report(sentence, lambda function=function: function(stage))
+    for _, sentence, function, longest in [known for known in checks if known[0] == module]:
+        report(sentence, lambda function=function: function(stage), longest)
 
 
-def report(sentence: str, function: Callable[[], None]) -> None:
+def report(sentence: str, function: Callable[[], None], longest: int = LONGEST) -> None:
     """Runs it, and tells what became of it."""
     begin = time.monotonic()
     try:
-        with within(LONGEST):
+        with within(longest):
             function()
     except (Exception, Hangs) as error:
         failed.append(sentence)

@@ -1,10 +1,18 @@
 // Checks by node's client of HTTP/2: `node node_http2.mjs URL NAME [CA]`. Prints a line of JSON for each.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import fs from "node:fs";
 import http2 from "node:http2";
+import { runAll, until } from "./node_checking.mjs";
 
 const [url, name, ca] = process.argv.slice(2);
-const connect = () => http2.connect(url, ca ? { ca: fs.readFileSync(ca), servername: "localhost" } : {});
+
+async function connect() {
+  const session = http2.connect(url, ca ? { ca: fs.readFileSync(ca), servername: "localhost" } : {});
+  session.on("error", () => {});
+  await new Promise((resolve) => session.once("remoteSettings", resolve).once("close", resolve));
+  return session;
+}
 
 /** What comes back for a request. */
 function ask(session, fields, body, trailers) {
@@ -20,11 +28,6 @@ function ask(session, fields, body, trailers) {
     stream.on("close", () => (stream.rstCode ? reject(new Error(`reset with ${stream.rstCode}`)) : resolve(answer)));
     if (body !== undefined || trailers) stream.end(body);
   });
-}
-
-/** Resolves when it holds; the run has a bound of its own. */
-async function until(condition) {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
 const checks = {
@@ -52,8 +55,8 @@ const checks = {
     assert.deepEqual([text, trailers["x-checksum"]], ["with trailers\n", "abc"]);
   },
   "node is refused with 429 and its fields": async (session) => {
-    const once = () => ask(session, { ":path": "/limited/plain", "x-name": name });
-    const answers = [await once(), await once(), await once()];
+    const again = () => ask(session, { ":path": "/limited/plain", "x-name": name });
+    const answers = [await again(), await again(), await again()];
     assert.deepEqual(answers.map(({ head }) => head[":status"]), [200, 200, 429]);
     const { head, text } = answers[2];
     assert.ok(head["retry-after"] && head.ratelimit && head["ratelimit-policy"]);
@@ -83,6 +86,27 @@ const checks = {
     await new Promise((resolve) => unread.on("end", resolve));
     assert.equal(read, 1_000_000);
   },
+  "node's extended CONNECT is a WebSocket": async (session) => {
+    assert.equal(session.remoteSettings.enableConnectProtocol, true);
+    const fields = { ":method": "CONNECT", ":protocol": "websocket", ":path": "/socket", "sec-websocket-version": "13" };
+    const stream = session.request(fields, { endStream: false });
+    const [head] = await once(stream, "response");
+    assert.equal(head[":status"], 200);
+    stream.write(Buffer.from([0x81, 0x85, 0, 0, 0, 0, ...Buffer.from("hello")])); // a text, masked with zeros
+    assert.deepEqual((await once(stream, "data"))[0], Buffer.from([0x81, 5, ...Buffer.from("hello")]));
+    stream.end(Buffer.from([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8])); // a close, with 1000
+    const closed = once(stream, "close");
+    assert.deepEqual((await once(stream, "data"))[0], Buffer.from([0x88, 2, 0x03, 0xe8]));
+    await closed;
+    assert.equal(stream.rstCode, 0);
+  },
+  "node's extended CONNECT to another protocol is refused with 501, and one beyond a limit with 429": async (session) => {
+    const tunnel = (fields) => ask(session, { ":method": "CONNECT", "sec-websocket-version": "13", ...fields }, "");
+    assert.equal((await tunnel({ ":protocol": "other", ":path": "/socket" })).head[":status"], 501);
+    const limited = { ":protocol": "websocket", ":path": "/limited/socket", "x-name": `${name}-tunnel` };
+    const answers = [await tunnel(limited), await tunnel(limited), await tunnel(limited)];
+    assert.deepEqual(answers.map(({ head }) => head[":status"]), [200, 200, 429]);
+  },
   "node's PING is answered": (session) =>
     new Promise((resolve, reject) => session.ping((error) => (error ? reject(error) : resolve()))),
   "node's settings are acknowledged": (session) =>
@@ -91,13 +115,4 @@ const checks = {
     ),
 };
 
-for (const [sentence, check] of Object.entries(checks)) {
-  const session = connect();
-  session.on("error", () => {});
-  await new Promise((resolve) => session.once("connect", resolve).once("close", resolve));
-  const late = new Promise((_, reject) => setTimeout(reject, 10_000, new Error("not done after 10 s")).unref());
-  const error = await Promise.race([check(session), late]).then(() => undefined, (error) => String(error.stack ?? error));
-  session.destroy();
-  console.log(JSON.stringify({ sentence: ca ? `${sentence}, over TLS` : sentence, error }));
-}
-process.exit(0);
+await runAll(checks, { open: connect, close: (session) => session.destroy(), way: ca ? ", over TLS" : "" });

@@ -47,6 +47,16 @@ const pages = {
     waiting.splice(0).forEach((wake) => wake());
     response.end();
   },
+  // Says what will be needed, and answers when the client has heard of it and asks by /more.
+  hints: (_, response) => {
+    response.writeEarlyHints({ link: "</style.css>; rel=preload; as=style", "x-hint": "yes" });
+    waiting.push(() => response.end("after the hint\n"));
+  },
+  // Does not want what the client would send.
+  unwanted: (_, response) => {
+    response.statusCode = 417;
+    response.end();
+  },
   // Says a part of its answer, and breaks it off.
   broken: (_, response) => {
     response.writeHead(200, { "content-length": 100 });
@@ -60,14 +70,23 @@ const pages = {
   },
 };
 const waiting = [];
+// Of routes: what follows them is the page.
+const prefixes = ["limited", "unix", "by-address", "by-subject", "by-san"];
 
 function answer(request, response) {
   const [, first, second, third] = request.url.split("?")[0].split("/");
-  const [page, argument] = ["limited", "unix"].includes(first) ? [second, third] : [first, second];
+  const [page, argument] = prefixes.includes(first) ? [second, third] : [first, second];
   response.on("close", () => (left += response.writableFinished ? 0 : 1));
   (pages[page] ?? pages.plain)(request, response, argument);
 }
 
+/** A client waits with its body: node would ask for it at once, whatever the page. */
+function judge(request, response) {
+  if (!request.url.startsWith("/unwanted")) response.writeContinue();
+  answer(request, response);
+}
+
 const [server, local] = [http.createServer(answer), http.createServer(answer)];
+server.on("checkContinue", judge);
 server.keepAliveTimeout = local.keepAliveTimeout = 60_000;
 local.listen(process.argv[2], () => server.listen(0, "127.0.0.1", () => console.log(server.address().port)));

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import socket
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ import grpc
 import grpc_server
 import websocket_server
 from certificates import Certificates
+from gateway import Gateway
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
@@ -67,16 +67,18 @@ class Stage:
         self._stack.callback(grpc_tls.stop)
         sockets = websocket_server.Server()
         self._stack.callback(sockets.stop)
-        origin = self.start_node("origin.mjs", self.scratch / "origin.sock")
-        self.address, self.tls, self.mutual, _ = self.start_gateway(
+        self.origin = f"127.0.0.1:{self.start_node('origin.mjs', self.scratch / 'origin.sock')}"
+        gateway = self.start_gateway(
             FOLDER / "rules.yaml",
-            ORIGIN=f"127.0.0.1:{origin}",
+            ORIGIN=self.origin,
             GRPC=self.grpc.port,
             GRPC_TLS=grpc_tls.port,
             SOCKETS=sockets.port,
             NGINX=self.start_nginx(),
             FOLDER=self.scratch,
         )
+        self.address, self.tls, self.mutual, _, self.proxied, self.proxied_tls = gateway.addresses
+        self.proxies = self.start_haproxy()
         self.url, self.tls_url = f"http://{self.address}", f"https://localhost:{self.tls.rpartition(':')[2]}"
 
     def name(self) -> str:
@@ -101,18 +103,20 @@ class Stage:
         wait_for(port)
         return port
 
-    def start_gateway(self, template: Path, **values: object) -> list[str]:
-        """Starts a gateway; returns the addresses that it listens on, in the order of its rule file."""
-        gateway = self.start(self.program, "run", "-c", self.fill(template, **values), "--workers", "2", stderr=subprocess.PIPE)
-        said, addresses = "", []
-        for line in gateway.stderr or ():
-            said += line
-            if listens := re.search(r"listening on (\S+)", line):
-                addresses.append(listens[1].partition("://")[2] or listens[1])
-            if "admin on" in line:
-                self._stack.callback(gateway.stderr.close)
-                return addresses
-        raise RuntimeError(f"the gateway does not start: {said}")
+    def start_haproxy(self) -> dict[str, int]:
+        """The ports of proxies in front of the gateway, by their names in the file."""
+        ports = {name: free_port() for name in ("V1", "V2", "STRANGER", "HTTP2", "HTTP2_TLS")}
+        addresses = {"GATEWAY": self.address, "TLS": self.tls, "PROXIED": self.proxied, "PROXIED_TLS": self.proxied_tls}
+        config = self.fill(FOLDER / "haproxy.cfg", SCRATCH=self.scratch, **ports, **addresses)
+        self.start("haproxy", "-db", "-f", config)
+        for port in ports.values():
+            wait_for(port)
+        return ports
+
+    def start_gateway(self, template: Path, *arguments: object, **values: object) -> Gateway:
+        config = self.fill(template, **values)
+        command = (self.program, "run", "-c", config, "--workers", "2", *arguments)
+        return Gateway(self.start(*command, stderr=subprocess.PIPE))
 
     def fill(self, template: Path, **values: object) -> Path:
         """A copy of a file with its `@NAMES@` filled in."""
@@ -121,11 +125,12 @@ class Stage:
             text = text.replace(f"@{name}@", str(value))
         return self.write(f"{self.name()}-{template.name}", text)
 
-    def start(self, *command: object, stderr: int | None = None) -> subprocess.Popen[str]:
+    def start(self, *command: object, stderr: int | None = None, takes_input: bool = False) -> subprocess.Popen[str]:
         """Starts a program that is ended with the run."""
         words = [str(word) for word in command]
+        stdin = subprocess.PIPE if takes_input else subprocess.DEVNULL
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=self.scratch
+            words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=self.scratch
         )
         self._stack.callback(end, process)
         return process
@@ -138,6 +143,9 @@ def end(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
 
 
 def free_port() -> int:

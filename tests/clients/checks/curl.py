@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 from checking import check, expect, output
 from stage import Stage
 
@@ -44,10 +46,26 @@ def echoes(stage: Stage) -> None:
             expect(f"{option} {coding}", back.read_bytes() == sent.read_bytes(), True)
 
 
-@check("curl that waits for 100 Continue is told to go on")
+@check("curl that waits for 100 Continue is told to go on, or is answered without its body where that is not wanted")
 def continues(stage: Stage) -> None:
-    wait = ("-H", "expect: 100-continue", "--expect100-timeout", "9", "--max-time", "5")
-    expect("the echo", curl(*wait, "-d", "body", "-w", " %{http_code}", f"{stage.url}/echo"), "body 200")
+    wait = ("-H", "expect: 100-continue", "--expect100-timeout", "9", "--max-time", "5", "-w", " %{http_code} %{size_upload}")
+    expect("the echo", curl(*wait, "-d", "body", f"{stage.url}/echo"), "body 200 4")
+    expect("the refusal", curl(*wait, "-d", "body", f"{stage.url}/unwanted"), " 417 0")
+
+
+@check("curl is shown the origin's 103 Early Hints before there is an answer, over both versions")
+def is_shown_hints(stage: Stage) -> None:
+    back = stage.scratch / "back"
+    for option, version in zip(VERSIONS, ("HTTP/1.1", "HTTP/2")):
+        # It tells of fields at once where it is verbose, and with the body otherwise.
+        asking = stage.start("curl", "-sv", option, "-o", back, f"{stage.url}/hints", stderr=subprocess.PIPE)
+        assert asking.stderr
+        told = [line.strip() for line in iter(asking.stderr.readline, "< x-hint: yes\n") if line.startswith("< ")]
+        expect(option, told[0].startswith(f"< {version} 103"), True)
+        expect(option, "< link: </style.css>; rel=preload; as=style" in told, True)
+        curl(f"{stage.url}/more")
+        expect(option, f"< {version} 200" in asking.stderr.read(), True)
+        expect(option, (asking.wait(10), back.read_text()), (0, "after the hint\n"))
 
 
 @check("curl's HEAD has an answer without a body")

@@ -119,11 +119,9 @@ def many_calls(stage: Stage) -> None:
         expect("at once", list(pool.map(lambda number: call(number, timeout=10), numbers)), numbers)
 
 
-@check("grpcio's calls are answered over TLS on both sides")
+@check("grpcio's calls of all four kinds are answered over TLS on both sides")
 def tls_on_both_sides(stage: Stage) -> None:
-    with Channel(stage, ("grpc.default_authority", "secure.test"), tls=True) as channel:
-        expect("the answer", channel.unary()(b"hello", timeout=5), b"hello")
-        expect("a stream", list(channel.many()(b"1000", timeout=5)), [b"%d" % n for n in range(1000)])
+    four_kinds_over(Channel(stage, ("grpc.default_authority", "secure.test"), tls=True))
 
 
 @check("messages of 16 MiB pass in both directions, in clear and over TLS")
@@ -174,7 +172,12 @@ def restarts(stage: Stage) -> None:
 
 @check("a limit is RESOURCE_EXHAUSTED, and tells when to come back")
 def is_limited(stage: Stage) -> None:
-    with Channel(stage) as channel:
+    for tls in (False, True):
+        is_limited_over(stage, Channel(stage, tls=tls))
+
+
+def is_limited_over(stage: Stage, channel: Channel) -> None:
+    with channel:
         limited = channel.unary(f"/{SERVICE}/Limited")
         metadata = [("x-name", stage.name())]
         for _ in range(2):

@@ -28,6 +28,14 @@ def is_verified(stage: Stage) -> None:
         expect(path, ask(stage, path, "-o", "/dev/null", "-w", "%{http_code}"), "502")
 
 
+@check("a session with nginx is resumed by the next connection of a worker")
+def is_resumed(stage: Stage) -> None:
+    told = [ask(stage, "/nginx-http1/session") for _ in range(3)]
+    # Two workers: one of them has had a session before.
+    expect("one is a new one", told[0], ".")
+    expect("one is resumed", "r" in told, True)
+
+
 @check("20 MiB come from nginx whole, by either protocol")
 def downloads(stage: Stage) -> None:
     file = stage.scratch / "file"
