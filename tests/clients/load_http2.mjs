@@ -1,0 +1,78 @@
+// Clients of HTTP/2 over TLS: `node load_http2.mjs URL CA`. For each line of input they print one when they have had 20 more
+// answers; at its end they stop, and print what came of all.
+import fs from "node:fs";
+import http2 from "node:http2";
+import readline from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const [url, ca] = process.argv.slice(2);
+const options = { ca: fs.readFileSync(ca), servername: "localhost" };
+const totals = { answered: 0, handshakes: 0, failures: [] };
+const wakes = [];
+let stopped = false;
+
+function fail(error) {
+  totals.failures.push(String(error.stack ?? error));
+}
+
+function connect() {
+  return new Promise((resolve) => {
+    const session = http2.connect(url, options);
+    session.on("error", fail);
+    session.once("connect", () => {
+      totals.handshakes += 1;
+      resolve(session);
+    });
+    session.once("close", () => resolve(session));
+  });
+}
+
+/** One request. The server is free not to look at what it has told to go elsewhere by GOAWAY: RFC 9113 section 6.8. */
+function ask(session) {
+  return new Promise((resolve) => {
+    if (session.closed || session.destroyed) return resolve();
+    const stream = session.request({ ":path": "/plain" });
+    let text = "";
+    let head = {};
+    stream.setEncoding("utf8");
+    stream.on("response", (fields) => (head = fields));
+    stream.on("data", (data) => (text += data));
+    stream.on("error", () => {}); // its code tells
+    stream.on("close", () => {
+      if (stream.rstCode === http2.constants.NGHTTP2_REFUSED_STREAM) return resolve();
+      if (stream.rstCode !== 0 || head[":status"] !== 200 || text !== "hello\n")
+        fail(`${head[":status"]}, reset with ${stream.rstCode}: ${text}`);
+      totals.answered += 1;
+      for (const wake of wakes) wake();
+      resolve();
+    });
+  });
+}
+
+async function keepAsking(streams, isKept) {
+  let session = await connect();
+  while (!stopped) {
+    if (session.closed || session.destroyed) session = await connect();
+    await Promise.all(Array.from({ length: streams }, () => ask(session)));
+    if (!isKept) session.close();
+    await sleep(2); // for the processor time of what is tested
+  }
+  session.close();
+}
+
+/** Resolves when so many more have been answered. */
+function answered(more) {
+  const enough = totals.answered + more;
+  return new Promise((resolve) => wakes.push(() => totals.answered >= enough && resolve()));
+}
+
+const clients = [keepAsking(4, true), keepAsking(1, true), keepAsking(1, false), keepAsking(1, false)];
+for await (const _ of readline.createInterface({ input: process.stdin })) {
+  await answered(20);
+  wakes.length = 0;
+  console.log();
+}
+stopped = true;
+await Promise.all(clients);
+console.log(JSON.stringify(totals));
+process.exit(0);
