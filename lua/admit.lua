@@ -21,9 +21,9 @@
 --   open(limiter, key, now)      a bucket as it is stored; with `failure`, an error that ends the call
 --   check(bucket, permits)       is a request granted, how long does it wait (-1: for ever), and how long until its slot
 --   tell(bucket)                 what remains, and how long until there will be more
---   charge(bucket, permits)      takes in memory what check() granted, and sets `added`
+--   charge(bucket, permits)      takes in memory what check() granted, more than none, and sets `added`
 --   save(bucket, random)         writes what was charged
---   grant(limiter, key, permits)  optional: grants at once and returns what tell() says then, or nothing and what was read
+--   grant(limiter, key, permits)  optional: grants at once and returns what tell() says then, or nothing
 --   settle(bucket, random)       after a refusal, if nothing was charged: takes nothing; writes what time or another rule made necessary
 --   give_back(limiter, key, permits, at, now)  undoes what was granted at `at`, if it has not returned by itself
 
@@ -32,7 +32,8 @@
 local function each_bucket(words, now, each)
   local next_word, number, key = string.gmatch(words, '([^ ]*) '), 1, 1
   for name in next_word do
-    local algorithm, arguments = algorithms[name], {}
+    -- With room for the arguments of any algorithm: a table that grows costs as much as a command.
+    local algorithm, arguments = algorithms[name], { nil, nil, nil, nil, nil, nil }
     for i = 1, algorithm.args do arguments[i] = next_word() end
     local limiter = algorithm.limiter(arguments, now)
     for _ = 1, next_word() do
@@ -42,31 +43,22 @@ local function each_bucket(words, now, each)
   end
 end
 
--- The buckets of a call, by number: algorithm, limiter, first key, and the open bucket; false for one that has granted a
--- request at once, which is done only once.
-local laws, limiters, keys, buckets, present_moment
-
--- The present request: what it asks of each limit, and the answers. Parallel lists, made once, since creating a table costs as
--- much as a small command.
+-- The buckets of a call, by number: algorithm, limiter, first key, and the bucket once it is open; false for one that has granted
+-- requests at once, which is done only once. And the present request: what it asks of each limit, and the answers. Parallel lists,
+-- made once: what they hold is of no use to the next call.
+local laws, limiters, keys, buckets, present_moment = {}, {}, {}, {}, nil
 local numbers, only_watches, asked, granted, later = {}, {}, {}, {}, {}
 
--- Opens the bucket of this number; `chunk` is the part of it that was read before, if any.
-local function open(number, chunk)
-  local bucket = buckets[number] or laws[number].open(limiters[number], keys[number], present_moment, chunk)
+-- Opens the bucket of this number.
+local function open(number)
+  local bucket = buckets[number] or laws[number].open(limiters[number], keys[number], present_moment)
   buckets[number] = bucket
   return bucket
 end
 
--- Checks the request on the bucket of one of its limits.
-local function check(i, chunk)
-  local number = numbers[i]
-  local yes, wait, delay = laws[number].check(open(number, chunk), asked[i])
-  granted[i], later[i] = yes, delay or not yes and wait
-  return yes or only_watches[i]
-end
-
 -- How many of these equal requests are granted with the same answer, except for what remains.
 local function alike(count, limits)
+  if count == 1 then return 1 end
   for i = 1, limits do
     local law, permits = laws[numbers[i]], asked[i]
     if granted[i] and permits > 0 then
@@ -77,84 +69,94 @@ local function alike(count, limits)
   return count
 end
 
+-- Checks the request on the bucket of one of its limits; returns whether that lets it pass.
+local function check(i)
+  local yes, wait, delay = laws[numbers[i]].check(open(numbers[i]), asked[i])
+  granted[i], later[i] = yes, delay or not yes and wait
+  return yes or only_watches[i] == 1
+end
+
+-- Grants permits at once, of a bucket that the call has not looked at before. Returns what tell() says then, or nothing.
+local function grant(number, permits)
+  local law = laws[number]
+  if buckets[number] ~= nil or permits == 0 or not law.grant then return end
+  local remaining, reset = law.grant(limiters[number], keys[number], permits)
+  if remaining then buckets[number] = false end
+  return remaining, reset
+end
+
 -- Decides the first of so many requests that ask for the same, and with it all that are answered alike; adds the answer,
--- and returns how many they are. What limit number `lone` asks for may be granted at once, if all others grant.
-local function decide(count, limits, lone, answers)
-  local all, left, resets = true, nil, nil
+-- and returns how many they are. The last bucket that the call has not looked at may grant at once, if all others grant.
+local function decide(count, limits, answers)
+  local all, lone, most, at_once, resets = true, nil, count, nil, nil
   for i = 1, limits do
-    if i ~= lone and not check(i) then all = false end
+    if buckets[numbers[i]] == nil then lone = i end
   end
+  for i = 1, limits do
+    granted[i], later[i] = false, false
+    if i ~= lone then all = check(i) and all end
+  end
+  if all then most = alike(count, limits) end
   if lone then
-    local number = numbers[lone]
-    if all then left, resets = laws[number].grant(limiters[number], keys[number], asked[lone]) end
-    if left then buckets[number] = false elseif not check(lone, resets) then all = false end
-  end
-  if all and count > 1 then count = alike(count, limits) end
-  for i = 1, limits do
-    local remaining, reset, said, wait = left, resets, 1, nil
-    if not left or i ~= lone then
-      local law, bucket, yes = laws[numbers[i]], buckets[numbers[i]], granted[i]
-      if all and yes then law.charge(bucket, count * asked[i]) else bucket.added = bucket.added or false end
-      remaining, reset = law.tell(bucket)
-      wait = later[i]
-      if not yes then said = 0 elseif wait then said = 2 end
+    if all then at_once, resets = grant(numbers[lone], most * asked[lone]) end
+    if not at_once then
+      all = check(lone) and all
+      most = all and alike(count, limits) or count
     end
-    answers[#answers + 1] = i == 1 and to_bytes('<I4BI4I6', count, said, remaining, reset)
+  end
+  for i = 1, limits do
+    local law, bucket, permits, yes, wait = laws[numbers[i]], buckets[numbers[i]], asked[i], granted[i], later[i]
+    local said, remaining, reset = 1, at_once, resets
+    if bucket then
+      if not (all and yes) then
+        bucket.added = bucket.added or false
+      elseif permits > 0 then
+        law.charge(bucket, most * permits)
+      end
+      said = not yes and 0 or wait and 2 or 1
+      remaining, reset = law.tell(bucket)
+    end
+    answers[#answers + 1] = i == 1 and to_bytes('<I4BI4I6', most, said, remaining, reset)
       or to_bytes('<BI4I6', said, remaining, reset)
     if wait then answers[#answers + 1] = to_bytes('<i8', wait) end
   end
-  return count
-end
-
--- Decides a request for one bucket that the call has not looked at before, if it is granted at once; adds the answer. Returns how
--- many requests are left to decide.
-local function grant_alone(number, permits, answers)
-  local remaining, reset = laws[number].grant(limiters[number], keys[number], permits)
-  if not remaining then
-    open(number, reset)
-    return 1
-  end
-  buckets[number] = false
-  answers[#answers + 1] = to_bytes('<I4BI4I6', 1, 1, remaining, reset)
-  return 0
+  return most
 end
 
 -- Decides all requests; returns the answers.
 local function decide_all(requests)
-  local at, length, answers = 1, #requests, { to_bytes('<I8', present_moment) }
-  while at <= length do
-    local left, limits, number, watches, permits, lone
+  local at, answers = 1, { to_bytes('<I8', present_moment), nil, nil, nil }
+  while at <= #requests do
+    local left, limits, number, watches, permits
     left, limits, number, watches, permits, at = from_bytes('<I4BI2BI4', requests, at)
-    if left == 1 and limits == 1 and permits > 0 and buckets[number] == nil then
-      left = grant_alone(number, permits, answers)
+    numbers[1], only_watches[1], asked[1] = number, watches, permits
+    for i = 2, limits do
+      numbers[i], only_watches[i], asked[i], at = from_bytes('<I2BI4', requests, at)
     end
-    if left > 0 then
-      for i = 1, limits do
-        if i > 1 then number, watches, permits, at = from_bytes('<I2BI4', requests, at) end
-        numbers[i], only_watches[i], asked[i] = number, watches == 1, permits
-        if left == 1 and permits > 0 and buckets[number] == nil then
-          if lone then open(numbers[lone]) end
-          lone = buckets[number] == nil and i or nil
-        end
-      end
+    local remaining, reset
+    if limits == 1 then remaining, reset = grant(number, left * permits) end
+    if remaining then
+      answers[#answers + 1] = to_bytes('<I4BI4I6', left, 1, remaining, reset)
+    else
+      while left > 0 do left = left - decide(left, limits, answers) end
     end
-    while left > 0 do left = left - decide(left, limits, lone, answers) end
   end
   return table.concat(answers)
 end
 
 local function admit(arguments)
-  local random, now, failure, unknown = arguments[4], present(arguments[5] or ''), nil, false
-  laws, limiters, keys, buckets, present_moment = {}, {}, {}, {}, now
+  local random, now, count, failure, unknown = arguments[4], present(arguments[5] or ''), 0, nil, false
+  present_moment = now
   each_bucket(arguments[2], now, function(number, law, limiter, key)
-    laws[number], limiters[number], keys[number] = law, limiter, key
+    laws[number], limiters[number], keys[number], buckets[number], count = law, limiter, key, nil, number
     unknown = unknown or limiter.unknown
     if not law.grant and not unknown then failure = failure or open(number).failure end
   end)
   if failure then return redis.error_reply(failure) end
   if unknown then return to_bytes('<I8', now) end
   local answers = decide_all(arguments[3])
-  for number, bucket in pairs(buckets) do
+  for number = 1, count do
+    local bucket = buckets[number]
     if bucket and bucket.added then
       laws[number].save(bucket, random)
     elseif bucket and bucket.added == false then

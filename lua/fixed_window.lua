@@ -27,7 +27,8 @@ function fixed_window.limiter(words, now)
   if not ends then return { unknown = true, words = words, expired = now } end
   return {
     rate = tonumber(words[1]), words = words, now = now, present = ends, returns_at = ends, expired = start,
-    forget = previous, joins = ends, last = 0, keep = text(ends - now + math.min(ends - start, HOUR)),
+    forget = previous, joins = ends, keep = text(ends - now + math.min(ends - start, HOUR)), longest = 0,
+    longest_until = 0,
   }
 end
 

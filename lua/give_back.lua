@@ -10,7 +10,8 @@
 local function give_back(arguments)
   local now, next_number = present(arguments[4] or ''), string.gmatch(arguments[3], '%d+')
   each_bucket(arguments[2], now, function(_, algorithm, limiter, key)
-    algorithm.give_back(limiter, key, tonumber(next_number()), tonumber(next_number()), now)
+    local permits, at = tonumber(next_number()), tonumber(next_number())
+    if permits > 0 then algorithm.give_back(limiter, key, permits, at, now) end
   end)
   return {}
 end

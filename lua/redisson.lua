@@ -364,7 +364,6 @@ end
 
 -- Charges what check() granted, in memory; writes nothing.
 function redisson.charge(bucket, permits)
-  if permits == 0 then return end
   if not bucket.added and bucket.limiter.law == 'library' then join(bucket) end
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
@@ -456,7 +455,7 @@ end
 -- holds just as many before one that holds more.
 function redisson.give_back(limiter, key, permits, at, now)
   local bucket = redisson.open(limiter, key, now)
-  if bucket.failure or permits == 0 then return end
+  if bucket.failure then return end
   local slot, best, best_held = slot_of(limiter) or 1, nil, math.huge
   at = at - at % slot
   local list = call('ZRANGEBYSCORE', bucket.log.key, max(at, now - limiter.interval + 1), at + slot - 1, 'WITHSCORES')

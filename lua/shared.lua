@@ -4,7 +4,7 @@
 -- ARGV  none of its own
 -- Returns nothing; the other files follow it.
 --
--- Invariant: no state is kept between calls.
+-- Invariant: nothing of a bucket is kept between calls.
 
 local call, try, to_bytes, from_bytes, byte = redis.call, redis.pcall, struct.pack, struct.unpack, string.byte
 
@@ -21,65 +21,103 @@ local function present(told)
 end
 
 -- A log: what token_bucket and the windows keep of a bucket, as one string, big-endian: entries, oldest first, each with its
--- permits (5 bytes) and its date (6, ms), and behind them the permits of all entries (5), by which interval it was charged
--- last (5, ms), how many entries are skipped (2), the format (1), and how many entries there are, skipped ones too (4). So one
--- write at the end adds an entry and tells all that has changed. When more than half of them are skipped, or the string would
--- become shorter, it is written anew. In format 4, the first of those skipped is none, but tells a longer interval that others
--- judge by, and until when that is remembered. A bucket has these fields:
---   chunk, chunk_at                     a part of the string, and where that begins
---   stored, last, skipped, count        as above
---   retain, retained_until              the longer interval, if there is one
---   held, date                          the newest entry
+-- permits (5 bytes) and its date (6, ms), and behind them the permits of all entries (5), the longest interval that anyone has
+-- judged by of late (5, ms; 0 in windows), how many entries are skipped (2), the format (1), and how many entries there are,
+-- skipped ones too (4). That interval is remembered for three times its length after the newest entry; or, in format 4, until
+-- the moment that stands beside it in place of the first of those skipped. So one write at the end adds an entry and tells all
+-- that has changed. When more than half of them are skipped, or the string would become shorter, it is written anew. A
+-- bucket that is opened is read whole, and has these fields:
+--   text, held, date                    the string; the newest entry
+--   stored, skipped, count              as above
+--   longest, longest_until              as above
 --   first, oldest, used                 the entry that returns next, by number; its date; the permits that have not returned
---   counted, wrong                      whether all entries were counted, and whether a refusal has something to set right
---   added, joined                       permits that this call adds in one entry; what the newest was dated, if it joins them
+--   counted, wrong                      whether all entries were counted, and whether the sums were wrong
+--   added                               permits that this call adds, in one entry
 -- Its limiter has these:
 --   rate, now, present, expired         what is dated `expired` or before has returned, what is dated after `present` counts
 --                                       as granted then; a grant is dated `present`
 --   interval, returns_at                when an entry returns: so long after its date, or all of them at one moment
 --   forget                              what is dated then or before is dropped
---   last                                what a charged bucket says of its interval; 0 in windows
 --   joins, lasts                        a newest entry dated then or later is joined, and, for grant(), has set a time to
 --                                       live that suffices
 --   keep                                the time to live (ms)
+--   longest, longest_until              what a grant has the bucket remember; 0 in windows
 local log = {}
 
 local ENTRY, BYTES = '>I5I6', 11
--- The bytes of the newest entry and of all behind it.
-local ENDING, ENDING_BYTES = '>I5I6I5I5I2BI4', 28
--- What is read at once; the most entries of any bucket; in one of so many milliseconds all entries of a longer log are
--- counted before it refuses.
-local CHUNK, MOST, SELDOM = 512, 2978, 64
+-- The newest entry and all that is behind it.
+local ENDING, ENDING_BYTES, FORMAT, FORMAT_UNTIL = '>I5I6I5I5I2BI4', 28, 3, 4
+-- For how many times its length an interval is remembered; what grant() reads; the most entries of any bucket, and their bytes; in one of so many milliseconds all entries of a log
+-- longer than a chunk are counted before it refuses.
+local REMEMBERED, CHUNK, MOST, MOST_BYTES, SELDOM = 3, 512, 2978, 32775, 64
 
--- Reads the entry of this number, from 0.
-local function entry_at(bucket, number)
-  local at = number * BYTES
-  if at < bucket.chunk_at or at + BYTES > bucket.chunk_at + #bucket.chunk then
-    bucket.chunk, bucket.chunk_at = call('GETRANGE', bucket.key, at, at + 511), at
-  end
-  return from_bytes(ENTRY, bucket.chunk, at - bucket.chunk_at + 1)
-end
-
--- The entries from one number to before another.
-local function entries_of(bucket, from, to)
-  local first, last, at = from * BYTES, to * BYTES - 1, bucket.chunk_at
-  if first > last then return '' end
-  if first >= at and last < at + #bucket.chunk then return string.sub(bucket.chunk, first - at + 1, last - at + 1) end
-  return call('GETRANGE', bucket.key, first, last)
-end
-
--- Is the string as long as it says? One that was cut or damaged there is none of ours. So is a longer one than any of ours.
-local function is_whole(key, chunk, format, skipped, count)
+-- What the end of a log says; nothing if it is none of ours: of another type or format (in former ones the fifth byte from the
+-- end was 0), not as long as it says, or longer than any.
+local function read_ending(key, chunk)
+  local format = #chunk >= ENDING_BYTES and byte(chunk, -5)
+  if format ~= FORMAT and format ~= FORMAT_UNTIL then return end
+  local held, date, stored, longest, skipped, _, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
   local length = (count - 1) * BYTES + ENDING_BYTES
-  if skipped >= count or skipped < format - 3 or count > MOST then return false end
-  return length == #chunk or (#chunk == CHUNK and length == call('STRLEN', key))
+  if skipped >= count or skipped < format - FORMAT or count > MOST then return end
+  if length == #chunk or #chunk == CHUNK and length == call('STRLEN', key) then
+    return held, date, stored, longest, skipped, format, count
+  end
+end
+
+-- Grants permits at once, in the everyday case: there is room, no rule has a longer interval, the clock has not gone back, and
+-- only the end is written. Returns what tell() says then, or nothing.
+function log.grant(limiter, key, permits)
+  key = KEYS[key]
+  local chunk, rate, present, expired = try('GETRANGE', key, '-512', '-1'), limiter.rate, limiter.present, limiter.expired
+  local held, date, used, longest, first, format, count = read_ending(key, chunk)
+  local is_ours = format == FORMAT and longest == limiter.longest
+  if chunk == '' or is_ours and date <= expired then
+    if permits > rate then return end
+    call('SET', key, to_bytes(ENDING, permits, present, permits, limiter.longest, 0, FORMAT, 1), 'PX', limiter.keep)
+    return rate - permits, present + limiter.interval - limiter.now
+  end
+  if not is_ours or date > present or used == 0 then return end
+  local newest, oldest, part, at = count - 1, date, chunk, #chunk - ENDING_BYTES + 1 - (count - 1) * BYTES
+  while first < newest do
+    local offset = at + first * BYTES
+    if offset < 1 or offset + BYTES > #part + 1 then
+      part, at, offset = call('GETRANGE', key, first * BYTES, first * BYTES + 87), 1 - first * BYTES, 1
+    end
+    local returned, dated = from_bytes(ENTRY, part, offset)
+    if dated > expired then oldest = dated break end
+    first, used = first + 1, used - returned
+  end
+  if used + permits > rate or used < held then return end
+  used = used + permits
+  if date >= limiter.joins then
+    permits = permits + held
+    if first == newest then oldest = present end
+  else
+    newest = count
+  end
+  if 2 * first <= newest then
+    call('SETRANGE', key, newest * BYTES, to_bytes(ENDING, permits, present, used, longest, first, FORMAT, newest + 1))
+    if date < limiter.lasts then call('PEXPIRE', key, limiter.keep) end
+  elseif part == chunk then
+    local entries = string.sub(chunk, at + first * BYTES, at + newest * BYTES - 1)
+    local bytes = to_bytes(ENDING, permits, present, used, longest, 0, FORMAT, newest - first + 1)
+    call('SET', key, entries .. bytes, 'PX', limiter.keep)
+  else
+    return
+  end
+  return rate - used, oldest + limiter.interval - limiter.now
+end
+
+-- The permits and the date of the entry of this number, from 0.
+local function entry(bucket, number)
+  return from_bytes(ENTRY, bucket.text, number * BYTES + 1)
 end
 
 -- Counts all entries, since the sums may be damaged. Returns whether they were wrong.
 local function recount(bucket)
-  local entries, used, stored = entries_of(bucket, bucket.skipped, bucket.count), bucket.added or 0, 0
+  local used, stored = bucket.added or 0, 0
   for number = bucket.skipped, bucket.count - 1 do
-    local permits = from_bytes(ENTRY, entries, (number - bucket.skipped) * BYTES + 1)
+    local permits = entry(bucket, number)
     stored = stored + permits
     if number >= bucket.first then used = used + permits end
   end
@@ -88,31 +126,25 @@ local function recount(bucket)
   return bucket.wrong
 end
 
--- Reads a bucket, if `chunk` is not what was read of it. A key of another type or format is none of ours, and as good as none:
--- in former formats the fifth byte from the end was 0.
-function log.open(limiter, key, _, chunk)
-  chunk = chunk or try('GETRANGE', KEYS[key], '-512', '-1')
-  local format = #chunk >= ENDING_BYTES and byte(chunk, -5)
-  local held, date, stored, last, skipped, count = 0, 0, 0, nil, 0, 0
-  if format == 3 or format == 4 then
-    held, date, stored, last, skipped, format, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
-    if not is_whole(KEYS[key], chunk, format, skipped, count) then
-      format, held, stored, last, skipped, count = nil, 0, 0, nil, 0, 0
-    end
-    if stored == 0 then date, held = 0, 0 end
-  end
+-- Reads a bucket whole.
+function log.open(limiter, key)
+  local text = try('GETRANGE', KEYS[key], -MOST_BYTES, '-1')
+  local held, date, stored, longest, skipped, format, count = read_ending(KEYS[key], text)
+  if not held then text, date, stored, longest, skipped, count = '', 0, 0, 0, 0, 0 end
+  local longest_until = date + REMEMBERED * longest
+  if format == FORMAT_UNTIL then longest, longest_until = from_bytes(ENTRY, text) end
+  if stored == 0 then held, date = 0, 0 end
   local bucket = {
-    key = KEYS[key], limiter = limiter, chunk = chunk, chunk_at = (count - 1) * BYTES + ENDING_BYTES - #chunk, held = held,
-    date = date, stored = stored, last = last, skipped = skipped, count = count, first = count, oldest = nil, used = 0,
-    added = nil, joined = nil,
+    key = KEYS[key], limiter = limiter, text = text, held = held, date = date, stored = stored, skipped = skipped,
+    count = count, longest = longest, longest_until = longest_until, first = count, oldest = date, used = 0, added = nil,
   }
-  if format == 4 then bucket.retain, bucket.retained_until = entry_at(bucket, 0) end
-  if date <= limiter.expired or stored == 0 then return bucket end
-  bucket.used, bucket.oldest, bucket.first = stored, date, skipped
+  if date <= limiter.expired then return bucket end
+  bucket.first, bucket.used = skipped, stored
   while bucket.first < count - 1 do
-    local permits, dated = entry_at(bucket, bucket.first)
-    if dated > limiter.expired then bucket.oldest = dated break end
-    bucket.first, bucket.used = bucket.first + 1, bucket.used - permits
+    local permits, dated = entry(bucket, bucket.first)
+    bucket.oldest = dated
+    if dated > limiter.expired then break end
+    bucket.first, bucket.used, bucket.oldest = bucket.first + 1, bucket.used - permits, date
   end
   if bucket.used < held then recount(bucket) end
   return bucket
@@ -125,13 +157,12 @@ end
 
 -- The date of the entry with which so many permits have returned, oldest first.
 local function date_of(bucket, permits)
-  for number = bucket.first, bucket.count - 2 do
-    local held, date = entry_at(bucket, number)
+  for number = bucket.first, bucket.count - 1 do
+    local held, date = entry(bucket, number)
     permits = permits - held
-    if permits <= 0 then return date end
+    if permits <= 0 then return number < bucket.count - 1 and date or bucket.date end
   end
-  local is_newest = bucket.date > bucket.limiter.expired and permits <= bucket.held
-  return is_newest and bucket.date or bucket.limiter.present
+  return bucket.limiter.present
 end
 
 -- Checks a request; writes nothing.
@@ -140,7 +171,7 @@ function log.check(bucket, permits)
   local over = bucket.used + permits - limiter.rate
   if over <= 0 or permits == 0 then return true, 0 end
   if permits > limiter.rate then return false, -1 end
-  local trusted = bucket.counted or (bucket.count * BYTES > CHUNK and limiter.now % SELDOM > 0)
+  local trusted = bucket.counted or (#bucket.text > CHUNK and limiter.now % SELDOM > 0)
   if not trusted and recount(bucket) then return log.check(bucket, permits) end
   return false, math.max(1, returns_in(limiter, date_of(bucket, over)))
 end
@@ -151,136 +182,82 @@ function log.tell(bucket)
   return math.max(0, limiter.rate - used), used > 0 and returns_in(limiter, bucket.oldest) or 0
 end
 
--- Adds permits to the entry that this call makes.
-local function add(bucket, permits)
-  local present, date = bucket.limiter.present, bucket.date
-  if not bucket.added then
-    if date >= bucket.limiter.joins then bucket.joined, bucket.date = date, present end
-    if bucket.used == 0 or bucket.joined and bucket.first >= bucket.count - 1 then bucket.oldest = present end
-  end
+-- Takes permits that check() granted.
+function log.charge(bucket, permits)
+  local present, is_joined = bucket.limiter.present, bucket.date >= bucket.limiter.joins
+  if bucket.used == 0 or is_joined and bucket.first >= bucket.count - 1 then bucket.oldest = present end
+  if is_joined then bucket.date = present end
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
--- Takes permits that check() granted.
-function log.charge(bucket, permits)
-  if permits > 0 then add(bucket, permits) end
+-- Writes a bucket whole: the newest entry, and those before it.
+local function write(bucket, entries, held, date, stored)
+  local longest, skipped = bucket.longest, 0
+  if longest > 0 and bucket.longest_until ~= date + REMEMBERED * longest then
+    entries, skipped = to_bytes(ENTRY, longest, bucket.longest_until) .. entries, 1
+  end
+  local bytes = to_bytes(ENDING, held, date, stored, longest, skipped, FORMAT + skipped, #entries / BYTES + 1)
+  call('SET', bucket.key, entries .. bytes, 'KEEPTTL')
 end
 
--- Writes a bucket whole: the newest entry, and those before it. `...` says how long it lives, as SET takes it.
-local function write_whole(bucket, entries, held, date, stored, ...)
-  local retains = bucket.retain and 1 or 0
-  if bucket.retain then entries = to_bytes(ENTRY, bucket.retain, bucket.retained_until) .. entries end
-  local count = #entries / BYTES + 1
-  call('SET', bucket.key, entries .. to_bytes(ENDING, held, date, stored, bucket.last, retains, 3 + retains, count), ...)
-end
-
--- Writes what was added, and drops what is dated `forget` or before. All entries that are dated ahead become one.
-local function write(bucket)
-  local forget, keep = bucket.limiter.forget, bucket.limiter.keep
-  local present, held, joined, from, to = bucket.limiter.present, bucket.added, bucket.joined, bucket.skipped, bucket.count
-  local stored = bucket.stored + held
-  if joined then
-    held, to = held + bucket.held, to - 1
-    while joined > present and to > from do
-      local permits, date = entry_at(bucket, to - 1)
-      if date < present then break end
-      held, to = held + permits, to - 1
-    end
-  elseif bucket.date <= forget then
-    stored, from, to = held, 0, 0
+-- Writes what was charged, and drops what no rule counts any more. Entries that are dated ahead become one with it.
+function log.save(bucket)
+  local limiter, held, from, to = bucket.limiter, bucket.added, bucket.skipped, bucket.count
+  local present, joins, stored = limiter.present, limiter.joins, bucket.stored + held
+  -- Where nothing was charged, the newest entry stays, unless it is ahead.
+  if held == 0 then
+    present = math.min(bucket.date, present)
+    joins = present
   end
   while from < to do
-    local permits, date = entry_at(bucket, from)
-    if date > forget then break end
+    local permits, date = entry(bucket, from)
+    if date > limiter.forget and permits > 0 then break end
     stored, from = stored - permits, from + 1
   end
-  if bucket.count == 0 or to + 1 < bucket.count or 2 * from > to or bucket.retain then
-    return write_whole(bucket, entries_of(bucket, from, to), held, present, stored, 'PX', keep)
+  while from < to do
+    local permits, date = entry(bucket, to - 1)
+    if date < joins then break end
+    held, to, joins = held + permits, to - 1, present
   end
-  call('SETRANGE', bucket.key, to * BYTES, to_bytes(ENDING, held, present, stored, bucket.last, from, 3, to + 1))
-  call('PEXPIRE', bucket.key, keep)
+  bucket.longest, bucket.longest_until = limiter.longest, limiter.longest_until
+  local is_usual = limiter.longest == 0 or limiter.longest_until == present + REMEMBERED * limiter.longest
+  if is_usual and bucket.count > 0 and to + 1 >= bucket.count and 2 * from <= to then
+    call('SETRANGE', bucket.key, to * BYTES, to_bytes(ENDING, held, present, stored, limiter.longest, from, FORMAT, to + 1))
+  else
+    write(bucket, string.sub(bucket.text, from * BYTES + 1, to * BYTES), held, present, stored)
+  end
+  if bucket.used > 0 then call('PEXPIRE', bucket.key, limiter.keep) end
 end
 
--- Writes what was charged.
-function log.save(bucket)
-  bucket.last = bucket.limiter.last
-  write(bucket)
-end
-
--- After a refusal: writes nothing, unless the clock went back, or what is stored is wrong.
+-- After a refusal: writes nothing, unless the clock went back, sums were wrong, or rules with a shorter interval would soon
+-- forget what this one counts. That is remembered at most once in an interval.
 function log.settle(bucket)
-  if bucket.date > bucket.limiter.present then
-    add(bucket, 0)
-    write(bucket)
-  elseif bucket.wrong then
-    local entries = entries_of(bucket, bucket.skipped, bucket.count - 1)
-    write_whole(bucket, entries, bucket.held, bucket.date, bucket.stored, 'PX', bucket.limiter.keep)
-  end
-end
-
--- Grants a request at once, in the everyday case: there is room, the rule is that by which the bucket was charged last, the
--- clock has not gone back, and only the end is written. Returns what tell() says then; else nothing, and what was read.
-function log.grant(limiter, key, permits)
-  key = KEYS[key]
-  local chunk, rate, present, expired = try('GETRANGE', key, '-512', '-1'), limiter.rate, limiter.present, limiter.expired
-  if chunk == '' and permits <= rate then
-    call('SET', key, to_bytes(ENDING, permits, present, permits, limiter.last, 0, 3, 1), 'PX', limiter.keep)
-    return rate - permits, present + limiter.interval - limiter.now
-  end
-  if #chunk < ENDING_BYTES or byte(chunk, -5) ~= 3 then return nil, chunk end
-  local held, date, used, last, first, _, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
-  local newest, oldest, part, at = count - 1, date, chunk, #chunk - ENDING_BYTES + 1 - (count - 1) * BYTES
-  if last ~= limiter.last or date > present then return nil, chunk end
-  if (at ~= 1 or first >= count) and not is_whole(key, chunk, 3, first, count) then return nil, chunk end
-  if used == 0 or date <= expired then used, date, oldest, first = 0, 0, present, count end
-  while first < newest do
-    local offset = at + first * BYTES
-    if offset < 1 or offset + BYTES > #part + 1 then
-      part, at, offset = call('GETRANGE', key, first * BYTES, first * BYTES + 87), 1 - first * BYTES, 1
-    end
-    local returned, dated = from_bytes(ENTRY, part, offset)
-    if dated > expired then oldest = dated break end
-    first, used = first + 1, used - returned
-  end
-  if used + permits > rate or (date > 0 and used < held) then return nil, chunk end
-  used = used + permits
-  if date >= limiter.joins then
-    permits = permits + held
-    if first == newest then oldest = present end
-  else
-    newest = count
-  end
-  if 2 * first <= newest then
-    call('SETRANGE', key, newest * BYTES, to_bytes(ENDING, permits, present, used, last, first, 3, newest + 1))
-    if date < limiter.lasts then call('PEXPIRE', key, limiter.keep) end
-  elseif part == chunk then
-    local entries = string.sub(chunk, at + first * BYTES, at + newest * BYTES - 1)
-    local ending = to_bytes(ENDING, permits, present, used, last, 0, 3, newest - first + 1)
-    call('SET', key, entries .. ending, 'PX', limiter.keep)
-  else
-    return nil, chunk
-  end
-  return rate - used, oldest + limiter.interval - limiter.now
+  local limiter = bucket.limiter
+  local longest, longest_until = limiter.longest, limiter.longest_until
+  local remembers = longest <= bucket.longest and longest_until - bucket.longest_until <= longest
+  if bucket.count == 0 or remembers and not bucket.wrong and bucket.date <= limiter.present then return end
+  bucket.added = 0
+  log.save(bucket)
 end
 
 -- Takes permits out of an entry that is dated `from` to `to`: of one that holds just as many before one that holds more.
 -- There may be none. Of the only one, an entry of no permits is left.
 function log.take_out(bucket, permits, from, to)
-  if permits == 0 then return end
-  local entries, found, found_held, found_date = entries_of(bucket, bucket.skipped, bucket.count), nil, nil, nil
-  for at = 1, #entries, BYTES do
-    local held, date = from_bytes(ENTRY, entries, at)
-    if from <= date and date <= to and (held == permits or (held > permits and not found)) then
-      found, found_held, found_date = at, held, date
+  local found, found_held, found_date
+  for number = bucket.skipped, bucket.count - 1 do
+    local held, date = entry(bucket, number)
+    if from <= date and date <= to and (held == permits or held > permits and not found) then
+      found, found_held, found_date = number, held, date
       if held == permits then break end
     end
   end
   if not found then return end
-  local is_left = found_held > permits or #entries == BYTES
+  local is_left = found_held > permits or bucket.count - bucket.skipped == 1
   local left = is_left and to_bytes(ENTRY, found_held - permits, found_date) or ''
-  entries = string.sub(entries, 1, found - 1) .. left .. string.sub(entries, found + BYTES)
+  local before = string.sub(bucket.text, bucket.skipped * BYTES + 1, found * BYTES)
+  local entries = before .. left .. string.sub(bucket.text, (found + 1) * BYTES + 1, bucket.count * BYTES)
   local held, date = from_bytes(ENTRY, entries, #entries - BYTES + 1)
-  write_whole(bucket, string.sub(entries, 1, -BYTES - 1), held, date, math.max(0, bucket.stored - permits), 'KEEPTTL')
+  write(bucket, string.sub(entries, 1, -BYTES - 1), held, date, math.max(0, bucket.stored - permits))
 end
 
 -- An algorithm that keeps a log; limiter() and give_back() are its own.
@@ -350,7 +327,7 @@ end
 
 -- Charges permits that check() granted.
 function fractions.charge(bucket, permits)
-  if permits > 0 then bucket.used, bucket.added = bucket.used + permits, true end
+  bucket.used, bucket.added = bucket.used + permits, true
 end
 
 -- How long a bucket is kept: until it is full, and a second longer.

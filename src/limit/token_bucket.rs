@@ -21,8 +21,8 @@ use crate::clock::Timestamp;
 /// Above this rate, grants share log entries.
 pub const MAX_ENTRIES: u32 = 512;
 
-/// How many intervals a longer one of another rule is retained for at most, so that the log stays bounded.
-const MOST_RETAINED: u64 = 64;
+/// How many intervals a longer one of another rule is remembered for at most, so that the log stays bounded.
+const MOST_LONGER: u64 = 64;
 
 /// The permits in use: one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,10 +30,9 @@ pub struct State {
     log: Entries<Grant>,
     /// The permits of all entries, of those that have returned too.
     stored: u64,
-    /// By which interval it was charged last.
-    last: Option<u64>,
-    /// A longer interval that others judge by, and until when that is remembered.
-    retained: Option<(u64, Timestamp)>,
+    /// The longest interval that anyone has judged by of late, and until when that is remembered.
+    longest: u64,
+    longest_until: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,30 +55,34 @@ impl State {
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
-            let horizon = self.horizon(quota, now);
+            let (horizon, until) = self.longest(quota, now);
             self.forget(horizon, now);
             self.redate(now);
             self.push(quota, horizon, u64::from(permits), now);
-            self.retain(quota, horizon, now);
+            (self.longest, self.longest_until) = (horizon, until);
         }
         self.at_present(quota, now)
     }
 
-    /// After a refusal at `now`: changes nothing, unless the clock went back, or a rule with a shorter interval would
-    /// soon forget what this one counts.
+    /// After a refusal at `now`: changes nothing, unless the clock went back, or rules with a shorter interval would
+    /// soon forget what this one counts: then they would find room that it does not have. That is remembered at most once
+    /// in an interval.
     pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
-        if self.log.back().is_some_and(|newest| newest.at > now) {
-            self.forget(self.horizon(quota, now), now);
+        let (horizon, until) = self.longest(quota, now);
+        let is_ahead = self.log.back().is_some_and(|newest| newest.at > now);
+        let remembers = horizon <= self.longest && until.millis_since(self.longest_until) <= horizon;
+        if is_ahead || (self.longest > 0 && !remembers) {
+            self.forget(horizon, now);
             self.redate(now);
+            (self.longest, self.longest_until) = (horizon, until);
         }
-        self.retain_for_the_refused(quota, now);
     }
 
     /// Takes `permits` that were granted at `granted_at` out of the log, as if they had never been; out of their slot
     /// where grants share an entry. What has returned, or was redated since, is left alone.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         let permits = u64::from(permits);
-        let (first, last) = slot_of(quota, self.horizon(quota, now), granted_at);
+        let (first, last) = slot_of(quota, self.longest(quota, now).0, granted_at);
         let (start, end) = (
             self.log.partition_point(|grant| grant.at < first).max(self.live_from(quota, now)),
             self.log.partition_point(|grant| grant.at <= last),
@@ -101,7 +104,7 @@ impl State {
 
     /// Puts the newest `permits` back, as if they had never been granted; returns how many there were.
     pub fn release(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
-        self.forget(self.horizon(quota, now), now);
+        self.forget(self.longest(quota, now).0, now);
         let mut left = u64::from(permits);
         while let Some(newest) = self.log.back_mut().filter(|_| left > 0) {
             let taken = newest.permits.min(left);
@@ -117,16 +120,16 @@ impl State {
 
     /// The moment from which the bucket is full and can be forgotten.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
-        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.horizon(quota, newest.at)))
+        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.longest(quota, newest.at).0))
     }
 
     /// One grant and nothing else to remember.
     pub(super) fn pack(&self) -> Option<Packed> {
-        match (&self.log, self.last, self.retained) {
-            (Entries::Few(None), None, None) => Some(Packed::Unused),
-            (Entries::Few(Some(grant)), Some(interval), None) => {
+        match &self.log {
+            Entries::Few(None) if self.longest == 0 => Some(Packed::Unused),
+            Entries::Few(Some(grant)) if self.longest_until == remembered_until(grant.at, self.longest) => {
                 let permits = u32::try_from(grant.permits).ok()?;
-                Some(Packed::Once { at: grant.at, amount: interval, number: permits })
+                Some(Packed::Once { at: grant.at, amount: self.longest, number: permits })
             }
             _ => None,
         }
@@ -135,9 +138,10 @@ impl State {
     pub(super) fn unpack(packed: Packed) -> Self {
         match packed {
             Packed::Unused => Self::default(),
-            Packed::Once { at, amount: interval, number } => {
+            Packed::Once { at, amount: longest, number } => {
                 let grant = Grant { at, permits: number.into() };
-                Self { log: Entries::Few(Some(grant)), stored: grant.permits, last: Some(interval), retained: None }
+                let longest_until = remembered_until(at, longest);
+                Self { log: Entries::Few(Some(grant)), stored: grant.permits, longest, longest_until }
             }
         }
     }
@@ -178,32 +182,16 @@ impl State {
         self.log.iter().take(live).map(|grant| grant.permits).sum()
     }
 
-    /// How long entries are kept: by the longest interval that anyone has judged by of late. While gateways with an old
-    /// and a new rule run side by side, the one with the shorter interval must not drop what the other still counts.
-    fn horizon(&self, quota: &Quota, now: Timestamp) -> u64 {
-        let retained = self.retained.filter(|(_, until)| *until > now).map_or(0, |(interval, _)| interval);
-        let longest = quota.interval().max(self.last.unwrap_or(0)).max(retained);
-        longest.min(MOST_RETAINED * quota.interval())
-    }
-
-    /// If our interval is another than the last, the longer one is retained for twice its length.
-    fn retain(&mut self, quota: &Quota, horizon: u64, now: Timestamp) {
-        if self.last.replace(quota.interval()).is_some_and(|last| last != quota.interval()) {
-            self.retained = Some((horizon, now.plus_millis(2 * horizon)));
-        } else if self.retained.is_some_and(|(_, until)| until <= now) {
-            self.retained = None;
-        }
-    }
-
-    /// A rule that grants nothing, since others with a shorter interval use all it allows, has to be remembered too:
-    /// else they would drop what it counts, and it would find room. Written at most once in an interval.
-    fn retain_for_the_refused(&mut self, quota: &Quota, now: Timestamp) {
+    /// How long entries are kept, and until when that is remembered: by the longest interval that anyone has judged by of
+    /// late. While gateways with an old and a new rule run side by side, the one with the shorter interval must not drop
+    /// what the other still counts.
+    fn longest(&self, quota: &Quota, now: Timestamp) -> (u64, Timestamp) {
         let interval = quota.interval();
-        let lasts =
-            self.retained.is_some_and(|(longer, until)| longer >= interval && until.millis_since(now) >= 2 * interval);
-        if self.last.is_some_and(|last| last < interval) && !lasts {
-            self.retained = Some((interval, now.plus_millis(3 * interval)));
+        let longest = self.longest.min(MOST_LONGER * interval);
+        if longest > interval && self.longest_until > now {
+            return (longest, self.longest_until);
         }
+        (interval, remembered_until(now, interval))
     }
 
     /// Drops the entries that no rule counts any more.
@@ -261,6 +249,11 @@ impl State {
         });
         Wait::Millis(last.map_or(quota.interval(), |grant| returns_in(grant, quota, now)))
     }
+}
+
+/// Until when an interval is remembered that a rule has judged by.
+fn remembered_until(at: Timestamp, interval: u64) -> Timestamp {
+    at.plus_millis(3 * interval)
 }
 
 /// Milliseconds until a grant returns; one dated ahead of the clock counts as made now.
