@@ -25,8 +25,8 @@ class Certificates:
     def make(self, name: str, *names: str, subject: str = "") -> tuple[Path, Path]:
         """A certificate of these alternative names, and its key."""
         certificate, key = self.files(name)
-        request = self.folder / f"{name}.csr"
-        output("openssl", "req", "-new", *KEY, "-subj", subject or f"/O=tests/CN={name}", "-keyout", key, "-out", request)
+        request, subject = self.folder / f"{name}.csr", subject or f"/O=tests/CN={name}"
+        output("openssl", "req", "-new", *KEY, "-subj", subject, "-keyout", key, "-out", request)
         extensions = self.folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName={','.join(names)}\nbasicConstraints=CA:FALSE\n")
         output(

@@ -13,12 +13,15 @@ NO_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_len
 
 
 class Server:
-    """It knows how many calls were cancelled, and how much time the last one was given."""
+    """It knows how many calls were cancelled, how much time the last one was given, and on which connections they came."""
 
-    def __init__(self, credentials: grpc.ServerCredentials | None = None, port: int = 0):
+    def __init__(
+        self, credentials: grpc.ServerCredentials | None = None, port: int = 0, *options: tuple[str, int]
+    ):
         self.cancelled = threading.Semaphore(0)
         self.seconds_left: float | None = None
-        self.server = grpc.server(ThreadPoolExecutor(64), options=[*NO_LIMIT, ("grpc.so_reuseport", 0)])
+        self.peers: set[str] = set()
+        self.server = grpc.server(ThreadPoolExecutor(64), options=[*NO_LIMIT, ("grpc.so_reuseport", 0), *options])
         self.server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, self.methods())])
         address = f"127.0.0.1:{port}"
         listen = self.server.add_secure_port if credentials else self.server.add_insecure_port
@@ -40,6 +43,7 @@ class Server:
 
     def unary(self, message: bytes, context: grpc.ServicerContext) -> bytes:
         self.seconds_left = context.time_remaining()
+        self.peers.add(context.peer())
         told = [(key, value) for key, value in context.invocation_metadata() if key.startswith("x-")]
         context.send_initial_metadata(told)
         context.set_trailing_metadata([("x-end", "yes"), ("x-end-bin", b"\x00\xff")])

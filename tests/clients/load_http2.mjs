@@ -1,5 +1,5 @@
-// Clients of HTTP/2 over TLS: `node load_http2.mjs URL CA`. For each line of input they print one when they have had 20 more
-// answers; at its end they stop, and print what came of all.
+// Clients of HTTP/2 over TLS: `node load_http2.mjs URL CA`. For each line of input they print one when they have had 20
+// more answers; at its end they stop, and print what came of all.
 import fs from "node:fs";
 import http2 from "node:http2";
 import readline from "node:readline";

@@ -5,7 +5,8 @@ export async function runAll(checks, { open, close, way }) {
   for (const [sentence, check] of Object.entries(checks)) {
     const late = new Promise((_, reject) => setTimeout(reject, 10_000, new Error("not done after 10 s")).unref());
     const opened = await open();
-    const error = await Promise.race([check(opened), late]).then(() => undefined, (error) => String(error.stack ?? error));
+    const told = (error) => String(error.stack ?? error);
+    const error = await Promise.race([check(opened), late]).then(() => undefined, told);
     close(opened);
     console.log(JSON.stringify({ sentence: sentence + way, error }));
   }

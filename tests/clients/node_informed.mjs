@@ -1,4 +1,5 @@
-// Checks by node's clients of what comes before an answer: `node node_informed.mjs URL VERSION [CA]`, with 1 or 2 for the version of HTTP.
+// Checks by node's clients of what comes before an answer: `node node_informed.mjs URL VERSION [CA]`, with 1 or 2 for the
+// version of HTTP.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import fs from "node:fs";

@@ -50,7 +50,7 @@ class Stage:
         self.certificates = Certificates(self.scratch)
         self.certificates.make("api", "DNS:localhost", "DNS:secure.test", "IP:127.0.0.1")
         self.certificates.make("web", "DNS:web.test", "DNS:*.wild.test")
-        for name in ("client", "other"):
+        for name in ("client", "shown"):
             self.certificates.make(name, f"DNS:{name}.test")
         self.certificates.make_ocsp("api")
         folder = self.scratch / "strangers"
@@ -65,19 +65,23 @@ class Stage:
         self._stack.callback(lambda: self.grpc.stop())  # it may be another one by then
         grpc_tls = grpc_server.Server(grpc.ssl_server_credentials([(key, certificate)]))
         self._stack.callback(grpc_tls.stop)
+        # It sends each connection away (GOAWAY) when it is so old.
+        self.restless = grpc_server.Server(None, 0, ("grpc.max_connection_age_ms", 200))
+        self._stack.callback(self.restless.stop)
         sockets = websocket_server.Server()
         self._stack.callback(sockets.stop)
         self.origin = f"127.0.0.1:{self.start_node('origin.mjs', self.scratch / 'origin.sock')}"
-        gateway = self.start_gateway(
+        self.gateway = self.start_gateway(
             FOLDER / "rules.yaml",
             ORIGIN=self.origin,
             GRPC=self.grpc.port,
             GRPC_TLS=grpc_tls.port,
+            GRPC_RESTLESS=self.restless.port,
             SOCKETS=sockets.port,
             NGINX=self.start_nginx(),
             FOLDER=self.scratch,
         )
-        self.address, self.tls, self.mutual, _, self.proxied, self.proxied_tls = gateway.addresses
+        self.address, self.tls, self.mutual, _, self.proxied, self.proxied_tls = self.gateway.addresses
         self.proxies = self.start_haproxy()
         self.url, self.tls_url = f"http://{self.address}", f"https://localhost:{self.tls.rpartition(':')[2]}"
 

@@ -48,9 +48,10 @@ def echoes(stage: Stage) -> None:
 
 @check("curl that waits for 100 Continue is told to go on, or is answered without its body where that is not wanted")
 def continues(stage: Stage) -> None:
-    wait = ("-H", "expect: 100-continue", "--expect100-timeout", "9", "--max-time", "5", "-w", " %{http_code} %{size_upload}")
-    expect("the echo", curl(*wait, "-d", "body", f"{stage.url}/echo"), "body 200 4")
-    expect("the refusal", curl(*wait, "-d", "body", f"{stage.url}/unwanted"), " 417 0")
+    wait = ("-H", "expect: 100-continue", "--expect100-timeout", "9", "--max-time", "5")
+    ask = (*wait, "-d", "body", "-w", " %{http_code} %{size_upload}")
+    expect("the echo", curl(*ask, f"{stage.url}/echo"), "body 200 4")
+    expect("the refusal", curl(*ask, f"{stage.url}/unwanted"), " 417 0")
 
 
 @check("curl is shown the origin's 103 Early Hints before there is an answer, over both versions")

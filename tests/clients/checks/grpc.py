@@ -170,6 +170,15 @@ def restarts(stage: Stage) -> None:
             expect("after", call(b"b", timeout=5), b"b")
 
 
+@check("a server that sends its connections away five times a second costs no call, and no stream is broken off")
+def is_sent_away(stage: Stage) -> None:
+    with Channel(stage, ("grpc.default_authority", "restless.test")) as channel, ThreadPoolExecutor(8) as pool:
+        call, numbers = channel.unary(), [b"%d" % number for number in range(100)]
+        while len(stage.restless.peers) < 10:
+            expect("at once", list(pool.map(lambda number: call(number, timeout=10), numbers)), numbers)
+            expect("a stream", len(list(channel.many()(b"1000", timeout=10))), 1000)
+
+
 @check("a limit is RESOURCE_EXHAUSTED, and tells when to come back")
 def is_limited(stage: Stage) -> None:
     for tls in (False, True):

@@ -48,9 +48,9 @@ def bears_a_load_of_http1(stage: Stage) -> None:
     expect_loaded("--h1", f"{stage.url}/plain")
 
 
-def expect_loaded(*options: str) -> None:
+def expect_loaded(*options: str, requests: int = 5000) -> None:
     """h2load has all it asks for answered."""
-    told = output("h2load", "-n", "5000", "-c", "10", *options)
+    told = output("h2load", "-n", requests, "-c", "10", *options)
     answers, failures = (re.search(line, told) for line in (r"status codes: (.*)", r"\d+ failed, \d+ errored, \d+ timeout"))
-    expect("the answers", answers and answers[1], "5000 2xx, 0 3xx, 0 4xx, 0 5xx")
+    expect("the answers", answers and answers[1], f"{requests} 2xx, 0 3xx, 0 4xx, 0 5xx")
     expect("failures", failures and failures[0], "0 failed, 0 errored, 0 timeout")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
 from checking import check, expect, output
 from stage import Stage
+
+from checks.nghttp import expect_loaded
 
 
 def ask(stage: Stage, path: str, *options: object) -> str:
@@ -31,9 +35,26 @@ def is_verified(stage: Stage) -> None:
 @check("a session with nginx is resumed by the next connection of a worker")
 def is_resumed(stage: Stage) -> None:
     told = [ask(stage, "/nginx-http1/session") for _ in range(3)]
-    # Two workers: one of them has had a session before.
-    expect("one is a new one", told[0], ".")
-    expect("one is resumed", "r" in told, True)
+    # There are two workers: of three connections one is not the first of its worker.
+    expect("one is resumed", "r" in [words.split()[0] for words in told], True)
+
+
+@check("nginx is shown another certificate as soon as the gateway is told of it, and by no session of before")
+def is_shown_another(stage: Stage) -> None:
+    path = "/nginx-renewed/session"
+    for name in ("shown", "one", "another"):
+        stage.certificates.make("shown", "DNS:shown.test", subject=f"/O=tests/CN={name}")
+        stage.gateway.process.send_signal(signal.SIGHUP)
+        while ask(stage, path).split()[1:] != [f"CN={name},O=tests"]:
+            pass
+        told = [ask(stage, path) for _ in range(3)]
+        expect("from then on", {words.split()[1] for words in told}, {f"CN={name},O=tests"})
+
+
+@check("nginx ends its connections after every 50 requests, and all of 2,000 are answered, over either protocol")
+def goes_away(stage: Stage) -> None:
+    for upstream in ("nginx", "nginx-http1"):
+        expect_loaded("-m", "5", f"{stage.url}/{upstream}/connection", requests=2000)
 
 
 @check("20 MiB come from nginx whole, by either protocol")

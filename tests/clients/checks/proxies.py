@@ -53,7 +53,7 @@ def refuses_strangers(stage: Stage) -> None:
     expect("it complains", told.startswith("curl: ("), True)
 
 
-@check("curl with --haproxy-protocol is answered at the address that is trusted, in clear and over TLS, and at no other")
+@check("curl --haproxy-protocol is answered at the address that is trusted, in clear and over TLS, and at no other")
 def trusts_an_address(stage: Stage) -> None:
     port = stage.proxied_tls.rpartition(":")[2]
     for url in (f"http://{stage.proxied}/plain", f"https://localhost:{port}/plain"):
