@@ -66,8 +66,8 @@ class Server:
 
     def hang(self, _: bytes, context: grpc.ServicerContext) -> bytes:
         over = threading.Event()
-        context.add_callback(over.set)
-        over.wait(20)
+        if context.add_callback(over.set):  # it is not if the call has ended already
+            over.wait(20)
         self.cancelled.release()
         return b""
 
