@@ -1,4 +1,4 @@
-"""A gateway that is replaced, and one whose certificate is, while wrk and node ask it over TLS."""
+"""A gateway that is replaced, and one whose certificate is, while wrk, node and grpcio ask it over TLS."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAMES = ("DNS:localhost", "IP:127.0.0.1")
 
 
 def start(stage: Stage, *arguments: object, listen: str = "127.0.0.1:0", admin: str = "127.0.0.1:0") -> Gateway:
-    values = {"ORIGIN": stage.origin, "FOLDER": stage.scratch, "LISTEN": listen, "ADMIN": admin}
-    return stage.start_gateway(stage.folder / "renewed.yaml", *arguments, **values)
+    values = {"ORIGIN": stage.origin, "GRPC": stage.grpc.port, "FOLDER": stage.scratch}
+    return stage.start_gateway(stage.folder / "renewed.yaml", *arguments, LISTEN=listen, ADMIN=admin, **values)
 
 
 @check("20 gateways take the place of each other under load over TLS, and no request fails", longest=120)
@@ -26,14 +26,14 @@ def is_taken_over(stage: Stage) -> None:
     arguments = ("--handover", stage.scratch / "handover.sock", "--drain-timeout", 10)
     gateway = start(stage, *arguments)
     listen, admin = gateway.addresses[0], gateway.admin
-    load = Load(stage, f"https://{listen}/plain")
-    for _ in range(20):
+    with Load(stage, listen) as load:
+        for _ in range(20):
+            load.goes_on()
+            before, gateway = gateway, start(stage, *arguments, listen=listen, admin=admin)
+            code, said = before.end()
+            expect("the end of the one before", (code, "a successor serves" in said), (0, True))
         load.goes_on()
-        before, gateway = gateway, start(stage, *arguments, listen=listen, admin=admin)
-        code, said = before.end()
-        expect("the end of the one before", (code, "a successor serves" in said), (0, True))
-    load.goes_on()
-    print(f"          {load.end()}")
+        print(f"          {load.end()}")
 
 
 @check("a certificate is replaced 50 times under load, and no handshake and no request fails", longest=120)
@@ -41,15 +41,15 @@ def is_renewed(stage: Stage) -> None:
     renewed = [stage.certificates.make(f"renewed-{number}", *NAMES) for number in range(51)]
     put_in_place(stage, *renewed[0])
     gateway = start(stage)
-    load = Load(stage, f"https://{gateway.addresses[0]}/plain")
-    for certificate, key in renewed[1:]:
-        text = certificate.read_text()
-        put_in_place(stage, certificate, key)
-        gateway.process.send_signal(signal.SIGHUP)
-        while text not in shown(stage, gateway):
-            pass
-        load.goes_on()
-    print(f"          {load.end()}")
+    with Load(stage, gateway.addresses[0]) as load:
+        for certificate, key in renewed[1:]:
+            text = certificate.read_text()
+            put_in_place(stage, certificate, key)
+            gateway.process.send_signal(signal.SIGHUP)
+            while text not in shown(stage, gateway):
+                pass
+            load.goes_on()
+        print(f"          {load.end()}")
 
 
 def put_in_place(stage: Stage, certificate: Path, key: Path) -> None:
