@@ -42,7 +42,7 @@ end
 function gcra.give_back(limiter, key, granted, at, now)
   local bucket = fractions.open(limiter, key, now)
   local permits, parts = fractions.returned(limiter, now - at)
-  if at > now or permits >= granted or not bucket.at then return end
+  if at > now or permits >= granted or not bucket.date then return end
   fractions.lower(bucket, granted - permits, -parts)
   fractions.save(bucket)
 end

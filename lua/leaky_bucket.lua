@@ -55,10 +55,10 @@ leaky_bucket.charge, leaky_bucket.save, leaky_bucket.settle = fractions.charge, 
 -- Takes back the slot at a moment, if it is the last that was given: if what was there before it had leaked out by then.
 function leaky_bucket.give_back(limiter, key, permits, at, now)
   local last = fractions.open(limiter, key, 0)
-  if not last.at or last.used < permits then return end
-  if last.at + fractions.millis_for(last, last.used - permits) ~= at then return end
+  if not last.date or last.used < permits then return end
+  if last.date + fractions.millis_for(last, last.used - permits) ~= at then return end
   fractions.lower(last, permits, 0)
-  fractions.lower(last, fractions.returned(limiter, now - last.at))
+  fractions.lower(last, fractions.returned(limiter, now - last.date))
   fractions.save(last)
 end
 

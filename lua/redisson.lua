@@ -25,24 +25,20 @@ local BOUND = 512
 -- The largest exact number, since rates of Java can be larger; the most permits that an entry can hold.
 local MOST, MOST_IN_ENTRY = 9007199254740991, 4294967295
 
--- Formatting a number costs as much as a small command, so the texts of small numbers are cached.
-local texts = {}
-local function brief(number)
-  if number < -16 or number > 64 then return number end
-  local known = texts[number] or text(number)
-  texts[number] = known
-  return known
-end
-
 -- Permits of an entry in any format that Redisson has had: always the last four bytes.
 local function permits_of(member)
   if #member < 4 then return 0 end
   return (from_bytes('<I4', member, #member - 3))
 end
 
+-- By these, entries of one moment are ordered, if they differ.
+local function first_bytes(member)
+  return (from_bytes('>I4', (member or '') .. '\0\0\0\0'))
+end
+
 -- Entries by rank, oldest first, or newest first if the command is ZREVRANGE. Lists of entries have a score behind each.
 local function entries(log, from, to, command)
-  return call(command or 'ZRANGE', log.key, brief(from), brief(to), 'WITHSCORES')
+  return call(command or 'ZRANGE', log.key, from, to, 'WITHSCORES')
 end
 
 -- The entry of a rank: its member and its score.
@@ -69,11 +65,12 @@ end
 -- `doubt` and `believed` in the others, as the counter told it; the first and the newest; the rate, and when it was noted.
 -- The last note is cached and not parsed again. A call removes it from the cache while it changes it.
 local NOTE, NOTE_BYTES = '<I4dddddddB', 61
-local last = {}
+local nothing = {}
+local last = nothing
 local function recall(key, told)
   if told and told == last.told and key == last.key then
     local log = last
-    last = {}
+    last = nothing
     return log
   end
   if not told or #told < NOTE_BYTES then return { key = key, entries = 0, sure = 0, believed = 0, doubt = 0, at = 0 } end
@@ -121,10 +118,21 @@ local function read_all(bucket, number)
   log.doubt = max(bucket.now, log.newest_at)
 end
 
--- Reads the entries that have returned, and the first one that has not; returns the former, without scores.
+-- Reads the entries that have returned, up to the bound, and the first one that has not; returns the former. Most often one
+-- has, or none: two are read at once.
 local function read_returned(bucket, expired)
   local log = bucket.log
-  local list = call('ZRANGEBYSCORE', log.key, '-inf', expired, 'LIMIT', '0', '512')
+  local list = entries(log, '0', '1')
+  local first_at, second_at = tonumber(list[2]), tonumber(list[4])
+  if not second_at or second_at > expired then
+    if not first_at or first_at > expired then
+      log.first, log.first_at = list[1], first_at
+      return nothing
+    end
+    bucket.returned, log.first, log.first_at = 1, list[3], second_at
+    return { list[1] }
+  end
+  list = call('ZRANGEBYSCORE', log.key, '-inf', expired, 'LIMIT', '0', '512')
   bucket.returned, log.first, log.first_at = #list, entry(log, #list)
   if log.first and log.first_at <= expired then
     bucket.left_behind = call('ZCOUNT', log.key, '-inf', expired) - BOUND
@@ -150,7 +158,7 @@ local function read(limiter, key, now)
   local rate, expired = limiter.stored_rate, now - limiter.interval
   local follows = noted > 0 and follow(log, number - noted)
   local agrees = rate and log.rate == rate and bucket.counter == rate - log.sure - log.believed
-  local list, is_same = {}, noted > 0 and first_at > expired and call('ZRANGE', log.key, '0', '0')[1] == first
+  local list, is_same = nothing, noted > 0 and first_at > expired and call('ZRANGE', log.key, '0', '0')[1] == first
   if not is_same then
     list = read_returned(bucket, expired)
     is_same = (list[1] or log.first) == first
@@ -190,7 +198,7 @@ end
 local function write_counter(bucket, rate)
   local counter = rate - bucket.log.sure - bucket.log.believed + (bucket.excess or 0)
   if bucket.counter == counter then return end
-  call('SET', bucket.value, brief(counter), 'KEEPTTL')
+  call('SET', bucket.value, text(counter), 'KEEPTTL')
   local left = bucket.counter and 0 or call('PTTL', bucket.log.key)
   if left > 0 then call('PEXPIRE', bucket.value, left) end
   bucket.counter = counter
@@ -220,7 +228,7 @@ local function forget(bucket)
   local log, returned = bucket.log, bucket.returned
   if bucket.left_behind > 0 then log.first = nil end
   if returned == 0 then return end
-  call('ZREMRANGEBYRANK', log.key, '0', brief(returned - 1))
+  call('ZREMRANGEBYRANK', log.key, '0', returned == 1 and '0' or returned - 1)
   log.entries, bucket.returned = log.entries - returned, 0
   if log.entries == 0 then log.newest, log.newest_at = nil, nil end
 end
@@ -409,17 +417,15 @@ local function write_entry(bucket, random)
   end
   count(log, permits, now)
   log.entries, bucket.is_noted = log.entries + 1 - #joined / 2, false
-  -- Of one moment, the order is that of the bytes; of what was joined, nothing is left to be the newest.
-  if newest_at < now or call('ZRANK', log.key, member) == log.entries - 1 then
+  -- What is not certain is read again when it is noted.
+  local order = newest_at - now
+  if order == 0 and #joined == 0 then order = first_bytes(log.newest) - first_bytes(member) end
+  if order < 0 then
     log.newest, log.newest_at = member, now
-  elseif #joined > 0 then
-    log.newest, log.newest_at = nil, nil
+  elseif order == 0 or #joined > 0 then
+    log.newest = nil
   end
-  if log.entries == 1 then
-    log.first, log.first_at = member, now
-  elseif (log.first_at or 0) >= now then
-    log.first = nil
-  end
+  if (log.first_at or now) >= now then log.first = nil end
   return true
 end
 

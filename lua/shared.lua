@@ -271,7 +271,7 @@ end
 -- Fractions: what gcra and leaky_bucket keep of a bucket, whose permits return continuously: one string, big-endian.
 --   format (1 byte, 1), a moment (6, ms), permits that were in use then (6), parts of a permit (5), how many parts make
 --   a permit (5): `interval` of them, so that `rate` parts return in a millisecond
--- A bucket has `at`, that moment, if it is stored, and `used` and `parts`, which are in use now. Every number is a whole one
+-- A bucket has `date`, that moment, if it is stored, and `used` and `parts`, which are in use now. Every number is a whole one
 -- below 2^53, which a double holds exactly: no rate is ever multiplied with an interval.
 local fractions = {}
 
@@ -314,14 +314,14 @@ end
 
 -- Reads what is in use at a moment; a value that is not ours is none.
 function fractions.open(limiter, key, now)
-  local bucket = { key = KEYS[key], limiter = limiter, at = nil, used = 0, parts = 0, added = nil }
+  local bucket = { key = KEYS[key], limiter = limiter, date = nil, used = 0, parts = 0, added = nil }
   local value = try('GET', bucket.key)
   if type(value) ~= 'string' or #value ~= FRACTIONS_BYTES or string.byte(value) ~= 1 then return bucket end
-  local _, at, used, parts, interval = from_bytes(FRACTIONS, value)
+  local _, date, used, parts, interval = from_bytes(FRACTIONS, value)
   if parts >= interval then return bucket end
   local whole, rest = fractions.multiply_divide(parts, limiter.interval, interval)
-  bucket.at, bucket.used, bucket.parts = at, used, whole + (rest > 0 and 1 or 0)
-  fractions.lower(bucket, fractions.returned(limiter, now - at))
+  bucket.date, bucket.used, bucket.parts = date, used, whole + (rest > 0 and 1 or 0)
+  fractions.lower(bucket, fractions.returned(limiter, now - date))
   return bucket
 end
 
@@ -345,8 +345,8 @@ end
 -- After a refusal: writes nothing, unless the clock went back. A rule that has become slower keeps the bucket until it is
 -- full by that rule.
 function fractions.settle(bucket)
-  if not bucket.at then return end
-  if bucket.at > bucket.limiter.now then return fractions.save(bucket) end
+  if not bucket.date then return end
+  if bucket.date > bucket.limiter.now then return fractions.save(bucket) end
   local keep = keep(bucket)
   if call('PTTL', bucket.key) < keep - 1000 then call('PEXPIRE', bucket.key, text(keep)) end
 end

@@ -142,7 +142,7 @@ pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
 pub fn script() -> String {
     let read = |name: &str| std::fs::read_to_string(format!("lua/{name}.lua")).expect("a script");
     let [shared, own, redisson] = ["shared", "token_bucket", "redisson"].map(read);
-    let operations = ["admit", "give_back", "membership", "operate"].map(read).join("\n");
+    let operations = ["admit", "operations"].map(read).join("\n");
     format!(
         "local algorithms = {{}}\n{shared}\ndo\n{own}end\ndo\n{redisson}end\n{operations}\n\
          return operations[ARGV[1]](ARGV)"

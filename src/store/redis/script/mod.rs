@@ -25,7 +25,7 @@ use crate::store::StoreError;
 /// Decides requests, undoes what was decided, and has the operations of the library. There is one for all calls.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let algorithms: String = ALGORITHMS.iter().map(|file| format!("do\n{file}end\n")).collect();
-    let made_once = [BEGIN, SHARED, &algorithms, ADMIT, GIVE_BACK, MEMBERSHIP, OPERATE].join("\n");
+    let made_once = [BEGIN, SHARED, &algorithms, ADMIT, OPERATIONS].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
 
@@ -46,9 +46,7 @@ const ALGORITHMS: [&str; 6] = [
 ];
 
 const ADMIT: &str = include_str!("../../../../lua/admit.lua");
-const GIVE_BACK: &str = include_str!("../../../../lua/give_back.lua");
-const MEMBERSHIP: &str = include_str!("../../../../lua/membership.lua");
-const OPERATE: &str = include_str!("../../../../lua/operate.lua");
+const OPERATIONS: &str = include_str!("../../../../lua/operations.lua");
 
 /// A script; and the same as a library.
 #[derive(Debug)]
