@@ -47,8 +47,8 @@ local log = {}
 local ENTRY, BYTES = '>I5I6', 11
 -- The newest entry and all that is behind it.
 local ENDING, ENDING_BYTES, FORMAT, FORMAT_UNTIL = '>I5I6I5I5I2BI4', 28, 3, 4
--- For how many times its length an interval is remembered; what grant() reads; the most entries of any bucket, and their bytes; in one of so many milliseconds all entries of a log
--- longer than a chunk are counted before it refuses.
+-- For how many times its length an interval is remembered; what grant() reads; the most entries of any bucket, and the bytes of
+-- so many; in one of so many milliseconds all entries of a log longer than a chunk are counted before it refuses.
 local REMEMBERED, CHUNK, MOST, MOST_BYTES, SELDOM = 3, 512, 2978, 32775, 64
 
 -- What the end of a log says; nothing if it is none of ours: of another type or format (in former ones the fifth byte from the
