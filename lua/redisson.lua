@@ -425,7 +425,11 @@ local function write_entry(bucket, random)
   elseif order == 0 or #joined > 0 then
     log.newest = nil
   end
-  if (log.first_at or now) >= now then log.first = nil end
+  if log.entries == 1 then
+    log.first, log.first_at = member, now
+  elseif (log.first_at or 0) >= now then
+    log.first = nil
+  end
   return true
 end
 
