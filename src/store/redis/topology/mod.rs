@@ -82,7 +82,10 @@ impl Topology {
     /// The node at the place that another one has named, who has the slot now, or is asked about it this `once`.
     pub(super) fn elsewhere(&self, slot: u16, place: &str, once: bool, told_by: &Node) -> Option<Arc<Node>> {
         let Self::Cluster(cluster) = self else { return None };
-        let node = cluster.node_at(place, told_by)?;
+        let Some(node) = cluster.node_at(place, told_by) else {
+            cluster.doubt();
+            return None;
+        };
         if !once {
             cluster.moved(slot, &node);
         }

@@ -85,15 +85,35 @@ impl SlotRange {
     fn read(range: &Value) -> Option<Self> {
         let Value::Array(parts) = range else { return None };
         let [Value::Int(first), Value::Int(last), Value::Array(node), ..] = &parts[..] else { return None };
-        let [host, Value::Int(port), ..] = &node[..] else { return None };
-        let host = match host {
-            Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
-            Value::SimpleString(host) => host.clone(),
-            Value::Nil => String::new(),
-            _ => return None,
+        let [host, Value::Int(port), more @ ..] = &node[..] else { return None };
+        let host = match text(host)? {
+            // It is to be reached by its name, and has none: then by its address, which is told beside.
+            "?" => more.iter().find_map(address).unwrap_or_default(),
+            host => host,
         };
         let slot = |slot: &i64| u16::try_from(*slot).ok().filter(|slot| *slot < SLOTS);
-        Some(Self { first: slot(first)?, last: slot(last)?, host, port: u16::try_from(*port).ok()? })
+        Some(Self { first: slot(first)?, last: slot(last)?, host: host.to_owned(), port: u16::try_from(*port).ok()? })
+    }
+}
+
+/// A text, which is empty if there is none.
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok(),
+        Value::SimpleString(text) => Some(text),
+        Value::Nil => Some(""),
+        _ => None,
+    }
+}
+
+/// The address among what is told of a node beside its place, in RESP2 and in RESP3.
+fn address(more: &Value) -> Option<&str> {
+    match more {
+        Value::Array(words) => {
+            words.chunks_exact(2).find(|pair| text(&pair[0]) == Some("ip")).and_then(|pair| text(&pair[1]))
+        }
+        Value::Map(pairs) => pairs.iter().find(|(key, _)| text(key) == Some("ip")).and_then(|(_, ip)| text(ip)),
+        _ => None,
     }
 }
 
@@ -112,6 +132,18 @@ mod tests {
         let range = |first, last, host: &str, port| SlotRange { first, last, host: host.to_owned(), port };
         let told = [range(0, 5_460, "127.0.0.1", 7_000), range(5_461, 16_383, "", 7_001)];
         assert_eq!(SlotRange::read_all(&answer), Some(told.to_vec()));
+    }
+
+    #[test]
+    fn a_node_without_the_name_that_it_should_have_is_reached_by_its_address() {
+        let by_array = "*2\r\n$2\r\nip\r\n$8\r\n10.0.0.1\r\n";
+        let by_map = "%1\r\n$2\r\nip\r\n$8\r\n10.0.0.1\r\n";
+        for (more, host) in [(by_array, "10.0.0.1"), (by_map, "10.0.0.1"), ("*0\r\n", "")] {
+            let node = format!("*4\r\n$1\r\n?\r\n:7000\r\n$2\r\nid\r\n{more}");
+            let answer = parse_redis_value(format!("*1\r\n*3\r\n:0\r\n:9\r\n{node}").as_bytes()).expect("an answer");
+            let told = SlotRange { first: 0, last: 9, host: host.to_owned(), port: 7_000 };
+            assert_eq!(SlotRange::read_all(&answer), Some(vec![told]));
+        }
     }
 
     #[test]
