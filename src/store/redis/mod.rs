@@ -227,7 +227,7 @@ async fn undo(connection: &mut Connection, granted: &[Granted], now: Option<Time
     let numbers: Vec<String> = indexed.iter().map(|(_, one)| number(one)).collect();
     // Slots lie after the decision, windows do not.
     let near = granted.iter().map(|one| one.at).min().unwrap_or_default();
-    let secret = connection.secret;
+    let secret = connection.secret()?;
     let add = |call: &mut Cmd| {
         call.arg(buckets.number_of_keys());
         buckets.each_key(&secret, |key| _ = call.arg(key));

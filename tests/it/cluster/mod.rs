@@ -5,6 +5,7 @@ mod hung;
 mod load;
 mod login;
 mod moving;
+mod secret;
 mod shared;
 
 use std::sync::Arc;

@@ -291,7 +291,7 @@ async fn decide(
     for _ in 0..2 {
         context.metrics.store_called();
         connection.metrics.called();
-        let (secret, moment) = (connection.secret, Moment { now, near, random });
+        let (secret, moment) = (connection.secret()?, Moment { now, near, random });
         let reply = connection.script.run(|call| batch.write(call, &secret, moment)).await?;
         match batch.read(&reply)? {
             Reply::Decided(answers) => {

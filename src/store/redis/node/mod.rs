@@ -68,7 +68,8 @@ pub(super) struct Node {
 pub(super) struct Connection {
     pub(super) redis: MultiplexedConnection,
     pub(super) script: Invoker,
-    pub(super) secret: KeySecret,
+    /// That of all nodes: whoever learns it anew tells all connections.
+    secret: Arc<SharedSecret>,
     /// Counts what is asked on it.
     pub(super) metrics: NodeMetrics,
     /// Host and port of the server.
@@ -182,7 +183,8 @@ impl Node {
             let ended = Arc::new(Notify::new());
             let mut redis = address.open(note_end(Arc::clone(&ended))).await?;
             self.locator.verify(&mut redis).await?;
-            let secret = self.fetch_secret(address, &mut redis).await?;
+            self.fetch_secret(address, &mut redis).await?;
+            let secret = Arc::clone(&self.secret);
             let script = Invoker::of(redis.clone()).await?;
             let (metrics, address) = (self.metrics.clone(), address.host_and_port());
             Ok(Connection { redis, script, secret, metrics, address, ended })
@@ -199,14 +201,11 @@ impl Node {
         Ok(connection)
     }
 
-    /// The secret of the client hashes, which one node of a cluster has.
-    async fn fetch_secret(&self, address: &Address, redis: &mut MultiplexedConnection) -> RedisResult<KeySecret> {
-        let error = match self.secret.fetch(redis).await {
-            Ok(secret) => return Ok(secret),
-            Err(error) => error,
-        };
+    /// Learns the secret of the client hashes, which one node of a cluster has.
+    async fn fetch_secret(&self, address: &Address, redis: &mut MultiplexedConnection) -> RedisResult<()> {
+        let Err(error) = self.secret.fetch(redis).await else { return Ok(()) };
         match (error.redirect_node(), self.secret.known()) {
-            (Some(_), Some(secret)) => Ok(secret),
+            (Some(_), Some(_)) => Ok(()),
             (Some((place, _)), None) => match address.told(place) {
                 Some(there) => self.secret.fetch(&mut there.open(|_| ()).await?).await,
                 None => Err(error),
@@ -261,19 +260,22 @@ impl Node {
 
     async fn pay(&self, connection: &mut Connection) -> Result<Paid, StoreError> {
         let owes = |limiter: &Limiter, client: Option<&ClientId>| self.slots.has(limiter, client);
-        let paid = self.membership.pay(&mut connection.script, &connection.secret, owes).await?;
+        let secret = connection.secret()?;
+        let paid = self.membership.pay(&mut connection.script, &secret, owes).await?;
         if !paid.is_all {
             self.slots.doubt();
         }
         Ok(paid)
     }
 
-    /// Announces this gateway every 5 s. Errors are ignored: decisions find them.
+    /// Every 5 s announces this gateway, and looks whether the secret is still the same: a Redis may lose its data and keep its
+    /// connections. Errors are ignored: decisions find them.
     async fn stay(&self, mut connection: Connection) {
         self.eviction.look(&self.url, &mut connection.redis).await;
         loop {
             sleep(ANNOUNCE_EVERY).await;
             _ = self.announce(&mut connection, Presence::Stays).await;
+            _ = timeout(CONNECT_TIMEOUT, self.secret.fetch(&mut connection.redis)).await;
         }
     }
 
@@ -327,6 +329,14 @@ impl Node {
 // === impl Connection ===
 
 impl Connection {
+    /// The secret of the client hashes.
+    ///
+    /// # Errors
+    /// It is not known, as it is before any node has answered.
+    pub(super) fn secret(&self) -> Result<KeySecret, StoreError> {
+        self.secret.known().ok_or(StoreError::Unreachable)
+    }
+
     /// The same, whose next call is about a slot that the node is just being given.
     pub(super) fn asking(&self) -> Self {
         Self { script: self.script.asking(), ..self.clone() }

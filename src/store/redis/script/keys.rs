@@ -19,7 +19,14 @@ use crate::store::settings::{KeySecret, RedisSettings};
 pub(crate) struct SharedSecret {
     configured: Option<KeySecret>,
     key: String,
-    kept: ArcSwapOption<String>,
+    kept: ArcSwapOption<Kept>,
+}
+
+/// What lies in Redis.
+#[derive(Debug)]
+struct Kept {
+    text: String,
+    secret: KeySecret,
 }
 
 /// How many keys so many buckets have.
@@ -128,26 +135,25 @@ impl SharedSecret {
 
     /// The secret, as far as it is known.
     pub(crate) fn known(&self) -> Option<KeySecret> {
-        self.configured.or_else(|| Some(KeySecret::derive(self.kept.load().as_ref()?.as_bytes())))
+        self.configured.or_else(|| Some(self.kept.load().as_ref()?.secret))
     }
 
-    /// The secret that all gateways on this Redis use. The first of them puts it there; a Redis that has lost it is
+    /// Learns the secret that all gateways on this Redis use. The first of them puts it there; a Redis that has lost it is
     /// given it again, and whoever comes later follows.
-    pub(crate) async fn fetch(&self, redis: &mut MultiplexedConnection) -> RedisResult<KeySecret> {
-        if let Some(secret) = self.configured {
-            return Ok(secret);
+    pub(crate) async fn fetch(&self, redis: &mut MultiplexedConnection) -> RedisResult<()> {
+        if self.configured.is_some() {
+            return Ok(());
         }
         let had = self.kept.load_full();
-        let ours = had.clone().unwrap_or_else(|| Arc::new(KeySecret::random().to_hex()));
+        let ours = had.as_ref().map_or_else(|| KeySecret::random().to_hex(), |had| had.text.clone());
         let if_absent = SetOptions::default().conditional_set(ExistenceCheck::NX);
-        let was_absent = redis.set_options(&self.key, ours.as_str(), if_absent).await?.is_some();
-        let kept = redis.get(&self.key).await?.unwrap_or_else(|| ours.to_string());
-        let secret = KeySecret::derive(kept.as_bytes());
-        if had.is_some_and(|had| was_absent || *had != kept) {
+        let was_absent = redis.set_options(&self.key, &ours, if_absent).await?.is_some();
+        let text = redis.get(&self.key).await?.unwrap_or(ours);
+        if had.is_some_and(|had| was_absent || had.text != text) {
             tracing::warn!(restored = was_absent, "store has lost its data: permits in use are forgotten");
         }
-        self.kept.store(Some(Arc::new(kept)));
-        Ok(secret)
+        self.kept.store(Some(Arc::new(Kept { secret: KeySecret::derive(text.as_bytes()), text })));
+        Ok(())
     }
 }
 
