@@ -339,8 +339,13 @@ impl StoreError {
 
     /// Is the bucket at another node, or on its way there? Nothing ran.
     fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::Elsewhere { .. }) || self.is_on_its_way()
+    }
+
+    /// Is the slot on its way from one node to another?
+    fn is_on_its_way(&self) -> bool {
         match self {
-            Self::Elsewhere { .. } => true,
+            Self::Elsewhere { once, .. } => *once,
             Self::Answer(word) => word == "TRYAGAIN",
             _ => false,
         }

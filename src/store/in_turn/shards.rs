@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
+use super::moving;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Outcome};
 use crate::store::StoreError;
@@ -42,7 +43,7 @@ pub(super) async fn take<S: Remote>(
     deadline: Instant,
 ) -> Result<Outcome, StoreError> {
     if charges.iter().all(|charge| charge.limiter.shards().is_empty()) {
-        return cache.take(charges, now, deadline).await;
+        return moving::take(cache, charges, now, deadline).await;
     }
     // Boxed, so that limits without shards do without the memory that this needs.
     take_from_shards(cache, charges, now, deadline).boxed().await
@@ -60,7 +61,7 @@ async fn take_from_shards<S: Remote>(
     let (mut asked, mut away) = (charges.to_vec(), Ok(()));
     loop {
         tours.iter().for_each(|tour| asked[tour.position] = tour.asked());
-        let mut outcome = match cache.take(&asked, now, deadline).await {
+        let mut outcome = match moving::take(cache, &asked, now, deadline).await {
             Ok(outcome) => outcome,
             // Nothing was sent. Charges on one limit in shards are alone in a call there.
             Err(error @ StoreError::Unreachable) if is_in_cluster(cache, charges) && tours[0].goes_on() => {
@@ -134,7 +135,7 @@ impl<'c, S: Remote> Tour<'c, S> {
     async fn watch_on(&mut self, decision: &mut Decision, now: Option<Timestamp>, deadline: Instant) {
         while !decision.granted && self.goes_on() {
             // The request goes on all the same.
-            let Ok(outcome) = self.cache.take(&[self.asked()], now, deadline).await else { return };
+            let Ok(outcome) = moving::take(self.cache, &[self.asked()], now, deadline).await else { return };
             *decision = outcome.decisions[0];
             self.note(decision);
         }

@@ -46,6 +46,14 @@ pub trait Remote: Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
+    /// Makes one charge, wherever its bucket is while its slot is on its way from one node to another.
+    fn take_one(
+        &self,
+        charge: &Charge,
+        now: Option<Timestamp>,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
     /// Gives back what was granted; as if the clock showed `now`, if that is given.
     fn give_back(
         &self,
@@ -121,11 +129,31 @@ impl<S: Remote> NegativeCache<S> {
         now: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
+        self.learn(charges, now, self.store.take(charges, now, deadline)).await
+    }
+
+    /// The same for one charge, whose slot is on its way from one node to another.
+    pub(crate) async fn take_one(
+        &self,
+        charge: &Charge,
+        now: Option<Timestamp>,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
+        self.learn(std::slice::from_ref(charge), now, self.store.take_one(charge, now, deadline)).await
+    }
+
+    /// Asks the store, and caches what it refuses.
+    async fn learn(
+        &self,
+        charges: &[Charge],
+        now: Option<Timestamp>,
+        ask: impl Future<Output = Result<Outcome, StoreError>> + Send,
+    ) -> Result<Outcome, StoreError> {
         if now.is_some() {
-            return self.store.take(charges, now, deadline).await;
+            return ask.await;
         }
         let (generation, asked) = (self.known.entries.generation(), Instant::now());
-        let outcome = self.store.take(charges, None, deadline).await;
+        let outcome = ask.await;
         self.known.entries.answered(charges, asked, outcome.as_ref().ok());
         if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
             let heard = Instant::now();
@@ -157,6 +185,13 @@ impl<S: Remote> NegativeCache<S> {
                 known.shows(store.clock(&charge), shown, asked, Instant::now());
             }
         });
+    }
+}
+
+impl<S> Clone for NegativeCache<S> {
+    fn clone(&self) -> Self {
+        let (store, known, metrics) = (Arc::clone(&self.store), Arc::clone(&self.known), Arc::clone(&self.metrics));
+        Self { store, known, metrics }
     }
 }
 

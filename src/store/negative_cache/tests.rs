@@ -203,6 +203,10 @@ impl Remote for Elsewhere {
         self.memory.take(charges)
     }
 
+    async fn take_one(&self, charge: &Charge, _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
+        self.memory.take(std::slice::from_ref(charge))
+    }
+
     async fn give_back(&self, granted: &[Granted], _: Option<Timestamp>) -> Result<(), StoreError> {
         self.memory.give_back(granted);
         Ok(())

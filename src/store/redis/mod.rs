@@ -142,11 +142,15 @@ impl Redis {
         let since = Instant::now();
         let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
         let decided = self.decide_in_slot(slot, charges, now, deadline).await;
+        self.note(charges, since, &decided);
+        decided
+    }
+
+    fn note(&self, charges: &[Charge], since: Instant, decided: &Result<Outcome, StoreError>) {
         if decided.is_ok() {
             self.context.metrics.store_answered(since.elapsed());
         }
         self.adopted.note(charges, decided.as_ref().err());
-        decided
     }
 
     /// Sends a command about one key.
@@ -178,6 +182,18 @@ impl Remote for Redis {
 
     async fn take(&self, charges: &[Charge], now: Option<Timestamp>, deadline: Instant) -> Result<Outcome, StoreError> {
         self.decide(charges, now, deadline).await
+    }
+
+    async fn take_one(
+        &self,
+        charge: &Charge,
+        now: Option<Timestamp>,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
+        let since = Instant::now();
+        let decided = self.decide_one(charge, now, deadline).await;
+        self.note(std::slice::from_ref(charge), since, &decided);
+        decided
     }
 
     async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {

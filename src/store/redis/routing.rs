@@ -1,14 +1,13 @@
 //! The way to the node that has a bucket. Where a node names another one nothing ran, so that one is asked; all that within
 //! one deadline.
 //!
-//! While a slot moves from one node to another, some of its keys are here and some are there, and a call about several of them
-//! is refused by both. So what a request asks for is then decided bucket by bucket.
+//! While a slot moves from one node to another, a call about keys on both sides is refused by both. That is for the caller to
+//! know, who then asks bucket by bucket.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
 use super::Redis;
@@ -17,9 +16,8 @@ use super::node::{Connection, Node};
 use super::pauses::jittered;
 use super::slots::slot_of;
 use crate::clock::Timestamp;
-use crate::limit::{Charge, Granted, Outcome};
+use crate::limit::{Charge, Outcome};
 use crate::store::StoreError;
-use crate::store::in_turn::{Taker, take_in_turn};
 
 /// The longest pause before a slot is asked for again that is on its way.
 const PAUSE: Duration = Duration::from_millis(4);
@@ -35,19 +33,12 @@ pub(super) trait Call: Sync {
     fn run(&self, connection: &mut Connection) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
 }
 
-/// Has a bucket decided.
+/// Has one charge decided.
 struct DecideOne<'c> {
-    charges: &'c [Charge],
+    charge: &'c Charge,
     now: Option<Timestamp>,
     deadline: Instant,
     context: &'c DispatcherContext,
-}
-
-/// Has each charge of a request decided by itself.
-struct OneByOne<'r> {
-    redis: &'r Redis,
-    now: Option<Timestamp>,
-    deadline: Instant,
 }
 
 impl Redis {
@@ -59,32 +50,29 @@ impl Redis {
         now: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
-        let mut node = self.topology.node_of(slot, deadline).await?;
-        for hop in 1.. {
+        let (mut node, mut hop) = (self.topology.node_of(slot, deadline).await?, 0);
+        loop {
             let decided = self.dispatchers.of(&node).take(charges, now, deadline).await;
             match &decided {
                 Err(StoreError::Elsewhere { slot, place, once: false }) if Instant::now() < deadline => {
                     let Some(other) = self.topology.elsewhere(*slot, place, false, &node) else { return decided };
-                    node = other;
+                    (node, hop) = (other, hop + 1);
                     rest(hop).await;
                 }
-                Err(error) if is_on_its_way(error) => break,
                 _ => return decided,
             }
         }
-        // Boxed, so that all others do without the memory that this needs.
-        self.decide_one_by_one(charges, now, deadline).boxed().await
     }
 
-    /// Has each charge decided by itself, and gives back what was granted if one is refused.
-    async fn decide_one_by_one(
+    /// Has one charge decided by whoever has its bucket.
+    pub(super) async fn decide_one(
         &self,
-        charges: &[Charge],
+        charge: &Charge,
         now: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
-        let groups: Vec<_> = (0..charges.len()).map(|position| vec![position]).collect();
-        take_in_turn(charges, &groups, &OneByOne { redis: self, now, deadline }).await
+        let slot = slot_of(&charge.limiter, charge.client.as_ref());
+        self.ask_owner(slot, deadline, &DecideOne { charge, now, deadline, context: &self.context }).await
     }
 
     /// Asks the node that has a slot, and whoever is named instead.
@@ -129,7 +117,7 @@ impl Redis {
                 rest(hop).await;
                 Some((other, *once))
             }
-            error if is_on_its_way(error) => {
+            error if error.is_on_its_way() => {
                 sleep(jittered(PAUSE)).await;
                 Some((self.topology.node_of(slot, deadline).await.ok()?, false))
             }
@@ -138,40 +126,11 @@ impl Redis {
     }
 }
 
-impl Taker for OneByOne<'_> {
-    async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        let Self { redis, now, deadline } = *self;
-        let decide = DecideOne { charges, now, deadline, context: &redis.context };
-        redis.ask_owner(slot_of_charges(charges), deadline, &decide).await
-    }
-
-    async fn give_back(&self, granted: &[Granted]) {
-        for one in granted {
-            // What is not given back returns by itself.
-            _ = self.redis.undo(std::slice::from_ref(one), self.now).await;
-        }
-    }
-}
-
 impl Call for DecideOne<'_> {
     type Answer = Outcome;
 
     async fn run(&self, connection: &mut Connection) -> Result<Outcome, StoreError> {
-        decide_one(self.charges, self.now, self.deadline, connection, self.context).await
-    }
-}
-
-/// The slot of charges that are in one.
-fn slot_of_charges(charges: &[Charge]) -> u16 {
-    charges.first().map_or(0, |first| slot_of(&first.limiter, first.client.as_ref()))
-}
-
-/// Is the slot on its way from one node to another?
-fn is_on_its_way(error: &StoreError) -> bool {
-    match error {
-        StoreError::Elsewhere { once, .. } => *once,
-        StoreError::Answer(word) => word == "TRYAGAIN",
-        _ => false,
+        decide_one(std::slice::from_ref(self.charge), self.now, self.deadline, connection, self.context).await
     }
 }
 
