@@ -1,5 +1,8 @@
 //! CRC16 (XMODEM): the checksum by which a Redis Cluster spreads keys, and we clients over partitions.
 
+/// How many slots a Redis Cluster spreads keys over.
+pub(crate) const SLOTS: u16 = 16_384;
+
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0_u16;

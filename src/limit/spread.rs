@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::crc16::crc16;
+use super::crc16::{SLOTS, crc16, crc16_on};
 use super::{Algorithm, Charge, ClientId, Limiter, Mode, Quota, leaky_bucket};
+
+/// The numbers of parts are looked for below this one.
+const NUMBERS: u32 = 1 << 20;
 
 /// Over how many hash tags.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,8 +17,8 @@ pub enum Spread {
     /// All buckets lie under the hash tag of the limiter's name.
     #[default]
     Whole,
-    /// PER_CLIENT: each client is in one of so many partitions. It has one bucket, so nothing else changes.
-    Partitions(u32),
+    /// PER_CLIENT: each client is in one of the partitions with these numbers. It has one bucket, so nothing else changes.
+    Partitions(Box<[u32]>),
     /// OVERALL: so many buckets that each grant a part of the quota. Together they grant the quota, and never more.
     Shards(Box<[Arc<Limiter>]>),
 }
@@ -25,8 +28,10 @@ impl Limiter {
     #[must_use]
     pub fn partitioned(self, partitions: u32) -> Self {
         let has_hash_tag = self.name.contains('}');
-        let spread = if partitions > 1 && has_hash_tag { Spread::Partitions(partitions) } else { Spread::Whole };
-        Self { spread, ..self }
+        if partitions < 2 || !has_hash_tag {
+            return Self { spread: Spread::Whole, ..self };
+        }
+        Self { spread: Spread::Partitions(self.numbers_of_parts(partitions).collect()), ..self }
     }
 
     /// The same, with its quota in so many shards: as many as have a permit at least.
@@ -36,8 +41,9 @@ impl Limiter {
         if shards < 2 {
             return self;
         }
-        let shard = |number| Arc::new(Self::new(self.name_of_part(number), self.mode, self.quota.part(number, shards)));
-        Self { spread: Spread::Shards((0..shards).map(shard).collect()), ..self }
+        let quotas = (0..shards).map(|index| self.quota.part(index, shards));
+        let shard = |(number, quota)| Arc::new(Self::new(self.name_of_part(number), self.mode, quota));
+        Self { spread: Spread::Shards(self.numbers_of_parts(shards).zip(quotas).map(shard).collect()), ..self }
     }
 
     /// Its shards, if it is spread over some.
@@ -48,23 +54,53 @@ impl Limiter {
         }
     }
 
-    /// The partition of a client, if there are some: the same on every gateway.
+    /// The number of a client's partition, if there are some: the same on every gateway.
     pub(crate) fn partition_of(&self, client: Option<&ClientId>) -> Option<u32> {
-        let hash = match client? {
+        let (client, Spread::Partitions(numbers)) = (client?, &self.spread) else { return None };
+        if self.mode != Mode::PerClient {
+            return None;
+        }
+        let hash = match client {
             ClientId::Address(IpNet::V4(network)) => crc16(&network.network().octets()),
             ClientId::Address(IpNet::V6(network)) => crc16(&network.network().octets()),
             ClientId::Value(value) => crc16(value),
             ClientId::Instance(id) => crc16(id.as_bytes()),
         };
-        self.partitions().map(|partitions| u32::from(hash) % partitions)
+        numbers.get(usize::from(hash) % numbers.len()).copied()
     }
 
     /// How many partitions its clients are in, if they are in some.
     pub fn partitions(&self) -> Option<u32> {
-        match self.spread {
-            Spread::Partitions(partitions) if self.mode == Mode::PerClient => Some(partitions),
+        match &self.spread {
+            Spread::Partitions(numbers) if self.mode == Mode::PerClient => u32::try_from(numbers.len()).ok(),
             _ => None,
         }
+    }
+
+    /// A number for each of so many parts, by which their hash tags lie evenly over the slots of a cluster: the first that
+    /// brings the part into the middle of its own stretch of them. Three nodes that have a third of the slots each then have
+    /// 3, 3 and 2 of 8 parts; by 0 to 7 one of them would always have 4.
+    fn numbers_of_parts(&self, parts: u32) -> impl Iterator<Item = u32> {
+        let (mut numbers, mut missing) = (vec![None; usize::try_from(parts).unwrap_or_default()], parts);
+        for number in 0..NUMBERS {
+            let stretch = stretch_around(self.slot_of_part(number), parts);
+            if let Some(place @ None) = stretch.and_then(|stretch| numbers.get_mut(stretch)) {
+                *place = Some(number);
+                missing -= 1;
+            }
+            if missing == 0 {
+                break;
+            }
+        }
+        numbers.into_iter().zip(NUMBERS..).map(|(number, any)| number.unwrap_or(any))
+    }
+
+    /// The hash slot of a part.
+    pub(crate) fn slot_of_part(&self, number: u32) -> u16 {
+        let [tag, _] = self.around_part();
+        let tag = tag.split_once('{').map_or(tag, |(_, tag)| tag);
+        let before = crc16_on(crc16(tag.as_bytes()), b":");
+        crc16_on(before, itoa::Buffer::new().format(number).as_bytes()) % SLOTS
     }
 
     /// Its name with the number of a part in its hash tag: `{tidegate:rest:7}:all`.
@@ -79,6 +115,14 @@ impl Limiter {
         let (tag, rest) = self.name.split_at(end);
         [tag, rest]
     }
+}
+
+/// Of so many equal stretches of all slots, that in whose middle eighth this one is. So up to 8 nodes with equal shares of the
+/// slots have as many of these as each other, or one more.
+fn stretch_around(slot: u16, stretches: u32) -> Option<usize> {
+    let (all, scaled) = (u64::from(SLOTS), u64::from(slot) * u64::from(stretches));
+    let is_middle = (scaled % all).abs_diff(all / 2) * 16 < all;
+    usize::try_from(scaled / all).ok().filter(|_| is_middle)
 }
 
 impl Charge {
@@ -106,6 +150,8 @@ impl Quota {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -119,23 +165,36 @@ mod tests {
     fn the_number_of_a_part_stands_in_the_hash_tag() {
         let names = limiter(100, Algorithm::TokenBucket).sharded(2);
         let names: Vec<&str> = names.shards().iter().map(|shard| shard.name.as_str()).collect();
-        assert_eq!(names, ["{tidegate:rest:0}:all", "{tidegate:rest:1}:all"]);
+        assert_eq!(names, ["{tidegate:rest:51}:all", "{tidegate:rest:53}:all"]);
     }
 
     #[test]
     fn clients_are_spread_over_all_partitions() {
         let limiter = Limiter { mode: Mode::PerClient, ..limiter(1, Algorithm::TokenBucket) }.partitioned(64);
-        let mut counts = [0; 64];
+        let mut counts = BTreeMap::new();
         for client in 0..64_000_u32 {
             let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + client);
             let client = ClientId::Address(std::net::IpAddr::V4(address).into());
             let partition = limiter.partition_of(Some(&client)).expect("a partition");
-            counts[usize::try_from(partition).expect("an index")] += 1;
+            *counts.entry(partition).or_insert(0) += 1;
         }
-        assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
+        assert!(counts.len() == 64 && counts.values().all(|count| (800..1_200).contains(count)), "{counts:?}");
     }
 
     proptest! {
+        #[test]
+        fn parts_lie_evenly_over_the_slots_of_a_cluster(route in "[a-z-]{1,30}", parts in 2..=400_u32) {
+            let limiter = Limiter { name: format!("{{tidegate:{route}}}:all"), ..limiter(1, Algorithm::TokenBucket) };
+            let slots: Vec<usize> =
+                limiter.numbers_of_parts(parts).map(|number| limiter.slot_of_part(number).into()).collect();
+            for nodes in 2..=8 {
+                let of_node = |node| slots.iter().filter(|slot| *slot * nodes / usize::from(SLOTS) == node).count();
+                let (counts, even): (Vec<usize>, _) =
+                    ((0..nodes).map(of_node).collect(), slots.len() / nodes..=slots.len().div_ceil(nodes));
+                prop_assert!(counts.iter().all(|count| even.contains(count)), "{counts:?}");
+            }
+        }
+
         #[test]
         fn shards_have_the_quota_together_and_each_a_permit_at_least(
             rate in 1..=10_000_u32, burst in 1..=10_000_u32, shards in 0..=300_u32

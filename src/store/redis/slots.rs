@@ -1,18 +1,15 @@
 //! The hash slots of a cluster. All keys of a slot are on one node, and a call is about the keys of one slot.
 
-use crate::limit::crc16::{crc16, crc16_on};
+pub(super) use crate::limit::crc16::SLOTS;
+use crate::limit::crc16::crc16;
 use crate::limit::{ClientId, Limiter};
-
-/// How many there are.
-pub(super) const SLOTS: u16 = 16_384;
 
 /// The slot of a bucket.
 pub(super) fn slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 {
-    let Some(partition) = limiter.partition_of(client) else { return slot_of_key(&limiter.name) };
-    let [tag, _] = limiter.around_part();
-    let tag = tag.split_once('{').map_or(tag, |(_, tag)| tag);
-    let before = crc16_on(crc16(tag.as_bytes()), b":");
-    crc16_on(before, itoa::Buffer::new().format(partition).as_bytes()) % SLOTS
+    match limiter.partition_of(client) {
+        Some(partition) => limiter.slot_of_part(partition),
+        None => slot_of_key(&limiter.name),
+    }
 }
 
 /// The slot of a key: of what stands between its first `{` and the `}` after it, if anything does; else of the whole.

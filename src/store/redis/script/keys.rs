@@ -188,7 +188,7 @@ mod tests {
         let limiter = |name: &str| Limiter::new(name.to_owned(), Mode::PerClient, quota).partitioned(64);
         let address = ClientId::Address("192.0.2.1".parse::<std::net::IpAddr>().expect("an address").into());
         let clients = [address, ClientId::Instance("a".into())].map(Some);
-        let told = ["{tidegate:rest:39}:own:gcra:192.0.2.1", "{tidegate:rest:7}:own:gcra:a"];
+        let told = ["{tidegate:rest:772}:own:gcra:192.0.2.1", "{tidegate:rest:404}:own:gcra:a"];
         assert_eq!(all_of(&limiter("{tidegate:rest}:own"), &clients), told);
     }
 
