@@ -13,8 +13,9 @@ use crate::limit::{Charge, Decision, Outcome};
 use crate::store::StoreError;
 use crate::store::negative_cache::{NegativeCache, Remote};
 
-/// The most requests in a row that begin at one shard.
-const TOGETHER: u32 = 64;
+/// So often calls leave before requests begin at another shard. As long as they begin at one, those who wait for its node leave
+/// together; each shard that they begin at meanwhile would have smaller calls under way.
+const TOGETHER: u64 = 16;
 
 /// A charge on a limit in shards.
 struct Tour<'c, S> {
@@ -90,7 +91,7 @@ async fn take_from_shards<S: Remote>(
 impl<'c, S: Remote> Tour<'c, S> {
     /// Begins with the first shard that is not known to refuse; if all are, with any.
     fn new(cache: &'c NegativeCache<S>, position: usize, charge: &'c Charge) -> Self {
-        let first = a_shard_of(shards_of(charge), in_a_row(charge));
+        let first = a_shard_of(shards_of(charge), in_a_row(charge), cache.store().departures());
         let mut tour = Self { cache, position, charge, first, looked_at: 0, shard: first, refusal: None };
         tour.goes_on();
         tour
@@ -142,10 +143,10 @@ impl<'c, S: Remote> Tour<'c, S> {
     }
 }
 
-/// How many requests in a row begin at one shard, so that a call decides all that come together: but only a part of what it
-/// grants, for whoever is refused there asks another one.
+/// How many requests in a row may begin at one shard: only a part of what it grants, for whoever is refused there asks another
+/// one.
 fn in_a_row(charge: &Charge) -> u32 {
-    charge.limiter.shards().first().map_or(1, |shard| (shard.quota.rate() / 8).clamp(1, TOGETHER))
+    charge.limiter.shards().first().map_or(1, |shard| (shard.quota.rate() / 8).max(1))
 }
 
 fn is_in_cluster<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]) -> bool {
@@ -157,10 +158,28 @@ fn shards_of(charge: &Charge) -> u16 {
     u16::try_from(charge.limiter.shards().len()).unwrap_or_default()
 }
 
-/// Where to begin: each shard as often as the others. Steps of the golden ratio leave none out, whatever number of charges
-/// a request has.
-fn a_shard_of(shards: u16, in_a_row: u32) -> u16 {
-    static STEPS: AtomicU64 = AtomicU64::new(0);
-    let step = (STEPS.fetch_add(1, Ordering::Relaxed) / u64::from(in_a_row)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// Where to begin: at one shard for some calls. Steps of the golden ratio leave no shard out, whatever number of charges a
+/// request has.
+fn a_shard_of(shards: u16, in_a_row: u32, departures: u64) -> u16 {
+    static REQUESTS: AtomicU64 = AtomicU64::new(0);
+    let rows = REQUESTS.fetch_add(1, Ordering::Relaxed) / u64::from(in_a_row);
+    let step = (rows + departures / TOGETHER).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     u16::try_from(((step >> 48) * u64::from(shards)) >> 16).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_begin_at_one_shard_for_some_calls_and_at_all_shards_as_often() {
+        let shard = |calls: u64| usize::from(a_shard_of(8, u32::MAX, calls));
+        let mut turns = [0; 8];
+        for turn in 0..800 {
+            let first = shard(turn * TOGETHER);
+            assert_eq!(shard(turn * TOGETHER + TOGETHER - 1), first);
+            turns[first] += 1;
+        }
+        assert!(turns.iter().all(|turns| (98..=102).contains(turns)), "{turns:?}");
+    }
 }

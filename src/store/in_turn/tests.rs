@@ -140,6 +140,10 @@ impl Remote for OnTheirWay {
         Instant::now() + Duration::from_secs(1)
     }
 
+    fn departures(&self) -> u64 {
+        0
+    }
+
     async fn take(&self, charges: &[Charge], _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
         match charges {
             [_] => self.memory.take(charges),

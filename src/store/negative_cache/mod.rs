@@ -38,6 +38,9 @@ pub trait Remote: Send + Sync + 'static {
     /// When a decision that is asked for now is no longer waited for.
     fn deadline(&self) -> Instant;
 
+    /// How often this worker's calls have left, and a number at random.
+    fn departures(&self) -> u64;
+
     /// Makes all charges or none; as if the clock showed `now`, if that is given. Waits until the deadline at most.
     fn take(
         &self,

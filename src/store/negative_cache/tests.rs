@@ -199,6 +199,10 @@ impl Remote for Elsewhere {
         Instant::now() + Duration::from_secs(1)
     }
 
+    fn departures(&self) -> u64 {
+        0
+    }
+
     async fn take(&self, charges: &[Charge], _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
         self.memory.take(charges)
     }

@@ -180,6 +180,10 @@ impl Remote for Redis {
         Instant::now() + self.context.timeout
     }
 
+    fn departures(&self) -> u64 {
+        self.dispatchers.departures()
+    }
+
     async fn take(&self, charges: &[Charge], now: Option<Timestamp>, deadline: Instant) -> Result<Outcome, StoreError> {
         self.decide(charges, now, deadline).await
     }

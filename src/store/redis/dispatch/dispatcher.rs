@@ -68,6 +68,8 @@ struct DispatcherCore {
     context: Arc<DispatcherContext>,
     connection: ConnectionManager,
     queue: Mutex<Queue>,
+    /// How often this worker has sent calls.
+    departures: Arc<AtomicU64>,
 }
 
 /// The task. On drop, fails all who wait.
@@ -102,10 +104,15 @@ impl DispatcherContext {
 
 impl Dispatcher {
     /// Connects at once. Must be called on a Tokio runtime, which it lives on. If the node has slots, a call is about one.
-    pub(crate) fn start(node: Arc<Node>, context: Arc<DispatcherContext>, has_slots: bool) -> Self {
+    pub(crate) fn start(
+        node: Arc<Node>,
+        context: Arc<DispatcherContext>,
+        departures: Arc<AtomicU64>,
+        has_slots: bool,
+    ) -> Self {
         let connection = ConnectionManager::start(node, context.timeout);
         let queue = Mutex::new(Queue::new(SHALLOWEST, has_slots));
-        let core = Arc::new(DispatcherCore { context, connection, queue });
+        let core = Arc::new(DispatcherCore { context, connection, queue, departures });
         let task = DispatcherTask { core: Arc::clone(&core), calls: FuturesUnordered::new() };
         Self { core, task: tokio::spawn(task.run()) }
     }
@@ -201,6 +208,7 @@ impl DispatcherTask {
             }
             ConnectionStatus::Up(connection) => {
                 let batches = self.core.queue.lock().batches();
+                self.core.departures.fetch_add(1, Ordering::Relaxed);
                 let call = |batch| call(batch, connection.clone(), Arc::clone(&self.core));
                 batches.into_iter().for_each(|batch| self.calls.push(Box::pin(call(batch))));
             }

@@ -6,7 +6,7 @@ mod dispatcher;
 mod queue;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -24,6 +24,8 @@ pub(super) struct Dispatchers {
     pool_size: usize,
     started: Mutex<Started>,
     turn: AtomicUsize,
+    /// Begins anywhere, so that workers do not all ask one node at a time.
+    departures: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -42,12 +44,18 @@ struct OfNode {
 impl Dispatchers {
     /// None yet.
     pub(super) fn new(context: Arc<DispatcherContext>, topology: Arc<Topology>, pool_size: usize) -> Self {
-        Self { context, topology, pool_size, started: Mutex::default(), turn: AtomicUsize::new(0) }
+        let departures = Arc::new(AtomicU64::new(context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)));
+        Self { context, topology, pool_size, started: Mutex::default(), turn: AtomicUsize::new(0), departures }
     }
 
     /// Others for the same nodes.
     pub(super) fn beside(&self) -> Self {
         Self::new(Arc::clone(&self.context), Arc::clone(&self.topology), self.pool_size)
+    }
+
+    /// How often any of them has sent calls, from a number at random.
+    pub(super) fn departures(&self) -> u64 {
+        self.departures.load(Ordering::Relaxed)
     }
 
     /// One of those of a node, in turn.
@@ -72,7 +80,8 @@ impl Dispatchers {
 
     fn start(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
         let (node, context) = (Arc::clone(node), Arc::clone(&self.context));
-        Arc::new(Dispatcher::start(node, context, self.topology.is_cluster()))
+        let (departures, has_slots) = (Arc::clone(&self.departures), self.topology.is_cluster());
+        Arc::new(Dispatcher::start(node, context, departures, has_slots))
     }
 }
 
