@@ -1,4 +1,5 @@
-//! Counts resets and frames that request nothing, and says when there are too many.
+//! What the tasks of a connection and its streams tell each other: resets and frames that request nothing, of which there may be
+//! too many, and bodies that are long.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
@@ -22,7 +23,9 @@ pub(super) struct Ledger {
     dismissed: AtomicBool,
     /// Bytes that have come.
     read: AtomicU64,
-    /// Who ends the connection.
+    /// The body of a stream has turned out to be long.
+    has_long_bodies: AtomicBool,
+    /// Who serves the connection.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -35,11 +38,20 @@ impl Ledger {
 
     /// A stream was reset before it had its answer: by the client, or for what the client sent on it.
     pub(super) fn reset(&self) {
-        if self.resets.fetch_add(1, Relaxed) == RESETS
-            && let Some(waker) = self.waker.lock().take()
-        {
-            waker.wake();
+        if self.resets.fetch_add(1, Relaxed) == RESETS {
+            self.wake();
         }
+    }
+
+    /// The body of a stream is long.
+    pub(super) fn long_body(&self) {
+        if !self.has_long_bodies.swap(true, Relaxed) {
+            self.wake();
+        }
+    }
+
+    pub(super) fn carries_long_bodies(&self) -> bool {
+        self.has_long_bodies.load(Relaxed)
     }
 
     /// A frame came that resets a stream.
@@ -52,7 +64,13 @@ impl Ledger {
         self.told_to_reset.load(Relaxed).max(self.resets.load(Relaxed)) >= RESETS
     }
 
-    /// Wakes this task when there are too many resets.
+    fn wake(&self) {
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
+
+    /// Wakes this task when there are too many resets, or a long body.
     pub(super) fn watch(&self, cx: &Context<'_>) {
         let mut waker = self.waker.lock();
         if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {

@@ -45,6 +45,9 @@ use crate::upstream::{Informer, RequestBody, expects_continue};
 /// The most bytes of a stream that wait to be sent, and how far ahead of us a client may send.
 const BUFFER: usize = 64 * 1024;
 const STREAM_WINDOW: u32 = 64 * 1024;
+/// The same on a connection that carries long bodies: more for each round trip, where there is no crowd of small frames.
+const WIDE_WINDOW: u32 = 256 * 1024;
+/// On all streams of a connection together: what a client can make us hold by it.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// What `h2` allows for the overhead of small frames (256 bytes each, less what they carry) that wait for their upstreams on a
 /// connection, before it ends the connection. It is enough for a stream's window full of the shortest messages of gRPC (6
@@ -70,6 +73,8 @@ pub(crate) struct Http2<S: HttpService> {
     retired: bool,
     /// The client was told to go away.
     dismissed: bool,
+    /// The client was told of wide windows.
+    widened: bool,
 }
 
 enum Stage {
@@ -90,7 +95,7 @@ impl<S: HttpService> Http2<S> {
         stream.count_with(Frames::new(Arc::clone(&ledger)));
         let greeting = builder(&terms.limits).handshake(stream);
         let stage = Stage::Greeting(Box::pin(greeting));
-        Self { stage, service, peer, tls, activity, terms, ledger, retired: false, dismissed: false }
+        Self { stage, service, peer, tls, activity, terms, ledger, retired: false, dismissed: false, widened: false }
     }
 
     /// Serves a request in a task of its own.
@@ -117,10 +122,8 @@ impl<S: HttpService> Http2<S> {
         let unread = (!body.is_end_stream()).then(Unread::default);
         let body = match &unread {
             Some(unread) => {
-                let (activity, terms) = (Arc::clone(&self.activity), Arc::clone(&self.terms));
-                let asks = expects_continue(&head.headers).then(|| Arc::clone(&stream.hints));
-                let switch = stream.switch.clone();
-                RequestBody::new(Upload::new(body, unread.clone(), length, switch, asks, activity, terms))
+                let asks = expects_continue(&head.headers);
+                RequestBody::new(Upload::new(body, unread.clone(), length, asks, &stream))
             }
             None => RequestBody::none(),
         };
@@ -159,12 +162,21 @@ impl<S: HttpService> Http2<S> {
         serving.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
     }
 
+    /// Lets a client that sends long bodies send further ahead, as soon as it has acknowledged the SETTINGS before.
+    fn widen(&mut self) {
+        let Stage::Serving(serving) = &mut self.stage else { return };
+        if !self.widened && self.ledger.carries_long_bodies() {
+            self.widened = serving.connection.set_initial_window_size(WIDE_WINDOW).is_ok();
+        }
+    }
+
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ledger.watch(cx);
         loop {
             if let Some(cause) = self.ledger.excess().filter(|_| !self.dismissed) {
                 self.dismiss(cause);
             }
+            self.widen();
             let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
             let gone = serving.keep_alive.poll(&self.ledger, self.activity.is_busy(), cx);
             if gone.is_ready() && !self.dismissed {

@@ -16,13 +16,20 @@ use tokio::time::timeout;
 use super::connect::Switch;
 use super::deadline::Deadline;
 use super::hints::Hints;
+use super::ledger::Ledger;
+use super::stream::Stream;
 use crate::server::Terms;
-use crate::server::activity::{Activity, SLOW_UPLOAD};
+use crate::server::activity::SLOW_UPLOAD;
 
 /// How long, and how many bytes of a body that nobody reads are read after its answer, until the client ends the stream. What is
 /// beyond does not come: the window is shut.
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_THROWN_AWAY: usize = 256 * 1024;
+
+/// A body is long of which a window has come in large frames. Small ones, as the messages of many calls of gRPC, keep the small
+/// window: each that waits costs more than its bytes.
+const LONG: usize = super::STREAM_WINDOW as usize;
+const LARGE: usize = 4 * 1024;
 
 /// A request body; it ends in an error when the client is too slow.
 #[derive(Debug)]
@@ -37,6 +44,9 @@ pub(super) struct Upload {
     switch: Option<Switch>,
     /// By which the client is asked for it, if it waits for that.
     asks: Option<Arc<Hints>>,
+    /// What has come of it in large frames.
+    in_large: usize,
+    ledger: Arc<Ledger>,
     deadline: Deadline,
     terms: Arc<Terms>,
 }
@@ -48,17 +58,21 @@ pub(super) struct Unread(Arc<Mutex<Option<RecvStream>>>);
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Upload {
-    pub(super) fn new(
-        stream: RecvStream,
-        unread: Unread,
-        length: Option<u64>,
-        switch: Option<Switch>,
-        asks: Option<Arc<Hints>>,
-        activity: Arc<Activity>,
-        terms: Arc<Terms>,
-    ) -> Self {
-        let deadline = Deadline::new(terms.limits.body, activity);
-        Self { stream: Some(stream), unread, has_data: true, left: length, switch, asks, deadline, terms }
+    /// The body of a stream, which has to be asked for if the client `waits` for that.
+    pub(super) fn new(body: RecvStream, unread: Unread, length: Option<u64>, waits: bool, of: &Stream) -> Self {
+        let deadline = Deadline::new(of.terms.limits.body, Arc::clone(of.in_flight.activity()));
+        Self {
+            stream: Some(body),
+            unread,
+            has_data: true,
+            left: length,
+            switch: of.switch.clone(),
+            asks: waits.then(|| Arc::clone(&of.hints)),
+            in_large: 0,
+            ledger: Arc::clone(&of.ledger),
+            deadline,
+            terms: Arc::clone(&of.terms),
+        }
     }
 
     fn is_closed_tunnel(&self) -> bool {
@@ -66,6 +80,12 @@ impl Upload {
     }
 
     fn take(&mut self, data: Bytes) -> Frame<Bytes> {
+        if data.len() >= LARGE && self.in_large < LONG {
+            self.in_large += data.len();
+            if self.in_large >= LONG {
+                self.ledger.long_body();
+            }
+        }
         self.deadline.moved(data.len());
         self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
         Frame::data(data)

@@ -1,0 +1,66 @@
+//! How far ahead a client may send.
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::frames::*;
+use crate::support::wire::upstream::Origin;
+
+/// What a stream's window is in SETTINGS.
+const NARROW: [u8; 6] = [0, 4, 0, 1, 0, 0];
+const WIDE: [u8; 6] = [0, 4, 0, 4, 0, 0];
+
+async fn gateway() -> TestGateway {
+    let origin = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    TestGateway::start(&format!(
+        "store: memory\nupstreams: {{ origin: {{ targets: ['http://{}'] }} }}
+routes: [{{ name: all, match: {{}}, upstream: origin }}]\n",
+        origin.address
+    ))
+}
+
+/// A client that has opened a stream, and knows of the narrow window.
+async fn client(gateway: &TestGateway) -> Frames {
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let settings = client.find(is_settings).await;
+    assert!(settings.payload.chunks(6).any(|setting| setting == NARROW), "{settings:?}");
+    client.frame(SETTINGS, ACK, 0, &[]).await;
+    client.open(1, "POST", "/", &[], false).await;
+    client
+}
+
+fn is_settings(frame: &Frame) -> bool {
+    frame.kind == SETTINGS && frame.flags & ACK == 0
+}
+
+#[tokio::test]
+async fn a_client_that_sends_a_long_body_may_send_further_ahead() {
+    let gateway = gateway().await;
+    let mut client = client(&gateway).await;
+    for _ in 0..4 {
+        client.frame(DATA, 0, 1, &[7; 16 * 1024]).await;
+    }
+    assert_eq!(client.find(is_settings).await.payload, WIDE);
+    client.frame(SETTINGS, ACK, 0, &[]).await;
+    for last in [false, true] {
+        client.frame(DATA, u8::from(last), 1, &[7; 16 * 1024]).await;
+    }
+    assert_eq!(client.status(1).await, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_sends_many_small_messages_may_not() {
+    let gateway = gateway().await;
+    let mut client = client(&gateway).await;
+    for _ in 0..120 {
+        client.frame(DATA, 0, 1, &[7; 500]).await;
+    }
+    let of_stream = |frame: &Frame| is_settings(frame) || frame.stream == 1;
+    assert_eq!(client.find(of_stream).await.kind, WINDOW_UPDATE);
+    for number in 1..=40 {
+        client.frame(DATA, u8::from(number == 40), 1, &[7; 500]).await;
+    }
+    while let frame = client.find(of_stream).await
+        && frame.kind != HEADERS
+    {
+        assert_eq!(frame.kind, WINDOW_UPDATE);
+    }
+}
