@@ -48,6 +48,8 @@ pub(crate) struct Activity {
     waiting_streams: AtomicU32,
     /// When the last of them began to.
     waiting_since: AtomicU64,
+    /// Streams of HTTP/2 that are tunnels.
+    tunnels: AtomicU32,
 }
 
 /// What a connection speaks: HTTP/1, HTTP/2, or what it was switched to.
@@ -57,7 +59,10 @@ const OTHER: u8 = 3;
 
 /// A request under way. On drop, it is over.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Activity>);
+pub(crate) struct InFlight {
+    activity: Arc<Activity>,
+    is_tunnel: bool,
+}
 
 /// What to do when the timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +123,7 @@ impl Activity {
             uploading: AtomicBool::new(false),
             waiting_streams: AtomicU32::new(0),
             waiting_since: AtomicU64::new(0),
+            tunnels: AtomicU32::new(0),
         }
     }
 
@@ -180,7 +186,7 @@ impl Activity {
         self.partial.store(false, Relaxed);
         self.uploading.store(has_body, Relaxed);
         self.sending.rest();
-        InFlight(Arc::clone(self))
+        InFlight { activity: Arc::clone(self), is_tunnel: false }
     }
 
     /// Requests so far, with the last one.
@@ -223,6 +229,11 @@ impl Activity {
     /// It does so no longer.
     pub(crate) fn stream_goes_on(&self) {
         self.waiting_streams.fetch_sub(1, Relaxed);
+    }
+
+    /// Bytes moved in a tunnel of HTTP/2, or it has just been opened.
+    pub(crate) fn tunnel_moved(&self) {
+        self.mark();
     }
 
     /// Its answer is over, one way or the other.
@@ -271,6 +282,7 @@ impl Activity {
     /// What nothing but the client is waited for with; none while anything else is.
     pub(crate) fn wait(&self) -> Option<Wait> {
         let waiting_streams = self.waiting_streams.load(Relaxed);
+        let tunnels = self.tunnels.load(Relaxed);
         let (what, since) = if let Some(since) = self.taking.since() {
             (What::Answer, since)
         } else if self.is_switched() {
@@ -279,12 +291,20 @@ impl Activity {
             (if self.is_in_a_head() { What::Head } else { What::Request }, self.since.load(Relaxed))
         } else if let Some(since) = self.sending.since() {
             (What::Upload, since)
-        } else if waiting_streams > 0 && waiting_streams >= self.in_flight() {
+        } else if tunnels > 0 && tunnels >= self.in_flight() {
+            (What::Switched, self.since.load(Relaxed))
+        } else if waiting_streams > 0 && waiting_streams + self.silent_tunnels() >= self.in_flight() {
             (What::Streams, self.waiting_since.load(Relaxed))
         } else {
             return None;
         };
         Some(Wait { what, time: Duration::from_millis(self.now().saturating_sub(since)) })
+    }
+
+    /// The tunnels of HTTP/2, once all have been silent for as long as another protocol must be to make room.
+    fn silent_tunnels(&self) -> u32 {
+        let are_silent = self.now() >= self.since.load(Relaxed).saturating_add(millis(What::Switched.still()));
+        if are_silent { self.tunnels.load(Relaxed) } else { 0 }
     }
 
     /// Whether in HTTP/1 nothing has been asked for a while, and nothing is left of what was: what serves requests may go.
@@ -314,18 +334,28 @@ impl Activity {
 impl InFlight {
     /// The notes on its connection.
     pub(crate) fn activity(&self) -> &Arc<Activity> {
-        &self.0
+        &self.activity
+    }
+
+    /// Its stream of HTTP/2 is a tunnel from now on.
+    pub(crate) fn becomes_tunnel(&mut self) {
+        self.is_tunnel = true;
+        self.activity.tunnels.fetch_add(1, Relaxed);
+        self.activity.tunnel_moved();
     }
 
     /// The answer broke off in the middle.
     pub(crate) fn break_off(&self) {
-        self.0.break_off();
+        self.activity.break_off();
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.end_request();
+        if self.is_tunnel {
+            self.activity.tunnels.fetch_sub(1, Relaxed);
+        }
+        self.activity.end_request();
     }
 }
 

@@ -201,3 +201,39 @@ async fn a_connection_that_was_switched_waits_since_a_byte_last_moved_either_way
     assert_eq!(wait(&activity), Some((What::Switched, 10_000)));
     assert!(waits(&activity) && !activity.rests());
 }
+
+#[tokio::test(start_paused = true)]
+async fn tunnels_of_http2_wait_since_a_byte_last_moved_in_any_of_them() {
+    let activity = speaking(Protocol::Http2);
+    activity.read(100);
+    let mut tunnels = [activity.begin_request(false), activity.begin_request(false)];
+    tunnels[0].becomes_tunnel();
+    pass(100).await;
+    assert_eq!(wait(&activity), None, "a request is being answered");
+    tunnels[1].becomes_tunnel();
+    pass(4).await;
+    assert_eq!(wait(&activity), Some((What::Switched, 4)));
+    activity.read(17); // a PING is no byte of a tunnel
+    pass(5).await;
+    assert_eq!(wait(&activity), Some((What::Switched, 9)));
+    activity.tunnel_moved();
+    assert_eq!(wait(&activity), Some((What::Switched, 0)));
+    drop(tunnels);
+    pass(6).await;
+    assert_eq!(wait(&activity), Some((What::Request, 6)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_tunnel_protects_no_stream_that_waits_for_its_client() {
+    let activity = speaking(Protocol::Http2);
+    activity.read(100);
+    let (mut tunnel, _stream) = (activity.begin_request(false), activity.begin_request(false));
+    tunnel.becomes_tunnel();
+    pass(59).await;
+    activity.stream_waits();
+    assert_eq!(wait(&activity), None);
+    pass(1).await;
+    assert_eq!(wait(&activity), Some((What::Streams, 1)));
+    let _active = activity.begin_request(false);
+    assert_eq!(wait(&activity), None);
+}

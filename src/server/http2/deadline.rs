@@ -17,13 +17,20 @@ pub(super) struct Deadline {
     pace: Pace,
     demand: Demand,
     activity: Arc<Activity>,
+    /// Of a tunnel, whose silence is noted otherwise.
+    is_tunnel: bool,
     begin: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Deadline {
     pub(super) fn new(demand: Demand, activity: Arc<Activity>) -> Self {
-        Self { pace: Pace::new(), demand, activity, begin: None, timer: None }
+        Self { pace: Pace::new(), demand, activity, is_tunnel: false, begin: None, timer: None }
+    }
+
+    /// The stream is a tunnel.
+    pub(super) fn becomes_tunnel(&mut self) {
+        self.is_tunnel = true;
     }
 
     /// What is asked of one stream: all of a connection share its rate, since a slow network has no more for many.
@@ -33,6 +40,9 @@ impl Deadline {
 
     /// Bytes moved.
     pub(super) fn moved(&mut self, bytes: usize) {
+        if self.is_tunnel {
+            self.activity.tunnel_moved();
+        }
         if let Some(begin) = self.begin {
             self.go_on();
             self.pace.moves(bytes, || millis(begin.elapsed()));
@@ -40,7 +50,7 @@ impl Deadline {
     }
 
     fn go_on(&self) {
-        if self.pace.is_waiting() {
+        if self.pace.is_waiting() && !self.is_tunnel {
             self.activity.stream_goes_on();
         }
     }
@@ -49,7 +59,9 @@ impl Deadline {
     pub(super) fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let begin = *self.begin.get_or_insert_with(Instant::now);
         if !self.pace.is_waiting() {
-            self.activity.stream_waits();
+            if !self.is_tunnel {
+                self.activity.stream_waits();
+            }
             self.pace.wait(|| millis(begin.elapsed()));
         }
         loop {

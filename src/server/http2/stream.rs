@@ -104,11 +104,12 @@ impl Stream {
     }
 
     /// In HTTP/2 it is a success that tells of a tunnel.
-    fn note_switch(&self, head: &mut Response<()>) {
+    fn note_switch(&mut self, head: &mut Response<()>) {
         if let Some(switch) = &self.switch
             && head.status() == StatusCode::SWITCHING_PROTOCOLS
         {
             switch.set();
+            self.in_flight.becomes_tunnel();
             *head.status_mut() = StatusCode::OK;
         }
     }
@@ -128,6 +129,9 @@ impl Stream {
             return Ok(());
         }
         let mut deadline = Deadline::new(self.terms.limits.body, Arc::clone(self.in_flight.activity()));
+        if self.is_switched() {
+            deadline.becomes_tunnel();
+        }
         loop {
             let frame = next(&mut body, &mut to).await?;
             match frame.map(Frame::into_data) {

@@ -60,7 +60,10 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 impl Upload {
     /// The body of a stream, which has to be asked for if the client `waits` for that.
     pub(super) fn new(body: RecvStream, unread: Unread, length: Option<u64>, waits: bool, of: &Stream) -> Self {
-        let deadline = Deadline::new(of.terms.limits.body, Arc::clone(of.in_flight.activity()));
+        let mut deadline = Deadline::new(of.terms.limits.body, Arc::clone(of.in_flight.activity()));
+        if of.switch.is_some() {
+            deadline.becomes_tunnel();
+        }
         Self {
             stream: Some(body),
             unread,

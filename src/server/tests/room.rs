@@ -1,6 +1,10 @@
 //! What happens when all places are taken: connections that wait for their clients go, requests stay.
 
+use http::StatusCode;
+
 use super::*;
+use crate::upgrade::Offer;
+use crate::wire::frames::{self, DATA, END_HEADERS, Frames, HEADERS};
 
 /// Longer than a client may be silent, or a body stand still, before its connection may go for another's.
 const STILL: Duration = Duration::from_millis(300);
@@ -106,6 +110,38 @@ async fn a_connection_of_http2_makes_room_when_it_has_no_streams_and_when_all_ar
     shut.send(b"\0\0\x09\x01\x05\0\0\0\x01\x82\x86\x04\x02/x\x01\x01a").await;
     served_at_last(&server).await;
     assert!(ended(&server, "streams"));
+}
+
+/// Switches where it is asked to, and sends back what comes.
+async fn tunnel(request: Request<RequestBody>, _: SocketAddr) -> Response<RequestBody> {
+    let is_tunnel = request.extensions().get::<Offer>().is_some();
+    let mut response = Response::new(request.into_body());
+    *response.status_mut() = if is_tunnel { StatusCode::SWITCHING_PROTOCOLS } else { StatusCode::OK };
+    response
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_connection_of_http2_makes_room_when_its_tunnels_have_been_silent_for_a_minute() {
+    let server = start(&Listen { body_timeout: 5 * LONG, ..full(1) }, tunnel);
+    let mut client = Frames::connect(server.address, &[]).await;
+    let mut asks = frames::asks("CONNECT", "/").to_vec();
+    asks.push((":protocol", "websocket"));
+    client.frame(HEADERS, END_HEADERS, 1, &frames::fields(asks)).await;
+    assert_eq!(client.status(1).await, 200);
+    pass(50).await;
+    client.frame(DATA, 0, 1, b"hello").await;
+    assert_eq!(client.find(|frame| frame.kind == DATA).await.payload, b"hello");
+    pass(50).await;
+    assert!(!is_served(&server).await);
+    pass(20).await;
+    served_at_last(&server).await;
+    assert!(ended(&server, "upgraded"));
 }
 
 #[tokio::test]
