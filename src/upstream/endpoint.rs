@@ -1,6 +1,7 @@
 //! One target: its idle connections, how to open more, and how a request is sent on one.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -28,7 +29,7 @@ const STALE_TRIES: usize = 3;
 /// A target that is reached over the network.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    dial: Dial,
+    dial: Arc<Dial>,
     pool: Pool,
     http2: Http2,
     /// What is spoken to it; [`Auto`](Protocol::Auto) as long as it has not been asked.
@@ -46,7 +47,7 @@ impl Endpoint {
             written => written,
         };
         let (pool, http2) = (Pool::new(settings, metrics.clone()), Http2::new(settings, metrics));
-        Self { dial, pool, http2, spoken: Mutex::new(spoken), chooses, asking: Turn::default() }
+        Self { dial: Arc::new(dial), pool, http2, spoken: Mutex::new(spoken), chooses, asking: Turn::default() }
     }
 
     /// The right to use a connection, if the client may have one now.

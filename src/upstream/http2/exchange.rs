@@ -35,10 +35,8 @@ pub(super) async fn exchange(
     let is_empty = request.body().is_end_stream();
     let waits = !is_empty && expects_continue(request.headers());
     let opened = place.sender.send_request(head::of(request, scheme), is_empty);
-    let Ok((response, stream)) = opened else {
-        place.ended();
-        return Err(Attempt::NotSent);
-    };
+    let Ok((response, stream)) = opened else { return Err(Attempt::NotSent) };
+    place.opened();
     let transfer = request.body_mut().watch(waits);
     let upload = (!is_empty).then(|| Upload::new(stream));
     let mut asking = Asking { request, upload, response, transfer: transfer.clone(), informed: 0 };

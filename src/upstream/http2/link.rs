@@ -56,14 +56,15 @@ pub(super) struct State {
     resets: AtomicU32,
 }
 
-/// The right to send one request. On drop, there is room for another, and a stream that has not ended was reset.
+/// The right to send one request. On drop, there is room for another, and a stream that was opened and has not ended was reset.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) sender: SendRequest<Bytes>,
     state: Arc<State>,
     /// Whether the connection has served others before.
     pub(super) is_reused: bool,
-    has_ended: bool,
+    /// A stream was opened, and has not ended.
+    is_open: bool,
 }
 
 /// Begins on a connection, and waits for the upstream's SETTINGS: they tell that it speaks HTTP/2 at all, and how many
@@ -157,7 +158,7 @@ impl Link {
         }
         self.state.streams.fetch_add(1, Relaxed);
         let is_reused = self.state.served.fetch_add(1, Relaxed) > 0;
-        Some(Place { sender: self.sender.clone(), state: Arc::clone(&self.state), is_reused, has_ended: false })
+        Some(Place { sender: self.sender.clone(), state: Arc::clone(&self.state), is_reused, is_open: false })
     }
 }
 
@@ -169,15 +170,20 @@ impl Place {
         self.state.heard.fetch_add(1, Relaxed);
     }
 
-    /// The stream has ended in both directions, or the upstream has reset it, or there was none.
+    /// A stream was opened.
+    pub(super) fn opened(&mut self) {
+        self.is_open = true;
+    }
+
+    /// It has ended in both directions, or the upstream has reset it.
     pub(super) fn ended(&mut self) {
-        self.has_ended = true;
+        self.is_open = false;
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.has_ended {
+        if self.is_open {
             self.state.resets.fetch_add(1, Relaxed);
         }
         self.state.streams.fetch_sub(1, Relaxed);

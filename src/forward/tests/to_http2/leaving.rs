@@ -1,5 +1,7 @@
 //! Requests that end early: clients that leave in numbers, and answers before the end of an upload.
 
+use tokio::sync::Semaphore;
+
 use super::super::early::upload;
 use super::*;
 
@@ -87,6 +89,37 @@ async fn clients_that_leave_in_numbers_had_the_connection_ended_with_the_request
         whole.extend(piece);
     }
     assert_eq!(String::from_utf8(whole).unwrap(), "half and whole");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_being_opened_outlives_the_client_that_asked_for_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = to(listener.local_addr().unwrap()).start();
+    let (connections, goes_on) = (Arc::new(Mutex::new(0)), Arc::new(Semaphore::new(0)));
+    let (count, gate) = (Arc::clone(&connections), Arc::clone(&goes_on));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            *count.lock() += 1;
+            let gate = Arc::clone(&gate);
+            tokio::spawn(async move {
+                let _greets = gate.acquire().await;
+                let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+                while let Some(Ok((_, mut respond))) = connection.accept().await {
+                    respond.send_response(Response::new(()), true).ok();
+                }
+            });
+        }
+    });
+    for _ in 0..3 {
+        let mut client = gateway.client().await;
+        client.send(get("/")).await;
+        until(|| *connections.lock() == 1).await;
+        drop(client);
+        until(|| gateway.metrics.render().contains("tidegate_connections 0\n")).await;
+    }
+    goes_on.add_permits(1);
+    assert_eq!(gateway.ask(get("/")).await.status(), 200);
+    assert_eq!(*connections.lock(), 1);
 }
 
 /// It resets the rest of the request, or leaves it where it is.
