@@ -185,6 +185,26 @@ async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
     soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
 }
 
+/// Nobody's connection ends when Redis is flushed, or its clock leaps. Before, the first to announce itself again had all of each
+/// limit if Redis went away within five seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_a_redis_forgot_does_not_take_itself_for_the_only_one() {
+    let Some(redis) = RedisServer::start() else { return };
+    let rules = rules(&redis, "interval: 1h");
+    let gateway = TestGateway::start(&rules);
+    let other = TestGateway::start(&rules);
+    soon(async { while gateway.counter("tidegate_gateways").await != 2 {} }).await;
+    drop(other);
+    let mut control = redis.connection();
+    let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
+    let forgotten = Stopwatch::start();
+    tell(&["DEL", "{tidegate:gateways}"]);
+    until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
+    soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
+    // Each of the others has announced itself by then.
+    assert!(forgotten.elapsed() >= Duration::from_secs(5));
+}
+
 /// Asks until such an answer comes, which it returns; counts what is granted.
 async fn granted_until(gateway: &TestGateway, granted: &mut u32, is_it: impl Fn(&Message) -> bool) -> Message {
     loop {

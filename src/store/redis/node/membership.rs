@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, Value};
-use tokio::time::timeout;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
 
 use super::super::script::buckets::Buckets;
 use super::super::script::{Invoker, keys};
@@ -40,6 +41,8 @@ pub(crate) struct Membership {
     metrics: Arc<Metrics>,
     /// Where it is told whether the store is up.
     up: Arc<UpGauge>,
+    /// Since when fewer gateways are told of than are known.
+    fewer_since: Mutex<Option<Instant>>,
 }
 
 /// What a Redis was charged with.
@@ -50,19 +53,11 @@ pub(crate) struct Paid {
     pub(crate) is_all: bool,
 }
 
-/// Since when a gateway is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// Since now: others that were away as well, or that a Redis without its data knows nothing of, may not be back yet.
-    Rejoins,
-    /// For a while, in which all others have announced themselves.
-    Stays,
-}
-
 impl Membership {
     pub(crate) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
         let up = Arc::new(UpGauge::new(Arc::clone(&metrics)));
-        Self { fallback, key: format!("{{{prefix}tidegate:gateways}}"), metrics, up }
+        let key = format!("{{{prefix}tidegate:gateways}}");
+        Self { fallback, key, metrics, up, fewer_since: Mutex::new(None) }
     }
 
     /// Where it is told whether the store is up.
@@ -85,21 +80,28 @@ impl Membership {
         Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.up))
     }
 
-    /// Tells that this gateway is there, and hears of the others. One that rejoins does not take fewer for all: its share of
-    /// the limits would be too large.
-    pub(crate) async fn announce(&self, script: &mut Invoker, presence: Presence) -> Result<(), StoreError> {
+    /// Tells that this gateway is there, and hears of the others.
+    pub(crate) async fn announce(&self, script: &mut Invoker) -> Result<(), StoreError> {
         let Some(gateway) = self.fallback.gateway() else { return Ok(()) };
         let add = |call: &mut Cmd| {
             call.arg(1).arg(&self.key).arg("announce").arg(gateway).arg(PRESENT_FOR);
         };
         let Value::Int(gateways) = script.run(add).await? else { return Err(StoreError::Shape) };
-        let mut gateways = u32::try_from(gateways).map_err(|_| StoreError::Shape)?;
-        if presence == Presence::Rejoins {
-            gateways = gateways.max(self.fallback.gateways());
-        }
+        let gateways = self.believed(u32::try_from(gateways).map_err(|_| StoreError::Shape)?);
         self.fallback.set_gateways(gateways);
         self.metrics.store_shared_by(gateways);
         Ok(())
+    }
+
+    /// Fewer gateways than are known are believed once they have been told of for as long as each takes to announce itself. A Redis
+    /// that has lost its data, or whose clock leapt, knows nobody at first: the shares of the limits would be too large.
+    fn believed(&self, told: u32) -> u32 {
+        let (known, mut fewer_since) = (self.fallback.gateways(), self.fewer_since.lock());
+        if told < known && fewer_since.get_or_insert_with(Instant::now).elapsed() < ANNOUNCE_EVERY {
+            return known;
+        }
+        *fewer_since = None;
+        told
     }
 
     /// Charges what was granted without Redis, if anything was, to those buckets that it has. Returns how many permits it

@@ -20,7 +20,7 @@ use self::breaker::Breaker;
 pub(super) use self::connection::ConnectionManager;
 use self::eviction::Eviction;
 pub(super) use self::membership::Membership;
-use self::membership::{ANNOUNCE_EVERY, Paid, Presence};
+use self::membership::{ANNOUNCE_EVERY, Paid};
 use self::outages::Outages;
 pub(super) use self::outages::UpGauge;
 pub(super) use self::owned_slots::{OwnedSlots, no_slots};
@@ -250,7 +250,7 @@ impl Node {
 
     /// Charges what was granted without this node before it is asked anything else.
     async fn rejoin(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        match self.announce(connection, Presence::Rejoins).await {
+        match self.announce(connection).await {
             Err(error) if error.condemns_connection() => return Err(error),
             // A Redis that may not hear of gateways can decide all the same.
             _ => {}
@@ -274,7 +274,7 @@ impl Node {
         self.eviction.look(&self.url, &mut connection.redis).await;
         loop {
             sleep(ANNOUNCE_EVERY).await;
-            _ = self.announce(&mut connection, Presence::Stays).await;
+            _ = self.announce(&mut connection).await;
             _ = timeout(CONNECT_TIMEOUT, self.secret.fetch(&mut connection.redis)).await;
         }
     }
@@ -320,8 +320,8 @@ impl Node {
         status.send_replace(ConnectionStatus::Connecting);
     }
 
-    async fn announce(&self, connection: &mut Connection, presence: Presence) -> Result<(), StoreError> {
-        let announced = timeout(CONNECT_TIMEOUT, self.membership.announce(&mut connection.script, presence)).await;
+    async fn announce(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        let announced = timeout(CONNECT_TIMEOUT, self.membership.announce(&mut connection.script)).await;
         announced.unwrap_or(Err(StoreError::Timeout))
     }
 }
