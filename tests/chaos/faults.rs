@@ -18,6 +18,10 @@ pub enum Fault {
     OutOfMemory,
     ReadOnly,
     PasswordChanged,
+    NotPermitted,
+    CertificateExpired,
+    ClockForward,
+    ClockBack,
     OneCutOff,
     OneSilent,
     AllSilent,
@@ -37,7 +41,7 @@ pub enum Fault {
 }
 
 /// Those of one Redis, in the order in which they come first.
-const OF_SINGLE: [Fault; 17] = [
+const OF_SINGLE: [Fault; 20] = [
     Fault::Stopped,
     Fault::ScriptsFlushed,
     Fault::Killed,
@@ -49,12 +53,31 @@ const OF_SINGLE: [Fault; 17] = [
     Fault::KilledEmpty,
     Fault::Busy,
     Fault::PasswordChanged,
+    Fault::ClockForward,
+    Fault::NotPermitted,
+    Fault::ClockBack,
     Fault::OneSilent,
     Fault::SlowNetwork,
     Fault::WritesPaused,
     Fault::AsSlowAsTheDeadline,
     Fault::ReadOnly,
     Fault::AllSilent,
+];
+
+/// Those of one Redis that is reached by TLS.
+const OF_TLS: [Fault; 12] = [
+    Fault::CertificateExpired,
+    Fault::Killed,
+    Fault::ConnectionsKilled,
+    Fault::AllSilent,
+    Fault::HalfOpen,
+    Fault::Stopped,
+    Fault::OneCutOff,
+    Fault::PasswordChanged,
+    Fault::KilledEmpty,
+    Fault::SlowNetwork,
+    Fault::NotPermitted,
+    Fault::Paused,
 ];
 
 /// Those of a master that sentinels watch.
@@ -92,6 +115,7 @@ impl Fault {
     pub const fn of(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::Single => &OF_SINGLE,
+            Kind::Tls => &OF_TLS,
             Kind::Sentinel => &OF_SENTINEL,
             Kind::Cluster => &OF_CLUSTER,
         }
@@ -110,6 +134,10 @@ impl Fault {
             Self::OutOfMemory => "no memory (OOM)",
             Self::ReadOnly => "a replica without a master (READONLY)",
             Self::PasswordChanged => "another password, told to the gateways at the end",
+            Self::NotPermitted => "the gateways may run no script (NOPERM)",
+            Self::CertificateExpired => "Redis shows a certificate that has expired",
+            Self::ClockForward => "Redis's clock leaps an hour ahead, and stays there",
+            Self::ClockBack => "Redis's clock goes back an hour, and stays there",
             Self::OneCutOff => "one gateway is cut off",
             Self::OneSilent => "the network of one gateway is silent",
             Self::AllSilent => "the network of all gateways is silent",

@@ -37,6 +37,9 @@ pub enum By {
     Nobody,
 }
 
+/// In milliseconds.
+const HOUR: u64 = 3_600_000;
+
 enum Event {
     Seen(u64, Record),
     Logged(u64, By),
@@ -90,7 +93,7 @@ fn keep(receive: &Receiver<Event>) -> Vec<Record> {
                 }
             },
         };
-        records.push(Record { by, ..record });
+        records.push(Record { by: by.by_our_clock(record.end), ..record });
     }
     records.extend(seen.into_values());
     records
@@ -100,6 +103,17 @@ fn keep(receive: &Receiver<Event>) -> Vec<Record> {
 pub fn follow(journal: Journal, log: impl std::io::BufRead + Send + 'static) {
     let read = move || log.lines().for_each(|line| journal.logged(&line.expect("a line")));
     std::thread::spawn(read);
+}
+
+// === impl By ===
+
+impl By {
+    /// The same of a Redis whose clock has been moved, which is by whole hours: as the clock would tell that was not.
+    fn by_our_clock(self, end: u64) -> Self {
+        let Self::Store(at) = self else { return self };
+        let hours = |difference: u64| (difference + HOUR / 2) / HOUR * HOUR;
+        Self::Store(at + hours(end.saturating_sub(at)) - hours(at.saturating_sub(end)))
+    }
 }
 
 // === impl Record ===

@@ -1,10 +1,11 @@
-//! Three gateways under load while their store fails in every way that can be made here: one Redis, one that sentinels watch, a cluster.
-//! A checker of its own then judges every grant, by what clients saw and when Redis says that it decided.
+//! Three gateways under load while their store fails in every way that can be made here: one Redis, without
+//! TLS and with it, one that sentinels watch, a cluster. A checker of its own then judges every grant, by what clients saw and when
+//! Redis says that it decided.
 //!
 //! ```text
-//! tests/chaos/run                             # 100 seconds
+//! tests/chaos/run                             # 130 seconds
 //! CHAOS_MINUTES=30 tests/chaos/run            # after all faults in order, they come as they like
-//! tests/chaos/run --store cluster             # or single, sentinel; CHAOS_SECONDS=60 is then for this one alone
+//! tests/chaos/run --store cluster             # or single, tls, sentinel; CHAOS_SECONDS=60 is then for this one alone
 //! tests/chaos/run --store single --only all-silent
 //! CHAOS_SEED=17 tests/chaos/run               # the same faults in the same order
 //! tests/chaos/run --release --write           # into docs/reliability.md
@@ -33,6 +34,7 @@ mod journal;
 #[path = "../it/support/listening.rs"]
 mod listening;
 mod load;
+mod losses;
 #[path = "../it/support/proxy.rs"]
 mod proxy;
 #[path = "../it/support/redis.rs"]
@@ -65,7 +67,7 @@ use self::world::Kind;
 #[derive(Debug, Parser)]
 struct Arguments {
     /// How long at least, all stores together
-    #[arg(long, env = "CHAOS_SECONDS", default_value = "95")]
+    #[arg(long, env = "CHAOS_SECONDS", default_value = "125")]
     seconds: u64,
     /// The same in minutes, instead
     #[arg(long, env = "CHAOS_MINUTES")]
@@ -124,7 +126,7 @@ impl Arguments {
         match self.store {
             Some(kind) => vec![(kind, all)],
             None => {
-                let parts = [(Kind::Single, 43), (Kind::Sentinel, 23), (Kind::Cluster, 34)];
+                let parts = [(Kind::Single, 37), (Kind::Tls, 17), (Kind::Sentinel, 18), (Kind::Cluster, 28)];
                 parts.map(|(kind, percent)| (kind, all * percent / 100)).to_vec()
             }
         }

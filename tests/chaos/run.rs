@@ -11,6 +11,7 @@ use super::faults::Fault;
 use super::gateway::Gateway;
 use super::journal::{self, Journal, Record};
 use super::load::Load;
+use super::losses::Lost;
 use super::table;
 use super::world::{Kind, Loss, World};
 
@@ -53,17 +54,26 @@ pub struct Witnessed {
 #[derive(Clone, Debug)]
 pub struct Round {
     pub fault: Fault,
-    /// Since when, and until when, what Redis granted may have been lost.
-    pub lost: Option<(u64, u64)>,
+    /// What may have been lost of what Redis granted.
+    pub lost: Option<Lost>,
     pub begin: u64,
     /// When Redis and the network were whole again.
     pub end: u64,
-    /// When each gateway asked Redis again, and had charged what it had granted alone. Nothing if one never did.
-    pub settled: Option<[u64; GATEWAYS]>,
+    /// When all was as before. Nothing if it never was.
+    pub settled: Option<Settled>,
     /// When the next fault began.
     pub next: u64,
     /// What each gateway occupied then: memory in KiB, and descriptors.
     pub occupied: Vec<(u64, usize)>,
+}
+
+/// When all was as before.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled {
+    /// When each gateway asked Redis again, and had charged what it had granted alone.
+    pub of_each: [u64; GATEWAYS],
+    /// When nobody asked a server any more that was replaced while it lived.
+    pub left: u64,
 }
 
 /// Numbers that look random, the same for the same seed.
@@ -114,7 +124,7 @@ fn start(folder: &Path, world: &World, journal: &Journal, deadline: Duration) ->
 async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<Round>, Vec<f64>) {
     let (clock, end) = (SystemClock::new(), Instant::now() + run.duration);
     let now = || clock.now().as_millis();
-    settled(gateways, true).await.expect("gateways that know each other");
+    settled(world, gateways, true).await.expect("gateways that know each other");
     let (faults, is_long) = (Fault::of(run.kind), run.duration >= LONG);
     let (longest, calm) = if is_long { (LONG_FAULT, CALM) } else { (SHORT_FAULT, SHORT_CALM) };
     sleep(calm).await;
@@ -124,19 +134,22 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
         let fault = run.only.unwrap_or_else(|| faults.get(rounds.len()).copied().unwrap_or(faults[any]));
         let lasts = SHORTEST_FAULT + (longest - SHORTEST_FAULT) * u32::try_from(dice.below(100)).expect("less") / 100;
         let victim = dice.below(GATEWAYS);
-        let begin = now();
+        let (begin, epoch) = (now(), world.epoch());
         let loss = world.strike(fault, lasts, victim).await;
         let ended = now();
-        let settled = settled(gateways, false).await;
+        let settled = settled(world, gateways, false).await;
         sleep(calm).await;
         let is_replaced = world.mend();
         // A server that was replaced while it lived grants until everybody has left it.
-        let lost = match loss {
+        let left = settled.map_or_else(now, |settled| settled.left);
+        let span = match loss {
             _ if is_replaced => Some((begin, now())),
-            Some(Loss::Since(since)) => Some((since, now())),
+            Some(Loss::Since(since)) => Some((since, left)),
             Some(Loss::At(at)) => Some((at, at)),
             None => None,
         };
+        let times = world.epoch().saturating_sub(epoch).max(1);
+        let lost = span.map(|(since, until)| Lost { since, until, times });
         let occupied = gateways.iter().map(Gateway::occupies).collect();
         rounds.push(Round { fault, lost, begin, end: ended, settled, next: now(), occupied });
     }
@@ -147,19 +160,21 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
     (rounds, failures)
 }
 
-/// Waits until each gateway asks Redis and owes it nothing, and, if need be, knows how many they are; says when each did.
-async fn settled(gateways: &mut [Gateway], all_known: bool) -> Option<[u64; GATEWAYS]> {
+/// Waits until each gateway asks Redis and owes it nothing, and, if need be, knows how many they are, and until nobody asks a server
+/// that was replaced; says when all that was so.
+async fn settled(world: &World, gateways: &mut [Gateway], all_known: bool) -> Option<Settled> {
     let (clock, end) = (SystemClock::new(), Instant::now() + PATIENCE);
-    let mut settled = [None; GATEWAYS];
+    let (mut settled, mut left) = ([None; GATEWAYS], None);
     while Instant::now() < end {
+        left = left.or_else(|| world.is_left().then(|| clock.now().as_millis()));
         for (gateway, settled) in gateways.iter_mut().zip(&mut settled).filter(|(_, settled)| settled.is_none()) {
             // What is granted while it is asked is not meant.
             let (asked, standing) = (clock.now().as_millis(), gateway.standing().await);
             let is_known = !all_known || standing.gateways == GATEWAYS as u64;
             *settled = (standing.is_up && standing.owed == 0 && is_known).then_some(asked);
         }
-        if settled.iter().all(Option::is_some) {
-            return Some(settled.map(Option::unwrap_or_default));
+        if let (Some(left), true) = (left, settled.iter().all(Option::is_some)) {
+            return Some(Settled { of_each: settled.map(Option::unwrap_or_default), left });
         }
         sleep(GLANCE).await;
     }
@@ -169,9 +184,15 @@ async fn settled(gateways: &mut [Gateway], all_known: bool) -> Option<[u64; GATE
 // === impl Round ===
 
 impl Round {
-    /// When the last gateway had settled.
+    /// May what was granted then have been granted by several servers side by side?
+    pub fn is_lost(&self, at: u64) -> bool {
+        self.lost.is_some_and(|lost| lost.since < at && at <= lost.until)
+    }
+
+    /// When the last gateway had settled, and had left servers that were replaced.
     pub fn all_settled(&self) -> Option<u64> {
-        self.settled?.into_iter().max()
+        let settled = self.settled?;
+        settled.of_each.into_iter().max().max(self.lost.map(|_| settled.left))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Whether each limit kept what its policy promises. What is not certain is no violation: where only the begin and the end of a
 //! request are known, the moment between that suits the gateway best is taken.
 
-use super::checker::{Finding, Fullness, Grant, Law, Rule, check};
+use super::checker::{Grant, Law, Rule, check};
 use super::journal::{By, Record};
-use super::run::{GATEWAYS, Round};
+use super::losses::{ByLaw, Lost, moments, remembered};
+use super::run::{GATEWAYS, Round, Settled};
 use super::table::{Limit, Policy};
 
 /// What became of one limit.
@@ -11,18 +12,14 @@ use super::table::{Limit, Policy};
 pub struct Verdict {
     /// Requests that Redis granted, and that gateways granted alone.
     pub granted: (usize, usize),
-    /// Granted by Redis beyond the law, where nothing was forgotten.
-    pub beyond_law: usize,
-    /// Granted alone beyond a gateway's share.
-    pub beyond_share: usize,
-    /// Granted by Redis although, with what gateways had granted alone before, the limit was used up.
-    pub uncharged: usize,
-    /// Granted although the policy is to deny.
-    pub undenied: usize,
-    /// When it was fullest by Redis alone.
-    pub fullest: Fullness,
-    /// The most permits beyond the limit in a window in which Redis lost its data.
-    pub forgotten: u64,
+    /// What Redis granted, by the law and by what was lost.
+    pub by_law: ByLaw,
+    /// When a gateway granted alone beyond its share.
+    pub beyond_share: Vec<u64>,
+    /// When Redis granted although, with what gateways had granted alone before, the limit was used up.
+    pub uncharged: Vec<u64>,
+    /// When it was granted although the policy is to deny.
+    pub undenied: Vec<u64>,
 }
 
 /// An answer of a gateway that decides alone takes no longer, unless its thread is not given a turn; those are left out.
@@ -47,7 +44,19 @@ impl Verdict {
     }
 
     pub fn is_good(&self) -> bool {
-        self.granted.0 > 0 && self.beyond_law + self.beyond_share + self.uncharged + self.undenied == 0
+        self.granted.0 > 0 && self.violations().all(|(_, moments)| moments.is_empty())
+    }
+
+    /// When it broke its promises, and which.
+    pub fn violations(&self) -> impl Iterator<Item = (&'static str, &[u64])> {
+        let Self { by_law, beyond_share, uncharged, undenied, .. } = self;
+        let named = [
+            ("beyond the law", &by_law.violations),
+            ("beyond the share", beyond_share),
+            ("not charged", uncharged),
+            ("not denied", undenied),
+        ];
+        named.into_iter().map(|(name, moments)| (name, &moments[..]))
     }
 
     fn judge_bucket(&mut self, limit: &Limit, granted: &[Record], rounds: &[Round]) {
@@ -56,43 +65,28 @@ impl Verdict {
         let slack = if limit.comes_later() { QUICK } else { 0 };
         let is_certain = |one: &&Record| slack == 0 || one.by.store().is_some_and(|at| one.end + MARGIN < at + slack);
         let by_store = granted.iter().filter(is_certain).filter_map(|one| one.by.store().map(grant));
-        let by_store: Vec<Grant> = by_store.collect();
+        let mut by_store: Vec<Grant> = by_store.collect();
+        by_store.sort_by_key(|grant| grant.at);
         let alone: Vec<Record> = granted.iter().filter(|one| one.by == By::Alone).copied().collect();
         self.granted.0 += by_store.len();
         self.granted.1 += alone.len();
-        self.judge_by_law(&Rule { interval: rule.interval - slack, ..rule }, &by_store, rounds);
+        let losses: Vec<Lost> = rounds.iter().filter_map(|round| round.lost).collect();
+        self.by_law.judge(&Rule { interval: rule.interval - slack, ..rule }, &by_store, &losses);
         match limit.policy() {
             Policy::Allow => {}
-            Policy::Deny => self.undenied += alone.len(),
+            Policy::Deny => self.undenied.extend(alone.iter().map(|one| one.end)),
             Policy::Local => {
-                self.beyond_share += (0..GATEWAYS).map(|number| beyond_share(&rule, &alone, number)).sum::<usize>();
+                self.beyond_share.extend((0..GATEWAYS).flat_map(|number| beyond_share(&rule, &alone, number)));
                 let judge = |number| uncharged(&rule, &by_store, &alone, rounds, number);
-                self.uncharged += (0..rounds.len()).map(judge).sum::<usize>();
+                self.uncharged.extend((0..rounds.len()).flat_map(judge));
             }
         }
-    }
-
-    /// Redis never grants more than the law; each time that it lost its data, it may begin anew.
-    fn judge_by_law(&mut self, rule: &Rule, by_store: &[Grant], rounds: &[Round]) {
-        let losses: Vec<(u64, u64)> = rounds.iter().filter_map(|round| round.lost).collect();
-        let is_lost = |at: u64| losses.iter().any(|(since, until)| *since < at && at <= *until);
-        for epoch in 0..=losses.len() {
-            let of_epoch = |grant: &&Grant| {
-                !is_lost(grant.at) && losses.iter().filter(|(_, until)| grant.at > *until).count() == epoch
-            };
-            let grants: Vec<Grant> = by_store.iter().filter(of_epoch).copied().collect();
-            let Finding { fullest, violations } = check(&[*rule], &grants);
-            self.fullest = self.fullest.or_fuller(fullest);
-            self.beyond_law += violations.len();
-        }
-        let over_all = check(&[*rule], by_store).fullest;
-        self.forgotten = self.forgotten.max(over_all.used.saturating_sub(over_all.allowed));
     }
 }
 
 /// What this gateway granted alone beyond its share: if all of it came as late as it can have, in windows that are shorter by as
 /// much as that may be wrong.
-fn beyond_share(rule: &Rule, alone: &[Record], gateway: usize) -> usize {
+fn beyond_share(rule: &Rule, alone: &[Record], gateway: usize) -> Vec<u64> {
     let part = |permits: u64| (permits / GATEWAYS as u64).max(1);
     let quick = if rule.law.waits() { QUICK_IN_TURN } else { QUICK };
     let slack = (part(rule.rate) * quick).div_ceil(rule.interval);
@@ -107,15 +101,15 @@ fn beyond_share(rule: &Rule, alone: &[Record], gateway: usize) -> usize {
         |one: &&Record| one.end + MARGIN < one.begin + quick && (law != Law::FixedWindow || is_in_one_window(one));
     let of_gateway = alone.iter().filter(|one| usize::from(one.gateway) == gateway).filter(is_certain);
     let grants: Vec<Grant> = of_gateway.map(|one| grant(one.end)).collect();
-    check(&[Rule { law, interval, rate: part(rule.rate) }], &grants).violations.len()
+    moments(&check(&[Rule { law, interval, rate: part(rule.rate) }], &grants).violations).collect()
 }
 
 /// What Redis granted in the calm after a fault although the limit was used up, when all that gateways granted alone before
 /// has been charged. Those grants count as if they were made when they were asked for: so they return early.
-fn uncharged(rule: &Rule, by_store: &[Grant], alone: &[Record], rounds: &[Round], number: usize) -> usize {
-    let Round { settled: Some(of_each), next, .. } = rounds[number] else { return 0 };
+fn uncharged(rule: &Rule, by_store: &[Grant], alone: &[Record], rounds: &[Round], number: usize) -> Vec<u64> {
+    let Round { settled: Some(Settled { of_each, .. }), next, .. } = rounds[number] else { return Vec::new() };
     let settled = of_each.into_iter().max().unwrap_or(next);
-    let lost = rounds[..=number].iter().filter_map(|round| round.lost).map(|(_, until)| until).max().unwrap_or(0);
+    let lost = rounds[..=number].iter().filter_map(|round| round.lost).map(|lost| lost.until).max().unwrap_or(0);
     let since = lost.max(settled.saturating_sub(remembered(rule)));
     // Grants by the first rule are judged, and those by the other one only count.
     let anything =
@@ -125,15 +119,7 @@ fn uncharged(rule: &Rule, by_store: &[Grant], alone: &[Record], rounds: &[Round]
     let mut grants: Vec<Grant> = by_store.map(|one| Grant { rule: judged(one.at), ..*one }).collect();
     let charged = alone.iter().filter(|one| one.begin > since && one.end < of_each[usize::from(one.gateway)]);
     grants.extend(charged.map(|one| Grant { rule: 1, ..grant(one.begin) }));
-    check(&[*rule, anything], &grants).violations.len()
-}
-
-/// For how long grants of an outage are remembered: as long as they count, and for an interval at least.
-fn remembered(rule: &Rule) -> u64 {
-    match rule.returns(0) {
-        Some(returns) => returns.max(rule.interval),
-        None => rule.interval.max(rule.capacity() * rule.interval / rule.rate),
-    }
+    moments(&check(&[*rule, anything], &grants).violations).collect()
 }
 
 /// More than is ever granted.

@@ -8,6 +8,7 @@ mod attacks;
 mod batches;
 mod check;
 mod checker;
+mod checker_losses;
 mod cluster;
 mod compose;
 mod corpora;

@@ -1,6 +1,7 @@
 //! A Redis Cluster of three primaries with a replica each, and the network before each of these.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
@@ -11,7 +12,7 @@ use super::super::cluster::{RedisCluster, wait_for};
 use super::super::faults::Fault;
 use super::super::proxy::FaultyProxy;
 use super::super::redis::{RedisServer, free_port_of_node};
-use super::watched::{flush_scripts, hang, kill_connections, use_up_memory};
+use super::watched::{flush_scripts, hang, is_master, kill_connections, use_up_memory};
 use super::{Loss, now};
 
 const PRIMARIES: usize = 3;
@@ -29,8 +30,8 @@ pub struct Cluster {
     ids: Vec<String>,
     /// The node that has been killed.
     dead: Option<usize>,
-    /// Who had slots after the last fault.
-    last: BTreeSet<usize>,
+    /// Who had slots after the last fault, and the epochs of their configurations: a failover is a new one.
+    last: BTreeMap<usize, u64>,
 }
 
 impl Cluster {
@@ -44,7 +45,9 @@ impl Cluster {
         }
         cluster.join();
         let ids = (0..2 * PRIMARIES).map(|number| cluster.id(number)).collect();
-        Some(Self { cluster, proxies, ids, dead: None, last: BTreeSet::new() })
+        let mut cluster = Self { cluster, proxies, ids, dead: None, last: BTreeMap::new() };
+        cluster.last = cluster.epochs(0);
+        Some(cluster)
     }
 
     pub fn rule(&self) -> String {
@@ -54,15 +57,20 @@ impl Cluster {
 
     /// Lets it happen, for so long, to one of those who have slots.
     pub async fn strike(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
-        let loss = self.strike_one(fault, lasts, victim).await;
-        let viewer = self.dead.map_or(0, |dead| self.other_than(dead));
-        self.last = self.owners(viewer);
-        loss
-    }
-
-    async fn strike_one(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
         let owners: Vec<usize> = self.owners(0).into_iter().collect();
         let (victim, next) = (owners[victim % owners.len()], owners[(victim + 1) % owners.len()]);
+        let begin = now();
+        let loss = self.strike_one(fault, lasts, victim, next).await;
+        // Whoever was replaced may not know yet.
+        let (before, after) = (mem::take(&mut self.last), self.epochs(next));
+        self.last = after;
+        let is_meant = loss.is_some() || matches!(fault, Fault::FailoverAsked | Fault::SlotsMoved);
+        let changed = self.last.iter().filter(|(node, epoch)| before.get(node) != Some(epoch)).count();
+        // One that nobody meant may have lost data.
+        if changed > usize::from(is_meant) { Some(Loss::Since(begin)) } else { loss }
+    }
+
+    async fn strike_one(&mut self, fault: Fault, lasts: Duration, victim: usize, next: usize) -> Option<Loss> {
         let (node, proxy) = (&self.cluster.nodes[victim], &self.proxies[victim]);
         match fault {
             Fault::Replaced => {
@@ -78,14 +86,15 @@ impl Cluster {
                 node.signal("STOP");
                 let stopped = now();
                 self.wait_for_another(victim);
+                // It takes itself for the primary until it has heard of the other one.
                 node.signal("CONT");
-                return Some(Loss::At(stopped));
+                return Some(Loss::Since(stopped));
             }
             Fault::Restarted => return self.restart(victim),
             Fault::Hesitates => {
                 let begin = now();
                 hang(&[node], lasts.min(HESITATION)).await;
-                return (!self.owners(next).contains(&victim)).then_some(Loss::At(begin));
+                return (!self.owners(next).contains(&victim)).then_some(Loss::Since(begin));
             }
             // The primary stops until its replica has all that it has: nothing is lost.
             Fault::FailoverAsked => {
@@ -94,7 +103,7 @@ impl Cluster {
                 wait_for("a failover begins", || ask().is_ok());
                 self.wait_for_another(victim);
             }
-            Fault::SlotsMoved => self.move_slots(victim, next, &owners),
+            Fault::SlotsMoved => self.move_slots(victim, next),
             Fault::NodeSilent => {
                 proxy.blackhole();
                 sleep(lasts).await;
@@ -111,7 +120,7 @@ impl Cluster {
                 proxy.heal();
             }
             Fault::ConnectionsKilled => {
-                let nodes: Vec<_> = owners.iter().map(|owner| &self.cluster.nodes[*owner]).collect();
+                let nodes: Vec<_> = self.owners(next).into_iter().map(|owner| &self.cluster.nodes[owner]).collect();
                 kill_connections(&nodes, lasts).await;
             }
             Fault::ScriptsFlushed => flush_scripts(&mut node.connection(), lasts).await,
@@ -138,7 +147,8 @@ impl Cluster {
     }
 
     /// Moves every other slot that has keys.
-    fn move_slots(&self, from: usize, to: usize, owners: &[usize]) {
+    fn move_slots(&self, from: usize, to: usize) {
+        let owners = self.owners(to);
         for slot in self.cluster.slots_with_keys(from).into_iter().step_by(2) {
             self.cluster.begin_move(slot, from, to);
             self.cluster.move_keys(slot, from, to);
@@ -149,8 +159,15 @@ impl Cluster {
 
     /// Who has slots, as this node says.
     fn owners(&self, viewer: usize) -> BTreeSet<usize> {
-        let has_slots = |line: &&str| line.contains("master") && line.split(' ').count() > 8;
-        self.nodes(viewer).lines().filter(has_slots).filter_map(|line| self.number(line.split(' ').next()?)).collect()
+        self.epochs(viewer).into_keys().collect()
+    }
+
+    /// The same, with the epochs of their configurations.
+    fn epochs(&self, viewer: usize) -> BTreeMap<usize, u64> {
+        let told = self.nodes(viewer);
+        let words = told.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let owners = words.filter(|words| words.len() > 8 && words[2].contains("master"));
+        owners.filter_map(|words| Some((self.number(words[0])?, words[6].parse().ok()?))).collect()
     }
 
     /// The replica of a primary.
@@ -198,13 +215,26 @@ impl Cluster {
         wait_for("it has replicated", || self.cluster.lag(primary, replica) < LAG);
     }
 
+    /// The highest epoch of all.
+    pub fn epoch(&self) -> u64 {
+        self.last.values().copied().max().unwrap_or(0)
+    }
+
+    /// Is each node but the owners of slots a replica?
+    pub fn is_left(&self) -> bool {
+        let replaced = |number: &usize| !self.last.contains_key(number) && Some(*number) != self.dead;
+        (0..self.ids.len()).filter(replaced).all(|number| !is_master(&self.cluster.nodes[number]))
+    }
+
     pub fn mend(&mut self) -> bool {
         if let Some(dead) = self.dead.take() {
             self.start_again(dead);
         }
         let is_well = || self.cluster.nodes.iter().all(|node| self.cluster.is_well(node));
         wait_for("all is well", || is_well() && self.all_agree());
-        self.owners(0) != self.last
+        let (before, after) = (mem::take(&mut self.last), self.epochs(0));
+        self.last = after;
+        self.last != before
     }
 
     /// Do all nodes say the same of who has slots, and has each of those a replica?

@@ -1,5 +1,6 @@
 //! What can fail: a store, and the way to it.
 
+mod clock;
 mod cluster;
 mod server;
 mod single;
@@ -13,6 +14,7 @@ use tidegate::clock::{Clock, SystemClock};
 use tokio::runtime::Runtime;
 
 use self::cluster::Cluster;
+use self::server::Server;
 use self::single::Single;
 use self::watched::Watched;
 use super::faults::Fault;
@@ -22,6 +24,8 @@ use super::faults::Fault;
 pub enum Kind {
     /// One Redis, through a proxy for each gateway.
     Single,
+    /// The same by TLS.
+    Tls,
     /// A master and its replica, which sentinels watch.
     Sentinel,
     /// Three primaries with a replica each, through a proxy for each of these.
@@ -30,7 +34,7 @@ pub enum Kind {
 
 /// A store, and the way to it.
 pub enum World {
-    Single(Single),
+    Single(Box<Single>),
     Sentinel(Watched),
     Cluster(Cluster),
 }
@@ -38,9 +42,9 @@ pub enum World {
 /// Data that was lost.
 #[derive(Clone, Copy, Debug)]
 pub enum Loss {
-    /// All that was not replicated then, in milliseconds of this machine.
+    /// All that was not replicated then, in milliseconds of this machine. Whoever had it grants nothing any more.
     At(u64),
-    /// Whatever a server granted from then on that was replaced while it lived, until nobody asked it any more.
+    /// Whatever a server granted from then on that was replaced while it lived, until nobody asks it any more.
     Since(u64),
 }
 
@@ -49,6 +53,7 @@ impl Kind {
     pub const fn mark(self) -> &'static str {
         match self {
             Self::Single => "chaos",
+            Self::Tls => "chaos-tls",
             Self::Sentinel => "chaos-sentinel",
             Self::Cluster => "chaos-cluster",
         }
@@ -57,6 +62,7 @@ impl Kind {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Single => "One Redis",
+            Self::Tls => "One Redis, by TLS",
             Self::Sentinel => "A master that sentinels watch",
             Self::Cluster => "A cluster",
         }
@@ -67,7 +73,8 @@ impl World {
     /// Starts one that keeps its data in this folder; nothing where there is no Redis.
     pub fn start(kind: Kind, folder: &Path, network: &Runtime, deadline: Duration) -> Option<Self> {
         Some(match kind {
-            Kind::Single => Self::Single(Single::start(folder, network, deadline)?),
+            Kind::Single => Self::Single(Box::new(Single::start(Server::start(folder)?, network, deadline))),
+            Kind::Tls => Self::Single(Box::new(Single::start(Server::start_with_tls(folder)?, network, deadline))),
             Kind::Sentinel => Self::Sentinel(Watched::start()?),
             Kind::Cluster => Self::Cluster(Cluster::start(network)?),
         })
@@ -89,6 +96,24 @@ impl World {
             Self::Single(single) => single.strike(fault, lasts, victim).await,
             Self::Sentinel(watched) => watched.strike(fault, lasts).await,
             Self::Cluster(cluster) => cluster.strike(fault, lasts, victim).await,
+        }
+    }
+
+    /// Can no server grant any more that was replaced while it lived?
+    pub fn is_left(&self) -> bool {
+        match self {
+            Self::Single(_) => true,
+            Self::Sentinel(watched) => watched.is_left(),
+            Self::Cluster(cluster) => cluster.is_left(),
+        }
+    }
+
+    /// A number that each failover raises, by one at least.
+    pub fn epoch(&self) -> u64 {
+        match self {
+            Self::Single(_) => 0,
+            Self::Sentinel(watched) => watched.epoch,
+            Self::Cluster(cluster) => cluster.epoch(),
         }
     }
 

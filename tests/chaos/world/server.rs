@@ -7,30 +7,75 @@ use deadpool_redis::redis::{Connection, RedisResult, cmd};
 use tidegate::clock::{Clock, SystemClock};
 
 use super::super::redis::{RedisServer, free_port};
+use super::super::tls::Authority;
+use super::clock::MovedClock;
 
 /// Whom gateways log in as.
 pub const USER: &str = "gateway";
 
+const CERTIFICATE: &str = "redis";
+const HOSTS: [&str; 1] = ["127.0.0.1"];
+
 /// A Redis; and where it is, while it is not there.
 pub struct Server {
     running: Option<RedisServer>,
+    /// Where gateways reach it.
     pub port: u16,
+    /// Where we do.
+    own_port: u16,
+    /// Who signs its certificate, if it is reached by TLS.
+    authority: Option<Authority>,
+    /// What it is told besides.
+    more: Vec<String>,
+    /// If it can be moved.
+    clock: Option<MovedClock>,
     folder: PathBuf,
     /// The file that gateways read the password from.
-    pub password_file: PathBuf,
+    password_file: PathBuf,
     passwords: u32,
 }
 
 impl Server {
     /// Starts one that keeps its data in this folder; nothing where there is none to start.
     pub fn start(folder: &Path) -> Option<Self> {
-        let (port, password_file) = (free_port(), folder.join("password"));
-        let folder = folder.join("redis");
-        let mut server = Self { running: None, port, folder, password_file, passwords: 0 };
-        fs::create_dir_all(&server.folder).expect("a folder");
-        fs::write(&server.password_file, server.password()).expect("written");
-        server.restart();
-        server.running.is_some().then_some(server)
+        let mut server = Self::in_folder(folder);
+        server.clock = MovedClock::start(folder);
+        server.run()
+    }
+
+    /// The same, but gateways can reach it by TLS alone, and have to show a certificate; nothing where it has no TLS.
+    pub fn start_with_tls(folder: &Path) -> Option<Self> {
+        let (mut server, authority) = (Self::in_folder(folder), Authority::new());
+        authority.sign("gateway", &[]);
+        authority.sign(CERTIFICATE, &HOSTS);
+        server.port = free_port();
+        server.more = authority.server_settings(CERTIFICATE, "yes")?;
+        server.more.extend(["--tls-port".to_owned(), server.port.to_string()]);
+        server.authority = Some(authority);
+        server.run()
+    }
+
+    fn in_folder(folder: &Path) -> Self {
+        let (port, password_file, folder) = (free_port(), folder.join("password"), folder.join("redis"));
+        let (running, authority, clock, more) = (None, None, None, Vec::new());
+        Self { running, port, own_port: port, authority, more, clock, folder, password_file, passwords: 0 }
+    }
+
+    fn run(mut self) -> Option<Self> {
+        fs::create_dir_all(&self.folder).expect("a folder");
+        fs::write(&self.password_file, self.password()).expect("written");
+        self.restart();
+        self.running.is_some().then_some(self)
+    }
+
+    /// What the rule file of a gateway says of it that reaches it at this port.
+    pub fn rule(&self, port: u16) -> String {
+        let password = self.password_file.display();
+        let (scheme, tls) = self.authority.as_ref().map_or(("redis", String::new()), |authority| {
+            let [ca, cert, key] = ["ca.pem", "gateway.pem", "gateway.key"].map(|file| authority.path(file));
+            ("rediss", format!(", tls: {{ ca: '{ca}', cert: '{cert}', key: '{key}' }}"))
+        });
+        format!("url: '{scheme}://{USER}@127.0.0.1:{port}', password_file: '{password}'{tls}")
     }
 
     /// Kills it, with calls under way; returns when that was.
@@ -46,7 +91,33 @@ impl Server {
         fs::write(&acl, users).expect("written");
         let acl = acl.display().to_string();
         let keeps = ["--appendonly", "yes", "--appendfsync", "no", "--dir", &data, "--aclfile", &acl];
-        self.running = RedisServer::start_with(Some(self.port), &keeps);
+        let all: Vec<&str> = keeps.into_iter().chain(self.more.iter().map(String::as_str)).collect();
+        let environment = self.clock.as_ref().map(MovedClock::environment);
+        self.running =
+            RedisServer::start_in_environment(self.own_port, &all, environment.as_ref().map_or(&[], |all| &all[..]));
+    }
+
+    /// From now on it shows a certificate that was over long ago.
+    pub fn show_expired(&self) {
+        self.show(|authority| authority.sign_expired(CERTIFICATE, &HOSTS));
+    }
+
+    pub fn show_valid(&self) {
+        self.show(|authority| authority.sign(CERTIFICATE, &HOSTS));
+    }
+
+    fn show(&self, sign: impl FnOnce(&Authority)) {
+        let authority = self.authority.as_ref().expect("one by TLS");
+        sign(authority);
+        // It reads both files again.
+        self.tell(&["CONFIG", "SET", "tls-cert-file", &authority.path(&format!("{CERTIFICATE}.pem"))]);
+    }
+
+    /// Moves its clock by so many hours.
+    pub fn move_clock(&mut self, hours: i64) {
+        if let Some(clock) = &mut self.clock {
+            clock.move_by(hours);
+        }
     }
 
     /// Starts it with nothing.

@@ -1,6 +1,5 @@
 //! One Redis, and the network between it and each gateway.
 
-use std::path::Path;
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
@@ -10,8 +9,8 @@ use tokio::time::sleep;
 use super::super::faults::Fault;
 use super::super::proxy::FaultyProxy;
 use super::super::run::GATEWAYS;
-use super::Loss;
 use super::server::{Server, USER};
+use super::{Loss, now};
 
 /// What can fail.
 pub struct Single {
@@ -23,15 +22,13 @@ pub struct Single {
 }
 
 impl Single {
-    pub fn start(folder: &Path, network: &Runtime, deadline: Duration) -> Option<Self> {
-        let server = Server::start(folder)?;
+    pub fn start(server: Server, network: &Runtime, deadline: Duration) -> Self {
         let proxies = (0..GATEWAYS).map(|_| network.block_on(FaultyProxy::start(server.port))).collect();
-        Some(Self { server, proxies, deadline })
+        Self { server, proxies, deadline }
     }
 
     pub fn rule(&self, gateway: usize) -> String {
-        let (port, password) = (self.proxies[gateway].port, self.server.password_file.display());
-        format!("url: 'redis://{USER}@127.0.0.1:{port}', password_file: '{password}'")
+        self.server.rule(self.proxies[gateway].port)
     }
 
     /// Lets it happen, for so long, to this gateway if it is one that it happens to.
@@ -87,6 +84,29 @@ impl Single {
                 server.tell(&["CLIENT", "KILL", "USER", USER]);
                 sleep(lasts).await;
                 server.tell_password();
+            }
+            Fault::NotPermitted => {
+                server.tell(&["ACL", "SETUSER", USER, "-@scripting"]);
+                sleep(lasts).await;
+                server.tell(&["ACL", "SETUSER", USER, "+@all"]);
+            }
+            Fault::CertificateExpired => {
+                server.show_expired();
+                server.tell(&["CLIENT", "KILL", "USER", USER]);
+                sleep(lasts).await;
+                server.show_valid();
+            }
+            // All that it holds is over then.
+            Fault::ClockForward => {
+                sleep(lasts).await;
+                let begin = now();
+                server.move_clock(1);
+                return Some(Loss::Since(begin));
+            }
+            // What it holds is redated: nothing is lost.
+            Fault::ClockBack => {
+                sleep(lasts).await;
+                server.move_clock(-1);
             }
             Fault::OneCutOff => {
                 proxies[victim].cut();

@@ -1,5 +1,6 @@
 //! A master and its replica, which sentinels watch. Gateways reach them without anything between.
 
+use std::mem;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, Value, cmd};
@@ -21,25 +22,31 @@ pub struct Watched {
     servers: Servers,
     /// The server that has been killed.
     dead: Option<usize>,
-    /// The master after the last fault.
+    /// The master after the last fault, and how often it had been replaced then.
     last: usize,
+    pub epoch: u64,
 }
 
 impl Watched {
     pub fn start() -> Option<Self> {
-        Some(Self { servers: Servers::start_with(&KEEPS, "127.0.0.1", "")?, dead: None, last: 0 })
+        let servers = Servers::start_with(&KEEPS, "127.0.0.1", "")?;
+        Some(Self { epoch: servers.epoch(), servers, dead: None, last: 0 })
     }
 
     pub fn rule(&self) -> String {
         format!("sentinel: {{ urls: [{}], master: {MASTER} }}", self.servers.urls())
     }
 
-    /// Lets it happen, for so long. A master that is replaced although nobody meant it to be has lost data all the same.
+    /// Lets it happen, for so long. A master that is replaced more often than it was meant to be has lost data, too, and may be
+    /// the master again.
     pub async fn strike(&mut self, fault: Fault, lasts: Duration) -> Option<Loss> {
-        let (begin, master) = (now(), self.master());
-        let loss = self.strike_at(fault, lasts, master).await;
-        self.last = self.master();
-        loss.or_else(|| (self.last != master).then_some(Loss::Since(begin)))
+        let (begin, before) = (now(), self.epoch);
+        let loss = self.strike_at(fault, lasts, self.master()).await;
+        (self.last, self.epoch) = (self.master(), self.servers.epoch());
+        match loss {
+            Some(loss) if self.epoch <= before + 1 => Some(loss),
+            _ => (self.epoch != before).then_some(Loss::Since(begin)),
+        }
     }
 
     async fn strike_at(&mut self, fault: Fault, lasts: Duration, master: usize) -> Option<Loss> {
@@ -107,6 +114,13 @@ impl Watched {
         wait_for("the master is replaced", is_replaced);
     }
 
+    /// Is each server but the master a replica, or asked by no gateway?
+    pub fn is_left(&self) -> bool {
+        let replaced = |number: &usize| *number != self.last && Some(*number) != self.dead;
+        let mut replaced = (0..self.servers.servers.len()).filter(replaced).map(|number| &self.servers.servers[number]);
+        replaced.all(|server| !is_master(server) || !has_gateways(server))
+    }
+
     pub fn mend(&mut self) -> bool {
         let master = self.master();
         if let Some(dead) = self.dead.take() {
@@ -120,13 +134,20 @@ impl Watched {
             }
         }
         wait_for("sentinels find all well", || self.servers.is_well());
-        self.master() != self.last
+        let before = mem::replace(&mut self.epoch, self.servers.epoch());
+        self.epoch != before
     }
 }
 
-fn is_master(server: &RedisServer) -> bool {
+pub fn is_master(server: &RedisServer) -> bool {
     let told: Vec<Value> = cmd("ROLE").query(&mut server.connection()).expect("a role");
     matches!(told.first(), Some(Value::BulkString(role)) if role == b"master")
+}
+
+/// Is it connected to anybody but sentinels and us?
+fn has_gateways(server: &RedisServer) -> bool {
+    let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "normal"]).query(&mut server.connection()).expect("clients");
+    list.lines().any(|line| !line.contains("name=sentinel") && !line.contains("cmd=client"))
 }
 
 /// Has all of them stand still for so long.

@@ -1,7 +1,7 @@
 //! A `redis-server` of the tests' own, on a free port, gone with its owner.
 
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,9 +53,19 @@ impl RedisServer {
         Self::start_at(free_port_of_node, &[&["--cluster-enabled", "yes"], more].concat())
     }
 
+    /// Starts a Redis on this port with these variables in its environment.
+    #[allow(dead_code, reason = "the chaos run alone needs it")]
+    pub fn start_in_environment(port: u16, more: &[&str], environment: &[(&str, PathBuf)]) -> Option<Self> {
+        Self::start_by(|| port, more, environment)
+    }
+
     fn start_at(port: impl Fn() -> u16, more: &[&str]) -> Option<Self> {
+        Self::start_by(port, more, &[])
+    }
+
+    fn start_by(port: impl Fn() -> u16, more: &[&str], environment: &[(&str, PathBuf)]) -> Option<Self> {
         for _ in 0..5 {
-            let mut server = Self::spawn(port(), more)?;
+            let mut server = Self::spawn(port(), more, environment)?;
             if server.answers() {
                 return Some(server);
             }
@@ -76,8 +86,9 @@ impl RedisServer {
         panic!("redis-server does not answer as a sentinel");
     }
 
-    fn spawn(port: u16, more: &[&str]) -> Option<Self> {
+    fn spawn(port: u16, more: &[&str], environment: &[(&str, PathBuf)]) -> Option<Self> {
         let mut command = Command::new("redis-server");
+        command.envs(environment.iter().cloned());
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]).args(more);
         Self::run(&mut command, port)
     }

@@ -108,6 +108,13 @@ impl Watched {
         })
     }
 
+    /// How often the master was replaced, as the sentinel knows that knows most.
+    pub fn epoch(&self) -> u64 {
+        let of =
+            |number| self.told(number, "MASTERS").iter().filter_map(|it| it.get("config-epoch")?.parse().ok()).max();
+        (0..self.sentinels.len()).filter_map(of).max().unwrap_or(0)
+    }
+
     /// Has the master replaced, though nothing ails it.
     pub fn fail_over(&self) {
         wait_for("a failover begins", || self.try_fail_over().is_ok());
