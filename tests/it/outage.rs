@@ -166,15 +166,21 @@ async fn slots_that_a_gateway_gave_alone_are_taken_when_the_store_is_back() {
     }
 }
 
-/// Before, the first that came back to a Redis without its data had all of each limit if it went away again at once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
-    let Some(redis) = RedisServer::start() else { return };
+/// A Redis, and a gateway that knows of another on it, which has ended.
+async fn one_of_two() -> Option<(RedisServer, TestGateway)> {
+    let redis = RedisServer::start()?;
     let rules = rules(&redis, "interval: 1h");
     let gateway = TestGateway::start(&rules);
     let other = TestGateway::start(&rules);
     soon(async { while gateway.counter("tidegate_gateways").await != 2 {} }).await;
     drop(other);
+    Some((redis, gateway))
+}
+
+/// Before, the first that came back to a Redis without its data had all of each limit if it went away again at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
+    let Some((redis, gateway)) = one_of_two().await else { return };
     let mut control = redis.connection();
     let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
     tell(&["DEL", "{tidegate:gateways}"]);
@@ -189,12 +195,7 @@ async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
 /// limit if Redis went away within five seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_a_redis_forgot_does_not_take_itself_for_the_only_one() {
-    let Some(redis) = RedisServer::start() else { return };
-    let rules = rules(&redis, "interval: 1h");
-    let gateway = TestGateway::start(&rules);
-    let other = TestGateway::start(&rules);
-    soon(async { while gateway.counter("tidegate_gateways").await != 2 {} }).await;
-    drop(other);
+    let Some((redis, gateway)) = one_of_two().await else { return };
     let mut control = redis.connection();
     let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
     let forgotten = Stopwatch::start();
