@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use self::turns::{Group, Taker, take_in_turn};
+use self::turns::{Group, Taker, give_back_until, take_in_turn};
 use super::StoreError;
 use super::negative_cache::{NegativeCache, Remote};
 use crate::clock::Timestamp;
@@ -49,9 +49,7 @@ impl<S: Remote> Taker for OfStore<'_, S> {
 
     async fn give_back(&self, granted: Vec<Granted>) {
         let (cache, now) = (self.cache.clone(), self.now);
-        let giving_back = tokio::spawn(async move { give_back(&cache, &granted, now).await });
-        // After the deadline it goes on alone. What is not given back returns by itself.
-        _ = timeout_at(self.deadline, giving_back).await;
+        give_back_until(self.deadline, async move { _ = give_back(&cache, &granted, now).await }).await;
     }
 }
 

@@ -5,9 +5,9 @@ use std::slice::from_ref;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use super::turns::{Group, Taker, take_in_turn};
+use super::turns::{Group, Taker, give_back_until, take_in_turn};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::store::StoreError;
@@ -48,10 +48,9 @@ impl<S: Remote> Taker for OneByOne<'_, S> {
 
     async fn give_back(&self, granted: Vec<Granted>) {
         let (cache, now) = (self.cache.clone(), self.now);
-        let giving_back = tokio::spawn(async move {
+        give_back_until(self.deadline, async move {
             join_all(granted.iter().map(|one| cache.give_back(from_ref(one), now))).await;
-        });
-        // After the deadline it goes on alone. What is not given back returns by itself.
-        _ = timeout_at(self.deadline, giving_back).await;
+        })
+        .await;
     }
 }

@@ -2,6 +2,8 @@
 
 use std::future::Future;
 
+use tokio::time::{Instant, timeout_at};
+
 use super::super::StoreError;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Granted, Outcome, Wait};
@@ -55,6 +57,11 @@ pub(super) async fn take_in_turn(
         }
     }
     Ok(progress.outcome(true))
+}
+
+/// Waits for what gives back, until the deadline; after that it goes on alone. What is not given back returns by itself.
+pub(super) async fn give_back_until(deadline: Instant, giving_back: impl Future<Output = ()> + Send + 'static) {
+    _ = timeout_at(deadline, tokio::spawn(giving_back)).await;
 }
 
 impl Progress {
