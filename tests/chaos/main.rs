@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     }
     let seed = arguments.seed.unwrap_or_else(any_seed);
     println!("CHAOS_SEED={seed}");
-    let mut is_good = true;
+    let mut broken = Vec::new();
     for (kind, duration) in arguments.parts() {
         let (deadline, rate) = (Duration::from_millis(arguments.deadline), arguments.rate);
         let run = Run { kind, only: arguments.only, duration, seed, rate, deadline };
@@ -114,9 +114,10 @@ fn main() -> ExitCode {
         if arguments.write {
             document::write(kind.mark(), &report.to_string());
         }
-        is_good &= report.is_good();
+        broken.extend(report.broken().into_iter().map(|what| format!("{}: {what}", kind.title())));
     }
-    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    broken.iter().for_each(|what| println!("NOT GOOD: {what}."));
+    if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Arguments {

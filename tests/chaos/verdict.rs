@@ -43,10 +43,6 @@ impl Verdict {
         verdict
     }
 
-    pub fn is_good(&self) -> bool {
-        self.granted.0 > 0 && self.violations().all(|(_, moments)| moments.is_empty())
-    }
-
     /// When it broke its promises, and which.
     pub fn violations(&self) -> impl Iterator<Item = (&'static str, &[u64])> {
         let Self { by_law, beyond_share, uncharged, undenied, .. } = self;

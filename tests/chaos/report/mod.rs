@@ -69,11 +69,20 @@ impl Report {
         }
     }
 
-    /// Did all limits keep what they promise, and was everybody answered?
-    pub fn is_good(&self) -> bool {
-        let settled = self.faults.values().all(|row| row.unsettled == 0);
-        let exact = self.limits.iter().all(|(_, verdict)| verdict.is_good());
-        exact && settled && self.failed + self.unlogged + self.out_of_time == 0 && self.is_flat()
+    /// What was not as it should have been.
+    pub fn broken(&self) -> Vec<String> {
+        let unused = self.limits.iter().filter(|(_, verdict)| verdict.granted.0 == 0);
+        let unused = unused.map(|(limit, _)| format!("{}: Redis granted nothing", limit.title()));
+        let unsettled = self.faults.iter().filter(|(_, row)| row.unsettled > 0);
+        let unsettled = unsettled.map(|(fault, _)| format!("nothing was as before after: {}", fault.title()));
+        let counts = [
+            (self.failed, "requests that failed"),
+            (self.unlogged, "answers that no access log tells of"),
+            (self.out_of_time, "grants dated outside their requests"),
+            (usize::from(!self.is_flat()), "growth of memory or descriptors"),
+        ];
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        self.violations().into_iter().chain(unused).chain(unsettled).chain(counts).collect()
     }
 
     /// Has no gateway more descriptors at the end than at the begin, nor a tenth more memory than half-way?

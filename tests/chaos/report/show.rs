@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::super::losses::ByLaw;
 use super::super::run::Round;
+use super::super::table::Limit;
 use super::super::verdict::Verdict;
 use super::{Report, Row};
 
 /// So many violations are told one by one.
-const TOLD: usize = 50;
+const TOLD: usize = 10;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,7 +25,7 @@ impl fmt::Display for Report {
         writeln!(f)?;
         self.show_limits(f)?;
         writeln!(f)?;
-        self.show_violations(f)?;
+        self.violations().iter().try_for_each(|violation| writeln!(f, "{violation}."))?;
         let Self { failed, unlogged, out_of_time, .. } = self;
         let losses: u64 = self.rounds.iter().filter_map(|round| round.lost).map(|lost| lost.times).sum();
         let forgotten: u64 = self.limits.iter().map(|(_, verdict)| verdict.by_law.forgotten_in_all).sum();
@@ -95,20 +96,19 @@ impl Report {
     }
 
     /// When promises were broken, and what had happened before.
-    fn show_violations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = self.limits.iter().flat_map(|(limit, verdict)| {
-            let of_limit =
-                |(what, moments): (&'static str, &[u64])| moments.iter().map(move |at| (what, *at)).collect::<Vec<_>>();
-            verdict.violations().flat_map(of_limit).map(|(what, at)| (limit.title(), what, at)).collect::<Vec<_>>()
-        });
-        for (title, what, at) in all.take(TOLD) {
-            write!(f, "{title} at {at}: {what}")?;
-            match self.rounds.iter().rfind(|round| round.begin <= at) {
-                Some(round) => writeln!(f, ", {}.", after(round, at))?,
-                None => writeln!(f, ", before any fault.")?,
-            }
-        }
-        Ok(())
+    pub(super) fn violations(&self) -> Vec<String> {
+        let of_limit = |(limit, verdict): &(Limit, Verdict)| {
+            let moments = verdict.violations().flat_map(|(what, moments)| moments.iter().map(move |at| (what, *at)));
+            moments
+                .map(|(what, at)| format!("{} at {at}: {what}, {}", limit.title(), self.after(at)))
+                .collect::<Vec<_>>()
+        };
+        self.limits.iter().flat_map(of_limit).take(TOLD).collect()
+    }
+
+    fn after(&self, at: u64) -> String {
+        let round = self.rounds.iter().rfind(|round| round.begin <= at);
+        round.map_or("before any fault".to_owned(), |round| after(round, at))
     }
 }
 
