@@ -8,15 +8,17 @@ from checking import check, expect, output
 from stage import Stage
 
 VERSIONS = ("--http1.1", "--http2")
+# The files of a certificate and of its key.
+Certificate = tuple[Path, Path]
 
 
-def curl(stage: Stage, certificate: tuple[Path, Path] | None, *arguments: object, codes: tuple[int, ...] = (0,)) -> str:
+def curl(stage: Stage, certificate: Certificate | None, *arguments: object, codes: tuple[int, ...] = (0,)) -> str:
     shown = ("--cert", certificate[0], "--key", certificate[1]) if certificate else ()
     ca = ("--cacert", stage.certificates.ca)
     return output("curl", "-sS", "--max-time", "10", *ca, *shown, *arguments, codes=codes)
 
 
-def statuses(stage: Stage, certificate: tuple[Path, Path], path: str, times: int) -> list[str]:
+def statuses(stage: Stage, certificate: Certificate, path: str, times: int) -> list[str]:
     """What so many requests are answered, each on a connection of its own."""
     url = f"https://localhost:{stage.mutual.rpartition(':')[2]}{path}"
     ask = ("-o", "/dev/null", "-w", "%{http_code}", url)
@@ -34,15 +36,20 @@ def asks_for_certificates(stage: Stage) -> None:
             expect("with its own", curl(stage, stage.certificates.files("client"), version, *tls, url), "hello\n")
 
 
+def expect_two_clients(stage: Stage, path: str, one: Certificate, again: Certificate, other: Certificate) -> None:
+    """Expects that a limit of two requests takes the first two certificates for one client, and the last for another."""
+    expect("the first", statuses(stage, one, path, 3), ["200", "200", "429"])
+    expect("a new certificate of the first", statuses(stage, again, path, 1), ["429"])
+    expect("the other", statuses(stage, other, path, 3), ["200", "200", "429"])
+
+
 @check("client: tls:subject takes certificates of one subject for one client, and of another for another")
 def knows_subjects(stage: Stage) -> None:
     make = stage.certificates.make
     one = make("subject-1", "DNS:one.test", subject="/O=subjects/CN=one")
     again = make("subject-2", "DNS:again.test", subject="/O=subjects/CN=one")
     other = make("subject-3", "DNS:one.test", subject="/O=subjects/CN=other")
-    expect("the first", statuses(stage, one, "/by-subject/plain", 3), ["200", "200", "429"])
-    expect("a new certificate of the first", statuses(stage, again, "/by-subject/plain", 1), ["429"])
-    expect("the other", statuses(stage, other, "/by-subject/plain", 3), ["200", "200", "429"])
+    expect_two_clients(stage, "/by-subject/plain", one, again, other)
 
 
 @check("client: tls:san takes certificates of one name for one client, and of another for another")
@@ -51,6 +58,4 @@ def knows_names(stage: Stage) -> None:
     one = make("san-1", "DNS:one.test", subject="/O=names/CN=one")
     again = make("san-2", "DNS:one.test", subject="/O=names/CN=again")
     other = make("san-3", "URI:spiffe://test/other", subject="/O=names/CN=one")
-    expect("the first", statuses(stage, one, "/by-san/plain", 3), ["200", "200", "429"])
-    expect("a new certificate of the first", statuses(stage, again, "/by-san/plain", 1), ["429"])
-    expect("the other", statuses(stage, other, "/by-san/plain", 3), ["200", "200", "429"])
+    expect_two_clients(stage, "/by-san/plain", one, again, other)
