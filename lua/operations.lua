@@ -9,7 +9,7 @@
 --       gateway, and how long it is there without another word (ms); owe: the limiters, for each bucket how many grants are
 --       told of, and for each of these permits and how long ago it was (ms), oldest first, and random bytes for shared limits;
 --       else now (ms; empty: the server's TIME), and the operation's own. Numbers for buckets are separated by spaces.
--- Returns how many gateways are there (announce), whether it was charged just now (owe), an empty list (give_back), the result of
+-- Returns how many gateways are there, and 1 if this one was not, else 0 (announce), whether it was charged just now (owe), an empty list (give_back), the result of
 -- another operation, or the error of a limiter that has no rate
 --
 -- Invariant: after give_back no bucket holds more than if the request had never been, and what has returned by itself is left
@@ -29,11 +29,14 @@ end
 
 function operations.announce(arguments)
   local now, lasts, gateways = present(''), tonumber(arguments[3]), KEYS[1]
-  call('ZADD', gateways, text(now), arguments[2])
+  local is_new = call('ZADD', gateways, text(now), arguments[2])
   call('ZREMRANGEBYSCORE', gateways, '-inf', text(now - lasts))
-  call('ZREMRANGEBYSCORE', gateways, text(now + lasts), '+inf')
+  -- The clock went back: they were there just now.
+  for _, ahead in ipairs(call('ZRANGEBYSCORE', gateways, '(' .. text(now), '+inf')) do
+    call('ZADD', gateways, text(now), ahead)
+  end
   call('PEXPIRE', gateways, text(lasts))
-  return call('ZCARD', gateways)
+  return { call('ZCARD', gateways), is_new }
 end
 
 -- Charges a grant to the bucket whose first key this is.

@@ -35,6 +35,7 @@ mod logs;
 mod lost_data;
 mod many_clients;
 mod max_body;
+mod membership;
 mod one_decision;
 mod outage;
 mod overflow;

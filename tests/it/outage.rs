@@ -14,7 +14,7 @@ use crate::support::proxy::FaultyProxy;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::script;
 use crate::support::wire::raw::{Message, Raw};
-use crate::support::wire::{soon, until};
+use crate::support::wire::soon;
 
 /// A PER_CLIENT limit of ten, told by this.
 fn rules(redis: &RedisServer, limit: &str) -> String {
@@ -166,46 +166,6 @@ async fn slots_that_a_gateway_gave_alone_are_taken_when_the_store_is_back() {
     }
 }
 
-/// A Redis, and a gateway that knows of another on it, which has ended.
-async fn one_of_two() -> Option<(RedisServer, TestGateway)> {
-    let redis = RedisServer::start()?;
-    let rules = rules(&redis, "interval: 1h");
-    let gateway = TestGateway::start(&rules);
-    let other = TestGateway::start(&rules);
-    soon(async { while gateway.counter("tidegate_gateways").await != 2 {} }).await;
-    drop(other);
-    Some((redis, gateway))
-}
-
-/// Before, the first that came back to a Redis without its data had all of each limit if it went away again at once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
-    let Some((redis, gateway)) = one_of_two().await else { return };
-    let mut control = redis.connection();
-    let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
-    tell(&["DEL", "{tidegate:gateways}"]);
-    tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
-    assert_eq!(gateway.counter("tidegate_gateways").await, 2);
-    // The others have had their time.
-    soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
-}
-
-/// Nobody's connection ends when Redis is flushed, or its clock leaps. Before, the first to announce itself again had all of each
-/// limit if Redis went away within five seconds.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_a_redis_forgot_does_not_take_itself_for_the_only_one() {
-    let Some((redis, gateway)) = one_of_two().await else { return };
-    let mut control = redis.connection();
-    let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
-    let forgotten = Stopwatch::start();
-    tell(&["DEL", "{tidegate:gateways}"]);
-    until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
-    soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
-    // Each of the others has announced itself by then.
-    assert!(forgotten.elapsed() >= Duration::from_secs(5));
-}
-
 /// Asks until such an answer comes, which it returns; counts what is granted.
 async fn granted_until(gateway: &TestGateway, granted: &mut u32, is_it: impl Fn(&Message) -> bool) -> Message {
     loop {
@@ -231,17 +191,6 @@ async fn what_is_owed_is_charged_once_however_often_it_is_told() {
     assert_eq!([owe("1"), owe("1"), owe("2")], [1, 0, 1]);
     let left = redis.store().take(&[overall("{a}:l", 10, 3_600_000, 0)]).await.expect("a decision").decisions[0];
     assert_eq!(left.remaining, 2);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gateways_on_one_redis_know_how_many_they_are() {
-    let Some(redis) = RedisServer::start() else { return };
-    let rules = rules(&redis, "interval: 1h");
-    let first = TestGateway::start(&rules);
-    soon(async { while first.counter("tidegate_gateways").await != 1 {} }).await;
-    let second = TestGateway::start(&rules);
-    soon(async { while second.counter("tidegate_gateways").await != 2 {} }).await;
-    soon(async { while first.counter("tidegate_gateways").await != 2 {} }).await;
 }
 
 /// Each of the two workers has a connection, on which somebody waits; nobody waits for a connection that is being opened.

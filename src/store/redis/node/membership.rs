@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{Cmd, Value};
+use deadpool_redis::redis::{Cmd, from_redis_value};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -20,10 +20,13 @@ use crate::store::fallback::debts::{Debt, Payment};
 use crate::store::settings::{KeySecret, RedisUrl};
 
 /// How often a gateway tells that it is there.
-pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_millis(2_500);
 
 /// How long it is there without another word, in milliseconds.
 const PRESENT_FOR: u32 = 15_000;
+
+/// Fewer gateways than are known are believed once they have been told of for so long: each announces itself twice in it.
+const DOUBT: Duration = Duration::from_secs(5);
 
 /// The longest that a payment may take.
 const PAYMENT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -86,18 +89,21 @@ impl Membership {
         let add = |call: &mut Cmd| {
             call.arg(1).arg(&self.key).arg("announce").arg(gateway).arg(PRESENT_FOR);
         };
-        let Value::Int(gateways) = script.run(add).await? else { return Err(StoreError::Shape) };
-        let gateways = self.believed(u32::try_from(gateways).map_err(|_| StoreError::Shape)?);
+        let (told, is_new) = from_redis_value(script.run(add).await?).map_err(|_| StoreError::Shape)?;
+        let gateways = self.believed(told, is_new);
         self.fallback.set_gateways(gateways);
         self.metrics.store_shared_by(gateways);
         Ok(())
     }
 
-    /// Fewer gateways than are known are believed once they have been told of for as long as each takes to announce itself. A Redis
-    /// that has lost its data, or whose clock leapt, knows nobody at first: the shares of the limits would be too large.
-    fn believed(&self, told: u32) -> u32 {
+    /// Does not believe at once that there are fewer gateways than are known. A Redis that has lost its data, or whose clock leapt,
+    /// knows nobody at first: the shares of the limits would be too large. It has forgotten the others when it has forgotten this one.
+    fn believed(&self, told: u32, was_forgotten: bool) -> u32 {
         let (known, mut fewer_since) = (self.fallback.gateways(), self.fewer_since.lock());
-        if told < known && fewer_since.get_or_insert_with(Instant::now).elapsed() < ANNOUNCE_EVERY {
+        if was_forgotten {
+            *fewer_since = None;
+        }
+        if told < known && fewer_since.get_or_insert_with(Instant::now).elapsed() < DOUBT {
             return known;
         }
         *fewer_since = None;

@@ -268,7 +268,7 @@ impl Node {
         Ok(paid)
     }
 
-    /// Every 5 s announces this gateway, and looks whether the secret is still the same: a Redis may lose its data and keep its
+    /// From time to time announces this gateway, and looks whether the secret is still the same: a Redis may lose its data and keep its
     /// connections. Errors are ignored: decisions find them.
     async fn stay(&self, mut connection: Connection) {
         self.eviction.look(&self.url, &mut connection.redis).await;
