@@ -40,12 +40,13 @@ fn breaks_its_rule(rule: &Rule, grants: &[Grant], last: usize) -> bool {
     let sum = |counts: &dyn Fn(u64) -> bool| -> u64 {
         grants[..=last].iter().filter(|grant| counts(grant.at)).map(|grant| grant.permits).sum()
     };
+    // Of every span that ends now; from the last grant back, each adds its permits to those after it.
     let spans = |burst: u64| {
-        let too_much = |first: &Grant| {
-            let permits = sum(&|at| at >= first.at);
+        let mut permits = 0;
+        grants[..=last].iter().rev().any(|first| {
+            permits += first.permits;
             permits * rule.interval > burst * rule.interval + rule.rate * (now - first.at)
-        };
-        grants[..=last].iter().any(too_much)
+        })
     };
     match rule.law {
         Law::TokenBucket => sum(&|at| at > now - rule.interval) > rule.rate,
