@@ -130,20 +130,16 @@ fn the_bucket_of_a_shadow_is_what_it_would_be_if_it_were_live() {
     }
 }
 
-/// What a bucket would say to everything that it would not grant.
+/// What the buckets would say to everything that they would not grant, which is asked together: it changes nothing.
 fn told(stores: &Stores, store: &Store, name: &str, now: u64) -> Vec<Decision> {
-    let ask = |bucket: usize, permits: u32| {
-        let charge = overall(&format!("{name}:{bucket}"), RATES[bucket], INTERVAL, permits);
-        stores.take(store, &[charge], now).decisions[0]
-    };
-    let mut told = Vec::new();
-    for (bucket, rate) in RATES.iter().enumerate() {
-        let peek = ask(bucket, 0);
-        let refused = (peek.remaining + 1..).take(8).chain([u32::try_from(*rate).expect("small") + 1]);
-        told.push(peek);
-        told.extend(refused.map(|permits| ask(bucket, permits)));
-    }
-    told
+    let ask = |bucket: usize, permits: u32| overall(&format!("{name}:{bucket}"), RATES[bucket], INTERVAL, permits);
+    let peeks = stores.take_each(store, (0..RATES.len()).map(|bucket| ask(bucket, 0)), now);
+    let refused = RATES.iter().zip(&peeks).enumerate().flat_map(|(bucket, (rate, peek))| {
+        let more = (peek.remaining + 1..).take(8).chain([u32::try_from(*rate).expect("small") + 1]);
+        more.map(move |permits| ask(bucket, permits))
+    });
+    let refused = stores.take_each(store, refused, now);
+    [peeks, refused].concat()
 }
 
 /// Every key of these buckets: its content, and when it expires; or before version 7, which does not tell, whether it does.

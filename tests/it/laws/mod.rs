@@ -7,9 +7,10 @@ mod token_bucket;
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use proptest::prelude::*;
 use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::{Algorithm, Charge, Granted, Outcome, Quota, Wait};
+use tidegate::limit::{Algorithm, Charge, Decision, Granted, Outcome, Quota, Wait};
 use tidegate::store::{Memory, Store};
 
 use crate::support::redis::{RedisServer, fresh_name};
@@ -63,6 +64,13 @@ impl Stores {
     pub fn take(&self, store: &Store, charges: &[Charge], now: u64) -> Outcome {
         let now = Timestamp::from_millis(now);
         self.runtime.block_on(store.take_at(charges, now)).expect("a decision")
+    }
+
+    /// Decides each of these by itself, all at the same time.
+    pub fn take_each(&self, store: &Store, charges: impl IntoIterator<Item = Charge>, now: u64) -> Vec<Decision> {
+        let now = Timestamp::from_millis(now);
+        let take = |charge| async move { store.take_at(&[charge], now).await.expect("a decision").decisions[0] };
+        self.runtime.block_on(join_all(charges.into_iter().map(take)))
     }
 
     pub fn give_back(&self, store: &Store, granted: &[Granted], now: u64) {
