@@ -215,17 +215,22 @@ where
                 }
             };
             request.extensions_mut().insert::<Handover>(handover);
-            let mut response = match inner.call(request).await {
+            // In a future of its own, in the room that judging has left: in line, an answer would have room beside that.
+            let serving = inner.call(request);
+            let served = async {
+                let response = serving.await?;
+                if response.extensions().get::<NotSent>().is_some() {
+                    Box::pin(receipt.give_back(&limiter.store)).await; // boxed, as it is rare and large
+                }
+                Ok(response)
+            };
+            let mut response = match served.await {
                 Ok(response) => response.map(Either::Left),
                 Err(error) => {
                     life.failed();
                     return Err(error);
                 }
             };
-            if response.extensions().get::<NotSent>().is_some() {
-                // Boxed, as it is rare and large: what is in line makes the future of every request larger.
-                Box::pin(receipt.give_back(&limiter.store)).await;
-            }
             life.answered(&mut response);
             Ok(response)
         })

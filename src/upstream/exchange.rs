@@ -2,11 +2,10 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::mem::take;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::Body;
 use tokio::time::Instant;
 
@@ -35,7 +34,7 @@ pub(super) async fn exchange(
     let begun = Upload::begin(connection, request).map_err(|_| Attempt::Failed(Failure::ClientBroken));
     let mut sending = Some(begun?);
     let mut asking =
-        Asking { request, sending: &mut sending, transfer: transfer.as_deref(), fields: None, informed: 0 };
+        Asking { request, sending: &mut sending, transfer: transfer.as_deref(), has_begun: false, informed: 0 };
     let answer = match &transfer {
         Some(transfer) => {
             let answer = poll_fn(|cx| asking.poll(connection, cx));
@@ -43,8 +42,9 @@ pub(super) async fn exchange(
             Box::pin(transfer.wait(answer, limit)).await.unwrap_or_else(|failure| Err(Attempt::Failed(failure)))
         }
         None => {
+            let deadline = now + limit;
             poll_fn(|cx| match asking.poll(connection, cx) {
-                Poll::Pending => connection.timer.poll(now + limit, cx).map(|()| Err(TIMED_OUT)),
+                Poll::Pending => connection.timer.poll(deadline, cx).map(|()| Err(TIMED_OUT)),
                 ready => ready,
             })
             .await
@@ -116,8 +116,8 @@ struct Asking<'a> {
     /// None once all of it is sent.
     sending: &'a mut Option<Upload>,
     transfer: Option<&'a Transfer>,
-    /// The room of the request's, once an answer has begun: its own take it.
-    fields: Option<HeaderMap>,
+    /// Whether an answer has. The request's fields are gone then: those of the answer take their room.
+    has_begun: bool,
     /// How many answers have come that only inform.
     informed: u8,
 }
@@ -162,18 +162,15 @@ impl Asking<'_> {
         connection: &mut Connection,
         cx: &mut Context<'_>,
     ) -> Poll<Result<ParsedResponse, Attempt>> {
-        if self.fields.is_none() {
+        if !self.has_begun {
             ready!(connection.poll_begun(cx)).map_err(|error| self.unanswered(connection, &error))?;
+            self.has_begun = true; // so the request is not sent again
+            self.request.headers_mut().clear();
         }
         let request = &mut self.request;
-        // There is an answer, so the request is not sent again.
-        let fields = self.fields.get_or_insert_with(|| {
-            let mut fields = take(request.headers_mut());
-            fields.clear();
-            fields
-        });
         loop {
-            let answer = ready!(connection.poll_head(fields, cx)).map_err(|error| Attempt::broken(&error))?;
+            let answer =
+                ready!(connection.poll_head(request.headers_mut(), cx)).map_err(|error| Attempt::broken(&error))?;
             let status = answer.response.status();
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Poll::Ready(Ok(answer));

@@ -27,6 +27,7 @@ mod informational;
 mod permit;
 mod queue;
 mod rewriting;
+mod room;
 mod silence;
 mod slow;
 mod smuggling;
