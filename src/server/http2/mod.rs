@@ -16,7 +16,7 @@ mod upload;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
@@ -249,13 +249,14 @@ impl<S: HttpService> Connection for Http2<S> {
 impl<S: HttpService> Unpin for Http2<S> {}
 
 /// Answers in a task of its own, and then handles the unread rest of the body.
-fn spawn<F, B>(stream: Stream, handling: F, unread: Option<Unread>)
+fn spawn<F, B>(mut stream: Stream, handling: F, unread: Option<Unread>)
 where
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     tokio::spawn(async move {
-        stream.serve(handling).await;
+        stream.serve(pin!(handling)).await;
+        drop(stream);
         if let Some(unread) = unread {
             unread.linger().await;
         }

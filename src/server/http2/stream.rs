@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -59,12 +59,11 @@ enum Broken {
 
 impl Stream {
     /// Answers what the service answers.
-    pub(super) async fn serve<F, B>(mut self, handling: F)
+    pub(super) async fn serve<F, B>(&mut self, mut handling: Pin<&mut F>)
     where
         F: Future<Output = Result<Response<B>, Infallible>>,
         B: Body<Data = Bytes> + Unpin,
     {
-        let mut handling = pin!(handling);
         // The service goes first: what was asked is judged and charged, though it was reset at once.
         let handled = poll_fn(|cx| {
             let polled = handling.as_mut().poll(cx);
@@ -76,8 +75,10 @@ impl Stream {
                 Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(Broken::Reset)),
             }
         });
-        let answered = match handled.await {
-            Ok(response) => self.answer(response).await,
+        // What is kept while the body is sent is part of every request's task, so the head is gone by then.
+        let answered = match handled.await.and_then(|response| self.begin(response)) {
+            Ok(Some((body, to))) => self.send_body(body, to).await,
+            Ok(None) => Ok(()),
             Err(broken) => Err(broken),
         };
         match answered {
@@ -118,16 +119,25 @@ impl Stream {
         self.switch.as_ref().is_some_and(Switch::is_set)
     }
 
-    async fn answer<B: Body<Data = Bytes> + Unpin>(&mut self, response: Response<B>) -> Result<(), Broken> {
-        let (head, mut body) = response.into_parts();
+    /// Sends the head of an answer; returns its body, and where to send that, if there is one.
+    fn begin<B: Body<Data = Bytes>>(
+        &mut self,
+        response: Response<B>,
+    ) -> Result<Option<(B, SendStream<Bytes>)>, Broken> {
+        let (head, body) = response.into_parts();
         let mut head = Response::from_parts(head, ());
         self.note_switch(&mut head);
         complete(head.headers_mut(), &body);
         let bodiless = self.head_only || body.is_end_stream();
-        let mut to = self.respond.send_response(head, bodiless).map_err(|_| Broken::Reset)?;
-        if bodiless {
-            return Ok(());
-        }
+        let to = self.respond.send_response(head, bodiless).map_err(|_| Broken::Reset)?;
+        Ok((!bodiless).then_some((body, to)))
+    }
+
+    async fn send_body<B: Body<Data = Bytes> + Unpin>(
+        &mut self,
+        mut body: B,
+        mut to: SendStream<Bytes>,
+    ) -> Result<(), Broken> {
         let mut deadline = Deadline::new(self.terms.limits.body, Arc::clone(self.in_flight.activity()));
         if self.is_switched() {
             deadline.becomes_tunnel();
@@ -207,8 +217,11 @@ fn poll_capacity(
 
 /// Adds and removes what HTTP/2 asks for.
 fn complete<B: Body>(fields: &mut HeaderMap, body: &B) {
-    for name in OF_CONNECTIONS {
-        fields.remove(name);
+    // A pass over the names costs less than six lookups in vain.
+    if fields.keys().any(|name| OF_CONNECTIONS.contains(name)) {
+        for name in OF_CONNECTIONS {
+            fields.remove(name);
+        }
     }
     fields.entry(header::DATE).or_insert_with(date_value);
     if let Some(length) = body.size_hint().exact().filter(|_| !body.is_end_stream()) {
