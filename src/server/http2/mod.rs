@@ -172,17 +172,18 @@ impl<S: HttpService> Http2<S> {
 
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ledger.watch(cx);
+        let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
+        let gone = serving.keep_alive.poll(&self.ledger, self.activity.is_busy(), cx);
+        if gone.is_ready() && !self.dismissed {
+            self.terms.metrics.rejected(GONE);
+            return Poll::Ready(());
+        }
         loop {
             if let Some(cause) = self.ledger.excess().filter(|_| !self.dismissed) {
                 self.dismiss(cause);
             }
             self.widen();
             let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
-            let gone = serving.keep_alive.poll(&self.ledger, self.activity.is_busy(), cx);
-            if gone.is_ready() && !self.dismissed {
-                self.terms.metrics.rejected(GONE);
-                return Poll::Ready(());
-            }
             ready!(self.service.poll_ready(cx));
             match serving.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {

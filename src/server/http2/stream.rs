@@ -75,12 +75,14 @@ impl Stream {
                 Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(Broken::Reset)),
             }
         });
-        // What is kept while the body is sent is part of every request's task, so the head is gone by then.
-        let answered = match handled.await.and_then(|response| self.begin(response)) {
+        // What is kept while the body is sent is part of every request's task: not the head, and nothing twice.
+        let mut begun = handled.await.and_then(|response| self.begin(response));
+        let answered = match &mut begun {
             Ok(Some((body, to))) => self.send_body(body, to).await,
             Ok(None) => Ok(()),
-            Err(broken) => Err(broken),
+            Err(broken) => Err(*broken),
         };
+        drop(begun);
         match answered {
             Ok(()) => self.ledger.answered(),
             Err(Broken::Reset) => self.ledger.reset(),
@@ -135,35 +137,33 @@ impl Stream {
 
     async fn send_body<B: Body<Data = Bytes> + Unpin>(
         &mut self,
-        mut body: B,
-        mut to: SendStream<Bytes>,
+        body: &mut B,
+        to: &mut SendStream<Bytes>,
     ) -> Result<(), Broken> {
         let mut deadline = Deadline::new(self.terms.limits.body, Arc::clone(self.in_flight.activity()));
         if self.is_switched() {
             deadline.becomes_tunnel();
         }
         loop {
-            let frame = next(&mut body, &mut to).await?;
-            match frame.map(Frame::into_data) {
-                Some(Ok(data)) => {
-                    let last = body.is_end_stream();
-                    send(data, last, &mut to, &mut deadline).await?;
-                    if last {
-                        return Ok(());
-                    }
-                }
+            let frame = next(body, to).await?;
+            let data = match frame.map(Frame::into_data) {
+                Some(Ok(data)) => data,
                 None => return to.send_data(Bytes::new(), true).map_err(|_| Broken::Reset),
-                Some(Err(_)) if self.is_switched() => {
-                    to.send_data(Bytes::new(), true).map_err(|_| Broken::Reset)?;
-                    while next(&mut body, &mut to).await?.is_some() {} // until the client has ended as well
-                    return Ok(());
-                }
+                Some(Err(_)) if self.is_switched() => break,
                 Some(Err(frame)) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
                     return to.send_trailers(trailers).map_err(|_| Broken::Reset);
                 }
+            };
+            let last = body.is_end_stream();
+            send(data, last, to, &mut deadline).await?;
+            if last {
+                return Ok(());
             }
         }
+        to.send_data(Bytes::new(), true).map_err(|_| Broken::Reset)?;
+        while next(body, to).await?.is_some() {} // until the client has ended as well
+        Ok(())
     }
 }
 
