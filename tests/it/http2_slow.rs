@@ -47,7 +47,7 @@ async fn silent() -> Origin {
 #[tokio::test]
 async fn a_stream_whose_client_opens_no_window_is_ended_and_its_connection_goes_on() {
     let origin = healthy().await;
-    let gateway = gateway(&origin, "body_timeout: 300ms");
+    let gateway = gateway(&origin, "body_timeout: 1s");
     let mut client = Frames::connect(gateway.address, &NO_WINDOW).await;
     for stream in (1..201).step_by(2) {
         client.get(stream, "/").await;

@@ -121,7 +121,7 @@ async fn permits_are_given_back_once_although_nobody_hears_that_they_were() {
         taken = outcome.made(vec![one.clone()]);
     }
     // The answer comes when nobody waits for it any more.
-    proxy.delay(1_000, 1_000);
+    proxy.delay(3_000, 3_000);
     assert!(store.give_back_at(&taken, now).await.is_err());
     proxy.delay(0, 0);
     let none = [overall("{a}:l", 10, 3_600_000, 0)];

@@ -24,11 +24,11 @@ async fn an_origin_that_is_slow_to_answer_is_given_up_and_its_request_cancelled(
 #[tokio::test]
 async fn a_slow_upload_is_not_taken_for_a_slow_origin() {
     let origin = Origin::saying(OK).await;
-    let gateway = Settings { response_timeout: Duration::from_millis(150), ..Settings::to(origin.address) }.start();
+    let gateway = Settings { response_timeout: Duration::from_millis(600), ..Settings::to(origin.address) }.start();
     let mut client = gateway.client().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n").await;
     for _ in 0..20 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
         client.send("x").await;
     }
     assert_eq!(client.answer(false).await.status(), 200);

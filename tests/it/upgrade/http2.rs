@@ -156,8 +156,8 @@ async fn a_tunnel_that_cannot_be_is_refused() {
 #[tokio::test]
 async fn a_tunnel_has_the_bounds_of_upgrades_and_not_those_of_bodies() {
     let origin = server().await;
-    let listen = "{ address: 127.0.0.1:0, body_timeout: 50ms, idle_timeout: 50ms, min_rate: 1MiB }";
-    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 1s }", "body_timeout: 50ms");
+    let listen = "{ address: 127.0.0.1:0, body_timeout: 300ms, idle_timeout: 300ms, min_rate: 1MiB }";
+    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 2s }", "body_timeout: 300ms");
     let gateway = TestGateway::start_at(listen, &rules);
     let mut client = Frames::connect(gateway.address, &[]).await;
     connects(&mut client, 1, "/", &[]).await;
