@@ -17,6 +17,10 @@ use crate::store::StoreError;
 /// Most requests that a line sends in its turn while others wait for theirs.
 const TURN: usize = 64;
 
+/// What a call costs a node beside its buckets, in buckets. Calls to several slots that leave together count it, so that few
+/// small ones leave a busy node, and who comes meanwhile makes the next ones larger.
+const CALL: usize = 4;
+
 /// The lines of those who wait for a node.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -155,7 +159,7 @@ impl Queue {
             } else {
                 self.turns.push_back(slot);
             }
-            work += batch.work();
+            work += CALL + batch.work();
             batches.push(batch);
             if work >= MAX_WORK {
                 return;
@@ -252,18 +256,40 @@ mod tests {
 
     use super::*;
     use crate::limit::foreign::Sharing;
-    use crate::limit::{Limiter, Mode, Quota};
+    use crate::limit::{Limiter, Mode, Outcome, Quota};
+
+    type Decision = oneshot::Receiver<Result<Outcome, StoreError>>;
+
+    /// A request about an OVERALL limit with this name, and where it is told what was decided.
+    fn request(name: &str, algorithm: Algorithm) -> (Request, Decision) {
+        let quota = Quota::new(1, 1_000, algorithm).expect("a quota");
+        let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
+        let (decided, decision) = oneshot::channel();
+        let charges = vec![Charge { limiter, client: None, permits: 1, shadow: false }];
+        (Request { charges, now: None, deadline: Instant::now() + Duration::from_secs(1), decided }, decision)
+    }
+
+    fn sizes(calls: &[Batch]) -> Vec<usize> {
+        calls.iter().map(Batch::len).collect()
+    }
+
+    #[tokio::test]
+    async fn calls_to_several_slots_leave_together_as_far_as_they_are_the_work_of_one() {
+        let mut queue = Queue::new(2, true);
+        let of_slot = |slot: u32| request(&format!("{{{slot}}}"), Algorithm::TokenBucket);
+        let (requests, _waiting): (Vec<_>, Vec<_>) = (0..64).map(of_slot).unzip();
+        requests.into_iter().for_each(|request| _ = queue.enter(request));
+        let (calls, more) = (queue.batches(), queue.batches());
+        assert_eq!([sizes(&calls), sizes(&more)], [const { [1; MAX_WORK.div_ceil(CALL + 1)] }; 2]);
+        assert!(queue.batches().is_empty(), "two flights are under way");
+    }
 
     #[tokio::test]
     async fn who_comes_while_a_shared_call_waits_for_its_turn_leaves_with_it() {
-        let mut queue = Queue::new(2, false);
-        let quota = Quota::new(1, 1_000, Algorithm::Foreign(Sharing::Configure)).expect("a quota");
-        let mut waiting = Vec::new();
-        let mut enter = |queue: &mut Queue, name: &str| {
-            let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
-            let (decided, decision) = oneshot::channel();
-            let charges = vec![Charge { limiter, client: None, permits: 1, shadow: false }];
-            queue.enter(Request { charges, now: None, deadline: Instant::now() + Duration::from_secs(1), decided });
+        let (mut queue, mut waiting) = (Queue::new(2, false), Vec::new());
+        let mut enter = |queue: &mut Queue, name| {
+            let (request, decision) = request(name, Algorithm::Foreign(Sharing::Configure));
+            queue.enter(request);
             waiting.push(decision);
         };
         enter(&mut queue, "mine");
@@ -271,9 +297,9 @@ mod tests {
         enter(&mut queue, "mine");
         enter(&mut queue, "others");
         queue.fill(&mut calls[0]);
-        assert_eq!(calls.iter().map(Batch::len).collect::<Vec<_>>(), [2]);
+        assert_eq!(sizes(&calls), [2]);
         let others = queue.batches();
-        assert_eq!(others.iter().map(Batch::len).collect::<Vec<_>>(), [1]);
+        assert_eq!(sizes(&others), [1]);
         assert_eq!(others[0].first()[0].limiter.name, "others");
     }
 }
