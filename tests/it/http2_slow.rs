@@ -129,7 +129,7 @@ async fn a_window_full_of_the_shortest_messages_that_wait_for_an_upstream_ends_n
 #[tokio::test]
 async fn a_client_that_is_silent_while_it_is_answered_is_asked_whether_it_is_there() {
     let origin = silent().await;
-    let gateway = gateway(&origin, "body_timeout: 200ms");
+    let gateway = gateway(&origin, "body_timeout: 600ms");
     let mut client = Frames::connect(gateway.address, &[]).await;
     client.get(1, "/").await;
     for _ in 0..3 {

@@ -124,6 +124,12 @@ impl RedisServer {
         about.get("process_id") == Some(self.child.id())
     }
 
+    /// The number of its process.
+    #[allow(dead_code, reason = "a measurement alone needs it")]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
