@@ -23,7 +23,8 @@ def faults(stage: Stage, address: str, *options: str) -> set[str]:
         return BOTH_VERSIONS
     report = stage.scratch / "h2spec.xml"
     host, _, port = address.rpartition(":")
-    output("h2spec", "-h", host, "-p", port, "-P", "/plain", "-o", "2", "-j", report, *options, codes=(0, 1))
+    # This page answers whole requests alone: else an answer may end a stream before h2spec has sent what is wrong with it.
+    output("h2spec", "-h", host, "-p", port, "-P", "/count", "-o", "2", "-j", report, *options, codes=(0, 1))
     cases = list(ElementTree.parse(report).iter("testcase"))
     expect("most of it was run", len(cases) >= 140, True)
     return {case.get("classname", "") for case in cases if len(case)}
