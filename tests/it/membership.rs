@@ -28,6 +28,12 @@ async fn gateways_on_one_redis_know_how_many_they_are() {
     soon(async { while first.counter("tidegate_gateways").await != 2 {} }).await;
 }
 
+/// Has Redis do what these words say; each answers with a number.
+fn control(redis: &RedisServer) -> impl FnMut(&[&str]) -> u64 + use<> {
+    let mut connection = redis.connection();
+    move |words| cmd(words[0]).arg(&words[1..]).query(&mut connection).expect("a number")
+}
+
 /// A Redis, and a gateway that knows of another on it, which has ended.
 async fn one_of_two() -> Option<(RedisServer, TestGateway)> {
     let redis = RedisServer::start()?;
@@ -43,8 +49,7 @@ async fn one_of_two() -> Option<(RedisServer, TestGateway)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
     let Some((redis, gateway)) = one_of_two().await else { return };
-    let mut control = redis.connection();
-    let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
+    let mut tell = control(&redis);
     tell(&["DEL", "{tidegate:gateways}"]);
     tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
@@ -58,8 +63,7 @@ async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_a_redis_forgot_does_not_take_itself_for_the_only_one() {
     let Some((redis, gateway)) = one_of_two().await else { return };
-    let mut control = redis.connection();
-    let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
+    let mut tell = control(&redis);
     let forgotten = Stopwatch::start();
     tell(&["DEL", "{tidegate:gateways}"]);
     until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
@@ -72,8 +76,7 @@ async fn a_gateway_that_a_redis_forgot_does_not_take_itself_for_the_only_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_a_redis_forgets_again_and_again_does_not_take_itself_for_the_only_one() {
     let Some((redis, gateway)) = one_of_two().await else { return };
-    let mut control = redis.connection();
-    let mut tell = |words: &[&str]| cmd(words[0]).arg(&words[1..]).query::<u64>(&mut control).expect("an answer");
+    let mut tell = control(&redis);
     let begin = Stopwatch::start();
     while begin.elapsed() < Duration::from_secs(8) {
         tell(&["DEL", "{tidegate:gateways}"]);
