@@ -9,8 +9,8 @@
 --       gateway, and how long it is there without another word (ms); owe: the limiters, for each bucket how many grants are
 --       told of, and for each of these permits and how long ago it was (ms), oldest first, and random bytes for shared limits;
 --       else now (ms; empty: the server's TIME), and the operation's own. Numbers for buckets are separated by spaces.
--- Returns how many gateways are there, and 1 if this one was not, else 0 (announce), whether it was charged just now (owe), an empty list (give_back), the result of
--- another operation, or the error of a limiter that has no rate
+-- Returns how many gateways are there, and 1 if this one was not, else 0 (announce); whether it was charged just now (owe); an
+-- empty list (give_back); the result of another operation; or the error of a limiter that has no rate
 --
 -- Invariant: after give_back no bucket holds more than if the request had never been, and what has returned by itself is left
 -- alone. A payment is charged once, even if it is sent again, and even above the limit. A grant is dated when it was granted,

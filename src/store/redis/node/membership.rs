@@ -96,8 +96,9 @@ impl Membership {
         Ok(())
     }
 
-    /// Does not believe at once that there are fewer gateways than are known. A Redis that has lost its data, or whose clock leapt,
-    /// knows nobody at first: the shares of the limits would be too large. It has forgotten the others when it has forgotten this one.
+    /// Does not believe at once that there are fewer gateways than are known. A Redis that has lost its data, or whose clock
+    /// leapt, knows nobody at first: the shares of the limits would be too large. One that has forgotten this gateway has
+    /// forgotten the others, too.
     fn believed(&self, told: u32, was_forgotten: bool) -> u32 {
         let (known, mut fewer_since) = (self.fallback.gateways(), self.fewer_since.lock());
         if was_forgotten {

@@ -268,8 +268,8 @@ impl Node {
         Ok(paid)
     }
 
-    /// From time to time announces this gateway, and looks whether the secret is still the same: a Redis may lose its data and keep its
-    /// connections. Errors are ignored: decisions find them.
+    /// From time to time announces this gateway, and looks whether the secret is still the same: a Redis may lose its data
+    /// and keep its connections. Errors are ignored: decisions find them.
     async fn stay(&self, mut connection: Connection) {
         self.eviction.look(&self.url, &mut connection.redis).await;
         loop {
