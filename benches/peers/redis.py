@@ -27,11 +27,13 @@ class Redis:
 
     def script_calls(self) -> int:
         """How many scripts it has run so far."""
-        calls = 0
-        for line in self.ask("info", "commandstats").splitlines():
-            if line.startswith(("cmdstat_evalsha:", "cmdstat_eval:", "cmdstat_fcall:")):
-                calls += int(line.partition("calls=")[2].partition(",")[0])
-        return calls
+        return self.calls("evalsha", "eval", "fcall")
+
+    def calls(self, *commands: str) -> int:
+        """How often it has run these commands so far, those of scripts included."""
+        names = tuple(f"cmdstat_{command}:" for command in commands)
+        lines = [line for line in self.ask("info", "commandstats").splitlines() if line.startswith(names)]
+        return sum(int(line.partition("calls=")[2].partition(",")[0]) for line in lines)
 
 
 def start_redis(stage: Stage, *settings: str) -> Redis:
