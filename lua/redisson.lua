@@ -31,11 +31,6 @@ local function permits_of(member)
   return (from_bytes('<I4', member, #member - 3))
 end
 
--- By these, entries of one moment are ordered, if they differ.
-local function first_bytes(member)
-  return (from_bytes('>I4', (member or '') .. '\0\0\0\0'))
-end
-
 -- Entries by rank, oldest first, or newest first if the command is ZREVRANGE. Lists of entries have a score behind each.
 local function entries(log, from, to, command)
   return call(command or 'ZRANGE', log.key, from, to, 'WITHSCORES')
@@ -56,31 +51,48 @@ local function sum(list, before)
   return permits
 end
 
+-- What a call knows of a log, and notes for the next: how many entries there are; what they hold, `sure` in those dated after
+-- `doubt` and `believed` in the others, as the counter told it; the first and the newest, if they are known, and when they are
+-- dated; the rate, and when it was noted. Of the log as it was found: whether it is as noted (`is_noted`), how many entries
+-- were noted, whether all else is behind them (`follows`), whether peers have removed none (`is_whole`), and what it stored.
+local NOTE, NOTE_BYTES = '<I4dddddddB', 61
+local function read_note(key, note)
+  -- All that most logs ever have, since a table that grows costs as much as a command.
+  local log = {
+    key = key, entries = 0, sure = 0, believed = 0, doubt = 0, rate = nil, at = 0, first = nil, first_at = nil, newest = nil,
+    newest_at = nil, is_noted = nil, noted = nil, follows = nil, is_whole = nil, stored = nil,
+  }
+  if not note or #note < NOTE_BYTES then return log end
+  local length
+  log.entries, log.sure, log.believed, log.doubt, log.rate, log.at, log.first_at, log.newest_at, length = from_bytes(NOTE, note)
+  log.first = string.sub(note, NOTE_BYTES + 1, NOTE_BYTES + length)
+  log.newest = string.sub(note, NOTE_BYTES + length + 1)
+  return log
+end
+
 -- Counts the permits of an added entry; negative for a removed one.
 local function count(log, permits, at)
   if at > log.doubt then log.sure = log.sure + permits else log.believed = max(0, log.believed + permits) end
 end
 
--- What a call knows of a log, and notes for the next: how many entries there are; what they hold, `sure` in those dated after
--- `doubt` and `believed` in the others, as the counter told it; the first and the newest; the rate, and when it was noted.
--- The last note is cached and not parsed again. A call removes it from the cache while it changes it.
-local NOTE, NOTE_BYTES = '<I4dddddddB', 61
-local nothing = {}
-local last = nothing
-local function recall(key, told)
-  if told and told == last.told and key == last.key then
-    local log = last
-    last = nothing
-    return log
-  end
-  if not told or #told < NOTE_BYTES then return { key = key, entries = 0, sure = 0, believed = 0, doubt = 0, at = 0 } end
-  local number, sure, believed, doubt, rate, at, first_at, newest_at, length = from_bytes(NOTE, told)
-  local newest_from = NOTE_BYTES + 1 + length
-  return {
-    key = key, told = told, entries = number, sure = sure, believed = believed, doubt = doubt, rate = rate, at = at,
-    first = string.sub(told, NOTE_BYTES + 1, newest_from - 1), first_at = first_at, newest = string.sub(told, newest_from),
-    newest_at = newest_at,
-  }
+-- Adds an entry; returns false if it was there. Of entries of one moment it is not known which is first.
+local function add(log, member, at)
+  if call('ZADD', log.key, 'NX', at, member) == 0 then return false end
+  if log.entries == 0 then log.first_at, log.newest_at = at + 1, at - 1 end
+  count(log, permits_of(member), at)
+  log.entries, log.is_noted = log.entries + 1, false
+  if at < log.first_at then log.first, log.first_at = member, at elseif at == log.first_at then log.first = nil end
+  if at > log.newest_at then log.newest, log.newest_at = member, at elseif at == log.newest_at then log.newest = nil end
+  return true
+end
+
+-- Removes an entry.
+local function remove(log, member, at)
+  call('ZREM', log.key, member)
+  count(log, -permits_of(member), at)
+  log.entries, log.is_noted = log.entries - 1, false
+  if member == log.first then log.first = nil end
+  if member == log.newest then log.newest = nil end
 end
 
 -- Reads the hash into the limiter, as far as the law needs it; returns an error if it is invalid, and the note in it.
@@ -92,7 +104,7 @@ local function read_hash(limiter, key)
   if limiter.law ~= 'configure' then
     if not (rate and hash[2] and kind) then return 'NOTINITIALISED ' .. key end
     if limiter.told ~= '' and limiter.told ~= kind then return 'MODEDIFFERS ' .. key end
-    limiter.rate, limiter.interval, limiter.type = limiter.stored_rate, tonumber(hash[2]), kind
+    limiter.rate, limiter.interval, limiter.type = rate, tonumber(hash[2]), kind
   end
   return nil, hash[5]
 end
@@ -112,71 +124,57 @@ local function read_all(bucket, number)
   local log, counter, rate = bucket.log, bucket.counter, bucket.limiter.stored_rate
   local list = entries(log, -BOUND, -1)
   log.entries, log.newest, log.newest_at = number, list[#list - 1], tonumber(list[#list])
-  log.sure, log.believed, log.doubt, bucket.is_noted = sum(list), 0, 0, false
+  log.sure, log.believed, log.doubt = sum(list), 0, 0
   if number <= BOUND then return end
   log.believed, log.sure = max(counter and rate and rate - counter or 0, log.sure + number - BOUND), 0
   log.doubt = max(bucket.now, log.newest_at)
 end
 
--- Reads the entries that have returned, up to the bound, and the first one that has not; returns the former. Most often one
--- has, or none: two are read at once.
-local function read_returned(bucket, expired)
-  local log = bucket.log
+-- Reads the entries that have returned, up to the bound, and the one behind them, which is the first then; returns the
+-- former. Most often one has, or none: two are read at once.
+local function read_returned(log, expired)
+  if log.first and log.first_at > expired and call('ZRANGE', log.key, '0', '0')[1] == log.first then return {} end
   local list = entries(log, '0', '1')
   local first_at, second_at = tonumber(list[2]), tonumber(list[4])
-  if not second_at or second_at > expired then
-    if not first_at or first_at > expired then
-      log.first, log.first_at = list[1], first_at
-      return nothing
-    end
-    bucket.returned, log.first, log.first_at = 1, list[3], second_at
-    return { list[1] }
+  if second_at and second_at <= expired then
+    list = call('ZRANGEBYSCORE', log.key, '-inf', expired, 'WITHSCORES', 'LIMIT', '0', '512')
+    log.first, log.first_at = entry(log, #list / 2)
+    return list
+  elseif first_at and first_at <= expired then
+    log.first, log.first_at = list[3], second_at
+    return { list[1], list[2] }
   end
-  list = call('ZRANGEBYSCORE', log.key, '-inf', expired, 'LIMIT', '0', '512')
-  bucket.returned, log.first, log.first_at = #list, entry(log, #list)
-  if log.first and log.first_at <= expired then
-    bucket.left_behind = call('ZCOUNT', log.key, '-inf', expired) - BOUND
-    log.first, log.first_at = entry(log, BOUND + bucket.left_behind)
-  end
-  return list
+  log.first, log.first_at = list[1], first_at
+  return {}
 end
 
 -- A bucket as it is stored, whatever peers have released; of the log only what the bound allows. `used` is what those entries
--- hold that have not returned. `noted` is told if the counter is not what the log says: what was known before.
+-- hold that have not returned, or, if more have returned than a call removes (`leaves_some`), may not have.
 local function read(limiter, key, now)
   local failure, note = read_hash(limiter, KEYS[key])
   if failure then return { failure = failure } end
   local own = limiter.type == '1' and 1 or 0
   if own == 1 then note = call('GET', KEYS[key + 5]) end
-  local value, log = KEYS[key + 1 + own], recall(KEYS[key + 3 + own], note)
-  local number, noted, first, first_at = call('ZCARD', log.key), log.entries, log.first, log.first_at
-  -- All that most buckets ever have, since a table that grows costs as much as a command.
+  local value, log, expired = KEYS[key + 1 + own], read_note(KEYS[key + 3 + own], note), now - limiter.interval
+  local number, first, first_at, list = call('ZCARD', log.key), log.first, log.first_at, read_returned(log, expired)
   local bucket = {
-    limiter = limiter, key = key, now = now, value = value, counter = tonumber(call('GET', value)), log = log, used = 0,
-    returned = 0, left_behind = 0, is_noted = number == noted, noted = nil, granted = nil, wait = 0, added = nil,
+    limiter = limiter, key = key, now = now, value = value, counter = tonumber(call('GET', value)), log = log,
+    returned = #list / 2, leaves_some = log.first and log.first_at <= expired, used = 0, wait = nil, added = nil, joined = nil,
+    excess = nil,
   }
-  local rate, expired = limiter.stored_rate, now - limiter.interval
-  local follows = noted > 0 and follow(log, number - noted)
-  local agrees = rate and log.rate == rate and bucket.counter == rate - log.sure - log.believed
-  local list, is_same = nothing, noted > 0 and first_at > expired and call('ZRANGE', log.key, '0', '0')[1] == first
-  if not is_same then
-    list = read_returned(bucket, expired)
-    is_same = (list[1] or log.first) == first
-  end
-  follows, bucket.is_noted = follows and is_same, bucket.is_noted and #list == 0
-  if not follows then read_all(bucket, number) end
-  if not (follows and agrees) then
-    -- Peers remove entries from the first on, those of one moment together: then none is gone.
-    local is_whole = noted > 0 and (is_same or #list == 0 and log.first_at == first_at)
-    bucket.noted = { entries = noted, stored = log.sure + log.believed, follows = follows, is_whole = is_whole }
-  end
-  local in_doubt = log.doubt > 0 and #list + 1 or 0
-  if log.doubt > 0 and (log.first_at or math.huge) > log.doubt then in_doubt = call('ZCOUNT', log.key, '-inf', log.doubt) end
-  for i = 1, #list do count(log, -permits_of(list[i]), i > in_doubt and math.huge or 0) end
-  if in_doubt <= #list then log.believed, log.doubt = 0, 0 end
+  log.noted = log.entries
+  log.follows = log.noted > 0 and first == (list[1] or log.first) and follow(log, number - log.noted)
+  log.is_noted = log.follows and number == log.noted
+  -- Peers remove entries from the first on, those of one moment together.
+  log.is_whole = first_at == (tonumber(list[2]) or log.first_at)
+  if not log.follows then read_all(bucket, number) end
+  log.stored = log.sure + log.believed
+  for i = 1, #list, 2 do count(log, -permits_of(list[i]), tonumber(list[i + 1])) end
+  if (log.first_at or math.huge) > log.doubt then log.believed, log.doubt = 0, 0 end
   bucket.used = log.sure + log.believed
-  if bucket.left_behind > 0 and number - #list - bucket.left_behind <= BOUND then
-    bucket.used = sum(entries(log, #list + bucket.left_behind, -1))
+  if bucket.leaves_some then
+    local newest = entries(log, -BOUND, -1)
+    if tonumber(newest[2]) <= expired then bucket.used = sum(newest) - sum(newest, expired + 1) end
   end
   return bucket
 end
@@ -185,13 +183,11 @@ end
 -- which no release() reaches; nor while it is believed itself; nor when it was made anew, or is the same as then under another
 -- rate; nor below nothing if the rate is another, since Redisson then raises it to that.
 local function released(bucket)
-  local counter, rate, noted, log = bucket.counter, bucket.limiter.stored_rate, bucket.noted, bucket.log
-  if not (noted and counter and rate) or counter > rate or bucket.left_behind > 0 then return 0 end
-  if log.doubt > 0 and not noted.follows then return 0 end
-  local left = rate - noted.stored
-  if log.rate == rate then return max(0, counter - left) end
-  if noted.follows and counter == log.rate - noted.stored then return 0 end
-  return max(0, counter - max(0, left))
+  local counter, rate, log = bucket.counter, bucket.limiter.stored_rate, bucket.log
+  if not (counter and rate) or counter > rate or bucket.leaves_some then return 0 end
+  if log.follows and counter == log.rate - log.stored or log.doubt > 0 and not log.follows then return 0 end
+  local left = rate - log.stored
+  return max(0, counter - (log.rate == rate and left or max(0, left)))
 end
 
 -- Writes the right counter. A new counter gets the time to live of the log.
@@ -208,28 +204,25 @@ end
 -- anything of it could be left; a note that tells the same is renewed in time.
 local function write_note(bucket, rate)
   local log, limiter, now = bucket.log, bucket.limiter, bucket.now
-  last = log
-  if bucket.is_noted and log.rate == rate and now >= log.at and now - log.at < limiter.interval / 2 then return end
-  log.rate, log.at = rate, now
+  if log.is_noted and log.rate == rate and now >= log.at and now - log.at < limiter.interval / 2 then return end
   if not log.first then log.first, log.first_at = entry(log, 0) end
   if not log.newest then log.newest, log.newest_at = entry(log, -1) end
   local first, newest = log.first or '', log.newest or ''
-  log.told = to_bytes(NOTE, log.entries, log.sure, log.believed, log.doubt, rate, now, log.first_at or 0, log.newest_at or 0,
+  local note = to_bytes(NOTE, log.entries, log.sure, log.believed, log.doubt, rate, now, log.first_at or 0, log.newest_at or 0,
     #first) .. first .. newest
   if limiter.type == '1' then
-    call('SET', KEYS[bucket.key + 5], log.told, 'PX', limiter.interval)
+    call('SET', KEYS[bucket.key + 5], note, 'PX', limiter.interval)
   else
-    call('HSET', KEYS[bucket.key], 'tidegate', log.told)
+    call('HSET', KEYS[bucket.key], 'tidegate', note)
   end
 end
 
 -- Removes what has returned.
 local function forget(bucket)
   local log, returned = bucket.log, bucket.returned
-  if bucket.left_behind > 0 then log.first = nil end
   if returned == 0 then return end
-  call('ZREMRANGEBYRANK', log.key, '0', returned == 1 and '0' or returned - 1)
-  log.entries, bucket.returned = log.entries - returned, 0
+  call('ZREMRANGEBYRANK', log.key, '0', returned - 1)
+  log.entries, log.is_noted, bucket.returned = log.entries - returned, false, 0
   if log.entries == 0 then log.newest, log.newest_at = nil, nil end
 end
 
@@ -242,23 +235,20 @@ local function heal(bucket)
   if rate and (is_used or log.rate) then write_note(bucket, rate) end
 end
 
--- Takes so many permits out of a list of entries, in its order; returns how many are still to take.
+-- Takes so many permits out of the live ones of a list of entries, in its order; returns how many are still to take.
 local function take_out(bucket, list, permits)
-  local log = bucket.log
+  local log, expired = bucket.log, bucket.now - bucket.limiter.interval
   for i = 1, #list, 2 do
-    local member, held = list[i], permits_of(list[i])
-    local part = min(held, permits)
+    local member, at = list[i], tonumber(list[i + 1])
+    local held = permits_of(member)
+    local part = at > expired and min(held, permits) or 0
     if part > 0 then
       -- Added before the other goes: an empty log would lose its time to live.
-      if held > part then
-        call('ZADD', log.key, list[i + 1], string.sub(member, 1, -5) .. to_bytes('<I4', held - part))
-      end
-      call('ZREM', log.key, member)
-      permits, log.entries = permits - part, log.entries - (held > part and 0 or 1)
-      count(log, -part, tonumber(list[i + 1]))
+      if held > part then add(log, string.sub(member, 1, -5) .. to_bytes('<I4', held - part), at) end
+      remove(log, member, at)
+      permits = permits - part
     end
   end
-  log.newest, log.first, bucket.is_noted = nil, nil, false
   return permits
 end
 
@@ -268,10 +258,10 @@ end
 -- What has returned meanwhile may be what was released; and so may what peers have removed, unless our last look is so
 -- long ago that nothing of it could be left: then no more is taken than there still is of what was there.
 local function place_release(bucket, permits)
-  local log, noted, looked_at = bucket.log, bucket.noted, bucket.log.at
-  local before = noted.follows and max(0, noted.entries - bucket.returned) or 0
-  local is_missing = noted.entries > 0 and looked_at > bucket.now - bucket.limiter.interval and not noted.is_whole
-  local returned_permits = noted.stored - log.sure - log.believed
+  local log, looked_at = bucket.log, bucket.log.at
+  local before = log.follows and max(0, log.noted - bucket.returned) or 0
+  local is_missing = log.noted > 0 and looked_at > bucket.now - bucket.limiter.interval and not log.is_whole
+  local returned_permits = log.stored - log.sure - log.believed
   forget(bucket)
   local since = log.entries - before
   local list = before > 0 and entries(log, since, since + min(before, BOUND) - 1, 'ZREVRANGE') or {}
@@ -284,7 +274,19 @@ local function place_release(bucket, permits)
     if is_missing then permits = min(permits, sum(list, looked_at)) end
     take_out(bucket, list, permits - returned_permits)
   end
-  heal(bucket)
+end
+
+-- In the library, makes one entry of now of those that are ahead of the clock, since it went back, as far as the bound allows;
+-- returns it, if there is one.
+local function redate(bucket)
+  local log, now = bucket.log, bucket.now
+  if bucket.limiter.law ~= 'library' or (log.newest_at or 0) <= now then return end
+  local list = call('ZRANGEBYSCORE', log.key, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', '0', '513')
+  local random, permits = text(now) .. string.sub(list[1], 2, 9), sum(list)
+  local member = to_bytes('<Bc0I4', #random, random, permits)
+  if #list > 2 * BOUND or permits > MOST_IN_ENTRY or not add(log, member, now) then return end
+  for i = 1, #list, 2 do remove(log, list[i], tonumber(list[i + 1])) end
+  return member
 end
 
 -- What all buckets of a limiter share.
@@ -296,17 +298,17 @@ end
 -- A bucket as it is stored, once what peers have released is out of it.
 function redisson.open(limiter, key, now)
   local bucket = read(limiter, key, now)
-  local permits = bucket.noted and released(bucket) or 0
+  local permits = bucket.failure and 0 or released(bucket)
   if permits == 0 then return bucket end
   place_release(bucket, permits)
+  heal(bucket)
   local excess = bucket.excess
   bucket = read(limiter, key, now)
   bucket.excess = excess
   return bucket
 end
 
--- Milliseconds until an entry returns. In the library, what is dated ahead counts as made now, since it will be joined;
--- elsewhere it is left as its writer dated it.
+-- Milliseconds until an entry returns. In the library, what is dated ahead will be redated to now.
 local function due_in(bucket, score)
   if bucket.limiter.law == 'library' then score = min(score, bucket.now) end
   return score + bucket.limiter.interval - bucket.now
@@ -314,11 +316,11 @@ end
 
 -- Milliseconds until so many permits have returned. Beyond the bound every entry is taken to hold one.
 local function wait_for(bucket, missing)
-  local log, joined, rank = bucket.log, bucket.joined, bucket.returned + bucket.left_behind
-  if log.first and not joined and missing <= permits_of(log.first) then return due_in(bucket, log.first_at) end
+  local log, joined, rank = bucket.log, bucket.joined, bucket.returned
+  if log.first ~= joined and missing <= permits_of(log.first or '') then return due_in(bucket, log.first_at) end
   local list = entries(log, rank, rank + BOUND - 1)
   for i = 1, #list, 2 do
-    if joined and list[i] == joined[1] then return bucket.limiter.interval end
+    if list[i] == joined then return bucket.limiter.interval end
     missing = missing - permits_of(list[i])
     if missing <= 0 then return due_in(bucket, tonumber(list[i + 1])) end
   end
@@ -326,53 +328,38 @@ local function wait_for(bucket, missing)
   return last_at and due_in(bucket, last_at) or bucket.limiter.interval
 end
 
--- Checks a request; writes nothing.
+-- Checks a request; writes nothing. Who may be held up by what has returned or been released and is not removed yet asks
+-- again at once; and so does who asks for more than fits into the entry of this call.
 function redisson.check(bucket, permits)
-  local rate, behind, added = bucket.limiter.rate, bucket.left_behind, bucket.added or 0
+  local rate, wait = bucket.limiter.rate, nil
   local missing = bucket.used + permits - rate
-  bucket.granted, bucket.wait = permits == 0 or missing <= 0, 0
-  if bucket.granted then
-    -- One entry holds no more: the rest is asked for again at once.
-    bucket.granted = added + permits <= MOST_IN_ENTRY
+  if permits == 0 or missing <= 0 then
+    if (bucket.added or 0) + permits > MOST_IN_ENTRY then wait = 0 end
   elseif permits > rate then
-    bucket.wait = -1
-  elseif not bucket.excess and (behind == 0 or bucket.log.entries - bucket.returned - behind + permits > rate) then
-    -- Else what holds it up may have returned or been released, and is not removed yet.
-    bucket.wait = wait_for(bucket, missing)
+    wait = -1
+  else
+    wait = (bucket.excess or bucket.leaves_some) and 0 or wait_for(bucket, missing)
   end
-  return bucket.granted, bucket.wait
+  bucket.wait = wait
+  return not wait, wait or 0
 end
 
 -- What is left, and when there will be more.
 function redisson.tell(bucket)
-  local remaining, first, joined = bucket.limiter.rate - bucket.used, bucket.log.first, bucket.joined
-  local oldest = bucket.log.first_at
-  if bucket.added and (not first or joined and first == joined[1]) then oldest = bucket.now end
-  if remaining < 0 then remaining = 0 elseif remaining > MOST_IN_ENTRY then remaining = MOST_IN_ENTRY end
-  return remaining, oldest and max(0, due_in(bucket, oldest)) or 0
+  local remaining, log = bucket.limiter.rate - bucket.used, bucket.log
+  local oldest = log.first and log.first ~= bucket.joined and log.first_at or bucket.added and bucket.now
+  return min(max(0, remaining), MOST_IN_ENTRY), oldest and max(0, due_in(bucket, oldest)) or 0
 end
 
 -- The length of the slots of time whose grants share an entry: only in the library, where there would be more than BOUND.
 local function slot_of(limiter)
-  return limiter.law == 'library' and limiter.rate > BOUND and math.ceil(limiter.interval / (BOUND - 1))
+  return limiter.law == 'library' and limiter.rate > BOUND and math.ceil(limiter.interval / (BOUND - 1)) or 1
 end
 
--- In the library, the entries that this call's own takes the place of: those ahead of the clock if it went back, as far as
--- the bound allows, or that of the same slot of time.
-local function join(bucket)
-  local log, now, slot = bucket.log, bucket.now, slot_of(bucket.limiter)
-  if not log.first then return end
-  if log.newest_at > now then
-    local list = call('ZRANGEBYSCORE', log.key, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', '0', '513')
-    bucket.joined = #list <= 2 * BOUND and list or nil
-  elseif slot and log.newest_at >= now - now % slot then
-    bucket.joined = { log.newest, log.newest_at }
-  end
-end
-
--- Charges what check() granted, in memory; writes nothing.
+-- Charges what check() granted, in memory; writes nothing. In the library it joins the entry of the same slot of time.
 function redisson.charge(bucket, permits)
-  if not bucket.added and bucket.limiter.law == 'library' then join(bucket) end
+  local log, now, slot = bucket.log, bucket.now, slot_of(bucket.limiter)
+  if slot > 1 and log.newest and log.newest_at >= now - now % slot and log.newest_at <= now then bucket.joined = log.newest end
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
@@ -404,57 +391,29 @@ local function keep_alive(bucket)
   if left > 0 then expire_state(bucket, max(left, least)) end
 end
 
--- Writes one entry for what was charged in this call, as all of it was granted in one millisecond, in place of those that it
+-- Writes one entry for what was charged in this call, as all of it was granted in one millisecond, in place of one that it
 -- joins. One that is there already was granted before: the call was sent twice.
-local function write_entry(bucket, random)
-  local log, now, joined = bucket.log, bucket.now, bucket.joined or {}
-  local permits, newest_at = (bucket.added or 0) + sum(joined), log.newest_at or 0
-  local member = to_bytes('<Bc0I4', 16, #random == 16 and random or random .. random, permits)
-  if call('ZADD', log.key, 'NX', now, member) == 0 then return false end
-  for i = 1, #joined, 2 do
-    call('ZREM', log.key, joined[i])
-    count(log, -permits_of(joined[i]), tonumber(joined[i + 1]))
-  end
-  count(log, permits, now)
-  log.entries, bucket.is_noted = log.entries + 1 - #joined / 2, false
-  -- What is not certain is read again when it is noted.
-  local order = newest_at - now
-  if order == 0 and #joined == 0 then order = first_bytes(log.newest) - first_bytes(member) end
-  if order < 0 then
-    log.newest, log.newest_at = member, now
-  elseif order == 0 or #joined > 0 then
-    log.newest = nil
-  end
-  if log.entries == 1 then
-    log.first, log.first_at = member, now
-  elseif (log.first_at or 0) >= now then
-    log.first = nil
-  end
-  return true
-end
-
--- Writes what was charged in this call.
 function redisson.save(bucket, random)
-  local limiter = bucket.limiter
+  local limiter, log, now = bucket.limiter, bucket.log, bucket.now
   forget(bucket)
-  if not write_entry(bucket, random) then return heal(bucket) end
+  local joined = redate(bucket) or bucket.joined or ''
+  local permits, joined_at = bucket.added + permits_of(joined), min(log.newest_at or now, now)
+  if not add(log, to_bytes('<Bc0I4', 16, #random == 16 and random or random .. random, permits), now) then return heal(bucket) end
+  if joined ~= '' then remove(log, joined, joined_at) end
   if limiter.law == 'configure' then configure_hash(limiter, KEYS[bucket.key]) end
   write_counter(bucket, limiter.rate)
   write_note(bucket, limiter.rate)
   keep_alive(bucket)
 end
 
--- After a refusal: what Redisson does then, and what a clock that went back leaves to do. In the library nothing lives longer
--- for it than until the wait that it was told is over.
-function redisson.settle(bucket, random)
+-- After a refusal: what Redisson does then. In the library nothing lives longer for it than until the wait that it was told
+-- is over.
+function redisson.settle(bucket)
   local limiter, hash, wait = bucket.limiter, KEYS[bucket.key], bucket.wait
   forget(bucket)
-  if limiter.law == 'library' and (bucket.log.newest_at or 0) > bucket.now then
-    join(bucket)
-    if bucket.joined then write_entry(bucket, random) end
-  end
+  redate(bucket)
   heal(bucket)
-  if bucket.granted then return end
+  if not wait then return end
   if limiter.law ~= 'library' then return keep_alive(bucket) end
   if wait <= 0 or (tonumber(limiter.config[4]) or 0) == 0 or call('PTTL', hash) > wait then return end
   call('PEXPIRE', hash, wait + limiter.interval)
@@ -466,7 +425,7 @@ end
 function redisson.give_back(limiter, key, permits, at, now)
   local bucket = redisson.open(limiter, key, now)
   if bucket.failure then return end
-  local slot, best, best_held = slot_of(limiter) or 1, nil, math.huge
+  local slot, best, best_held = slot_of(limiter), nil, math.huge
   at = at - at % slot
   local list = call('ZRANGEBYSCORE', bucket.log.key, max(at, now - limiter.interval + 1), at + slot - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
@@ -486,9 +445,7 @@ function redisson.release(now, permits)
   local bucket = redisson.open({ law = 'library', told = '' }, 1, now)
   if bucket.failure then return redis.error_reply(bucket.failure) end
   forget(bucket)
-  local live = bucket.log.entries - bucket.left_behind
-  local list = live > 0 and entries(bucket.log, 0, min(live, BOUND) - 1, 'ZREVRANGE') or {}
-  local put_back = permits - take_out(bucket, list, tonumber(permits))
+  local put_back = permits - take_out(bucket, entries(bucket.log, 0, BOUND - 1, 'ZREVRANGE'), tonumber(permits))
   heal(bucket)
   if put_back > 0 then keep_alive(bucket) end
   return put_back
