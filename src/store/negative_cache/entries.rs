@@ -1,12 +1,13 @@
-//! The entries of the negative cache: a bounded table, keyed by hashes of buckets.
+//! The entries of the negative cache: a bounded table, keyed by buckets. A client that is known by an address is in its key as it
+//! is, any other as a hash.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -44,8 +45,11 @@ pub(super) struct Entries {
     /// How many entries there are.
     len: AtomicUsize,
     generation: AtomicU64,
-    /// Two, with random keys: together a hash of 128 bits, on which clients cannot produce collisions.
+    /// Of values that clients choose: two, with random keys. Together they are a hash of 128 bits, on which clients cannot produce
+    /// collisions.
     hashers: [RandomState; 2],
+    /// Finds a key in its table. A fast hash with a random seed is enough, since keys are compared and a table is small.
+    finder: DefaultHashBuilder,
 }
 
 /// Counts the events that make earlier answers of the store obsolete.
@@ -64,10 +68,20 @@ pub(super) struct Refused<'d> {
     pub(super) decision: &'d Decision,
 }
 
-/// A cached refusal. It holds nothing that a client sent.
+/// A bucket: the address of its limiter, and its client. It holds nothing that a client sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    limiter: usize,
+    /// An address, or the hash of another identity.
+    client: u128,
+    /// What of these it is, and the length of an address's prefix.
+    kind: (u8, u8),
+}
+
+/// A cached refusal.
 #[derive(Debug)]
 struct Entry {
-    key: u128,
+    key: Key,
     #[expect(dead_code, reason = "keeps its address, which is part of the key, from being reused")]
     limiter: Arc<Limiter>,
     permits: u32,
@@ -88,7 +102,8 @@ impl Default for Entries {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let hashers = [RandomState::new(), RandomState::new()];
-        Self { shards, len: AtomicUsize::new(0), generation: AtomicU64::new(0), hashers }
+        let (len, generation, finder) = (AtomicUsize::new(0), AtomicU64::new(0), DefaultHashBuilder::default());
+        Self { shards, len, generation, hashers, finder }
     }
 }
 
@@ -118,8 +133,9 @@ impl Entries {
             return false;
         }
         let (key, now) = (self.key(charge), Instant::now());
-        let shard = self.shard(key).lock();
-        shard.find(slot(key), |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
+        let slot = self.slot(&key);
+        let shard = self.shard(slot).lock();
+        shard.find(slot, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
     }
 
     /// The cached refusal of one charge; of one on a limit in shards, that of the shard that grants it first.
@@ -147,8 +163,9 @@ impl Entries {
     /// It is time to ask the store again.
     fn of(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
         let key = self.key(charge);
-        let mut shard = self.shard(key).lock();
-        let Some(entry) = shard.find_mut(slot(key), |entry| entry.key == key) else { return Ok(None) };
+        let slot = self.slot(&key);
+        let mut shard = self.shard(slot).lock();
+        let Some(entry) = shard.find_mut(slot, |entry| entry.key == key) else { return Ok(None) };
         if !entry.refuses(charge.permits, now) {
             return Ok(None);
         }
@@ -168,12 +185,13 @@ impl Entries {
     pub(super) fn remember(&self, charge: &Charge, refused: &Refused<'_>, generation: Generation) {
         let Some(lasts) = lasts(&charge.limiter, refused.decision) else { return };
         let key = self.key(charge);
-        let mut shard = self.shard(key).lock();
-        let known = shard.find(slot(key), |entry| entry.key == key).map(|entry| (entry.permits, entry.until));
+        let slot = self.slot(&key);
+        let mut shard = self.shard(slot).lock();
+        let known = shard.find(slot, |entry| entry.key == key).map(|entry| (entry.permits, entry.until));
         if generation != self.generation() || !self.makes_space(&mut shard, known, refused) {
             return;
         }
-        let place = shard.entry(slot(key), |entry| entry.key == key, |entry| slot(entry.key));
+        let place = shard.entry(slot, |entry| entry.key == key, |entry| self.slot(&entry.key));
         if let Slot::Vacant(_) = place {
             self.len.fetch_add(1, Ordering::Relaxed);
         }
@@ -223,28 +241,47 @@ impl Entries {
 
     fn remove_if(&self, charge: &Charge, which: impl Fn(&Entry) -> bool) {
         let key = self.key(charge);
-        let mut shard = self.shard(key).lock();
-        if let Ok(known) = shard.find_entry(slot(key), |entry| entry.key == key && which(entry)) {
+        let slot = self.slot(&key);
+        let mut shard = self.shard(slot).lock();
+        if let Ok(known) = shard.find_entry(slot, |entry| entry.key == key && which(entry)) {
             known.remove();
             self.len.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// A keyed hash of a bucket: the address of its limiter, and its client. One that all clients share needs no such hash, since
-    /// no client can choose it.
-    fn key(&self, charge: &Charge) -> u128 {
-        let limiter = Arc::as_ptr(&charge.limiter).addr();
-        let Some(client) = &charge.client else { return spread(limiter) };
+    /// The bucket of a charge.
+    fn key(&self, charge: &Charge) -> Key {
+        let (kind, client) = match &charge.client {
+            None => ((0, 0), 0),
+            Some(ClientId::Address(IpNet::V4(network))) => ((1, network.prefix_len()), network.addr().to_bits().into()),
+            Some(ClientId::Address(IpNet::V6(network))) => ((2, network.prefix_len()), network.addr().to_bits()),
+            Some(ClientId::Value(value)) => ((3, 0), self.hash(value)),
+            Some(ClientId::Instance(id)) => ((4, 0), self.hash(id.as_bytes())),
+        };
+        Key { limiter: Arc::as_ptr(&charge.limiter).addr(), client, kind }
+    }
+
+    /// A keyed hash of what a client chooses.
+    fn hash(&self, bytes: &[u8]) -> u128 {
         let [high, low] = self.hashers.each_ref().map(|hasher| {
             let mut hasher = hasher.build_hasher();
-            write_bucket(limiter, client, &mut hasher);
+            hasher.write(bytes);
             u128::from(hasher.finish())
         });
         high << 64 | low
     }
 
-    fn shard(&self, key: u128) -> &Mutex<HashTable<Entry>> {
-        &self.shards[usize::from(key.to_le_bytes()[15]) % SHARDS]
+    /// Where a key is looked for.
+    fn slot(&self, key: &Key) -> u64 {
+        let mut finder = self.finder.build_hasher();
+        finder.write_u128(key.client);
+        finder.write_u64(key.limiter as u64 ^ u64::from(u16::from_le_bytes(key.kind.into())) << 48);
+        finder.finish()
+    }
+
+    /// By bits that the tables do not use.
+    fn shard(&self, slot: u64) -> &Mutex<HashTable<Entry>> {
+        &self.shards[usize::try_from(slot >> 32).unwrap_or_default() % SHARDS]
     }
 
     #[cfg(test)]
@@ -257,41 +294,6 @@ impl Entries {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().allocation_size()).sum()
-    }
-}
-
-/// The half of a key that the table uses as hash.
-fn slot(key: u128) -> u64 {
-    u64::try_from(key & u128::from(u64::MAX)).unwrap_or_default()
-}
-
-/// The address of a limiter, with bits that differ in all places by which the shard and the slot are chosen: a multiplication by
-/// an odd number loses nothing.
-fn spread(limiter: usize) -> u128 {
-    let spread = (limiter as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    u128::from(spread) << 64 | u128::from(spread.rotate_right(32))
-}
-
-/// Writes what tells a bucket from all others, in as few pieces as possible: each piece has its own cost.
-fn write_bucket(limiter: usize, client: &ClientId, hasher: &mut impl Hasher) {
-    let begin = |kind: u8, rest: u64| (limiter as u128) << 64 | u128::from(rest) << 8 | u128::from(kind);
-    match client {
-        ClientId::Address(IpNet::V4(network)) => {
-            let address = u64::from(network.addr().to_bits());
-            hasher.write_u128(begin(1, address << 8 | u64::from(network.prefix_len())));
-        }
-        ClientId::Address(IpNet::V6(network)) => {
-            hasher.write_u128(begin(2, network.prefix_len().into()));
-            hasher.write_u128(network.addr().to_bits());
-        }
-        ClientId::Value(value) => {
-            hasher.write_u128(begin(3, 0));
-            hasher.write(value);
-        }
-        ClientId::Instance(id) => {
-            hasher.write_u128(begin(4, 0));
-            hasher.write(id.as_bytes());
-        }
     }
 }
 
@@ -313,7 +315,7 @@ fn lasts(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
 // === impl Entry ===
 
 impl Entry {
-    fn new(key: u128, limiter: &Arc<Limiter>, refused: &Refused<'_>, lasts: Duration) -> Self {
+    fn new(key: Key, limiter: &Arc<Limiter>, refused: &Refused<'_>, lasts: Duration) -> Self {
         let Refused { said, asked, heard, permits, decision } = *refused;
         let wait = match decision.wait {
             Wait::Millis(wait) => Some(wait),

@@ -113,7 +113,7 @@ impl<S: Remote> NegativeCache<S> {
         self.metrics.store_known();
         let mut judged = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
         if let Some((charge, _)) = judged.next()
-            && self.known.clock(self.store.clock(charge)).is_due(now)
+            && self.known.is_look_due(self.store.clock(charge), now)
         {
             self.look_at_the_clock_of(charge.clone());
         }
@@ -206,6 +206,12 @@ impl KnownRefusals {
         if self.clock(clock).went_back(shown, asked, heard) {
             self.entries.forget_all();
         }
+    }
+
+    /// Is one of the store's clocks to be looked at? True for one caller only.
+    fn is_look_due(&self, clock: usize, now: Instant) -> bool {
+        let known = self.clocks.read().get(clock).map(|clock| clock.is_due(now));
+        known.unwrap_or_else(|| self.clock(clock).is_due(now))
     }
 
     fn clock(&self, number: usize) -> Arc<ClockWatch> {
