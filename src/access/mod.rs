@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
-use http_body_util::Either;
+use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
@@ -96,20 +96,31 @@ where
             Some(answer) => ready!(answer.poll(cx)),
             None => Err(Panicked),
         };
-        let response = match answered {
-            Ok(Ok(response)) => response.map(Either::Left),
+        let mut line = this.line.take();
+        Poll::Ready(Ok(match answered {
+            Ok(Ok(response)) => logged(response, Either::Left, line),
             Err(Panicked) => {
                 Metrics::panicked();
-                if let Some(line) = this.line {
+                if let Some(line) = &mut line {
                     line.ends_early("panicked");
                 }
-                Refusal::Panicked.answer_in(*this.call, HeaderMap::new()).map(Either::Right)
+                logged(Refusal::Panicked.answer_in(*this.call, HeaderMap::new()), Either::Right, line)
             }
-        };
-        let mut line = this.line.take();
-        if let Some(line) = &mut line {
-            line.head(&response);
-        }
-        Poll::Ready(Ok(response.map(|body| LoggedBody::new(body, line))))
+        }))
     }
+}
+
+/// The answer, whose end is noted.
+fn logged<A, B>(
+    response: Response<A>,
+    body: impl FnOnce(A) -> Either<B, Full<Bytes>>,
+    mut line: Option<Box<LogLine>>,
+) -> Response<LoggedBody<B>>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    if let Some(line) = &mut line {
+        line.head(&response);
+    }
+    response.map(|whole| LoggedBody::new(body(whole), line))
 }

@@ -34,13 +34,12 @@ impl Deadline {
     }
 
     /// What a future comes to, or nothing if that is not before the deadline.
-    pub(super) async fn before<F: Future>(&mut self, mut future: Pin<&mut F>) -> Option<F::Output> {
-        poll_fn(|cx| match (future.as_mut().poll(cx), self.at) {
+    pub(super) fn before<F: Future>(&mut self, mut future: Pin<&mut F>) -> impl Future<Output = Option<F::Output>> {
+        poll_fn(move |cx| match (future.as_mut().poll(cx), self.at) {
             (Poll::Ready(output), _) => Poll::Ready(Some(output)),
             (Poll::Pending, Some(at)) => self.timer.poll(at, cx).map(|()| None),
             (Poll::Pending, None) => Poll::Pending,
         })
-        .await
     }
 
     /// Has an answer end by the deadline: by trailers, where the client understands these.

@@ -19,8 +19,8 @@ const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 /// The longest an address is written: an IPv6 address that ends in an IPv4 one.
 const LONGEST_ADDRESS: usize = 45;
 
-/// Says for whom a request is forwarded. `Host` is there already.
-pub(crate) fn forwarded(headers: &mut HeaderMap, seen: Seen, peer: Peer) {
+/// Says for whom a request is forwarded. `Host` is there already, and known where it was put there.
+pub(crate) fn forwarded(headers: &mut HeaderMap, seen: Seen, peer: Peer, host: Option<HeaderValue>) {
     let believed = |field| peer.trusted && seen.has(field);
     let chain = if believed(Field::ForwardedFor) { chain(headers, peer.address) } else { written(peer.address) };
     headers.insert(X_FORWARDED_FOR, chain);
@@ -28,7 +28,7 @@ pub(crate) fn forwarded(headers: &mut HeaderMap, seen: Seen, peer: Peer) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if peer.over_tls { "https" } else { "http" }));
     }
     if !believed(Field::ForwardedHost) {
-        match headers.get(header::HOST).cloned() {
+        match host.or_else(|| headers.get(header::HOST).cloned()) {
             Some(host) => _ = headers.insert(X_FORWARDED_HOST, host),
             None => _ = headers.remove(X_FORWARDED_HOST),
         }
@@ -131,7 +131,8 @@ mod tests {
             headers.append(name, HeaderValue::from_static(value));
         }
         let seen = Seen::of(&headers);
-        forwarded(&mut headers, seen, Peer { address: "198.51.100.7".parse().unwrap(), trusted, over_tls: false });
+        let peer = Peer { address: "198.51.100.7".parse().unwrap(), trusted, over_tls: false };
+        forwarded(&mut headers, seen, peer, None);
         headers
     }
 

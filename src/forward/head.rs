@@ -41,8 +41,8 @@ pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) ->
     if seen.has(Field::ContentLength) {
         canonical_length(headers, length).ok_or(Refusal::Malformed)?;
     }
-    if let Some(host) = host {
-        headers.insert(header::HOST, host);
+    if let Some(host) = &host {
+        headers.insert(header::HOST, host.clone());
     }
     if seen.has(Field::TakesTrailers) {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
@@ -55,7 +55,7 @@ pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) ->
     if seen.has(Field::Cookie) {
         fields::join_cookies(headers);
     }
-    fields::forwarded(headers, seen, peer);
+    fields::forwarded(headers, seen, peer, host);
     if received == Version::HTTP_10 && !headers.contains_key(header::HOST) {
         headers.insert(header::HOST, upstream.clone());
     }

@@ -28,6 +28,7 @@ use self::deadline::Deadline;
 use self::head::Judged;
 pub(crate) use self::head::response as rewrite_answer;
 use self::upgrade::Connect;
+use crate::boxed::boxed;
 use crate::layer::{Handover, NotSent};
 use crate::refusal::{Call, Refusal};
 use crate::sift::{Field, Seen};
@@ -113,7 +114,7 @@ impl Service<Request<RequestBody>> for Forward {
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let forward = self.clone();
         // Written in line: a future within this one would have room for the request once more.
-        Box::pin(async move {
+        boxed(|| async move {
             let Ready { upstream, client, call, mut deadline, takes_trailers, connect } =
                 match forward.prepare(&mut request) {
                     Ok(ready) => ready,

@@ -54,6 +54,7 @@ pub use self::notes::{Report, ReportSlot, RequestOutcome};
 use self::peer::Hint;
 pub use self::peer::{OverTls, Peer};
 use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, free, store_failure};
+use crate::boxed::boxed;
 use crate::config::Config;
 pub use crate::facts::TlsPeer;
 use crate::facts::{BadRequest, Facts};
@@ -203,18 +204,17 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let limiter = Arc::clone(&self.limiter);
         // Written in line: a future within this one would have room for the request once more.
-        Box::pin(async move {
+        boxed(|| async move {
             let rules = limiter.rules.load_full(); // one snapshot for the whole request
             let mut life = Life::begin(&limiter.metrics, &rules, request.extensions_mut().remove::<ReportSlot>());
-            let (handover, receipt) = match limiter.judge(&rules, &mut request, &mut life.notes).await {
-                Ok(admitted) => admitted,
+            let receipt = match limiter.judge(&rules, &mut request, &mut life.notes).await {
+                Ok(receipt) => receipt,
                 Err(refusal) => {
                     let mut response = refuse(refusal, &mut request).map(Either::Right);
                     life.answered(&mut response);
                     return Ok(response);
                 }
             };
-            request.extensions_mut().insert::<Handover>(handover);
             // In a future of its own, in the room that judging has left: in line, an answer would have room beside that.
             let serving = inner.call(request);
             let served = async {
@@ -222,17 +222,14 @@ where
                 if response.extensions().get::<NotSent>().is_some() {
                     Box::pin(receipt.give_back(&limiter.store)).await; // boxed, as it is rare and large
                 }
-                Ok(response)
+                Ok(response.map(Either::Left))
             };
-            let mut response = match served.await {
-                Ok(response) => response.map(Either::Left),
-                Err(error) => {
-                    life.failed();
-                    return Err(error);
-                }
-            };
-            life.answered(&mut response);
-            Ok(response)
+            let mut served = served.await;
+            match &mut served {
+                Ok(response) => life.answered(response),
+                Err(_) => life.failed(),
+            }
+            served
         })
     }
 }
@@ -240,14 +237,14 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    /// From a request's facts to a handover or a refusal. One that may go on has its path in the normal form,
-    /// so that what is served is what was judged.
+    /// From a request's facts to a handover or a refusal. One that may go on has the handover in its extensions, and its path in
+    /// the normal form, so that what is served is what was judged.
     async fn judge<'r, B>(
         &self,
         rules: &'r RuleSet,
         request: &mut Request<B>,
         notes: &mut Notes<'r>,
-    ) -> Result<(Handover, Receipt), Refusal> {
+    ) -> Result<Receipt, Refusal> {
         let peer = peer::of(request.extensions());
         let trusted_peer = peer.is_some_and(|peer| rules.trusts(peer));
         let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: self.next };
@@ -263,8 +260,8 @@ impl RateLimiting {
             let Unmatched::Pass = self.unmatched else { return Err(Refusal::NoRoute) }; // 404
             let handover = rules.handover(free().permit, None, &facts, arrival, seen, None);
             let target = normal_target(request.uri(), &facts)?;
-            retarget(request, target);
-            return Ok((handover, Receipt::default()));
+            hand_over(request, handover, target);
+            return Ok(Receipt::default());
         };
         notes.route = Some((route, prepared));
         if route.is_too_long(&facts) {
@@ -287,8 +284,8 @@ impl RateLimiting {
         let offer = request.extensions().get(); // only the gateway's server notes it
         let handover = rules.handover(permit, Some(route), &facts, arrival, seen, offer);
         let target = normal_target(request.uri(), &facts)?;
-        retarget(request, target);
-        Ok((handover, Receipt::new(charges, status)))
+        hand_over(request, handover, target);
+        Ok(Receipt::new(charges, status))
     }
 }
 
@@ -313,7 +310,9 @@ fn refuse<B>(refusal: Refusal, request: &mut Request<B>) -> Response<Full<Bytes>
     response
 }
 
-fn retarget<B>(request: &mut Request<B>, target: Option<Uri>) {
+/// Makes a request what the service below is called with.
+fn hand_over<B>(request: &mut Request<B>, handover: Handover, target: Option<Uri>) {
+    request.extensions_mut().insert(handover);
     if let Some(target) = target {
         *request.uri_mut() = target;
     }

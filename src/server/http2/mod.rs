@@ -14,7 +14,8 @@ mod stream;
 mod upload;
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{self, Future};
+use std::mem::take;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
@@ -38,6 +39,7 @@ use super::head::cause;
 use super::stream::Watched;
 use super::watch::Connection;
 use super::{ConnectionLimits, HttpService, Refused, Terms};
+use crate::boxed::boxed;
 use crate::http1::length;
 use crate::layer::{OverTls, Peer, TlsPeer};
 use crate::upstream::{Informer, RequestBody, expects_continue};
@@ -117,32 +119,29 @@ impl<S: HttpService> Http2<S> {
             self.terms.metrics.rejected(cause(refusal));
             (self.terms.on_refused)(&Refused::request(refusal, &request, self.peer));
         });
-        let length = length(request.headers()).ok().flatten();
-        let (head, body) = request.into_parts();
-        let unread = (!body.is_end_stream()).then(Unread::default);
-        let body = match &unread {
-            Some(unread) => {
-                let asks = expects_continue(&head.headers);
-                RequestBody::new(Upload::new(body, unread.clone(), length, asks, &stream))
-            }
-            None => RequestBody::none(),
-        };
+        let unread = (!request.body().is_end_stream()).then(Unread::default);
+        let told = unread.as_ref().map(|unread| {
+            let (length, asks) = (length(request.headers()).ok().flatten(), expects_continue(request.headers()));
+            (unread.clone(), length, asks)
+        });
         let hints: Weak<Hints> = Arc::downgrade(&stream.hints);
-        let body = body.informing(Informer::new(hints));
-        match excess {
-            Some(refusal) => {
-                let answer = refusal.answer_to(&head.method, head.headers);
-                spawn(stream, std::future::ready(Ok(answer)), unread);
-            }
-            None => {
-                let mut request = Request::from_parts(head, body);
-                request.extensions_mut().insert(Peer(self.peer.ip()));
-                if let Some(tls) = &self.tls {
-                    request.extensions_mut().insert(OverTls(Arc::clone(tls)));
-                }
-                spawn(stream, self.service.call(request), unread);
-            }
+        let mut request = request.map(|body| {
+            let body = match told {
+                Some((unread, length, asks)) => RequestBody::new(Upload::new(body, unread, length, asks, &stream)),
+                None => RequestBody::none(),
+            };
+            body.informing(Informer::new(hints))
+        });
+        if let Some(refusal) = excess {
+            let fields = take(request.headers_mut());
+            let answer = refusal.answer_to(request.method(), fields);
+            return spawn(stream, future::ready(Ok(answer)), unread);
         }
+        request.extensions_mut().insert(Peer(self.peer.ip()));
+        if let Some(tls) = &self.tls {
+            request.extensions_mut().insert(OverTls(Arc::clone(tls)));
+        }
+        spawn(stream, self.service.call(request), unread);
     }
 
     /// No more requests after the last one that a connection may bring.
@@ -255,13 +254,14 @@ where
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
-    tokio::spawn(async move {
+    // Boxed: the runtime moves a task's future several times before it runs, and once more behind it.
+    tokio::spawn(boxed(|| async move {
         stream.serve(pin!(handling)).await;
         drop(stream);
         if let Some(unread) = unread {
             unread.linger().await;
         }
-    });
+    }));
 }
 
 fn builder(limits: &ConnectionLimits) -> Builder {

@@ -217,14 +217,22 @@ fn poll_capacity(
 
 /// Adds and removes what HTTP/2 asks for.
 fn complete<B: Body>(fields: &mut HeaderMap, body: &B) {
-    // A pass over the names costs less than six lookups in vain.
-    if fields.keys().any(|name| OF_CONNECTIONS.contains(name)) {
+    // A pass over the names costs less than eight lookups, most of them in vain.
+    let (mut of_connection, mut is_dated, mut is_measured) = (false, false, false);
+    for name in fields.keys() {
+        of_connection |= OF_CONNECTIONS.contains(name);
+        is_dated |= *name == header::DATE;
+        is_measured |= *name == header::CONTENT_LENGTH;
+    }
+    if of_connection {
         for name in OF_CONNECTIONS {
             fields.remove(name);
         }
     }
-    fields.entry(header::DATE).or_insert_with(date_value);
-    if let Some(length) = body.size_hint().exact().filter(|_| !body.is_end_stream()) {
-        fields.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+    if !is_dated {
+        fields.insert(header::DATE, date_value());
+    }
+    if let Some(length) = body.size_hint().exact().filter(|_| !is_measured && !body.is_end_stream()) {
+        fields.insert(header::CONTENT_LENGTH, length.into());
     }
 }

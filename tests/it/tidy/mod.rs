@@ -15,7 +15,11 @@ use self::tree::{all, read, root, rust};
 
 /// The layers of `src/lib.rs`' map. A module names those of its own layer and of the layers below.
 const LAYERS: [(&str, &[&str], &str); 7] = [
-    ("0 core", &["clock", "limit", "metrics", "timer"], "arithmetic and time: no request, no socket, no file"),
+    (
+        "0 core",
+        &["boxed", "clock", "limit", "metrics", "timer"],
+        "arithmetic, time and memory: no request, no socket, no file",
+    ),
     (
         "1 vocabulary",
         &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "rules", "sift", "upgrade"],
