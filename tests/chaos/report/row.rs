@@ -15,12 +15,14 @@ pub struct Row {
     pub alone: usize,
     pub failed: usize,
     pub slowest: Duration,
+    /// The same of requests without a limit.
+    pub slowest_free: Duration,
     /// Answers that took at least four fifths of a decision's deadline.
     pub waited: usize,
     /// Of requests that began a second after the fault or later, until it was over.
     pub later: Vec<Duration>,
     /// The same of requests without a limit.
-    pub free: Vec<Duration>,
+    pub later_free: Vec<Duration>,
     /// How long it took each time until all was as before, in milliseconds.
     pub settled_in: Vec<u64>,
     pub unsettled: usize,
@@ -40,7 +42,8 @@ impl Row {
         for one in records.iter().filter(|one| (round.begin..round.end).contains(&one.begin)) {
             let is_later = one.begin >= round.begin + 1_000;
             if usize::from(one.route) == FREE {
-                self.free.extend(is_later.then_some(one.took));
+                self.slowest_free = self.slowest_free.max(one.took);
+                self.later_free.extend(is_later.then_some(one.took));
                 continue;
             }
             self.asked += 1;

@@ -52,9 +52,9 @@ impl Report {
     fn show_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| fault | times | requests meanwhile | decided without Redis | failed | slowest | near the deadline or more | p99 after a second | the same without a limit | exact again after | at worst |"
+            "| fault | times | requests meanwhile | decided without Redis | failed | slowest | the same without a limit | near the deadline or more | p99 after a second | the same without a limit | exact again after | at worst |"
         )?;
-        writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+        writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
         for (fault, row) in &self.faults {
             let (sum, worst) = (row.settled_in.iter().sum::<u64>(), row.settled_in.iter().max().copied());
             let mean = sum / row.settled_in.len().max(1) as u64;
@@ -63,11 +63,11 @@ impl Report {
                 _ => "NEVER | NEVER".to_owned(),
             };
             let (title, Row { times, asked, alone, failed, waited, .. }) = (fault.title(), row);
-            let [p99, free] = [&row.later, &row.free].map(|took| p99(took).map_or("-".to_owned(), millis));
-            let slowest = millis(row.slowest);
+            let [p99, p99_free] = [&row.later, &row.later_free].map(|took| p99(took).map_or("-".to_owned(), millis));
+            let [slowest, slowest_free] = [row.slowest, row.slowest_free].map(millis);
             writeln!(
                 f,
-                "| {title} | {times} | {asked} | {alone} | {failed} | {slowest} | {waited} | {p99} | {free} | {settled} |"
+                "| {title} | {times} | {asked} | {alone} | {failed} | {slowest} | {slowest_free} | {waited} | {p99} | {p99_free} | {settled} |"
             )?;
         }
         Ok(())

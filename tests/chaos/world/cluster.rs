@@ -1,5 +1,6 @@
 //! A Redis Cluster of three primaries with a replica each, and the network before each of these.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use super::{Loss, now};
 const PRIMARIES: usize = 3;
 /// Nodes wait for so long until they take another one for dead.
 const NODE_TIMEOUT: &str = "2000";
+/// Milliseconds for which a replica that was asked tries to take over.
+const GIVES_UP: u64 = 5_000;
 const HESITATION: Duration = Duration::from_millis(800);
 /// A replica that has so much less than its primary, in bytes, is up to date.
 const LAG: u64 = 20_000;
@@ -96,13 +99,7 @@ impl Cluster {
                 hang(&[node], lasts.min(HESITATION)).await;
                 return (!self.owners(next).contains(&victim)).then_some(Loss::Since(begin));
             }
-            // The primary stops until its replica has all that it has: nothing is lost.
-            Fault::FailoverAsked => {
-                let replica = self.replica_of(victim);
-                let ask = || cmd("CLUSTER").arg("FAILOVER").exec(&mut self.cluster.nodes[replica].connection());
-                wait_for("a failover begins", || ask().is_ok());
-                self.wait_for_another(victim);
-            }
+            Fault::FailoverAsked => self.fail_over(victim),
             Fault::SlotsMoved => self.move_slots(victim, next),
             Fault::NodeSilent => {
                 proxy.blackhole();
@@ -199,14 +196,28 @@ impl Cluster {
         info.contains("cluster_state:ok")
     }
 
-    /// Waits until all others know that the replica has taken over.
+    /// Has the replica of a primary take its place. The primary stops until its replica has all that it has: nothing is lost. A
+    /// replica gives up when too few others have voted for it in time; so it is asked again.
+    fn fail_over(&self, victim: usize) {
+        let (replica, asked) = (self.replica_of(victim), Cell::new(None::<u64>));
+        let ask = || cmd("CLUSTER").arg("FAILOVER").exec(&mut self.cluster.nodes[replica].connection());
+        wait_for("its replica has taken over, as it was asked to", || {
+            if asked.get().is_none_or(|asked| now() > asked + GIVES_UP) && ask().is_ok() {
+                asked.set(Some(now()));
+            }
+            self.is_replaced(victim)
+        });
+    }
+
+    /// Waits until the replica has taken over by itself.
     fn wait_for_another(&self, victim: usize) {
-        let others: Vec<_> = (0..self.ids.len()).filter(|node| *node != victim).collect();
-        let is_replaced = |node: &usize| {
-            let owners = self.owners(*node);
-            owners.len() == PRIMARIES && !owners.contains(&victim)
-        };
-        wait_for("its replica has taken over", || others.iter().all(is_replaced));
+        wait_for("its replica has taken over", || self.is_replaced(victim));
+    }
+
+    /// Do all others know that the replica has taken over?
+    fn is_replaced(&self, victim: usize) -> bool {
+        let others = (0..self.ids.len()).filter(|node| *node != victim);
+        others.map(|node| self.owners(node)).all(|owners| owners.len() == PRIMARIES && !owners.contains(&victim))
     }
 
     /// Waits until the replica has nearly all.
