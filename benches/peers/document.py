@@ -48,7 +48,9 @@ figures differ from machine to machine, and from hour to hour.
   and it has failed and is told as such. Those that refuse may let one request in a thousand pass.
 * Limits that let everything pass have a rate of a million a second, so that all do their whole work and none refuses.
   Redisson's script keeps an entry for each permit that is in use, so an interval of one second is the kindest to it.
-* `first / this` is the median cost of the first line by that of this one: below 1, the first is cheaper.
+* `first / this` is the cost of the first line by that of this one, in the median round: below 1, the first is cheaper. Ratios
+  are of two slices of one round, since what the machine has to do otherwise changes from round to round. Where it is not clear
+  whether a goal is met, as the ratio is less than three of its standard errors (±) from the bound, more rounds follow.
 """
 
 

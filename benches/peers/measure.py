@@ -17,14 +17,15 @@ WARM_UP_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many for all contestants, and how many more for those whose difference is small."""
+    """How many for all contestants, and how many more at most for those of whom they do not tell enough."""
 
     of_all: int
-    of_close: int
+    of_unclear: int
 
 
 def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callable[[str], None]) -> Section:
-    """Starts the contestants of a row, warms them up, and loads each in each round; then those who are close, in more."""
+    """Starts the contestants of a row, warms them up, and loads each in each round; then some of them in more rounds, until it
+    is clear who meets the goals."""
     results = {contestant.name: Result(contestant) for contestant in row.contestants}
     with stage.scene(), stage.upstream_at(row.upstream(stage) if row.upstream else stage.upstream):
         field = start(stage, results)
@@ -32,10 +33,10 @@ def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callabl
             one_slice(stage, contestant, running, results, WARM_UP_SECONDS)
         for result in results.values():
             result.slices.clear()
-        of_close = rounds.of_close if row.rounds_of_close is None else min(row.rounds_of_close, rounds.of_close)
-        for number in range(rounds.of_all + of_close):
+        for number in range(rounds.of_all + rounds.of_unclear):
+            loaded = set(results) if number < rounds.of_all else row.unclear(results)
             for contestant, running in field if number % 2 == 0 else reversed(field):
-                if number < rounds.of_all or contestant.name in row.close():
+                if contestant.name in loaded:
                     say(f"{row.name}, round {number + 1}: {contestant.name}")
                     one_slice(stage, contestant, running, results, seconds)
     return row.section(results)

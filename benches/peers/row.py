@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import Callable, Iterable
 
 from contestant import Contestant
 from load import Slice
@@ -14,6 +14,13 @@ from stage import Stage
 
 # A difference of so much is small: slices of one contestant differ by more.
 CLOSE = 0.1 + 1e-9
+
+# So many standard errors from its bound, it is clear on which side of it a ratio is.
+CLEAR = 3
+
+# The standard error of a median of n values is this times their median absolute deviation over the root of n, where they
+# are distributed normally.
+ERROR_OF_MEDIAN = 1.2533 * 1.4826
 
 
 @dataclass
@@ -55,6 +62,36 @@ Results = dict[str, Result]
 
 @dataclass(frozen=True)
 class Ratio:
+    """What one contestant is of another: the median of the rounds, in each of which the machine is as good to both, and the
+    standard error of that."""
+
+    median: float
+    error: float
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[float, float]]) -> Ratio:
+        ratios = [of / to for of, to in pairs]
+        median = statistics.median(ratios)
+        deviation = statistics.median(abs(ratio - median) for ratio in ratios)
+        return cls(median, ERROR_OF_MEDIAN * deviation / len(ratios) ** 0.5)
+
+    def is_clear_of(self, bound: float) -> bool:
+        return abs(self.median - bound) > CLEAR * self.error
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ± {self.error:.2f} x"
+
+
+def costs(of: Result, to: Result) -> Ratio:
+    return Ratio.of((one.cost, other.cost) for one, other in zip(of.slices, to.slices))
+
+
+def rates(of: Result, to: Result) -> Ratio:
+    return Ratio.of((one.rate, other.rate) for one, other in zip(of.slices, to.slices))
+
+
+@dataclass(frozen=True)
+class Ratio:
     """What `of` is of `to`, in the median round: what else the machine does in a round disturbs both. `error` is the
     standard error of that, as a part of it."""
 
@@ -90,13 +127,18 @@ class AtMost:
     bound: float
     each: str = "request"
 
+    def is_close(self) -> bool:
+        return abs(self.bound - 1) <= CLOSE
+
+    def ratio(self, results: Results) -> Ratio:
+        return costs(results[self.of], results[self.to])
+
     def judge(self, results: Results) -> Verdict:
         goal = f"CPU per {self.each} of {self.of}: at most {self.bound:.2f} x {self.to}"
-        of, to = results[self.of], results[self.to]
-        if of.failure or to.failure:
+        if results[self.of].failure or results[self.to].failure:
             return Verdict(goal, "nothing", None)
-        ratio = of.cost.median / to.cost.median
-        return Verdict(goal, f"{ratio:.2f} x", ratio <= self.bound)
+        ratio = self.ratio(results)
+        return Verdict(goal, str(ratio), ratio.median <= self.bound)
 
 
 @dataclass(frozen=True)
@@ -113,7 +155,7 @@ class AtMostOfAny:
         of, to = results[self.of], [results[name] for name in self.to]
         if of.failure or any(one.failure for one in to):
             return Verdict(goal, "nothing", None)
-        ratio = of.cost.median / min(one.cost.median for one in to)
+        ratio = max(costs(of, one).median for one in to)
         return Verdict(goal, f"{ratio:.3f} x", ratio <= self.bound)
 
 
@@ -125,13 +167,19 @@ class Faster:
     to: str
     bound: float
 
+    def is_close(self) -> bool:
+        """The clock also counts the time in which others have the processors."""
+        return True
+
+    def ratio(self, results: Results) -> Ratio:
+        return rates(results[self.of], results[self.to])
+
     def judge(self, results: Results) -> Verdict:
         goal = f"requests/s of {self.of}: at least {self.bound:.2f} x {self.to}"
-        of, to = results[self.of], results[self.to]
-        if of.failure or to.failure:
+        if results[self.of].failure or results[self.to].failure:
             return Verdict(goal, "nothing", None)
-        ratio = of.rate.median / to.rate.median
-        return Verdict(goal, f"{ratio:.2f} x", ratio >= self.bound)
+        ratio = self.ratio(results)
+        return Verdict(goal, str(ratio), ratio.median >= self.bound)
 
 
 @dataclass(frozen=True)
@@ -165,13 +213,13 @@ class Row:
     upstream: Callable[[Stage], int] | None = None
     # What CPU time is told of.
     each: str = "request"
-    # How many rounds more those have who are close, where that is not as everywhere.
-    rounds_of_close: int | None = None
 
-    def close(self) -> set[str]:
-        """Those who are to differ so little that a few slices cannot tell."""
-        few = [goal for goal in self.goals if isinstance(goal, AtMost) and abs(goal.bound - 1) <= CLOSE]
-        return {name for goal in few for name in (goal.of, goal.to)}
+    def unclear(self, results: Results) -> set[str]:
+        """Those who differ so little from what is to come out that their slices do not tell yet."""
+        few = [goal for goal in self.goals if isinstance(goal, AtMost | Faster) and goal.is_close()]
+        failed = {name for name, result in results.items() if result.failure}
+        few = [goal for goal in few if not failed & {goal.of, goal.to}]
+        return {name for goal in few if not goal.ratio(results).is_clear_of(goal.bound) for name in (goal.of, goal.to)}
 
     def section(self, results: Results) -> Section:
         columns = ["min", "median us", "max", "first / this", "min", f"median {self.each}s/s", "max", "of which"]
@@ -193,7 +241,7 @@ def line(result: Result, first: Result) -> Line:
     contestant = result.contestant
     if result.failure:
         return Line(contestant.name, contestant.config, [], result.failure)
-    ratio = "" if first.failure else f"{first.cost.median / result.cost.median:.2f}"
+    ratio = "" if first.failure else f"{costs(first, result).median:.2f}"
     cells = [*result.cost.cells(1), ratio, *result.rate.cells(0), of_which(result)]
     return Line(contestant.name, contestant.config, cells)
 

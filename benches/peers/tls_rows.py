@@ -15,9 +15,6 @@ OF_NGINX = Contestant("nginx", NGINX, "nginx_tls.conf", nginx("nginx_tls.conf"),
 OF_HAPROXY = Contestant("haproxy", HAPROXY, "haproxy_tls.cfg", haproxy("haproxy_tls.cfg"), tls=True)
 OF_ENVOY = Contestant("Envoy", ENVOY, "envoy_tls.yaml", envoy("envoy_tls.yaml"), tls=True)
 
-# Fewer than elsewhere, as there are several of these rows.
-TLS_ROUNDS_OF_CLOSE = 6
-
 TLS = Row(
     name="tls",
     title="Forwarding what comes over TLS",
@@ -25,7 +22,6 @@ TLS = Row(
     "and agree upon TLS_AES_128_GCM_SHA256, which is looked at before; they ask the upstream in clear.",
     contestants=[OURS, OF_NGINX, OF_HAPROXY, OF_ENVOY],
     goals=[AtMost("tidegate", "nginx", 1.05), AtMost("tidegate", "Envoy", 0.50)],
-    rounds_of_close=TLS_ROUNDS_OF_CLOSE,
 )
 
 HANDSHAKES = Row(
@@ -36,7 +32,6 @@ HANDSHAKES = Row(
     contestants=[replace(one, greeted=True) for one in (OURS, OF_NGINX, OF_HAPROXY, OF_ENVOY)],
     goals=[AtMost("tidegate", "nginx", 1.00, each="handshake")],
     each="handshake",
-    rounds_of_close=TLS_ROUNDS_OF_CLOSE,
 )
 
 STREAMS = Http2(connections=16, streams=16, scheme="https")
@@ -48,7 +43,6 @@ HTTP2 = Row(
     "HTTP/1.1.",
     contestants=[replace(one, http2=STREAMS) for one in (OURS, OF_HAPROXY, OF_NGINX, OF_ENVOY)],
     goals=[AtMost("tidegate", "haproxy", 1.10), AtMost("tidegate", "Envoy", 0.60)],
-    rounds_of_close=TLS_ROUNDS_OF_CLOSE,
 )
 
 ROWS = [TLS, HANDSHAKES, HTTP2]
