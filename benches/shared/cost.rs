@@ -15,7 +15,7 @@ pub const RATES: [(u64, u64); 5] = [(10, 1_000), (500, 1_000), (10_000, 1_000), 
 const START: u64 = 1_800_000_000_000;
 /// Calls in a round, and rounds of which the median counts.
 const CALLS: u64 = 1_000;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 41;
 
 /// Fills a log over an interval, with an entry for each permit, and sets the counter.
 const FILL: &str = "
@@ -39,9 +39,17 @@ struct Side {
     rounds: Vec<Cost>,
 }
 
-/// What Redisson's script costs, and a call of ours.
-pub async fn measure(servers: [&Redis; 2], (rate, interval): (u64, u64)) -> Result<[Cost; 2]> {
-    let subjects = [Subject::redisson(servers[0])?, Subject::shared(servers[1])?];
+/// What Redisson's script costs, a call of ours, and how many times as much that is in a round: what else the machine does then
+/// disturbs both.
+pub struct Compared {
+    pub theirs: Cost,
+    pub ours: Cost,
+    pub times: Cost,
+}
+
+/// Compares them at one rate.
+pub async fn measure(servers: [&Redis; 2], (rate, interval): (u64, u64)) -> Result<Compared> {
+    let subjects = [Subject::redisson(servers[0]).await?, Subject::shared(servers[1])?];
     let mut sides = Vec::new();
     for (server, subject) in servers.into_iter().zip(subjects) {
         let mut redis = server.connect()?;
@@ -59,11 +67,20 @@ pub async fn measure(servers: [&Redis; 2], (rate, interval): (u64, u64)) -> Resu
         }
     }
     // In the first round Redis learns the script, and we the log.
-    let cost = |side: &Side| {
-        let of = |cost: fn(&Cost) -> f64| median(side.rounds.iter().skip(1).map(cost).collect());
-        Cost { granted: of(|round| round.granted), refused: of(|round| round.refused) }
-    };
-    Ok([cost(&sides[0]), cost(&sides[1])])
+    let [theirs, ours] = [0, 1].map(|side| sides[side].rounds[1..].to_vec());
+    let times = ours.iter().zip(&theirs).map(|(ours, theirs)| ours.over(theirs)).collect::<Vec<_>>();
+    Ok(Compared { theirs: Cost::median(&theirs), ours: Cost::median(&ours), times: Cost::median(&times) })
+}
+
+impl Cost {
+    fn over(&self, other: &Self) -> Self {
+        Self { granted: self.granted / other.granted, refused: self.refused / other.refused }
+    }
+
+    fn median(rounds: &[Self]) -> Self {
+        let of = |part: fn(&Self) -> f64| median(rounds.iter().map(part).collect());
+        Self { granted: of(|round| round.granted), refused: of(|round| round.refused) }
+    }
 }
 
 impl Side {

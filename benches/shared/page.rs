@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::Result;
-use super::cost::Cost;
+use super::cost::Compared;
 use super::java;
 use super::processes::Shares;
 
@@ -14,8 +14,8 @@ const END: &str = "<!-- /shared -->";
 #[derive(Default)]
 pub struct Page {
     pub version: String,
-    /// By rate and interval: Redisson's script, and a call of ours.
-    pub costs: Vec<((u64, u64), [Cost; 2])>,
+    /// By rate and interval.
+    pub costs: Vec<((u64, u64), Compared)>,
     pub shares: Vec<(u64, Shares)>,
     /// Milliseconds: the median and the longest.
     pub release: (f64, f64),
@@ -44,16 +44,14 @@ impl fmt::Display for Page {
         writeln!(f, "Measured by `cargo bench --bench shared` with Redis {}.\n", self.version)?;
         writeln!(
             f,
-            "Microseconds of Redis's processor for a call about one permit, all included, beside an `acquire` of Redisson's\nscript in the same run, an entry for each permit in both logs:\n"
+            "Microseconds of Redis's processor for a call about one permit, all included, beside an `acquire` of Redisson's\nscript in the same run, an entry for each permit in both logs. How many times as much ours is: the median of the rounds.\n"
         )?;
         writeln!(f, "| rate | granted: Redisson | ours | | refused: Redisson | ours | |")?;
         writeln!(f, "|--:|--:|--:|--:|--:|--:|--:|")?;
-        for ((rate, interval), [theirs, ours]) in &self.costs {
+        for ((rate, interval), Compared { theirs, ours, times }) in &self.costs {
             write!(f, "| {rate} in {} s ", interval / 1_000)?;
-            for (theirs, ours) in [(theirs.granted, ours.granted), (theirs.refused, ours.refused)] {
-                write!(f, "| {theirs:.1} | {ours:.1} | {:.2} x ", ours / theirs)?;
-            }
-            writeln!(f, "|")?;
+            write!(f, "| {:.1} | {:.1} | {:.2} x ", theirs.granted, ours.granted, times.granted)?;
+            writeln!(f, "| {:.1} | {:.1} | {:.2} x |", theirs.refused, ours.refused, times.refused)?;
         }
         writeln!(f, "\nTwo programs of the library, 32 tasks in each, ask for single permits as fast as they can:\n")?;
         writeln!(f, "| rate a second | granted of it | each | fullest second |")?;
