@@ -26,8 +26,10 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// Of a connection that was in use less than this ago, the runtime's word is taken for requests that may be repeated.
-const JUST_USED: Duration = Duration::from_millis(1);
+/// Of a connection that was in use less than this ago, the runtime's word is taken for requests that may be repeated. Those of a
+/// pool that serves hundreds of requests at a time rest for some milliseconds between two of them; one that rests for longer is
+/// not in steady use, and the system call costs little where there is little to do.
+const JUST_USED: Duration = Duration::from_millis(10);
 
 /// A connection. On drop, it is closed.
 #[derive(Debug)]
@@ -68,7 +70,8 @@ impl Connection {
     /// was closed, or has brought more than was asked for, would be taken for a sound one until then. That is a system
     /// call. A connection that has just been used is spared it if the request `is_repeatable`: unless the runtime says
     /// that something came, the end of the connection could have come in the last moment only, and is then found out by
-    /// sending.
+    /// sending. That moment is as long as a turn of the runtime, half a millisecond under full load, however long the
+    /// connection was idle: whatever came before the runtime last looked for events is known to it.
     pub(super) fn is_usable(&mut self, now: Instant, is_repeatable: bool) -> bool {
         let idle = now.saturating_duration_since(self.idle_since);
         idle < IDLE_TIMEOUT && self.stream.is_quiet(is_repeatable && idle < JUST_USED)
