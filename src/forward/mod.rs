@@ -32,7 +32,7 @@ use crate::boxed::boxed;
 use crate::layer::{Handover, NotSent};
 use crate::refusal::{Call, Refusal};
 use crate::sift::{Field, Seen};
-use crate::upstream::{Client, Failure, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
+use crate::upstream::{Answer, Client, Failure, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
 
 /// The service under the rate limit.
 #[derive(Clone, Debug)]
@@ -122,7 +122,8 @@ impl Service<Request<RequestBody>> for Forward {
                 };
             let sent = deadline.before(pin!(upstream.send(&mut request, client))).await;
             let mut response = match sent {
-                Some(result) => answer(result, call, takes_trailers),
+                Some(Ok(answer)) => whole(answer, &mut request, call, takes_trailers),
+                Some(Err(failure)) => failed(failure, call),
                 None => {
                     upstream.was_late();
                     refused(Refusal::DeadlinePassed, call)
@@ -143,24 +144,30 @@ fn takes_trailers(version: Version, seen: Seen) -> bool {
     version == Version::HTTP_2 || (version == Version::HTTP_11 && seen.has(Field::TakesTrailers))
 }
 
-/// What the client is told.
-fn answer(
-    result: Result<Response<ResponseBody>, Failure>,
+/// What the client is told of what the upstream says.
+fn whole(
+    answer: Answer,
+    request: &mut Request<RequestBody>,
     call: Option<Call>,
     takes_trailers: bool,
 ) -> Response<ResponseBody> {
-    match result {
-        Ok(mut response) => match head::response(&mut response, takes_trailers) {
-            Some(()) => response,
-            None => refused(Refusal::UpstreamBroken, call),
-        },
-        Err(Failure::Unreachable) => not_sent(Refusal::UpstreamUnreachable, call),
-        Err(Failure::QueueFull | Failure::QueueTimedOut) => not_sent(Refusal::UpstreamBusy, call),
-        Err(Failure::TimedOut) => refused(Refusal::UpstreamTimedOut, call),
-        Err(Failure::Broken) => refused(Refusal::UpstreamBroken, call),
-        Err(Failure::ClientStalled) => refused(Refusal::BodyTimedOut, call),
-        Err(Failure::ClientBroken) => refused(Refusal::BodyBroken, call),
-        Err(Failure::ClientTooLong) => refused(Refusal::BodyTooLong, call),
+    let mut response = answer.whole(request);
+    match head::response(&mut response, takes_trailers) {
+        Some(()) => response,
+        None => refused(Refusal::UpstreamBroken, call),
+    }
+}
+
+/// What it is told where the upstream says nothing.
+fn failed(failure: Failure, call: Option<Call>) -> Response<ResponseBody> {
+    match failure {
+        Failure::Unreachable => not_sent(Refusal::UpstreamUnreachable, call),
+        Failure::QueueFull | Failure::QueueTimedOut => not_sent(Refusal::UpstreamBusy, call),
+        Failure::TimedOut => refused(Refusal::UpstreamTimedOut, call),
+        Failure::Broken => refused(Refusal::UpstreamBroken, call),
+        Failure::ClientStalled => refused(Refusal::BodyTimedOut, call),
+        Failure::ClientBroken => refused(Refusal::BodyBroken, call),
+        Failure::ClientTooLong => refused(Refusal::BodyTooLong, call),
     }
 }
 

@@ -3,17 +3,19 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{
+    Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header,
+};
 use httparse::{ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 
 use super::framing::Told;
 use super::{MAX_FIELDS, MOST_FIELDS, Malformed};
 
-/// The head of an answer.
+/// The head of an answer, but for its fields.
 #[derive(Debug)]
 pub(crate) struct ParsedResponse {
-    pub(crate) response: Response<()>,
+    pub(crate) line: StatusLine,
     /// Its length in bytes.
     pub(crate) length: usize,
     pub(crate) told: Told,
@@ -21,6 +23,15 @@ pub(crate) struct ParsedResponse {
     pub(crate) keeps_open: bool,
     /// Whether `Connection` tells of an upgrade.
     pub(crate) upgrades: bool,
+}
+
+/// The line that an answer begins with.
+#[derive(Debug)]
+pub(crate) struct StatusLine {
+    pub(crate) status: StatusCode,
+    pub(crate) version: Version,
+    /// Unless it is the usual one.
+    pub(crate) reason: Option<ReasonPhrase>,
 }
 
 /// The head of a request.
@@ -177,8 +188,8 @@ fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Parses the head of an answer at the front of `bytes`; `None` if it is incomplete. The fields share the bytes. The empty
-/// `fields` become the answer's, so that their allocation is reused.
+/// Parses the head of an answer at the front of `bytes`; `None` if it is incomplete. Its fields are put into the empty `fields`, and
+/// share the bytes.
 ///
 /// # Errors
 /// It is malformed.
@@ -201,17 +212,27 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
     if told.is_chunked() && version != Version::HTTP_11 {
         return Err(Malformed); // HTTP/1.0 has no transfer codings, so the framing is unclear
     }
-    let mut response = Response::new(());
-    *response.status_mut() = StatusCode::from_u16(code).map_err(|_| Malformed)?;
-    *response.version_mut() = version;
-    *response.headers_mut() = std::mem::take(fields);
-    if let Some(reason) = parsed.reason.filter(|reason| Some(*reason) != response.status().canonical_reason())
-        && let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes())
-    {
-        response.extensions_mut().insert(reason);
-    }
+    let status = StatusCode::from_u16(code).map_err(|_| Malformed)?;
+    let reason = parsed.reason.filter(|reason| Some(*reason) != status.canonical_reason());
+    let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok());
+    let line = StatusLine { status, version, reason };
     let keeps_open = persistence.keeps_open() && !told.is_doubtful();
-    Ok(Some(ParsedResponse { response, length, told, keeps_open, upgrades: persistence.upgrade }))
+    Ok(Some(ParsedResponse { line, length, told, keeps_open, upgrades: persistence.upgrade }))
+}
+
+impl StatusLine {
+    /// The answer that begins with it. Its extensions are these, so that their allocation is reused.
+    pub(crate) fn answer<B>(self, fields: HeaderMap, extensions: Extensions, body: B) -> Response<B> {
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        *response.version_mut() = self.version;
+        *response.headers_mut() = fields;
+        *response.extensions_mut() = extensions;
+        if let Some(reason) = self.reason {
+            response.extensions_mut().insert(reason);
+        }
+        response
+    }
 }
 
 /// Whether the connection persists, by `Connection` (RFC 9112 section 9.3).
@@ -269,7 +290,12 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Option<ParsedResponse>, Malformed> {
-        read_answer(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new())
+        read_with_fields(text).0
+    }
+
+    fn read_with_fields(text: &str) -> (Result<Option<ParsedResponse>, Malformed>, HeaderMap) {
+        let mut fields = HeaderMap::new();
+        (read_answer(&Bytes::copy_from_slice(text.as_bytes()), &mut fields), fields)
     }
 
     fn asked(text: &str) -> Result<Option<ParsedRequest>, BadHead> {
@@ -351,9 +377,10 @@ mod tests {
         }
         let answer = read(text).unwrap().unwrap();
         assert_eq!((answer.length, answer.keeps_open), (text.len() - 4, true));
-        assert_eq!((answer.response.status(), answer.response.version()), (StatusCode::NOT_FOUND, Version::HTTP_11));
-        assert_eq!(answer.response.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
-        let reason = answer.response.extensions().get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
+        let response = answer.line.answer(read_with_fields(text).1, Extensions::new(), ());
+        assert_eq!((response.status(), response.version()), (StatusCode::NOT_FOUND, Version::HTTP_11));
+        assert_eq!(response.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
+        let reason = response.extensions().get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
         assert_eq!(reason, Some(&b"Not Here"[..]));
     }
 
@@ -361,7 +388,7 @@ mod tests {
     fn an_answer_says_whether_another_may_follow() {
         let keeps_open = |version: &str, connection: &str| {
             let answer = read(&format!("HTTP/{version} 200 OK\r\n{connection}\r\n")).unwrap().unwrap();
-            assert!(answer.response.extensions().is_empty());
+            assert!(answer.line.reason.is_none());
             answer.keeps_open
         };
         assert!(keeps_open("1.1", ""));

@@ -16,7 +16,7 @@ mod write;
 pub(crate) use self::chunked::Piece;
 pub(crate) use self::date::date_value;
 pub(crate) use self::framing::{Framing, length};
-pub(crate) use self::head::{BadHead, ParsedRequest, ParsedResponse, read_answer, read_request};
+pub(crate) use self::head::{BadHead, ParsedRequest, ParsedResponse, StatusLine, read_answer, read_request};
 pub(crate) use self::incoming::{Left, Readable, poll_head_bytes};
 pub(crate) use self::outgoing::Outgoing;
 pub(crate) use self::write::{Terms, write_answer, write_information, write_request};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::{Extensions, HeaderMap, Method, Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use tower::{Layer, Service};
@@ -118,22 +118,25 @@ impl Passage {
     /// Reads an answer to a request of this method, the last of its connection, and writes it to a client.
     pub fn answer(&self, bytes: &[u8], method: &Method) -> Passed {
         let mut unread = Bytes::copy_from_slice(bytes);
-        let answer = match http1::read_answer(&unread, &mut HeaderMap::new()) {
+        let mut fields = HeaderMap::new();
+        let answer = match http1::read_answer(&unread, &mut fields) {
             Ok(Some(answer)) => answer,
             Ok(None) => return Passed::Part,
             Err(Malformed) => return Passed::Malformed,
         };
         _ = unread.split_to(answer.length);
-        if answer.response.status().is_informational() {
-            return Passed::Answered(answer.response.status().as_u16());
+        let status = answer.line.status;
+        if status.is_informational() {
+            return Passed::Answered(status.as_u16());
         }
-        let framing = Framing::of_answer(method, answer.response.status(), answer.told);
+        let framing = Framing::of_answer(method, status, answer.told);
         let rest = match end_of(framing, &unread) {
             Ok(Some(rest)) => rest,
             Ok(None) => return Passed::Part,
             Err(Malformed) => return Passed::Malformed,
         };
-        let mut response = answer.response.map(|()| ResponseBody::from(Full::new(Bytes::new())));
+        let none = ResponseBody::from(Full::new(Bytes::new()));
+        let mut response = answer.line.answer(fields, Extensions::new(), none);
         if rewrite_answer(&mut response, true).is_none() {
             return Passed::Malformed;
         }

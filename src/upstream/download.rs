@@ -22,13 +22,18 @@ pub(crate) struct Download {
     /// Whether the connection may serve another request after this one.
     keeps_open: bool,
     /// What is still being sent: an answer may begin before its request has ended.
-    upload: Option<(Upload, RequestBody)>,
+    upload: Option<Box<(Upload, RequestBody)>>,
     /// Since when the upstream has been waited for: it brings none of the answer, nor takes any of the request.
     silent_since: Option<Instant>,
 }
 
 impl Download {
-    pub(super) fn new(lease: Lease, framing: Framing, keeps_open: bool, upload: Option<(Upload, RequestBody)>) -> Self {
+    pub(super) fn new(
+        lease: Lease,
+        framing: Framing,
+        keeps_open: bool,
+        upload: Option<Box<(Upload, RequestBody)>>,
+    ) -> Self {
         let left = Left::all_of(framing);
         let mut download = Self { lease: Some(lease), left, keeps_open, upload, silent_since: None };
         download.end_if_read();
@@ -72,7 +77,8 @@ impl Download {
 
     /// Sends on what is left of the request. If the upstream takes no more of it, its answer is all that counts.
     fn poll_upload(&mut self, cx: &mut Context<'_>) {
-        let (Some(lease), Some((upload, body))) = (&mut self.lease, &mut self.upload) else { return };
+        let (Some(lease), Some(rest)) = (&mut self.lease, &mut self.upload) else { return };
+        let (upload, body) = &mut **rest;
         let connection = lease.connection();
         connection.has_written = false;
         let polled = upload.poll(connection, body, cx);

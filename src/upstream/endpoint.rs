@@ -4,11 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use http_body::Body;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use super::answer::Answer;
 use super::body::RequestBody;
 use super::connection::Connection;
 use super::dial::Dial;
@@ -70,7 +71,7 @@ impl Endpoint {
         now: Instant,
         limit: Duration,
         mut was_sent: bool,
-    ) -> Result<Response<ResponseBody>, Attempt> {
+    ) -> Result<Answer, Attempt> {
         // Boxed, both, so that the future of a request over HTTP/1 has no room for them.
         let mut spoken = *self.spoken.lock();
         if spoken != Protocol::Http1 && self.chooses && request.extensions().get::<Upgrade>().is_some() {
@@ -109,7 +110,7 @@ impl Endpoint {
         seat: Seat,
         request: &mut Request<RequestBody>,
         limit: Duration,
-    ) -> Result<Response<ResponseBody>, Attempt> {
+    ) -> Result<Answer, Attempt> {
         self.pool.make_room();
         let opened = Connection::open(&self.dial, self.pool.metrics()).await;
         let connection = opened.map_err(|error| self.unreachable(&error))?;
@@ -123,12 +124,12 @@ impl Endpoint {
         request: &mut Request<RequestBody>,
         limit: Duration,
         was_sent: bool,
-    ) -> Result<Response<ResponseBody>, Attempt> {
+    ) -> Result<Answer, Attempt> {
         let sent = self.http2.send(seat, &self.dial, request, limit, was_sent).await;
         if matches!(sent, Err(Attempt::NotSent)) {
             self.forget();
         }
-        sent.map(|response| response.map(ResponseBody::http2))
+        sent.map(|response| Answer::of(response.map(ResponseBody::http2), request))
     }
 
     /// Finds out what the target chooses to speak. The connection is kept for the requests that follow.

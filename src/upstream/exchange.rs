@@ -2,13 +2,15 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::take;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{Extensions, HeaderValue, Request, StatusCode, header};
 use http_body::Body;
 use tokio::time::Instant;
 
+use super::answer::Answer;
 use super::body::RequestBody;
 use super::connection::Connection;
 use super::download::Download;
@@ -18,7 +20,7 @@ use super::transfer::{Transfer, expects_continue};
 use super::tunnel::Tunnel;
 use super::upload::{Trouble, Upload};
 use super::{Attempt, Failure, MAX_INFORMATIONAL};
-use crate::http1::{Framing, ParsedResponse};
+use crate::http1::{Framing, ParsedResponse, StatusLine};
 use crate::upgrade::{Bounds, Upgrade};
 
 /// Sends a request and waits for the head of its answer, which has to begin by `limit` after `now`, or after the request
@@ -51,53 +53,55 @@ pub(super) async fn exchange(
         }
     };
     let answer = answer?;
-    if answer.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+    if answer.line.status == StatusCode::SWITCHING_PROTOCOLS {
         return switch(request, answer, sending.is_none());
     }
-    let ParsedResponse { response, told, keeps_open, .. } = answer;
+    let ParsedResponse { line, told, keeps_open, .. } = answer;
     let body = request.body_mut().take();
-    let framing = Framing::of_answer(request.method(), response.status(), told);
+    let framing = Framing::of_answer(request.method(), line.status, told);
     // A body that the client was not told to send (`100 Continue`) is not needed: the answer came without it. An upstream that
     // refuses a request and closes reads no more of it; if we sent more, it would reset the connection, and the reset can
     // overtake the answer (RFC 9112 section 9.6).
-    let is_refusal = response.status().is_client_error() || response.status().is_server_error();
+    let is_refusal = line.status.is_client_error() || line.status.is_server_error();
     let is_unwanted = !transfer.is_none_or(|transfer| transfer.is_asked_for()) || is_refusal && !keeps_open;
     let keeps_open = keeps_open && !(is_unwanted && sending.is_some());
-    let upload = sending.filter(|_| !is_unwanted).map(|upload| (upload, body));
-    Ok(Begun { response, framing, keeps_open, upload, switched: None })
+    let upload = sending.filter(|_| !is_unwanted).map(|upload| Box::new((upload, body)));
+    Ok(Begun { line, framing, keeps_open, upload, switched: None })
 }
 
-/// An answer whose head is here, and what is to be done with its connection.
+/// An answer whose head is here, and what is to be done with its connection. Its fields are in the request's place.
 pub(super) struct Begun {
-    response: Response<()>,
+    line: StatusLine,
     framing: Framing,
     keeps_open: bool,
-    upload: Option<(Upload, RequestBody)>,
+    /// Boxed, as it is rare that an answer comes before its request has ended.
+    upload: Option<Box<(Upload, RequestBody)>>,
     /// Another protocol is spoken from here on, with what this client sends.
     switched: Option<Box<(RequestBody, Bounds)>>,
 }
 
 impl Begun {
     /// The answer, which comes on this connection.
-    pub(super) fn on(self, lease: Lease) -> Response<ResponseBody> {
-        let Self { response, framing, keeps_open, upload, switched } = self;
-        response.map(|()| match switched {
+    pub(super) fn on(self, lease: Lease) -> Answer {
+        let Self { line, framing, keeps_open, upload, switched } = self;
+        let body = match switched {
             None => ResponseBody::new(Download::new(lease, framing, keeps_open, upload)),
             Some(switched) => ResponseBody::switched(Tunnel::begin(lease, switched.0, switched.1)),
-        })
+        };
+        Answer { line, body }
     }
 }
 
 /// An answer that switches protocols. The bytes that follow are not HTTP; so it counts only if all of the request was sent,
 /// which offered this protocol, and if it has no body of its own.
 fn switch(request: &mut Request<RequestBody>, answer: ParsedResponse, is_sent: bool) -> Result<Begun, Attempt> {
-    let ParsedResponse { response, told, upgrades, .. } = answer;
-    let mut protocols = response.headers().get_all(header::UPGRADE).iter();
-    let protocol = protocols.next().filter(|_| protocols.next().is_none());
+    let ParsedResponse { line, told, upgrades, .. } = answer;
+    let mut protocols = request.headers().get_all(header::UPGRADE).iter();
+    let protocol = protocols.next().filter(|_| protocols.next().is_none()).cloned();
     let upgrade = request.extensions_mut().remove::<Upgrade>().filter(|upgrade| {
         let is_the_offered =
             |protocol: &HeaderValue| protocol.as_bytes().eq_ignore_ascii_case(upgrade.protocol.as_bytes());
-        is_sent && upgrades && !told.promises_body() && protocol.is_some_and(is_the_offered)
+        is_sent && upgrades && !told.promises_body() && protocol.as_ref().is_some_and(is_the_offered)
     });
     let Some(Upgrade { bounds, .. }) = upgrade else {
         return Err(Attempt::broken(&io::Error::other("a switch to a protocol that was not offered")));
@@ -105,7 +109,7 @@ fn switch(request: &mut Request<RequestBody>, answer: ParsedResponse, is_sent: b
     let mut client = request.body_mut().take();
     client.unlimit();
     let switched = Some(Box::new((client, bounds)));
-    Ok(Begun { response, framing: Framing::UntilClose, keeps_open: false, upload: None, switched })
+    Ok(Begun { line, framing: Framing::UntilClose, keeps_open: false, upload: None, switched })
 }
 
 const TIMED_OUT: Attempt = Attempt::Failed(Failure::TimedOut);
@@ -171,7 +175,7 @@ impl Asking<'_> {
         loop {
             let answer =
                 ready!(connection.poll_head(request.headers_mut(), cx)).map_err(|error| Attempt::broken(&error))?;
-            let status = answer.response.status();
+            let status = answer.line.status;
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Poll::Ready(Ok(answer));
             }
@@ -181,8 +185,9 @@ impl Asking<'_> {
             if self.informed > MAX_INFORMATIONAL || answer.told.promises_body() {
                 return Poll::Ready(Err(Attempt::broken(&io::Error::from(io::ErrorKind::InvalidData))));
             }
+            let fields = take(request.headers_mut());
             if let Some(informer) = request.body_mut().informer() {
-                informer.pass_on(answer.response);
+                informer.pass_on(answer.line.answer(fields, Extensions::new(), ()));
             }
             if status == StatusCode::CONTINUE
                 && let Some(transfer) = self.transfer

@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request};
 use tokio::time::Instant;
 
 mod address;
+mod answer;
 mod body;
 mod connection;
 mod dial;
@@ -41,6 +42,7 @@ pub use response_body::ResponseBody;
 pub(crate) use transfer::expects_continue;
 
 use crate::metrics::{Metrics, UpstreamMetrics};
+pub(crate) use answer::Answer;
 use dial::Dial;
 use endpoint::Endpoint;
 pub(crate) use seats::Client;
@@ -195,15 +197,11 @@ impl Upstream {
 
     /// Sends a client's request whose head is ready for HTTP/1.1, and returns the answer as soon as its head is here. The
     /// request is passed by reference, so that no layer's future has room for another copy; what has been sent is taken
-    /// out of it.
+    /// out of it, and the answer's fields are left in it.
     ///
     /// # Errors
     /// See [`Failure`]. Dropping the future cancels the request.
-    pub(crate) async fn send(
-        &self,
-        request: &mut Request<RequestBody>,
-        client: Client,
-    ) -> Result<Response<ResponseBody>, Failure> {
+    pub(crate) async fn send(&self, request: &mut Request<RequestBody>, client: Client) -> Result<Answer, Failure> {
         let begin = Instant::now();
         let result = self.send_to_one(request, client, begin).await;
         match &result {
@@ -230,11 +228,11 @@ impl Upstream {
         request: &mut Request<RequestBody>,
         client: Client,
         mut now: Instant,
-    ) -> Result<Response<ResponseBody>, Failure> {
+    ) -> Result<Answer, Failure> {
         let (mut was_sent, mut full) = (false, None);
         for index in self.turn.next(self.targets.len()) {
             let attempt = match &self.targets[index] {
-                Backend::Echo => Ok(echo::answer(request)),
+                Backend::Echo => Ok(Answer::of(echo::answer(request), request)),
                 Backend::Http(endpoint) => match endpoint.try_take_seat(client) {
                     Some(seat) => endpoint.send(seat, request, now, self.response_timeout, was_sent).await,
                     None => {
@@ -244,7 +242,7 @@ impl Upstream {
                 },
             };
             match attempt {
-                Ok(response) => return Ok(response),
+                Ok(answer) => return Ok(answer),
                 Err(Attempt::NotSent) => {}
                 Err(Attempt::Unanswered) => was_sent = true,
                 Err(Attempt::Failed(failure)) => return Err(failure),
@@ -272,7 +270,7 @@ impl Upstream {
         request: &mut Request<RequestBody>,
         client: Client,
         was_sent: bool,
-    ) -> Result<Response<ResponseBody>, Attempt> {
+    ) -> Result<Answer, Attempt> {
         let seat = endpoint.take_seat(client).await.map_err(Attempt::Failed)?;
         endpoint.send(seat, request, Instant::now(), self.response_timeout, was_sent).await
     }

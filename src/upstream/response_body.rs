@@ -25,7 +25,7 @@ pub struct ResponseBody(Source);
 enum Source {
     Remote(Box<Download>),
     Http2(Box<http2::Download>),
-    Echo(RequestBody),
+    Echo(Box<RequestBody>),
     Switched(Box<Tunnel>),
     Page(Full<Bytes>),
     Timed(Box<Timed>),
@@ -67,7 +67,7 @@ impl ResponseBody {
 
     /// The client's own body.
     pub(crate) fn echo(body: RequestBody) -> Self {
-        Self(Source::Echo(body))
+        Self(Source::Echo(Box::new(body)))
     }
 
     /// If it is not over at this moment, ends it by these trailers; without any, breaks it off.
