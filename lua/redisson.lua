@@ -226,11 +226,26 @@ local function forget(bucket)
   if log.entries == 0 then log.newest, log.newest_at = nil, nil end
 end
 
--- Removes what has returned, and corrects counter and note; takes no live permit.
+-- In the library, makes one entry of now of those that are ahead of the clock, since it went back, as far as the bound allows;
+-- returns it, if there is one.
+local function redate(bucket)
+  local log, now = bucket.log, bucket.now
+  if bucket.limiter.law ~= 'library' or (log.newest_at or 0) <= now then return end
+  local list = call('ZRANGEBYSCORE', log.key, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', '0', '513')
+  if #list == 0 or #list > 2 * BOUND then return end
+  local random, permits = text(now) .. string.sub(list[1], 2, 9), sum(list)
+  local member = to_bytes('<Bc0I4', #random, random, permits)
+  if permits > MOST_IN_ENTRY or not add(log, member, now) then return end
+  for i = 1, #list, 2 do remove(log, list[i], tonumber(list[i + 1])) end
+  return member
+end
+
+-- Removes what has returned, and corrects dates, counter and note; takes no live permit.
 local function heal(bucket)
   local rate, log = bucket.limiter.stored_rate, bucket.log
   local is_used = log.entries > 0 or bucket.counter
   forget(bucket)
+  redate(bucket)
   if rate and is_used then write_counter(bucket, rate) end
   if rate and (is_used or log.rate) then write_note(bucket, rate) end
 end
@@ -274,19 +289,6 @@ local function place_release(bucket, permits)
     if is_missing then permits = min(permits, sum(list, looked_at)) end
     take_out(bucket, list, permits - returned_permits)
   end
-end
-
--- In the library, makes one entry of now of those that are ahead of the clock, since it went back, as far as the bound allows;
--- returns it, if there is one.
-local function redate(bucket)
-  local log, now = bucket.log, bucket.now
-  if bucket.limiter.law ~= 'library' or (log.newest_at or 0) <= now then return end
-  local list = call('ZRANGEBYSCORE', log.key, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', '0', '513')
-  local random, permits = text(now) .. string.sub(list[1], 2, 9), sum(list)
-  local member = to_bytes('<Bc0I4', #random, random, permits)
-  if #list > 2 * BOUND or permits > MOST_IN_ENTRY or not add(log, member, now) then return end
-  for i = 1, #list, 2 do remove(log, list[i], tonumber(list[i + 1])) end
-  return member
 end
 
 -- What all buckets of a limiter share.
@@ -410,8 +412,6 @@ end
 -- is over.
 function redisson.settle(bucket)
   local limiter, hash, wait = bucket.limiter, KEYS[bucket.key], bucket.wait
-  forget(bucket)
-  redate(bucket)
   heal(bucket)
   if not wait then return end
   if limiter.law ~= 'library' then return keep_alive(bucket) end

@@ -3,7 +3,7 @@
 use deadpool_redis::redis::{Commands, cmd};
 
 use crate::support::redis::RedisServer;
-use crate::support::redisson::{Peer, answer, request, script};
+use crate::support::redisson::{Peer, answer, member, request, script};
 
 const T: u64 = 1_700_000_000_000;
 
@@ -169,6 +169,19 @@ fn a_peer_whose_clock_is_ahead_neither_frees_nor_withholds_permits() {
     assert_eq!((refused.granted, refused.wait), (false, 1_000), "not 1300");
     assert!(!ours.acquire(1, T + 999).granted);
     assert!(ours.acquire(10, T + 1_000).granted);
+}
+
+/// Our note says that the newest entry is ahead of the clock, which has gone back; but it is gone.
+#[test]
+fn a_newest_entry_that_was_replaced_by_hand_stops_nobody() {
+    let Some(mut ours) = Ours::start(10, 1_000, 0) else { return };
+    assert!(ours.acquire(1, T).granted && ours.acquire(2, T + 500).granted);
+    let (newest, _) = ours.peer.log().pop().expect("an entry");
+    let log = ours.peer.keys()[3].clone();
+    cmd("ZREM").arg(&log).arg(newest).exec(ours.peer.redis()).expect("removed");
+    cmd("ZADD").arg(&log).arg(T + 100).arg(member("Bc0I/16", 1, 2)).exec(ours.peer.redis()).expect("added");
+    assert!(!ours.acquire(8, T + 200).granted && ours.acquire(7, T + 200).granted);
+    assert!(ours.acquire(3, T + 1_100).granted);
 }
 
 /// There every grant is an entry: 100 000 of them are 12 MB, and stop Redis for 79 ms when they expire together.
