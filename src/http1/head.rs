@@ -250,6 +250,10 @@ impl Persistence {
     }
 
     fn note(&mut self, connection: &HeaderValue) {
+        if connection == "keep-alive" {
+            self.keep_alive = true; // so it is mostly, which saves a walk over a list
+            return;
+        }
         for option in items(connection) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
