@@ -11,6 +11,8 @@ mod hints;
 mod ledger;
 mod ping;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod upload;
 
 use std::convert::Infallible;
@@ -171,12 +173,6 @@ impl<S: HttpService> Http2<S> {
 
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ledger.watch(cx);
-        let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
-        let gone = serving.keep_alive.poll(&self.ledger, self.activity.is_busy(), cx);
-        if gone.is_ready() && !self.dismissed {
-            self.terms.metrics.rejected(GONE);
-            return Poll::Ready(());
-        }
         loop {
             if let Some(cause) = self.ledger.excess().filter(|_| !self.dismissed) {
                 self.dismiss(cause);
@@ -194,10 +190,20 @@ impl<S: HttpService> Http2<S> {
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
-                Poll::Pending if self.dismissed || self.ledger.excess().is_none() => return Poll::Pending,
+                Poll::Pending if self.dismissed || self.ledger.excess().is_none() => return self.poll_gone(cx),
                 Poll::Pending => {}
             }
         }
+    }
+
+    /// Ready when the client is gone. Is asked when all was read that has come: silence while we had no turn is not the client's.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let (Stage::Serving(serving), false) = (&mut self.stage, self.dismissed) {
+            ready!(serving.keep_alive.poll(&self.ledger, self.activity.is_busy(), cx));
+            self.terms.metrics.rejected(GONE);
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 
     /// Counts what `h2` ended the connection for.

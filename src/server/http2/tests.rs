@@ -1,0 +1,57 @@
+//! Silence of a client, in virtual time.
+
+use http_body_util::Empty;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, advance};
+
+use super::*;
+use crate::config::Listen;
+use crate::metrics::Metrics;
+use crate::server::Server;
+use crate::server::drain::Drain;
+use crate::server::stream::Socket;
+use crate::server::testing::Handled;
+use crate::transport::Transport;
+
+const PREFACE_AND_SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// GET http://a/ on stream 1.
+const GET: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
+const PING: u8 = 6;
+const ACK: u8 = 1;
+
+/// The payload of the next PING that asks; nothing if the connection has ended.
+async fn next_ping(client: &mut UnixStream) -> Option<Vec<u8>> {
+    loop {
+        let mut head = [0; 9];
+        client.read_exact(&mut head).await.ok()?;
+        let mut payload = vec![0; usize::from(head[2])];
+        client.read_exact(&mut payload).await.ok()?;
+        if (head[3], head[4] & ACK) == (PING, 0) {
+            return Some(payload);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_has_answered_stays_however_late_its_answer_is_read() {
+    let listen = Listen::new("127.0.0.1:0".parse().unwrap());
+    let metrics = Arc::new(Metrics::new());
+    let terms = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).terms;
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    let activity = Arc::new(Activity::new(Instant::now()));
+    let watched = Watched::new(Socket::new(Transport::Unix(socket), activity));
+    let never = |_, _| future::pending::<Response<Empty<Bytes>>>();
+    tokio::spawn(Http2::new(watched, Handled(never), "127.0.0.1:1".parse().unwrap(), terms));
+    client.write_all(PREFACE_AND_SETTINGS).await.unwrap();
+    client.write_all(GET).await.unwrap();
+    for _ in 0..3 {
+        let asked = next_ping(&mut client).await.expect("it is asked");
+        client.write_all(&[&[0, 0, 8, PING, ACK, 0, 0, 0, 0], &asked[..]].concat()).await.unwrap();
+        // Whoever serves the connection has no turn until the answer is overdue.
+        advance(2 * listen.body_timeout).await;
+    }
+    assert!(next_ping(&mut client).await.is_some());
+    assert_eq!(next_ping(&mut client).await, None, "this one was not answered");
+    assert!(metrics.render().contains("tidegate_rejected_total{cause=\"gone\"} 1\n"), "{}", metrics.render());
+}
