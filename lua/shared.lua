@@ -38,8 +38,8 @@ end
 --                                       as granted then; a grant is dated `present`
 --   interval, returns_at                when an entry returns: so long after its date, or all of them at one moment
 --   forget                              what is dated then or before is dropped
---   joins, lasts                        a newest entry dated then or later is joined, and has set a time to live that
---                                       suffices; no `lasts`: more is kept than what grant() looks at
+--   joins, lasts                        a newest entry dated then or later is joined, and, for grant(), has set a time to
+--                                       live that suffices
 --   keep                                the time to live (ms)
 --   longest, longest_until              what a grant has the bucket remember; 0 in windows
 local log = {}
@@ -51,19 +51,33 @@ local ENDING, ENDING_BYTES, FORMAT, FORMAT_UNTIL = '>I5I6I5I5I2BI4', 28, 3, 4
 -- so many; in one of so many milliseconds all entries of a log longer than a chunk are counted before it refuses.
 local REMEMBERED, CHUNK, MOST, MOST_BYTES, SELDOM = 3, 512, 2978, 32775, 64
 
--- What a limiter finds in the log of which this is the end: the entry that returns next, the permits that have not returned,
--- and that entry's date; then what the ending says; and whether the end was enough. Nothing if it is no log of ours: of another
--- type or format (in former ones the fifth byte from the end was 0), not as long as it says, or longer than any.
-local function look(limiter, key, chunk)
+-- What the end of a log says; nothing if it is none of ours: of another type or format (in former ones the fifth byte from the
+-- end was 0), not as long as it says, or longer than any.
+local function read_ending(key, chunk)
   local format = #chunk >= ENDING_BYTES and byte(chunk, -5)
   if format ~= FORMAT and format ~= FORMAT_UNTIL then return end
   local held, date, stored, longest, skipped, _, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
-  local newest = count - 1
-  local length = newest * BYTES + ENDING_BYTES
-  if skipped > newest or skipped < format - FORMAT or count > MOST then return end
-  if length ~= #chunk and (#chunk ~= CHUNK or length ~= call('STRLEN', key)) then return end
-  local first, used, oldest, part, at, expired = skipped, stored, date, chunk, #chunk - length + 1, limiter.expired
-  if date <= expired or stored == 0 then return count, 0, date, held, date, stored, longest, skipped, count, format, true end
+  local length = (count - 1) * BYTES + ENDING_BYTES
+  if skipped >= count or skipped < format - FORMAT or count > MOST then return end
+  if length == #chunk or #chunk == CHUNK and length == call('STRLEN', key) then
+    return held, date, stored, longest, skipped, format, count
+  end
+end
+
+-- Grants permits at once, in the everyday case: there is room, no rule has a longer interval, the clock has not gone back, and
+-- only the end is written. Returns what tell() says then, or nothing.
+function log.grant(limiter, key, permits)
+  key = KEYS[key]
+  local chunk, rate, present, expired = try('GETRANGE', key, '-512', '-1'), limiter.rate, limiter.present, limiter.expired
+  local held, date, used, longest, first, format, count = read_ending(key, chunk)
+  local is_ours = format == FORMAT and longest == limiter.longest
+  if chunk == '' or is_ours and date <= expired then
+    if permits > rate then return end
+    call('SET', key, to_bytes(ENDING, permits, present, permits, limiter.longest, 0, FORMAT, 1), 'PX', limiter.keep)
+    return rate - permits, present + limiter.interval - limiter.now
+  end
+  if not is_ours or date > present or used == 0 then return end
+  local newest, oldest, part, at = count - 1, date, chunk, #chunk - ENDING_BYTES + 1 - (count - 1) * BYTES
   while first < newest do
     local offset = at + first * BYTES
     if offset < 1 or offset + BYTES > #part + 1 then
@@ -73,33 +87,19 @@ local function look(limiter, key, chunk)
     if dated > expired then oldest = dated break end
     first, used = first + 1, used - returned
   end
-  return first, used, oldest, held, date, stored, longest, skipped, count, format, part == chunk
-end
-
--- Grants permits at once, in the everyday case: there is room, no rule has a longer interval, the clock has not gone back, and
--- only the end is written. Returns what tell() says then, or nothing.
-function log.grant(limiter, key, permits)
-  key = KEYS[key]
-  local chunk, rate, present = try('GETRANGE', key, '-512', '-1'), limiter.rate, limiter.present
-  local first, used, oldest, held, date, _, longest, _, newest, format, is_near = look(limiter, key, chunk)
-  local is_ours = format == FORMAT and longest == limiter.longest
-  if chunk == '' or is_ours and first == newest then
-    if permits > rate then return end
-    call('SET', key, to_bytes(ENDING, permits, present, permits, limiter.longest, 0, FORMAT, 1), 'PX', limiter.keep)
-    return rate - permits, present + limiter.interval - limiter.now
-  end
-  if not is_ours or date > present or used == 0 or used + permits > rate or used < held then return end
+  if used + permits > rate or used < held then return end
   used = used + permits
-  local entries_end = -ENDING_BYTES + BYTES - 1
   if date >= limiter.joins then
-    permits, newest, entries_end = permits + held, newest - 1, -ENDING_BYTES - 1
+    permits = permits + held
     if first == newest then oldest = present end
+  else
+    newest = count
   end
   if 2 * first <= newest then
     call('SETRANGE', key, newest * BYTES, to_bytes(ENDING, permits, present, used, longest, first, FORMAT, newest + 1))
     if date < limiter.lasts then call('PEXPIRE', key, limiter.keep) end
-  elseif is_near then
-    local entries = string.sub(chunk, entries_end + 1 - (newest - first) * BYTES, entries_end)
+  elseif part == chunk then
+    local entries = string.sub(chunk, at + first * BYTES, at + newest * BYTES - 1)
     local bytes = to_bytes(ENDING, permits, present, used, longest, 0, FORMAT, newest - first + 1)
     call('SET', key, entries .. bytes, 'PX', limiter.keep)
   else
@@ -129,18 +129,24 @@ end
 -- Reads a bucket whole.
 function log.open(limiter, key)
   local text = try('GETRANGE', KEYS[key], -MOST_BYTES, '-1')
-  local first, used, oldest, held, date, stored, longest, skipped, count, format = look(limiter, KEYS[key], text)
-  if not first then
-    text, first, used, oldest, held, date, stored, longest, skipped, count = '', 0, 0, 0, 0, 0, 0, 0, 0, 0
-  end
+  local held, date, stored, longest, skipped, format, count = read_ending(KEYS[key], text)
+  if not held then text, date, stored, longest, skipped, count = '', 0, 0, 0, 0, 0 end
   local longest_until = date + REMEMBERED * longest
   if format == FORMAT_UNTIL then longest, longest_until = from_bytes(ENTRY, text) end
   if stored == 0 then held, date = 0, 0 end
   local bucket = {
-    key = key, limiter = limiter, text = text, held = held, date = date, stored = stored, skipped = skipped, count = count,
-    longest = longest, longest_until = longest_until, first = first, oldest = oldest, used = used, added = nil,
+    key = KEYS[key], limiter = limiter, text = text, held = held, date = date, stored = stored, skipped = skipped,
+    count = count, longest = longest, longest_until = longest_until, first = count, oldest = date, used = 0, added = nil,
   }
-  if first < count and used < held then recount(bucket) end
+  if date <= limiter.expired then return bucket end
+  bucket.first, bucket.used = skipped, stored
+  while bucket.first < count - 1 do
+    local permits, dated = entry(bucket, bucket.first)
+    bucket.oldest = dated
+    if dated > limiter.expired then break end
+    bucket.first, bucket.used, bucket.oldest = bucket.first + 1, bucket.used - permits, date
+  end
+  if bucket.used < held then recount(bucket) end
   return bucket
 end
 
@@ -191,20 +197,18 @@ local function write(bucket, entries, held, date, stored)
     entries, skipped = to_bytes(ENTRY, longest, bucket.longest_until) .. entries, 1
   end
   local bytes = to_bytes(ENDING, held, date, stored, longest, skipped, FORMAT + skipped, #entries / BYTES + 1)
-  call('SET', KEYS[bucket.key], entries .. bytes, 'KEEPTTL')
+  call('SET', bucket.key, entries .. bytes, 'KEEPTTL')
 end
 
--- Writes what was charged: as a grant does, if that can be, or whole.
+-- Writes what was charged, and drops what no rule counts any more. Entries that are dated ahead become one with it.
 function log.save(bucket)
   local limiter, held, from, to = bucket.limiter, bucket.added, bucket.skipped, bucket.count
-  if held > 0 and limiter.lasts and not bucket.wrong and log.grant(limiter, bucket.key, held) then return end
   local present, joins, stored = limiter.present, limiter.joins, bucket.stored + held
   -- Where nothing was charged, the newest entry stays, unless it is ahead.
   if held == 0 then
     present = math.min(bucket.date, present)
     joins = present
   end
-  -- What no rule counts any more is dropped. Entries that are dated ahead become one with what was charged.
   while from < to do
     local permits, date = entry(bucket, from)
     if date > limiter.forget and permits > 0 then break end
@@ -216,8 +220,13 @@ function log.save(bucket)
     held, to, joins = held + permits, to - 1, present
   end
   bucket.longest, bucket.longest_until = limiter.longest, limiter.longest_until
-  write(bucket, string.sub(bucket.text, from * BYTES + 1, to * BYTES), held, present, stored)
-  if bucket.used > 0 then call('PEXPIRE', KEYS[bucket.key], limiter.keep) end
+  local is_usual = limiter.longest == 0 or limiter.longest_until == present + REMEMBERED * limiter.longest
+  if is_usual and bucket.count > 0 and to + 1 >= bucket.count and 2 * from <= to then
+    call('SETRANGE', bucket.key, to * BYTES, to_bytes(ENDING, held, present, stored, limiter.longest, from, FORMAT, to + 1))
+  else
+    write(bucket, string.sub(bucket.text, from * BYTES + 1, to * BYTES), held, present, stored)
+  end
+  if bucket.used > 0 then call('PEXPIRE', bucket.key, limiter.keep) end
 end
 
 -- After a refusal: writes nothing, unless the clock went back, sums were wrong, or rules with a shorter interval would soon
