@@ -91,34 +91,6 @@ def rates(of: Result, to: Result) -> Ratio:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """What `of` is of `to`, in the median round: what else the machine does in a round disturbs both. `error` is the
-    standard error of that, as a part of it."""
-
-    median: float
-    error: float
-
-    @classmethod
-    def of(cls, pairs: list[tuple[float, float]]) -> Ratio:
-        ratios = [of / to for of, to in pairs]
-        median = statistics.median(ratios)
-        spread = statistics.median(abs(ratio - median) for ratio in ratios)
-        # Of values that are distributed normally.
-        return cls(median, 1.2533 * 1.4826 * spread / median / len(ratios) ** 0.5)
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} x"
-
-
-def costs(of: Result, to: Result) -> Ratio:
-    return Ratio.of([(one.cost, other.cost) for one, other in zip(of.slices, to.slices)])
-
-
-def rates(of: Result, to: Result) -> Ratio:
-    return Ratio.of([(one.rate, other.rate) for one, other in zip(of.slices, to.slices)])
-
-
-@dataclass(frozen=True)
 class AtMost:
     """The CPU time of a request, or of what is told, of `of`, against that of `to`."""
 
