@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
 use tidegate::clock::Stopwatch;
+use tokio::time::timeout;
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::script;
-use crate::support::wire::{soon, until};
+use crate::support::wire::until;
 
 fn rules(redis: &RedisServer) -> String {
     format!(
@@ -17,15 +18,22 @@ fn rules(redis: &RedisServer) -> String {
     )
 }
 
+/// Waits until a gateway knows that there are so many. That takes five to eight seconds once it was forgotten, and a busy machine
+/// some more.
+async fn knows_of(gateway: &TestGateway, number: u64) {
+    let knows = async { while gateway.counter("tidegate_gateways").await != number {} };
+    timeout(Duration::from_secs(30), knows).await.expect("it is told");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateways_on_one_redis_know_how_many_they_are() {
     let Some(redis) = RedisServer::start() else { return };
     let rules = rules(&redis);
     let first = TestGateway::start(&rules);
-    soon(async { while first.counter("tidegate_gateways").await != 1 {} }).await;
+    knows_of(&first, 1).await;
     let second = TestGateway::start(&rules);
-    soon(async { while second.counter("tidegate_gateways").await != 2 {} }).await;
-    soon(async { while first.counter("tidegate_gateways").await != 2 {} }).await;
+    knows_of(&second, 2).await;
+    knows_of(&first, 2).await;
 }
 
 /// Has Redis do what these words say; each answers with a number.
@@ -40,7 +48,7 @@ async fn one_of_two() -> Option<(RedisServer, TestGateway)> {
     let rules = rules(&redis);
     let gateway = TestGateway::start(&rules);
     let other = TestGateway::start(&rules);
-    soon(async { while gateway.counter("tidegate_gateways").await != 2 {} }).await;
+    knows_of(&gateway, 2).await;
     drop(other);
     Some((redis, gateway))
 }
@@ -55,7 +63,7 @@ async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
     until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
     assert_eq!(gateway.counter("tidegate_gateways").await, 2);
     // The others have had their time.
-    soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
+    knows_of(&gateway, 1).await;
 }
 
 /// Nobody's connection ends when Redis is flushed, or its clock leaps. Before, the first to announce itself again had all of each
@@ -67,7 +75,7 @@ async fn a_gateway_that_a_redis_forgot_does_not_take_itself_for_the_only_one() {
     let forgotten = Stopwatch::start();
     tell(&["DEL", "{tidegate:gateways}"]);
     until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
-    soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
+    knows_of(&gateway, 1).await;
     // Each of the others has announced itself by then.
     assert!(forgotten.elapsed() >= Duration::from_secs(5));
 }
