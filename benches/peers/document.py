@@ -34,7 +34,7 @@ ABOUT = """\
 
 `benches/peers/run` wrote this section and its pictures. It installs the peers from packages, envoyproxy/ratelimit from
 Go's module proxy, starts everything on the loopback, and loads the contestants of a row in turns, round after round, so
-that none has the quiet moments of the machine alone. What to look at are ratios of medians within one row: absolute
+that none has the quiet moments of the machine alone. What to look at are the ratios within one row: absolute
 figures differ from machine to machine, and from hour to hour.
 
 * All have one worker, keep their connections to clients and upstream, write no access log, and tell the upstream who
