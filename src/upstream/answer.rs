@@ -23,9 +23,31 @@ impl Answer {
         Self { line: StatusLine { status: head.status, version: head.version, reason: None }, body }
     }
 
-    /// The whole answer, in the room of the request's fields and extensions.
+    /// The whole answer. It has the room of the request's extensions, and nothing of what was in it.
     pub(crate) fn whole(self, request: &mut Request<RequestBody>) -> Response<ResponseBody> {
-        let (fields, extensions) = (take(request.headers_mut()), take(request.extensions_mut()));
+        let (fields, mut extensions) = (take(request.headers_mut()), take(request.extensions_mut()));
+        extensions.clear();
         self.line.answer(fields, extensions, self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderValue;
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_has_its_own_fields_and_nothing_that_was_noted_of_the_request() {
+        let mut request = Request::new(RequestBody::none());
+        request.headers_mut().insert("x-asked", HeaderValue::from_static("1"));
+        request.extensions_mut().insert("of the request");
+        let mut answered = Response::new(ResponseBody::from(Full::new(Bytes::new())));
+        answered.headers_mut().insert("x-said", HeaderValue::from_static("2"));
+        let response = Answer::of(answered, &mut request).whole(&mut request);
+        assert_eq!(response.headers().keys().collect::<Vec<_>>(), ["x-said"]);
+        assert!(response.extensions().is_empty());
     }
 }
