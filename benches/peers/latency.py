@@ -11,6 +11,8 @@ from typing import Callable
 from awake import awake
 from contestant import Running
 from load import CONNECTIONS, load
+from measure import Rounds
+from paired import Paired
 from process import Command, Failed, free_port
 from rows import ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS, UNLIMITED
 from section import Bar, Line, Section, Spread, Verdict
@@ -21,7 +23,7 @@ TITLE = "Latency that a limit in Redis adds"
 ABOUT = (
     "Requests at a constant rate, half and a quarter of what the gateway with one limit in Redis answers under "
     "full load just before, on as many connections as above: without limits, with one for all requests, and, in "
-    "every fourth round as is the quarter, with that and one for each address. As in the other rows, there is a "
+    "every fourth round, with that and one for each address. As in the other rows, there is a "
     "time to warm up: the first half second of each slice, in which the gateway opens its connections to the "
     "upstream, is not counted. What shares the cores here has machines of its own elsewhere, so what sends the "
     "requests is one thread, and the upstream too; at a quarter of full load it, gateway and Redis leave each "
@@ -30,15 +32,15 @@ ABOUT = (
     "connection was still waiting is timed from when it was due. The round trip is that of a PING, once a "
     "millisecond, to a Redis that does nothing else, while the same requests pass without limits: a script that "
     "keeps Redis busy excuses nothing. That of the quietest round "
-    "counts."
+    "counts. What a limit adds is the median of what it added in each round. More rounds follow where it is less than three "
+    "of its standard errors (±) from what is allowed, and nothing is said where that error is more than half of what is "
+    "allowed above round trips."
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
 
-# Of each so many rounds, one also times two limits, a quarter of full load, and cores that sleep.
+# Of each so many rounds, one also times two limits, and cores that sleep.
 WHOLE_ROUND_EVERY = 4
 
-# Above one and two round trips, in microseconds.
-P50_ALLOWANCE, P99_ALLOWANCE = 100.0, 500.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,22 @@ class Quantiles:
 Quantile = Callable[[Quantiles], float]
 
 
+@dataclass(frozen=True)
+class Goal:
+    """What one limit may add to a quantile: so many round trips, and so many microseconds above them."""
+
+    name: str
+    quantile: Quantile
+    trips: int
+    allowance: float
+
+    def __str__(self) -> str:
+        return f"at most {self.trips} round trip{'s' * (self.trips > 1)} and {self.allowance / 1000:.1f} ms"
+
+
+GOALS = [Goal("p50", lambda times: times.p50, 1, 100.0), Goal("p99", lambda times: times.p99, 2, 500.0)]
+
+
 @dataclass
 class Timings:
     """The slices of those who are timed at one share of full load, in the order of the rounds."""
@@ -63,20 +81,24 @@ class Timings:
     doubly: list[Quantiles] = field(default_factory=list)
     pings: list[Quantiles] = field(default_factory=list)
 
-    def added(self, quantile: Quantile) -> float:
-        """The median of what the limit added in each round."""
+    def added(self, quantile: Quantile) -> Paired:
+        """What the limit added in each round."""
         pairs = zip(self.without, self.limited)
-        return statistics.median(quantile(limited) - quantile(without) for without, limited in pairs)
+        return Paired.of(quantile(limited) - quantile(without) for without, limited in pairs)
 
     def round_trip(self) -> float:
         """That of the quietest round: on a busy machine, a long one would excuse anything."""
         return min(ping.p50 for ping in self.pings)
 
-    def noise(self, quantile: Quantile) -> float:
-        """How far apart rounds without a limit are: the middle half of them."""
-        values = [quantile(one) for one in self.without]
-        lower, _, upper = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
-        return upper - lower
+    def allowed(self, trips: int, allowance: float) -> float:
+        """What a limit may add."""
+        return trips * self.round_trip() + allowance
+
+    def is_clear(self) -> bool:
+        """Is it clear what becomes of the goals?"""
+        return all(
+            self.added(goal.quantile).is_clear_of(self.allowed(goal.trips, goal.allowance)) for goal in GOALS
+        )
 
     def subjects(self) -> list[tuple[str, str, list[Quantiles]]]:
         """Whose slices they are: a name, its file in config/, and they."""
@@ -85,8 +107,8 @@ class Timings:
         return [subject for subject in [*subjects, (f"PING to Redis, {self.share}", "", self.pings)] if subject[2]]
 
 
-def measure(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None]) -> Section:
-    """Times the gateway without and with limits in Redis, in turns."""
+def measure(stage: Stage, rounds: Rounds, seconds: float, say: Callable[[str], None]) -> Section:
+    """Times the gateway without and with limits in Redis, in turns, until it is clear who meets the goals."""
     contestants = [UNLIMITED, ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS]  # the first two are compared
     half, quarter, asleep = Timings("half"), Timings("quarter"), Timings("half, cores that sleep")
     try:
@@ -95,19 +117,22 @@ def measure(stage: Stage, rounds: int, seconds: float, say: Callable[[str], None
             with stage.upstream_at(upstream):
                 running = [contestant.start(stage) for contestant in contestants]
             full_load(stage, loaded)  # warms it up
-            for number in range(rounds):
-                say(f"{NAME}, round {number + 1} of {rounds}")
+            for number in range(rounds.of_all + rounds.of_unclear):
+                timed = [one for one in (quarter, half) if number < rounds.of_all or not one.is_clear()]
+                if not timed:
+                    break
+                say(f"{NAME}, round {number + 1}")
                 full = full_load(stage, loaded)
-                is_whole = number % WHOLE_ROUND_EVERY == 0
+                is_whole = number < rounds.of_all and number % WHOLE_ROUND_EVERY == 0
                 with awake():
-                    if is_whole:
-                        one_round(stage, quarter, round(full / 4), running, upstream, seconds)
-                    one_round(stage, half, round(full / 2), running if is_whole else running[:2], upstream, seconds)
+                    for one in timed:
+                        rate = round(full / (4 if one is quarter else 2))
+                        one_round(stage, one, rate, running if is_whole else running[:2], upstream, seconds)
                 if is_whole:
                     one_round(stage, asleep, round(full / 2), running[:2], upstream, seconds)
     except Failed as failure:
         lines = [Line(contestant.name, contestant.config, [], str(failure)) for contestant in contestants]
-        return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(None), "us, p50", [])
+        return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts([half]), "us, p50", [])
     return section([half, quarter], asleep)
 
 
@@ -160,26 +185,16 @@ def cells(times: list[Quantiles]) -> list[str]:
     return [*p50.cells(0), *p99.cells(0)]
 
 
-def verdicts(loads: list[Timings] | None) -> list[Verdict]:
-    each = loads or [Timings("half")]
-    return [
-        verdict(one, name, quantile, trips, allowance)
-        for one in each
-        for name, quantile, trips, allowance in [
-            ("p50", lambda times: times.p50, 1, P50_ALLOWANCE),
-            ("p99", lambda times: times.p99, 2, P99_ALLOWANCE),
-        ]
-    ]
+def verdicts(loads: list[Timings]) -> list[Verdict]:
+    return [verdict(one, goal) for one in loads for goal in GOALS]
 
 
-def verdict(timings: Timings, name: str, quantile: Quantile, trips: int, allowance: float) -> Verdict:
-    """Nothing is said of a difference that is smaller than what the machine does to a gateway without limits."""
-    bound = f"at most {trips} round trip{'s' * (trips > 1)} and {allowance / 1000:.1f} ms"
-    goal = f"added to the {name} by one limit, {timings.share} of full load: {bound}"
+def verdict(timings: Timings, goal: Goal) -> Verdict:
+    """Nothing is said of a difference that the machine hides."""
+    told = f"added to the {goal.name} by one limit, {timings.share} of full load: {goal}"
     if not timings.limited:
-        return Verdict(goal, "nothing", None)
-    added, allowed = timings.added(quantile), trips * timings.round_trip() + allowance
-    measured = f"{added:,.0f} us, where {allowed:,.0f} us are allowed"
-    if (noise := timings.noise(quantile)) > allowance:
-        return Verdict(goal, f"{measured}; but without limits, rounds differ by {noise:,.0f} us", None)
-    return Verdict(goal, measured, added <= allowed)
+        return Verdict(told, "nothing", None)
+    added, allowed = timings.added(goal.quantile), timings.allowed(goal.trips, goal.allowance)
+    measured = f"{added.median:,.0f} ± {added.error:,.0f} us, where {allowed:,.0f} us are allowed"
+    met = None if 2 * added.error > goal.allowance else added.median <= allowed
+    return Verdict(told, measured, met)

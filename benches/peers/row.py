@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import Callable, Iterable
+from typing import Callable
 
 from contestant import Contestant
 from load import Slice
+from paired import Paired
 from section import Bar, Line, Section, Spread, Verdict
 from stage import Stage
 
 
 # A difference of so much is small: slices of one contestant differ by more.
 CLOSE = 0.1 + 1e-9
-
-# So many standard errors from its bound, it is clear on which side of it a ratio is.
-CLEAR = 3
-
-# The standard error of a median of n values is this times their median absolute deviation over the root of n, where they
-# are distributed normally.
-ERROR_OF_MEDIAN = 1.2533 * 1.4826
 
 
 @dataclass
@@ -60,34 +54,16 @@ class Result:
 Results = dict[str, Result]
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """What one contestant is of another: the median of the rounds, in each of which the machine is as good to both, and the
-    standard error of that."""
-
-    median: float
-    error: float
-
-    @classmethod
-    def of(cls, pairs: Iterable[tuple[float, float]]) -> Ratio:
-        ratios = [of / to for of, to in pairs]
-        median = statistics.median(ratios)
-        deviation = statistics.median(abs(ratio - median) for ratio in ratios)
-        return cls(median, ERROR_OF_MEDIAN * deviation / len(ratios) ** 0.5)
-
-    def is_clear_of(self, bound: float) -> bool:
-        return abs(self.median - bound) > CLEAR * self.error
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} ± {self.error:.2f} x"
+def costs(of: Result, to: Result) -> Paired:
+    return Paired.of(one.cost / other.cost for one, other in zip(of.slices, to.slices))
 
 
-def costs(of: Result, to: Result) -> Ratio:
-    return Ratio.of((one.cost, other.cost) for one, other in zip(of.slices, to.slices))
+def rates(of: Result, to: Result) -> Paired:
+    return Paired.of(one.rate / other.rate for one, other in zip(of.slices, to.slices))
 
 
-def rates(of: Result, to: Result) -> Ratio:
-    return Ratio.of((one.rate, other.rate) for one, other in zip(of.slices, to.slices))
+def told(ratio: Paired) -> str:
+    return f"{ratio.median:.2f} ± {ratio.error:.2f} x"
 
 
 @dataclass(frozen=True)
@@ -102,7 +78,7 @@ class AtMost:
     def is_close(self) -> bool:
         return abs(self.bound - 1) <= CLOSE
 
-    def ratio(self, results: Results) -> Ratio:
+    def ratio(self, results: Results) -> Paired:
         return costs(results[self.of], results[self.to])
 
     def judge(self, results: Results) -> Verdict:
@@ -110,7 +86,7 @@ class AtMost:
         if results[self.of].failure or results[self.to].failure:
             return Verdict(goal, "nothing", None)
         ratio = self.ratio(results)
-        return Verdict(goal, str(ratio), ratio.median <= self.bound)
+        return Verdict(goal, told(ratio), ratio.median <= self.bound)
 
 
 @dataclass(frozen=True)
@@ -143,7 +119,7 @@ class Faster:
         """The clock also counts the time in which others have the processors."""
         return True
 
-    def ratio(self, results: Results) -> Ratio:
+    def ratio(self, results: Results) -> Paired:
         return rates(results[self.of], results[self.to])
 
     def judge(self, results: Results) -> Verdict:
@@ -151,7 +127,7 @@ class Faster:
         if results[self.of].failure or results[self.to].failure:
             return Verdict(goal, "nothing", None)
         ratio = self.ratio(results)
-        return Verdict(goal, str(ratio), ratio.median >= self.bound)
+        return Verdict(goal, told(ratio), ratio.median >= self.bound)
 
 
 @dataclass(frozen=True)

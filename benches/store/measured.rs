@@ -54,8 +54,8 @@ impl Measured {
             algorithms: subjects(algorithms()?, &[usual]),
             bounded: subjects(bounded()?, &[usual]),
             contests: [
-                Contest::new("OVERALL", redisson::Kind::Overall, 10.0)?,
-                Contest::new("PER_CLIENT", redisson::Kind::PerClient, 2.0)?,
+                Contest::new("OVERALL", redisson::Kind::Overall, 20.0)?,
+                Contest::new("PER_CLIENT", redisson::Kind::PerClient, 3.0)?,
             ],
         })
     }
