@@ -14,7 +14,8 @@ use crate::store::StoreError;
 use crate::store::negative_cache::{NegativeCache, Remote};
 
 /// So often calls leave before requests begin at another shard. As long as they begin at one, those who wait for its node leave
-/// together; each shard that they begin at meanwhile would have smaller calls under way.
+/// together; each shard that they begin at meanwhile would have smaller calls under way. A call for many counts as several, so
+/// that a slow node has help sooner.
 const TOGETHER: u64 = 16;
 
 /// A charge on a limit in shards.

@@ -27,7 +27,7 @@ use super::super::node::{Connection, ConnectionManager, ConnectionStatus, Node};
 use super::super::script::answers::{Answers, Reply};
 use super::super::script::batch::{Batch, Moment, Request};
 use super::clock_offset::ClockOffset;
-use super::queue::Queue;
+use super::queue::{Queue, departures};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
 use crate::metrics::Metrics;
@@ -208,7 +208,7 @@ impl DispatcherTask {
             }
             ConnectionStatus::Up(connection) => {
                 let batches = self.core.queue.lock().batches();
-                self.core.departures.fetch_add(1, Ordering::Relaxed);
+                self.core.departures.fetch_add(departures(&batches), Ordering::Relaxed);
                 let call = |batch| call(batch, connection.clone(), Arc::clone(&self.core));
                 batches.into_iter().for_each(|batch| self.calls.push(Box::pin(call(batch))));
             }

@@ -21,6 +21,9 @@ const TURN: usize = 64;
 /// small ones leave a busy node, and who comes meanwhile makes the next ones larger.
 const CALL: usize = 4;
 
+/// So many requests count as one more departure: where calls are for that many, they wait for the node, and others may have time.
+const CROWD: usize = 128;
+
 /// The lines of those who wait for a node.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -227,6 +230,12 @@ impl Line {
     }
 }
 
+/// As how many departures it counts that these calls leave.
+pub(super) fn departures(calls: &[Batch]) -> u64 {
+    let requests: usize = calls.iter().map(Batch::len).sum();
+    u64::try_from(requests / CROWD).unwrap_or_default() + 1
+}
+
 /// How many calls have one of these tickets.
 fn under_way(tickets: &Arc<()>) -> usize {
     Arc::strong_count(tickets) - 1
@@ -282,6 +291,17 @@ mod tests {
         let (calls, more) = (queue.batches(), queue.batches());
         assert_eq!([sizes(&calls), sizes(&more)], [const { [1; MAX_WORK.div_ceil(CALL + 1)] }; 2]);
         assert!(queue.batches().is_empty(), "two flights are under way");
+    }
+
+    #[tokio::test]
+    async fn many_requests_that_leave_together_count_as_several_departures() {
+        let mut queue = Queue::new(1, true);
+        let of_one_limit = |_| request("{one}", Algorithm::TokenBucket);
+        for (requests, counted) in [(CROWD - 1, 1), (CROWD, 2), (3 * CROWD + 1, 4)] {
+            let (requests, _waiting): (Vec<_>, Vec<_>) = (0..requests).map(of_one_limit).unzip();
+            requests.into_iter().for_each(|request| _ = queue.enter(request));
+            assert_eq!(departures(&queue.batches()), counted);
+        }
     }
 
     #[tokio::test]
