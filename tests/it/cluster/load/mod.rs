@@ -25,12 +25,12 @@ const ROUNDS: u32 = 3;
 const WARM_UP: Duration = Duration::from_millis(500);
 /// So long it is counted.
 const ROUND: Duration = Duration::from_secs(2);
-/// A decision's deadline where servers have a processor each.
-const TIMEOUT: Duration = Duration::from_millis(50);
+/// A decision's deadline where servers have a processor each; long, since a slice is not had at once.
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Workers, and how many decisions they ask one Redis for at a time. Three nodes are asked for as many, and for three times as
 /// many: by Little's law those that decide three times as much have three times as much to decide at a time.
-const LOADS: [[usize; 2]; 5] = [[1, 64], [1, 512], [1, 2_048], [4, 512], [16, 512]];
+const LOADS: [[usize; 2]; 5] = [[1, 2_048], [1, 512], [1, 64], [4, 512], [16, 512]];
 
 /// A kind of limits that is measured.
 struct Kind {
