@@ -15,15 +15,7 @@ pub struct Slice {
 pub fn give_slice(server: &RedisServer, slice: &Slice) {
     let (time, every) = (slice.every * slice.percent / 100, slice.every);
     let [time, every] = [time, every].map(|long| long.as_nanos().to_string());
-    schedule(server, &["--deadline", "-T", &time, "-P", &every, "-D", &every]);
-}
-
-/// From now on it takes turns as all others do.
-pub fn give_turns(server: &RedisServer) {
-    schedule(server, &["--other"]);
-}
-
-fn schedule(server: &RedisServer, policy: &[&str]) {
+    let policy = ["--deadline", "-T", &time, "-P", &every, "-D", &every];
     let output = Command::new("chrt").args(policy).args(["--pid", "0", &server.id().to_string()]).output();
     let output = output.expect("`chrt` runs, which is in util-linux");
     assert!(output.status.success(), "needs SCHED_DEADLINE of Linux, and CAP_SYS_NICE to set it: {output:?}");
