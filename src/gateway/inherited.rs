@@ -50,6 +50,12 @@ impl Inherited {
         self
     }
 
+    /// Whether any of them listens on this port, at whatever address.
+    pub(super) fn has_port(&self, port: u16) -> bool {
+        let port_of = |socket: &Socket| address(socket)?.tcp().map(|address| address.port());
+        self.0.iter().any(|(_, listening)| port_of(&listening.socket) == Some(port))
+    }
+
     /// Those that listen on `address`.
     pub(super) fn take(&mut self, wanted: &ListenAddress) -> Vec<Listening> {
         let taken = self.0.extract_if(.., |(_, listening)| address(&listening.socket).as_ref() == Some(wanted));

@@ -12,7 +12,7 @@ use super::{StartError, descriptors};
 use crate::access;
 use crate::config::{Config, Listen, ListenAddress};
 use crate::metrics::Metrics;
-use crate::server::{Capacity, Drain, Server, bind};
+use crate::server::{Capacity, Drain, Server, bind, is_free};
 use crate::tls::{Termination, Watch};
 
 /// All sockets of a gateway.
@@ -36,6 +36,7 @@ impl Listeners {
         drain: &Drain,
         mut inherited: Inherited,
     ) -> Result<Self, StartError> {
+        are_free(config, &inherited)?;
         let places = descriptors::provide(config, workers);
         let capacity = Capacity::new(places, config.rules.addresses.clone(), Arc::clone(metrics));
         let of_workers = (0..workers).map(|_| Vec::new()).collect();
@@ -77,6 +78,17 @@ impl Listeners {
         self.sockets.extend(sockets);
         Ok(())
     }
+}
+
+/// Whether nobody else listens where clients are to connect. All are asked about before the first is opened: entries may share a
+/// port, as `0.0.0.0` and `[::]` do. So does whoever handed sockets over, who still listens.
+fn are_free(config: &Config, inherited: &Inherited) -> Result<(), StartError> {
+    let addresses = config.listen.iter().map(|entry| &entry.address);
+    let ports = addresses.filter_map(|address| Some((address, address.tcp()?)));
+    let mut asked = ports.filter(|(_, port)| !inherited.has_port(port.port()));
+    asked.try_for_each(|(address, port)| {
+        is_free(port).map_err(|cause| StartError::Bind { address: address.clone(), cause })
+    })
 }
 
 /// What is inherited, and what else is needed to listen at `address`; at least one.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use socket2::{Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Connections that may wait to be accepted; the kernel takes the smaller of this and its own bound.
 const BACKLOG: i32 = 4096;
@@ -29,6 +29,18 @@ pub(crate) fn bind(address: SocketAddr, workers: usize, inherited: Vec<Socket>) 
         }
     }
     Ok(sockets)
+}
+
+/// Whether nobody listens on `address`. Workers share its port, and whoever does the same there, also another gateway, would
+/// share it with them; so this is asked by a socket that shares with none.
+///
+/// # Errors
+/// Somebody does, or it cannot be bound for another reason.
+pub(crate) fn is_free(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // What is left of connections that have ended keeps nobody out.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())
 }
 
 /// Whether there may be more sockets on its port, over which the kernel spreads connections.
@@ -89,6 +101,22 @@ mod tests {
         let inherited = vec![listen("127.0.0.1:0".parse().unwrap()).unwrap()];
         let all = ports(&bind(address, 2, inherited).unwrap());
         assert!(all.len() == 2 && all[0] == all[1], "{all:?}");
+    }
+
+    #[test]
+    fn a_port_is_free_until_somebody_listens_there_and_again_when_his_connections_are_all_that_is_left() {
+        // An address of its own, so that no other test takes the port meanwhile.
+        let sockets = bind("127.3.5.7:0".parse().unwrap(), 1, Vec::new()).unwrap();
+        sockets[0].set_nonblocking(false).unwrap();
+        let address = sockets[0].local_addr().unwrap().as_socket().unwrap();
+        assert_eq!(is_free(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let client = std::net::TcpStream::connect(address).unwrap();
+        let accepted = sockets[0].accept().unwrap();
+        drop(sockets);
+        is_free(address).unwrap();
+        drop(accepted); // the side that ends first is the one that waits
+        drop(client);
+        is_free(address).unwrap();
     }
 
     #[test]

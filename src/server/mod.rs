@@ -46,9 +46,9 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bind::bind;
 #[cfg(test)]
 pub(crate) use bind::bind_one;
+pub(crate) use bind::{bind, is_free};
 pub(crate) use drain::{Drain, DrainTrigger};
 pub(crate) use listener::Listener;
 pub(crate) use refused::Refused;

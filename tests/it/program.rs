@@ -1,5 +1,6 @@
 //! The program as its users run it: commands, exit codes, signals, logs.
 
+use std::io::BufRead;
 use std::time::Duration;
 
 use crate::support::gateway::get;
@@ -59,6 +60,27 @@ fn exit_codes_are_yes_no_and_could_not_answer() {
     assert_eq!(run.status.code(), Some(2));
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(said.contains(&format!("tidegate: cannot listen on {taken}: ")), "{said}");
+}
+
+/// Both served, with half of the connections each, and granted twice what they should.
+#[test]
+fn a_port_is_taken_where_another_gateway_listens_on_any_address_of_it() {
+    for (first, second) in [("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "0.0.0.0"), ("0.0.0.0", "127.0.0.1")] {
+        let listening =
+            |listen: &str| rules("builtin:echo", "").replace("listen: 127.0.0.1:0", &format!("listen: {listen}"));
+        let file = RuleFile::new("listens", &listening(&format!("'{first}:0'")));
+        let (_program, address, _) = Program::run(&file, &[]);
+        let taken = format!("{second}:{}", address.port());
+        for listen in [format!("'{taken}'"), format!("['127.0.0.1:0', '{taken}']")] {
+            let file = RuleFile::new("listens-too", &listening(&listen));
+            let mut program = Program::start(&mut tidegate(&["run", "-c", file.path()]));
+            let mut said = String::new();
+            program.stderr.read_line(&mut said).expect("text");
+            let expected = format!("tidegate: cannot listen on {taken}: Address already in use");
+            assert!(said.contains(&expected), "{listen}: {said}");
+            assert_eq!(program.end().0.code(), Some(2), "{listen}");
+        }
+    }
 }
 
 #[tokio::test]
