@@ -1,13 +1,16 @@
 //! The files that TLS stands on, and whether they hold what they should. No message repeats what is in them.
 
-use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+
+use super::der::{Der, INTEGER, OCTETS, OID, SEQUENCE};
+use super::read_bounded;
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +20,8 @@ pub(crate) struct BadFile {
     pub(crate) key: &'static str,
     path: PathBuf,
     fault: String,
+    /// What would be right.
+    pub(crate) help: &'static str,
 }
 
 /// A file, and the key of the rule file that names it.
@@ -29,15 +34,27 @@ pub(crate) struct Named<'p> {
 impl Named<'_> {
     /// This is wrong with it.
     pub(crate) fn bad(self, fault: impl Into<String>) -> BadFile {
-        BadFile { key: self.key, path: self.path.to_owned(), fault: fault.into() }
+        let help = match self.key {
+            "ca" => "PEM: the certificates of authorities, one at least",
+            "key" => "PEM that is not encrypted: the key that the certificate was made for",
+            "ocsp" => "DER, as an authority answers and `openssl ocsp -respout` writes it",
+            _ => "PEM: the certificate that is shown, and after it those of who signed it",
+        };
+        BadFile { key: self.key, path: self.path.to_owned(), fault: fault.into(), help }
     }
 
     /// What it holds.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or is none that should be.
     pub(crate) fn read(self) -> Result<Vec<u8>, BadFile> {
-        fs::read(self.path).map_err(|error| self.bad(format!("cannot be read: {error}")))
+        read_bounded(self.path).map_err(|error| {
+            let help = match error.is_missing() {
+                true => "a path that is not absolute begins where the gateway is started",
+                false => "a regular file of 1 MiB at most, which the gateway may read",
+            };
+            BadFile { help, ..self.bad(error.to_string()) }
+        })
     }
 
     /// The certificates in its text, of which there is one at least.
@@ -52,7 +69,7 @@ impl Named<'_> {
         match found {
             Ok(found) if found.is_empty() => Err(self.bad("holds no certificate")),
             Ok(found) => Ok(found),
-            Err(error) => Err(self.bad(format!("is not PEM: {error}"))),
+            Err(error) => Err(self.bad(format!("is not PEM: {}", in_words(&error)))),
         }
     }
 
@@ -74,12 +91,51 @@ impl Named<'_> {
     pub(crate) fn key_of(self, chain: Vec<CertificateDer<'static>>, text: &[u8]) -> Result<CertifiedKey, BadFile> {
         let key = PrivateKeyDer::from_pem_slice(text)
             .map_err(|_| self.bad("holds no private key in PEM that is not encrypted"))?;
+        let private = key.clone_key();
         CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => self.bad("is not the key of the certificate"),
-            error => self.bad(format!("cannot be used: {error}")),
+            error => match rsa_bits(&private) {
+                Some(bits) if !RSA_BITS.contains(&bits) => {
+                    let (least, most) = (RSA_BITS.start(), RSA_BITS.end());
+                    self.bad(format!("is an RSA key of {bits} bits, and {least} to {most} can be used"))
+                }
+                _ => self.bad(format!("cannot be used: {error}")),
+            },
         })
     }
 }
 
 /// Without it, there is none.
 const PEM: &[u8] = b"-----BEGIN ";
+
+/// `rsaEncryption`.
+const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+/// The keys of RSA that rustls takes with ring.
+const RSA_BITS: RangeInclusive<usize> = 2048..=4096;
+
+/// The library's own words show the line as numbers.
+fn in_words(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a line `-----END ...-----` is missing",
+        pem::Error::IllegalSectionStart { .. } => "a line `-----BEGIN ...-----` does not end as it should",
+        pem::Error::Base64Decode(_) => "what is between its lines is not base64",
+        _ => "a part of it is too long",
+    }
+}
+
+/// How long a key of RSA is (RFC 8017, appendix A.1.2), also in PKCS #8; nothing of another kind.
+fn rsa_bits(key: &PrivateKeyDer<'_>) -> Option<usize> {
+    let mut body = Der(key.secret_der()).enter(SEQUENCE)?;
+    body.value(INTEGER)?; // the version
+    if let PrivateKeyDer::Pkcs8(_) = key {
+        let kind = body.enter(SEQUENCE)?.value(OID)?;
+        (kind == RSA).then_some(())?;
+        body = Der(body.value(OCTETS)?).enter(SEQUENCE)?;
+        body.value(INTEGER)?;
+    } else if !matches!(key, PrivateKeyDer::Pkcs1(_)) {
+        return None;
+    }
+    let modulus = body.value(INTEGER)?;
+    let first = modulus.iter().position(|byte| *byte != 0)?;
+    Some(8 * (modulus.len() - first) - modulus[first].leading_zeros() as usize)
+}

@@ -3,6 +3,7 @@
 //! rustls speaks it. What is ours is to read the files (`files`, `certificate`) so that a mistake is told with its
 //! place, and to choose a certificate by the name that a client asks for (`names`).
 
+mod bounded;
 #[cfg(feature = "tls")]
 mod certificate;
 #[cfg(feature = "tls")]
@@ -26,6 +27,7 @@ mod tests;
 #[cfg(feature = "gateway")]
 mod watch;
 
+pub(crate) use self::bounded::read_bounded;
 #[cfg(feature = "tls")]
 pub(crate) use self::certified::Certified;
 #[cfg(feature = "tls")]

@@ -126,8 +126,11 @@ fn tickets() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
 
 /// Reads the files. Who was trusted before still is, and his sessions are known, unless the file of authorities has changed.
 fn load(settings: &ListenTls, http2: bool, before: Option<&InUse>) -> Result<InUse, Fault> {
-    let trusted =
-        settings.client_auth.as_ref().and_then(|auth| std::fs::read(&auth.ca).ok()).map(|text| blake3::hash(&text));
+    let trusted = settings
+        .client_auth
+        .as_ref()
+        .and_then(|auth| super::read_bounded(&auth.ca).ok())
+        .map(|text| blake3::hash(&text));
     let tickets = match before.filter(|before| before.trusted == trusted) {
         Some(before) => Arc::clone(&before.config.ticketer),
         None => tickets()?,

@@ -136,7 +136,7 @@ impl Watch {
 fn contents(of: &dyn Renewable) -> Hash {
     let mut hasher = Hasher::new();
     for path in of.files() {
-        match std::fs::read(path) {
+        match super::read_bounded(path) {
             Ok(text) => hasher.update(&(text.len() as u64).to_le_bytes()).update(&text),
             Err(error) => hasher.update(error.to_string().as_bytes()),
         };

@@ -11,6 +11,7 @@ use crate::support::tls::Authority;
 fn rules(tls: &str) -> String {
     format!(
         "listen: {{ address: '127.0.0.1:0', tls: {{ {tls} }} }}
+admin: off
 upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
 routes: [{{ name: all, match: {{ path: /** }}, upstream: echo }}]"
     )
@@ -32,6 +33,10 @@ fn authority() -> Authority {
     });
     authority.write("text", "no certificate");
     authority.write("cut-off", "-----BEGIN CERTIFICATE-----\nMIIB");
+    authority.write("beginning-cut-off", "-----BEGIN CERTIFICATE\nMIIB");
+    authority.write("no-base64", "-----BEGIN CERTIFICATE-----\n(!)\n-----END CERTIFICATE-----\n");
+    authority.write("short.key", include_str!("../fixtures/short-rsa.key"));
+    authority.write("long", &" ".repeat((1 << 20) + 1));
     authority.write("other-bytes", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
     authority
 }
@@ -48,7 +53,16 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
         ("missing", "good.key", "missing", "cannot be read: No such file or directory"),
         ("", "good.key", "", "cannot be read: Is a directory"),
         ("text", "good.key", "text", "is not PEM"),
-        ("cut-off", "good.key", "cut-off", "is not PEM"),
+        ("cut-off", "good.key", "cut-off", "is not PEM: a line `-----END ...-----` is missing\n"),
+        (
+            "beginning-cut-off",
+            "good.key",
+            "beginning-cut-off",
+            "is not PEM: a line `-----BEGIN ...-----` does not end as it should\n",
+        ),
+        ("no-base64", "good.key", "no-base64", "is not PEM: what is between its lines is not base64\n"),
+        ("long", "good.key", "long", "is longer than 1 MiB\n"),
+        ("good.pem", "long", "long", "is longer than 1 MiB\n"),
         ("other-bytes", "good.key", "other-bytes", "holds a certificate that cannot be read"),
         ("good.key", "good.key", "good.key", "holds no certificate"),
         ("expired.pem", "expired.key", "expired.pem", "has expired on 2002-01-01T00:00:00Z"),
@@ -56,13 +70,39 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
         ("good.pem", "missing", "missing", "cannot be read: No such file or directory"),
         ("good.pem", "good.pem", "good.pem", "holds no private key in PEM that is not encrypted"),
         ("good.pem", "other.key", "other.key", "is not the key of the certificate"),
+        ("good.pem", "short.key", "short.key", "is an RSA key of 1024 bits, and 2048 to 4096 can be used\n"),
     ] {
         let said = said_of(cert, key, "");
         let expected = format!("`{}` {fault}", authority.path(named));
         assert!(said.contains(&expected) && said.contains("1 mistake"), "{expected}\n{said}");
+        // It says where a file is looked for, which helps nobody who has named one that is there.
+        assert_eq!(said.contains("a path that is not absolute"), fault.contains("No such file"), "{said}");
     }
     let ocsp = said_of("good.pem", "good.key", &format!(", ocsp: '{}'", authority.path("text")));
     assert!(ocsp.contains("text` holds no OCSP answer in DER"), "{ocsp}");
+}
+
+/// One without an end took all memory, and one that waits for a writer held whoever read it.
+#[test]
+fn what_is_no_regular_file_is_not_opened() {
+    let authority = authority();
+    let pipe = authority.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    for path in ["/dev/null", "/dev/zero", &pipe] {
+        let (cert, key) = (authority.path("good.pem"), authority.path("good.key"));
+        for tls in [
+            format!("certificates: [{{ cert: '{path}', key: '{key}' }}]"),
+            format!("certificates: [{{ cert: '{cert}', key: '{path}' }}]"),
+            format!("certificates: [{{ cert: '{cert}', key: '{key}', ocsp: '{path}' }}]"),
+            format!("certificates: [{{ cert: '{cert}', key: '{key}' }}], client_auth: {{ ca: '{path}' }}"),
+        ] {
+            let said = said(&tls);
+            assert!(said.contains(&format!("`{path}` is not a regular file\n")), "{said}");
+        }
+        let login = format!("store: {{ url: 'redis://gate@localhost', password_file: '{path}' }}\nroutes: []");
+        let said = Config::parse_for_gateway(&login).expect_err("a mistake").to_string();
+        assert!(said.contains(&format!("`{path}` is not a regular file\n")), "{said}");
+    }
 }
 
 /// It was said to listen on `http://`, where a browser would be told to ask by https.

@@ -8,8 +8,6 @@ use crate::config::node::Node;
 use crate::config::problem::Problems;
 use crate::tls::settings::{CertificateFiles, ClientAuth, LOOK_EVERY, ListenTls, TlsVersion};
 
-const HELP: &str = "a path that is not absolute begins where the gateway is started";
-
 pub(super) fn tls(of: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Option<ListenTls>> {
     let Some(written) = part(&of.tls, node, "tls", problems)? else { return Ok(None) };
     let node = node.at("tls");
@@ -59,7 +57,7 @@ fn usable(files: &CertificateFiles, is_first: bool, node: &Node, problems: &mut 
                 format!("the certificate in `{}` has no host's name that a client could ask for", files.cert.display());
             Err(problems.add(node.at("cert").location, message, "only the first certificate needs none"))
         }
-        Err(bad) => Err(problems.add(node.at(bad.key).location, bad.to_string(), HELP)),
+        Err(bad) => Err(problems.add(node.at(bad.key).location, bad.to_string(), bad.help)),
     }
 }
 
@@ -67,7 +65,7 @@ fn usable(files: &CertificateFiles, is_first: bool, node: &Node, problems: &mut 
 fn authorities(ca: &std::path::Path, node: &Node, problems: &mut Problems) -> Checked<()> {
     let file = crate::tls::files::Named { key: "ca", path: ca };
     let found = file.read().and_then(|text| file.authorities(&text));
-    found.map(drop).map_err(|bad| problems.add(node.at(bad.key).location, bad.to_string(), HELP))
+    found.map(drop).map_err(|bad| problems.add(node.at(bad.key).location, bad.to_string(), bad.help))
 }
 
 #[cfg(not(feature = "tls"))]

@@ -1,14 +1,13 @@
 //! The files that a store is reached with. They are opened here once, so that a mistake is told before a request meets it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Checked, part};
 use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::store::settings::{RedisTls, TlsIdentity};
-
-pub(super) const HELP: &str = "a path that is not absolute begins where the gateway is started; the file is PEM";
+use crate::tls::read_bounded;
 
 /// Nothing is said of a part that `can_be` no part of this store for a reason that was told.
 pub(super) fn tls(
@@ -43,7 +42,7 @@ pub(super) fn alone(key: &str, missing: &str, node: &Node, problems: &mut Proble
 #[cfg(feature = "tls")]
 fn found(tls: &RedisTls, node: &Node, problems: &mut Problems) -> Checked<()> {
     let bad = crate::store::settings::tls::read(tls).err();
-    bad.map_or(Ok(()), |bad| Err(problems.add(node.at(bad.key).location, bad.to_string(), HELP)))
+    bad.map_or(Ok(()), |bad| Err(problems.add(node.at(bad.key).location, bad.to_string(), bad.help)))
 }
 
 #[cfg(not(feature = "tls"))]
@@ -53,10 +52,10 @@ fn found(_: &RedisTls, _: &Node, _: &mut Problems) -> Checked<()> {
 
 pub(super) fn password_file(written: &Option<String>, of: &Node, problems: &mut Problems) -> Checked<Option<PathBuf>> {
     let Some(path) = part(written, of, "password_file", problems)? else { return Ok(None) };
-    match std::fs::File::open(path) {
+    match read_bounded(Path::new(path)) {
         Ok(_) => Ok(Some(path.into())),
         Err(error) => {
-            let message = format!("{} cannot be read: {error}", quote(path));
+            let message = format!("{} {error}", quote(path));
             Err(problems.add(of.at("password_file").location, message, "it holds the password and nothing else"))
         }
     }

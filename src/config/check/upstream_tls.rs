@@ -67,9 +67,7 @@ fn found(tls: &UpstreamTls, node: &Node, problems: &mut Problems) -> Checked<()>
 
     match check(tls) {
         Ok(()) => Ok(()),
-        Err(CannotSpeak::File(bad)) => {
-            Err(problems.add(node.at(bad.key).location, bad.to_string(), tls_of_store::HELP))
-        }
+        Err(CannotSpeak::File(bad)) => Err(problems.add(node.at(bad.key).location, bad.to_string(), bad.help)),
         Err(error) => Err(problems.add(node.location, error.to_string(), "name an authority by `tls: { ca: FILE }`")),
     }
 }

@@ -1,8 +1,9 @@
 //! How a Redis is reached and a connection to it opened: its URL, and what the files beside it hold. These are read again for
 //! every connection, so that a changed password or a renewed certificate is used by the next one.
 
+use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::io::tcp::TcpSettings;
@@ -14,6 +15,7 @@ use deadpool_redis::{Manager, Pool, PoolError};
 use tokio::task::spawn_blocking;
 
 use crate::store::settings::{RedisTls, RedisUrl};
+use crate::tls::read_bounded;
 
 /// Where a Redis is.
 #[derive(Clone, Debug)]
@@ -133,8 +135,9 @@ impl Address {
 
 /// What the file holds, without the end of its line.
 fn password(path: &Path) -> io::Result<String> {
-    let cannot = |error| io::Error::other(format!("password_file `{}` cannot be read: {error}", path.display()));
-    let text = fs::read_to_string(path).map_err(cannot)?;
+    let cannot = |why: &dyn Display| io::Error::other(format!("password_file `{}` {why}", path.display()));
+    let text = read_bounded(path).map_err(|why| cannot(&why))?;
+    let text = String::from_utf8(text).map_err(|_| cannot(&"is not UTF-8"))?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
