@@ -11,20 +11,75 @@ use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile, address, tidegate};
 use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Raw;
+use crate::support::wire::upstream::Origin;
 
 /// As its first comment promises. With `REQUIRE_NGINX=1` a missing nginx is a failure.
 #[tokio::test]
-#[expect(clippy::print_stdout, reason = "what was not tested must be said")]
 async fn compose_answers_ten_times_200_and_then_429() {
-    if let Err(error) = Command::new("nginx").arg("-v").stderr(Stdio::null()).status() {
-        assert!(std::env::var_os("REQUIRE_NGINX").is_none(), "nginx cannot be started: {error}");
-        println!("NOT TESTED: nginx cannot be started ({error}); `tests/run` installs it");
+    if !has_nginx() {
         return;
     }
     let rehearsal = tokio::time::timeout(Duration::from_secs(60), rehearse());
     let Some((statuses, passed)) = rehearsal.await.expect("all of it within a minute") else { return };
     assert_eq!(statuses, [[200; 10].as_slice(), &[429; 2]].concat());
     assert!(passed.iter().sum::<u64>() == 10 && passed.iter().all(|passed| *passed > 0), "each gateway: {passed:?}");
+}
+
+/// The gateways believe the balancer, also in what it only passes on: so it passes on nothing of the kind.
+#[tokio::test]
+async fn no_client_of_compose_says_through_the_balancer_who_it_is_or_what_it_asks_for() {
+    if !has_nginx() {
+        return;
+    }
+    let gateway = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let compose = Compose::read("docker-compose.yml");
+    let balancer = Nginx::start(&compose.mounted("balancer"), [gateway.address; 2]).await;
+    let mut client = Raw::connect(balancer.address).await;
+    for name in believed() {
+        let answer = client.ask(format!("GET /a HTTP/1.1\r\nHost: a.example\r\n{name}: FORGED\r\n\r\n")).await;
+        assert_eq!(answer.status(), 200, "{name}");
+        let (value, passed) = (gateway.last().field(&name), format!("{:?}", gateway.last()));
+        assert!(!passed.contains("FORGED"), "{name}: {passed}");
+        let own = [("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-Host", "a.example"), ("X-Forwarded-Proto", "http")];
+        let own = own.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        assert_eq!(value, own, "{name}");
+    }
+}
+
+/// What a gateway removes by default; of the names that begin alike, those that are known.
+fn believed() -> Vec<String> {
+    let (_, list) = include_str!("../../src/sift/strip.rs").split_once("pub const DEFAULT").expect("a list");
+    let (list, _) = list.split_once("];").expect("its end");
+    let names: Vec<_> = list.split('"').skip(1).step_by(2).collect();
+    assert!(names.len() > 50, "{names:?}");
+    let known = FAMILIES.iter().flat_map(|(first, rest)| rest.iter().map(move |rest| [*first, *rest].concat()));
+    let known: Vec<_> = known.collect();
+    for family in names.iter().filter_map(|name| name.strip_suffix('*')) {
+        assert!(known.iter().any(|name| name.starts_with(family)), "{family}");
+    }
+    names.iter().filter(|name| !name.ends_with('*')).map(|name| (*name).to_owned()).chain(known).collect()
+}
+
+const FAMILIES: [(&str, &[&str]); 10] = [
+    ("X-Forwarded-", &["For", "Host", "Proto", "Port", "Prefix", "Path", "Uri", "Method", "Server", "Ssl", "Scheme"]),
+    ("X-Forwarded-", &["By", "Client-Cert", "User", "Groups", "Email", "Preferred-Username", "Access-Token"]),
+    ("CF-Connecting-", &["IP", "IPv6"]),
+    ("CloudFront-Viewer-", &["Address", "Country"]),
+    ("Fly-Forwarded-", &["Port", "Proto", "Ssl"]),
+    ("X-Envoy-Original-", &["Path", "Method", "Host", "Dst-Host"]),
+    ("X-Client-Cert", &["", "-Chain"]),
+    ("X-SSL-", &["Cert", "Client-Cert", "Client-Verify", "Client-CN", "Client-S-DN"]),
+    ("SSL-Client-", &["Cert", "Verify", "S-DN"]),
+    ("X-Amzn-Mtls-", &["Clientcert", "Clientcert-Leaf", "Clientcert-Subject"]),
+];
+
+/// Says so if there is none.
+#[expect(clippy::print_stdout, reason = "what was not tested must be said")]
+fn has_nginx() -> bool {
+    let Err(error) = Command::new("nginx").arg("-v").stderr(Stdio::null()).status() else { return true };
+    assert!(std::env::var_os("REQUIRE_NGINX").is_none(), "nginx cannot be started: {error}");
+    println!("NOT TESTED: nginx cannot be started ({error}); `tests/run` installs it");
+    false
 }
 
 /// The statuses of twelve requests, and how many of them each gateway let pass; nothing where there is no Redis.
@@ -89,9 +144,10 @@ impl Nginx {
     }
 
     async fn try_start(text: &str, gateways: [SocketAddr; 2], attempt: u32) -> Option<Self> {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{}-{attempt}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
         let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let name = format!("nginx-{}-{}-{attempt}", std::process::id(), address.port());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
         let mut text = with(text, "listen 8080;", &format!("listen {address};"));
         for (name, address) in ["gateway-1:8080", "gateway-2:8080"].into_iter().zip(gateways) {
             text = with(&text, name, &address.to_string());
