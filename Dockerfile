@@ -19,6 +19,10 @@ COPY config config
 RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin tidegate
 
 FROM debian:bookworm-slim
+# Whom `https://` and `rediss://` trust where the rule file names nobody.
+RUN apt-get update \
+    && apt-get install --no-install-recommends --yes ca-certificates \
+    && rm -r /var/lib/apt/lists/*
 COPY --from=builder /build/target/release/tidegate /usr/local/bin/tidegate
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/tidegate/
 

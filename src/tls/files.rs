@@ -108,6 +108,14 @@ impl Named<'_> {
 /// Without it, there is none.
 const PEM: &[u8] = b"-----BEGIN ";
 
+/// The authorities that the system trusts: none where it has no file of them.
+#[cfg(feature = "gateway")]
+pub(crate) fn of_system() -> RootCertStore {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    store
+}
+
 /// `rsaEncryption`.
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 /// The keys of RSA that rustls takes with ring.

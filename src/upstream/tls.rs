@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use super::settings::{Protocol, UpstreamSettings, UpstreamTls};
 use crate::metrics::Metrics;
-use crate::tls::files::{BadFile, Named};
+use crate::tls::files::{BadFile, Named, of_system};
 use crate::tls::{Renewable, Shown, Watch};
 use crate::transport::{Tls, Transport};
 
@@ -190,8 +190,7 @@ fn trusted(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, CannotSpeak> {
         let file = Named { key: "ca", path };
         return Ok(Arc::new(file.authorities(&file.read()?)?));
     }
-    let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let store = of_system();
     if store.is_empty() { Err(CannotSpeak::NobodyIsTrusted) } else { Ok(Arc::new(store)) }
 }
 

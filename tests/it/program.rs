@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile, address, output, tidegate};
+use crate::support::tls::Authority;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 use crate::support::wire::upstream::{Origin, Visit};
@@ -80,6 +81,29 @@ fn a_port_is_taken_where_another_gateway_listens_on_any_address_of_it() {
             assert!(said.contains(&expected), "{listen}: {said}");
             assert_eq!(program.end().0.code(), Some(2), "{listen}");
         }
+    }
+}
+
+/// It was right for `check`, and `run` warned of a folder that is missing.
+#[test]
+fn a_store_by_tls_needs_somebody_whom_the_system_trusts_or_an_authority_of_its_own() {
+    let authority = Authority::new();
+    let own = format!("tls: {{ ca: '{}' }}", authority.path("ca.pem"));
+    let sentinel = |own: &str| format!("sentinel: {{ urls: ['rediss://127.0.0.1:26379'], master: m, {own} }}");
+    for (store, code) in [
+        ("url: 'rediss://localhost'".to_owned(), 1),
+        (format!("url: 'rediss://localhost', {own}"), 0),
+        ("cluster: ['rediss://localhost']".to_owned(), 1),
+        (format!("{}, {own}", sentinel("")), 0),
+        (format!("{}, tls: {{}}", sentinel(&own)), 1),
+        (format!("{}, {own}", sentinel("tls: {}")), 1),
+    ] {
+        let file = RuleFile::new("untrusting", &rules("builtin:echo", &format!("store: {{ {store} }}")));
+        let mut check = tidegate(&["check", file.path()]);
+        let output = check.env("SSL_CERT_FILE", "nowhere").env("SSL_CERT_DIR", "nowhere").output().expect("an end");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{store}: {said}");
+        assert_eq!(said.contains("the system trusts no authority"), code == 1, "{store}: {said}");
     }
 }
 

@@ -52,6 +52,9 @@ pub(super) fn sentinel(
         ));
     }
     let tls = own?.or_else(|| tls.as_ref().ok().cloned().flatten()).unwrap_or_default();
+    if is_tls && urls.is_ok() {
+        tls::trusted(&tls, node.at("urls").location, problems)?;
+    }
     Ok(Some(SentinelSettings { urls: urls?, password_file: password_file?, tls }))
 }
 

@@ -3,7 +3,7 @@
 use super::{Checked, cluster, duration, needed, number, part, sentinel, tls};
 use crate::config::file::{self, File};
 use crate::config::node::Node;
-use crate::config::problem::{Problems, quote};
+use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 
@@ -44,7 +44,12 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
     let tls = tls::tls(&written.tls, is_tls || address.is_err(), node, problems);
     let sentinel = sentinel::sentinel(written, &tls, node, problems);
     let password_file = tls::password_file(&written.password_file, node, problems);
+    let trusted = match &tls {
+        Ok(tls) if is_tls => tls::trusted(&tls.clone().unwrap_or_default(), place_of(node), problems),
+        _ => Ok(()),
+    };
     place?;
+    trusted?;
     match address? {
         Address::Memory => {
             refuse_redis_keys(node, problems)?;
@@ -80,6 +85,12 @@ fn one_place(written: &file::Store, node: &Node, problems: &mut Problems) -> Che
         }
         _ => Ok(()),
     }
+}
+
+/// Where it is written where the store is.
+fn place_of(node: &Node) -> Location {
+    let written = PLACES.into_iter().find(|place| node.has(place));
+    written.map_or(node.location, |place| node.at(place).location)
 }
 
 /// Is it spread over several nodes?

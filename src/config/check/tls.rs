@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Checked, part};
 use crate::config::file;
 use crate::config::node::Node;
-use crate::config::problem::{Problems, quote};
+use crate::config::problem::{Location, Problems, quote};
 use crate::store::settings::{RedisTls, TlsIdentity};
 use crate::tls::read_bounded;
 
@@ -47,6 +47,21 @@ fn found(tls: &RedisTls, node: &Node, problems: &mut Problems) -> Checked<()> {
 
 #[cfg(not(feature = "tls"))]
 fn found(_: &RedisTls, _: &Node, _: &mut Problems) -> Checked<()> {
+    Ok(())
+}
+
+/// Whether anybody vouches for the Redis that is reached so: the authorities that are named, or the system's.
+#[cfg(feature = "gateway")]
+pub(super) fn trusted(tls: &RedisTls, at: Location, problems: &mut Problems) -> Checked<()> {
+    if tls.ca.is_some() || !crate::tls::files::of_system().is_empty() {
+        return Ok(());
+    }
+    let help = "name an authority by `tls: { ca: FILE }`, or install those of the system (Debian: `ca-certificates`)";
+    Err(problems.add(at, "TLS to the store: the system trusts no authority", help))
+}
+
+#[cfg(not(feature = "gateway"))]
+pub(super) fn trusted(_: &RedisTls, _: Location, _: &mut Problems) -> Checked<()> {
     Ok(())
 }
 
