@@ -113,13 +113,7 @@ fn cluster(compose: &Compose, folder: &Path) -> Option<Vec<RedisServer>> {
         RedisServer::start_node(&[&dir[..], &arguments].concat())
     };
     let nodes = (1..=6).map(node).collect::<Option<Vec<_>>>()?;
-    let mut create = std::process::Command::new("redis-cli");
-    for argument in compose.arguments("create", "redis-cli") {
-        let node = nodes.iter().enumerate().find(|(number, _)| argument == format!("172.29.0.1{}:6379", number + 1));
-        create.arg(node.map_or(argument.to_owned(), |(_, node)| format!("127.0.0.1:{}", node.port)));
-    }
-    let created = create.output().expect("redis-cli runs");
-    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
+    create(compose, &nodes);
     wait_for("all is well", || {
         nodes.iter().all(|node| {
             let about: String = cmd("CLUSTER").arg("INFO").query(&mut node.connection()).expect("text");
@@ -127,7 +121,25 @@ fn cluster(compose: &Compose, folder: &Path) -> Option<Vec<RedisServer>> {
             about.contains("cluster_state:ok") && !replication.contains("master_link_status:down")
         })
     });
+    // As after `docker compose restart`: it failed, and was restarted for ever.
+    create(compose, &nodes);
     Some(nodes)
+}
+
+/// Makes a cluster of them, as the service does that is there for it.
+fn create(compose: &Compose, nodes: &[RedisServer]) {
+    let words = |key: &str| compose.service("create")[key].as_sequence().expect("words").clone();
+    let mut words = words("entrypoint").into_iter().chain(words("command")).map(|word| {
+        // Compose reads `$$` as `$`.
+        let mut word = word.as_str().expect("a word").replace("$$", "$");
+        for (number, node) in nodes.iter().enumerate() {
+            word = word.replace(&format!("172.29.0.1{}:6379", number + 1), &format!("127.0.0.1:{}", node.port));
+        }
+        word
+    });
+    let created = std::process::Command::new(words.next().expect("a program")).args(words).output();
+    let created = created.expect("it runs");
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
 }
 
 /// A gateway, and where its clients and its operators are served; all that its store names is elsewhere here.
