@@ -40,6 +40,10 @@ pub(crate) enum Refusal {
     },
     /// 400: no request, or one that could be read in two ways.
     Malformed,
+    /// 400: a target whose scheme is neither `http` nor `https`.
+    SchemeUnknown,
+    /// 400: `host` and `:authority` of HTTP/2 name different hosts.
+    TwoHosts,
     /// 204: `OPTIONS *` asks what the server as a whole has on offer, which is nothing special.
     Options,
     /// 404: no route matches.
@@ -52,6 +56,8 @@ pub(crate) enum Refusal {
     BodyTimedOut,
     /// 414: a target of more than `max_target`.
     UriTooLong,
+    /// 421: a target with `https` on a connection in clear.
+    Misdirected,
     /// 429: limits refused.
     Limited {
         /// Which.
@@ -172,6 +178,11 @@ impl Refusal {
             }
             Self::Options => (StatusCode::NO_CONTENT, "".into()),
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
+            Self::SchemeUnknown => (StatusCode::BAD_REQUEST, "the target's scheme is not one of HTTP".into()),
+            Self::TwoHosts => (StatusCode::BAD_REQUEST, "`host` and `:authority` are not the same".into()),
+            Self::Misdirected => {
+                (StatusCode::MISDIRECTED_REQUEST, "`https` is not served on a connection in clear".into())
+            }
             Self::VersionNotSupported => {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0, HTTP/1.1 and HTTP/2 are understood".into())
             }

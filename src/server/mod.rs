@@ -36,6 +36,7 @@ mod protocol;
 pub(crate) mod proxied;
 mod rank;
 mod refused;
+mod scheme;
 mod slots;
 mod socket;
 mod stream;

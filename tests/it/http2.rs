@@ -257,6 +257,51 @@ async fn one_bad_field_ends_its_stream_and_not_the_connection() {
     }
 }
 
+/// The fields of a GET with another scheme, and with this `host` if there is one.
+fn get_as(scheme: &str, host: Option<&str>) -> Vec<u8> {
+    let [method, _, authority, path] = asks("GET", "/");
+    fields([method, (":scheme", scheme), authority, path].into_iter().chain(host.map(|host| ("host", host))))
+}
+
+#[tokio::test]
+async fn a_scheme_that_is_not_the_connections_is_refused_but_from_a_trusted_proxy() {
+    let origin = healthy().await;
+    for (trusted, https) in [("[]", 421), ("[127.0.0.1]", 200)] {
+        let clients = format!("clients: {{ trusted_proxies: {trusted} }}\n");
+        let gateway = TestGateway::start(&(clients + &rules(&origin, 100)));
+        let mut client = Frames::connect(gateway.address, &[]).await;
+        for ((scheme, status), stream) in
+            [("http", 200), ("https", https), ("HTTPS", https), ("ftp", 400)].into_iter().zip((1..).step_by(2))
+        {
+            client.frame(HEADERS, END_STREAM | END_HEADERS, stream, &get_as(scheme, None)).await;
+            assert_eq!(client.status(stream).await, status, "{scheme}, trusted: {trusted}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_the_authority_is_refused_and_another_spelling_of_it_is_not() {
+    let origin = healthy().await;
+    let gateway = TestGateway::start(&rules(&origin, 100));
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    for ((host, status), stream) in [
+        ("test.example", 200),
+        ("TEST.example", 200),
+        ("test.example:80", 200),
+        ("other.example", 400),
+        ("test.example:81", 400),
+        ("test.example.", 400),
+        ("", 400),
+        ("a b", 400),
+    ]
+    .into_iter()
+    .zip((1..).step_by(2))
+    {
+        client.frame(HEADERS, END_STREAM | END_HEADERS, stream, &get_as("http", Some(host))).await;
+        assert_eq!(client.status(stream).await, status, "{host:?}");
+    }
+}
+
 #[tokio::test]
 async fn streams_beyond_those_allowed_at_a_time_are_refused_and_others_go_on() {
     let origin = silent().await;

@@ -78,6 +78,15 @@ async fn the_client_is_whom_the_proxy_tells_of() {
     }
 }
 
+/// It may have ended their TLS.
+#[tokio::test]
+async fn a_client_of_a_proxy_may_ask_for_https() {
+    let gateway = start("");
+    let mut client = proxy(&gateway).await;
+    let ask = "GET https://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    assert_eq!(client.ask(from("192.0.2.1") + ask).await.status(), 200);
+}
+
 #[tokio::test]
 async fn a_header_may_come_byte_by_byte_and_with_a_request() {
     let gateway = start("");

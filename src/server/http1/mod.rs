@@ -24,6 +24,7 @@ use self::answering::{Answering, Reply};
 use self::wire::{ClientBody, DRAINED, Wire};
 use super::activity::{Activity, InFlight};
 use super::head::cause;
+use super::scheme::Schemes;
 use super::stream::{LINGER, Socket, Watched};
 use super::watch::Connection;
 use super::{HttpService, Refused, Terms};
@@ -43,6 +44,7 @@ pub(crate) struct Http1<S: HttpService> {
     activity: Arc<Activity>,
     service: S,
     peer: SocketAddr,
+    schemes: Schemes,
     tls: Option<Arc<TlsPeer>>,
     terms: Arc<Terms>,
     stage: Stage<S::Body>,
@@ -97,13 +99,14 @@ enum Step {
 }
 
 impl<S: HttpService> Http1<S> {
-    pub(super) fn new(stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(stream: Watched, service: S, peer: SocketAddr, schemes: Schemes, terms: Arc<Terms>) -> Self {
         Self {
             activity: Arc::clone(stream.activity()),
             tls: stream.socket().tls_peer().cloned(),
             wire: Arc::new(Mutex::new(Wire::new(stream))),
             service,
             peer,
+            schemes,
             terms,
             stage: Stage::Head,
             handling: Box::pin(None),
@@ -168,7 +171,9 @@ impl<S: HttpService> Http1<S> {
         self.looked_at = 0;
         let may_inform = version == Version::HTTP_11;
         self.wire.lock().begin(left, expects_continue, may_inform);
-        if let Some(refusal) = self.terms.limits.head.excess(&request) {
+        let excess = self.terms.limits.head.excess(&request);
+        let misdirected = || self.schemes.refuse(version, request.uri(), request.headers());
+        if let Some(refusal) = excess.or_else(misdirected) {
             self.terms.metrics.rejected(cause(&refusal));
             (self.terms.on_refused)(&Refused::request(&refusal, &request, self.peer));
             exchange.keeps_open = false;

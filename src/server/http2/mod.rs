@@ -26,7 +26,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::{Builder, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
 
 use self::connect::Switch;
@@ -38,6 +38,7 @@ use self::stream::Stream;
 use self::upload::{Unread, Upload};
 use super::activity::Activity;
 use super::head::cause;
+use super::scheme::Schemes;
 use super::stream::Watched;
 use super::watch::Connection;
 use super::{ConnectionLimits, HttpService, Refused, Terms};
@@ -69,6 +70,7 @@ pub(crate) struct Http2<S: HttpService> {
     stage: Stage,
     service: S,
     peer: SocketAddr,
+    schemes: Schemes,
     tls: Option<Arc<TlsPeer>>,
     activity: Arc<Activity>,
     terms: Arc<Terms>,
@@ -92,14 +94,26 @@ struct Serving {
 }
 
 impl<S: HttpService> Http2<S> {
-    pub(super) fn new(mut stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(mut stream: Watched, service: S, peer: SocketAddr, schemes: Schemes, terms: Arc<Terms>) -> Self {
         let activity = Arc::clone(stream.activity());
         let tls = stream.socket().tls_peer().cloned();
         let ledger = Arc::new(Ledger::default());
         stream.count_with(Frames::new(Arc::clone(&ledger)));
         let greeting = builder(&terms.limits).handshake(stream);
         let stage = Stage::Greeting(Box::pin(greeting));
-        Self { stage, service, peer, tls, activity, terms, ledger, retired: false, dismissed: false, widened: false }
+        Self {
+            stage,
+            service,
+            peer,
+            schemes,
+            tls,
+            activity,
+            terms,
+            ledger,
+            retired: false,
+            dismissed: false,
+            widened: false,
+        }
     }
 
     /// Serves a request in a task of its own.
@@ -117,7 +131,8 @@ impl<S: HttpService> Http2<S> {
         if request.headers().values().any(has_outer_whitespace) {
             return stream.refuse_malformed();
         }
-        let excess = self.terms.limits.head.excess(&request).inspect(|refusal| {
+        let misdirected = || self.schemes.refuse(Version::HTTP_2, request.uri(), request.headers());
+        let refusal = self.terms.limits.head.excess(&request).or_else(misdirected).inspect(|refusal| {
             self.terms.metrics.rejected(cause(refusal));
             (self.terms.on_refused)(&Refused::request(refusal, &request, self.peer));
         });
@@ -134,7 +149,7 @@ impl<S: HttpService> Http2<S> {
             };
             body.informing(Informer::new(hints))
         });
-        if let Some(refusal) = excess {
+        if let Some(refusal) = refusal {
             let fields = take(request.headers_mut());
             let answer = refusal.answer_to(request.method(), fields);
             return spawn(stream, future::ready(Ok(answer)), unread);
