@@ -199,6 +199,9 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
     let config = ParserConfig::default();
     let status = config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut lines).map_err(|_| Malformed)?;
     let (Status::Complete(length), Some(code)) = (status, parsed.code) else { return Ok(None) };
+    if has_bare_line_feed(&bytes[..length]) {
+        return Err(Malformed);
+    }
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
     let (mut told, mut persistence) = (Told::default(), Persistence::of(version));
     for line in parsed.headers.iter() {
