@@ -9,9 +9,11 @@ use crate::limit::{Algorithm, Mode};
 use crate::policy::Told;
 use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
+use crate::rules::{FieldRules, Rules};
 use crate::store::Store;
 use crate::store::settings::{RedisSettings, RedisTls, SentinelSettings, StoreSettings};
 use crate::tls::settings::{CertificateFiles, ListenTls};
+use crate::upgrade::Upgrades;
 use crate::upstream::settings::{Target, UpstreamSettings, UpstreamTls};
 
 /// All of it.
@@ -27,9 +29,18 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "access_log": show_access_log(&config.access_log),
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
-        "requests": { "encoded_slash": config.rules.requests.encoded_slash.as_str() },
+        "requests": show_requests(&config.rules),
         "upstreams": upstreams,
         "routes": config.rules.routes.iter().map(show_route).collect::<Vec<_>>(),
+    })
+}
+
+fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, .. }: &Rules) -> Value {
+    json!({
+        "encoded_slash": requests.encoded_slash.as_str(),
+        "underscores": underscores.as_str(),
+        "strip": strip.patterns().collect::<Vec<_>>(),
+        "keep": strip.kept().collect::<Vec<_>>(),
     })
 }
 
@@ -153,8 +164,20 @@ fn show_route(route: &Route) -> Value {
         "name": *route.name,
         "match": show_match(&route.matcher),
         "upstream": route.upstream.as_deref(),
+        "max_body_bytes": route.max_body,
+        "upgrades": show_upgrades(&route.upgrades),
         "headers": show_told(route.told),
         "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
+    })
+}
+
+fn show_upgrades(Upgrades { protocols, bounds }: &Upgrades) -> Value {
+    let names = protocols.iter().map(|name| String::from_utf8_lossy(name.as_bytes()));
+    json!({
+        "protocols": names.collect::<Vec<_>>(),
+        "idle_timeout_ms": bounds.idle_timeout.as_millis(),
+        "max_time_ms": bounds.max_time.map(|time| time.as_millis()),
+        "max_bytes": bounds.max_bytes,
     })
 }
 
@@ -175,6 +198,7 @@ fn show_match(matcher: &Matcher) -> Value {
 
 fn show_limit(limit: &Limit) -> Value {
     let quota = &limit.limiter.quota;
+    let waits = waits(limit);
     json!({
         "name": limit.name,
         "mode": limit.mode().to_string(),
@@ -187,6 +211,8 @@ fn show_limit(limit: &Limit) -> Value {
             Algorithm::Gcra { burst } => Some(burst),
             _ => None,
         },
+        "max_wait_ms": waits.map(|(max_wait, _)| max_wait),
+        "queue": waits.map(|(_, queue)| queue),
         "shadow": limit.shadow,
         "permits": show_cost(&limit.permits),
         "partitions": limit.limiter.partitions(),
@@ -213,6 +239,14 @@ fn show_cost(cost: &Cost) -> Value {
         Cost::Header(HeaderCost { name, default, max }) => {
             json!({ "header": name.as_str(), "default": default, "max": max })
         }
+    }
+}
+
+/// For how many milliseconds, and how many: permits that wait for slots, or else requests that wait for permits.
+fn waits(limit: &Limit) -> Option<(u128, u128)> {
+    match limit.limiter.quota.algorithm() {
+        Algorithm::LeakyBucket(queue) => Some((queue.max_wait.into(), queue.length.into())),
+        _ => limit.wait_policy.map(|policy| (policy.max_wait.as_millis(), policy.queue as u128)),
     }
 }
 

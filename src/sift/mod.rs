@@ -170,6 +170,17 @@ impl Sieve {
     }
 }
 
+impl Underscores {
+    /// The word in the rule file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Reject => "reject",
+            Self::Keep => "keep",
+        }
+    }
+}
+
 impl BadField {
     /// Its label in metrics.
     pub(crate) fn cause(self) -> &'static str {

@@ -155,6 +155,17 @@ impl Strip {
         strip
     }
 
+    /// The patterns, as they are written in a rule file.
+    pub fn patterns(&self) -> impl Iterator<Item = String> {
+        let prefixes = self.prefixes.iter().map(|prefix| format!("{prefix}*"));
+        self.names.iter().map(ToString::to_string).chain(prefixes)
+    }
+
+    /// The names that are kept though they match a pattern.
+    pub fn kept(&self) -> impl Iterator<Item = &str> {
+        self.kept.iter().map(|name| &**name)
+    }
+
     /// Is the field of this name, in lower case, to be removed?
     #[inline]
     pub(crate) fn has(&self, name: &str) -> bool {
