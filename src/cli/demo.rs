@@ -19,7 +19,7 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
         Ok((gateway, signals, logs)) => {
             let args = RunArgs {
                 config: "demo".into(),
-                common: CommonArgs { workers: args.workers, log_format: args.log_format },
+                common: args.clone(),
                 drain_timeout: Duration::from_secs(5),
                 drain_delay: Duration::ZERO,
                 handover: None,
@@ -47,7 +47,7 @@ fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     let gateway: Result<Gateway, StartError> = Gateway::start(config, args.workers());
     let gateway = gateway?;
     print_what_to_try(&gateway)?;
-    Ok((gateway, signals, logging::start(args.log_format, &access_log)?))
+    Ok((gateway, signals, logging::start(args, &access_log)?))
 }
 
 fn free(address: &ListenAddress) -> ListenAddress {

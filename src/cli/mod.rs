@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use self::logging::LogFormat;
+use self::logging::{LogFilter, LogFormat};
 
 /// An HTTP reverse-proxy gateway with exact distributed rate limiting.
 #[derive(Debug, Parser)]
@@ -61,7 +61,7 @@ struct RunArgs {
     handover: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 struct CommonArgs {
     /// Worker threads; as many as there are cores unless given
     #[arg(long, value_name = "N", env = "TIDEGATE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -69,6 +69,9 @@ struct CommonArgs {
     /// How log lines look
     #[arg(long, value_name = "FORMAT", default_value = "human", env = "TIDEGATE_LOG_FORMAT")]
     log_format: LogFormat,
+    /// What is logged: off, error, warn, info, debug, trace; or TARGET=LEVEL, such as tidegate=debug; or several with commas
+    #[arg(long, value_name = "FILTER", default_value = LogFilter::DEFAULT, env = "TIDEGATE_LOG", value_parser = LogFilter::parse)]
+    log: LogFilter,
 }
 
 /// Runs the command that the arguments ask for. 0 is yes, 1 no, 2 could not answer.

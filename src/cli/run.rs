@@ -1,6 +1,7 @@
 //! `tidegate run`: from a rule file to a gateway, until SIGTERM, SIGINT or a successor.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -38,9 +39,9 @@ pub(super) fn run(args: &RunArgs) -> u8 {
             return if matches!(error, LoadError::Mistakes { .. }) { 1 } else { 2 };
         }
     };
-    let logs = match logging::start(args.common.log_format, &config.access_log) {
+    let logs = match logging::start(&args.common, &config.access_log) {
         Ok(logs) => logs,
-        Err(error) => return could_not(&format_args!("cannot open the access log: {error}")),
+        Err(error) => return could_not(&error),
     };
     let signals = match Signals::new() {
         Ok(signals) => signals,
@@ -48,7 +49,10 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     };
     let mut succession = match signals.runtime.block_on(Succession::begin(args.handover.as_deref())) {
         Ok(succession) => succession,
-        Err(error) => return could_not(&format_args!("cannot use the socket of `--handover`: {error}")),
+        Err(error) => {
+            let path = args.handover.as_deref().unwrap_or(Path::new("")).display();
+            return could_not(&format_args!("cannot use the socket of `--handover`, {path}: {error}"));
+        }
     };
     let schemes: Vec<_> =
         config.listen.iter().map(|listen| if listen.tls.is_some() { "https" } else { "http" }).collect();

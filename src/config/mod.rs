@@ -15,7 +15,7 @@ mod problem;
 mod reference;
 mod scalar;
 mod shape;
-mod suggest;
+pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -37,6 +37,7 @@ mod many_clients;
 mod max_body;
 mod membership;
 mod one_decision;
+mod operations;
 mod operators;
 mod outage;
 mod overflow;

@@ -107,6 +107,45 @@ fn a_store_by_tls_needs_somebody_whom_the_system_trusts_or_an_authority_of_its_o
     }
 }
 
+/// What a run that does not start says; its exit code is that of who could not answer.
+fn refused(file: &RuleFile, more: &[&str], log: &str) -> String {
+    let arguments = [&["run", "-c", file.path()], more].concat();
+    let run = tidegate(&arguments).env("TIDEGATE_LOG", log).output().expect("tidegate runs");
+    assert_eq!(run.status.code(), Some(2), "{log}");
+    String::from_utf8_lossy(&run.stderr).into_owned()
+}
+
+#[test]
+fn a_filter_of_the_log_that_would_silence_it_by_mistake_is_refused_and_named_by_help() {
+    // Were it taken, the access log would end the run.
+    let file = RuleFile::new("log-filter", &rules("builtin:echo", "access_log: /no/such/folder/access.log"));
+    for (log, told) in [
+        ("inof", "did you mean `info`?"),
+        ("tidegate", "`tidegate=debug`"),
+        ("tidgate=debug", "did you mean `tidegate`?"),
+        ("tidegate=loud", "`loud` is not a level"),
+        ("info,,", "between two commas"),
+    ] {
+        let said = refused(&file, &[], log);
+        assert!(said.contains("TIDEGATE_LOG") && said.contains(told), "{log}: {said}");
+    }
+    for good in ["", "warn", "tidegate=debug", "info,tidegate::store=trace,h2=off"] {
+        assert!(refused(&file, &[], good).contains("cannot open the access log"), "{good}");
+    }
+    let help = String::from_utf8_lossy(&output(&["run", "--help"]).stdout).into_owned();
+    assert!(help.contains("TIDEGATE_LOG"), "{help}");
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    let file = RuleFile::new("no-access-log", &rules("builtin:echo", "access_log: /no/such/folder/access.log"));
+    let said = refused(&file, &[], "info");
+    assert!(said.contains("cannot open the access log /no/such/folder/access.log: "), "{said}");
+    let file = RuleFile::new("no-handover", &rules("builtin:echo", ""));
+    let said = refused(&file, &["--handover", "/no/such/folder/h.sock"], "info");
+    assert!(said.contains("cannot use the socket of `--handover`, /no/such/folder/h.sock: "), "{said}");
+}
+
 #[tokio::test]
 async fn sigterm_fails_readiness_first_and_lets_a_running_request_finish() {
     let (arrived, mut arrival) = tokio::sync::mpsc::unbounded_channel();
