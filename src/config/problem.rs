@@ -14,7 +14,11 @@ pub struct Problem {
 
 /// All the mistakes of a rule file, in the order of their places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problems(BTreeSet<Problem>);
+pub struct Problems {
+    found: BTreeSet<Problem>,
+    /// Keys that a map has under a name that is nearly theirs, by the place of the map.
+    misspelt: BTreeSet<(Location, &'static str)>,
+}
 
 /// A character of the file; both numbers start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,17 +73,17 @@ impl Problem {
 impl Problems {
     /// The mistakes, in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
-        self.0.iter()
+        self.found.iter()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.found.len()
     }
 
     /// Is there none?
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.found.is_empty()
     }
 
     /// Shows them as `FILE:LINE:COLUMN: message`, a line of help after each, and their number.
@@ -89,8 +93,27 @@ impl Problems {
 
     /// Adds a mistake. The same one twice, as when an alias repeats it, is one.
     pub(crate) fn add(&mut self, location: Location, message: impl Into<String>, help: impl Into<String>) -> Broken {
-        self.0.insert(Problem { location, message: message.into(), help: help.into() });
+        self.found.insert(Problem { location, message: message.into(), help: help.into() });
         Broken(())
+    }
+
+    /// Notes that the map here has this key under a name that is nearly its own, which has been reported.
+    pub(crate) fn misspelt(&mut self, map: Location, key: &'static str) {
+        self.misspelt.insert((map, key));
+    }
+
+    /// Adds that the map here lacks a key, unless it is there under a name that is nearly its own: that says it all.
+    pub(crate) fn lacks(
+        &mut self,
+        map: Location,
+        key: &'static str,
+        message: String,
+        help: impl Into<String>,
+    ) -> Broken {
+        match self.misspelt.contains(&(map, key)) {
+            true => Broken(()),
+            false => self.add(map, message, help),
+        }
     }
 
     /// What is missing because an earlier step has reported it. Were it not so, the file would be half understood, so

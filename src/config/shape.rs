@@ -68,6 +68,9 @@ impl<'n> Item<'n> {
                 None if key == MERGE_KEY => {}
                 None => {
                     problems.add(*location, format!("unknown key {} in {}", quote(key), shape.what), meant(key, shape));
+                    if let Some(near) = near(key, shape) {
+                        problems.misspelt(self.node.location, near);
+                    }
                 }
                 Some(Key { kind: Kind::Unbuilt, .. }) => {
                     problems.add(*location, format!("{} is not built yet", quote(key)), "leave it out");
@@ -82,7 +85,7 @@ impl<'n> Item<'n> {
         let has = |key| self.node.has(key) || self.node.has(MERGE_KEY);
         for (key, example) in shape.needs().filter(|(key, _)| !has(key)) {
             let message = format!("{} needs {}", shape.what, quote(key));
-            problems.add(self.node.location, message, format!("for example {}", quote(example)));
+            problems.lacks(self.node.location, key, message, format!("for example {}", quote(example)));
         }
         Ok(filled.into())
     }
@@ -162,9 +165,14 @@ impl<'n> Item<'n> {
     }
 }
 
+/// The key of this shape that was probably meant.
+fn near(key: &str, shape: &'static Shape) -> Option<&'static str> {
+    nearest(key, shape.keys().map(|key| key.name))
+}
+
 /// What somebody may have meant by a key that is not of this shape.
 fn meant(key: &str, shape: &'static Shape) -> String {
-    if let Some(near) = nearest(key, shape.keys().map(|key| key.name)) {
+    if let Some(near) = near(key, shape) {
         return format!("did you mean {}?", quote(near));
     }
     match SHAPES.iter().find(|other| other.key(key).is_some()) {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use tidegate::Config;
+
 /// The lines of each block of Rust, without their indentation.
 fn blocks(page: &str) -> Vec<Vec<&str>> {
     let blocks = page.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```"));
@@ -27,4 +29,17 @@ fn all_code_in_readme_and_the_guide_is_taken_from_the_crate_outside() {
         let found = |source: &String| lines(source).windows(block.len()).any(|window| window == block);
         assert!(sources.iter().any(found), "not in tests/outside:\n{}", block.join("\n"));
     }
+}
+
+#[test]
+fn the_mistake_in_readme_is_what_is_said_of_its_own_file() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("the page");
+    let (_, rest) = page.split_once("```yaml\n").expect("a rule file");
+    let (file, rest) = rest.split_once("```").expect("its end");
+    assert!(Config::parse_for_gateway(file).is_ok());
+    let (_, rest) = rest.split_once("A mistake looks like this:\n\n```\n").expect("a mistake");
+    let (told, _) = rest.split_once("```").expect("its end");
+    let slip = file.replacen("interval", "intervall", 1);
+    let problems = Config::parse_for_gateway(&slip).expect_err("a mistake");
+    assert_eq!(problems.in_file(Path::new("rules.yaml")).to_string(), format!("{told}1 mistake"));
 }

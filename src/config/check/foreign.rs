@@ -110,6 +110,11 @@ fn expected_mode(written: &file::Limit) -> Option<Mode> {
 
 fn needs(node: &Node, problems: &mut Problems) {
     for (key, example) in NEEDED.iter().filter(|(key, _)| !node.has(key) && !node.has(MERGE_KEY)) {
-        problems.add(node.location, format!("a limit needs {}", quote(key)), format!("for example {}", quote(example)));
+        problems.lacks(
+            node.location,
+            key,
+            format!("a limit needs {}", quote(key)),
+            format!("for example {}", quote(example)),
+        );
     }
 }

@@ -126,7 +126,8 @@ fn client(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checke
     let Some(sources) = sources? else {
         return match written.mode {
             Some(file::Mode::PerClient) => {
-                Err(problems.add(node.location, "a PER_CLIENT limit needs `client`", "for example `client: ip`"))
+                let message = "a PER_CLIENT limit needs `client`".to_owned();
+                Err(problems.lacks(node.location, "client", message, "for example `client: ip`"))
             }
             Some(file::Mode::Overall) | None => Ok(ClientSource::Ip),
         };

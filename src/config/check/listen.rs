@@ -18,7 +18,8 @@ const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0
 pub(super) fn listen(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -> Checked<Vec<Listen>> {
     let written = part(&file.listen, root, "listen", problems)?.map(Vec::as_slice).unwrap_or_default();
     if purpose == Purpose::Gateway && !root.has("listen") {
-        return Err(problems.add(Location::START, "a gateway needs `listen`", "for example `listen: 0.0.0.0:8080`"));
+        let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
+        return Err(problems.lacks(root.location, "listen", message, help));
     }
     let pairs = written.iter().zip(root.at("listen").items());
     let entries: Vec<_> = pairs.map(|(entry, node)| one(needed(entry, node, problems)?, node, problems)).collect();

@@ -94,7 +94,8 @@ fn upstream(
             Purpose::Layer => Ok(None),
             Purpose::Gateway => {
                 let help = "add `upstream: NAME`, with a NAME of `upstreams`";
-                Err(problems.add(node.location, "a route of a gateway needs `upstream`", help))
+                let message = "a route of a gateway needs `upstream`".to_owned();
+                Err(problems.lacks(node.location, "upstream", message, help))
             }
         };
     };

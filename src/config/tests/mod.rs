@@ -4,6 +4,7 @@ use std::time::Duration;
 
 mod bounds;
 mod fields;
+mod misspelt;
 
 use http::{HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
