@@ -51,13 +51,17 @@ fn title(shape: &Shape) -> String {
 }
 
 fn link(shape: &Shape) -> String {
-    let anchor: String = shape.what.chars().filter(|letter| *letter != '`').collect();
+    let anchor: String = shape.what.to_lowercase().chars().filter(|letter| *letter != '`').collect();
     format!("[{}](#{})", shape.what, anchor.replace(' ', "-"))
 }
 
 /// A sentence as a part of another.
 fn plain(sentence: &str) -> String {
-    let mut letters = sentence.trim().trim_end_matches('.').chars();
+    let sentence = sentence.trim().trim_end_matches('.');
+    if sentence.chars().nth(1).is_some_and(char::is_uppercase) {
+        return sentence.to_owned(); // HTTP, TLS
+    }
+    let mut letters = sentence.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 

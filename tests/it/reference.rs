@@ -105,3 +105,19 @@ fn what_the_page_says_of_keys_that_are_left_out_is_what_holds() {
     }
     assert!(tried > 30, "{tried} defaults");
 }
+
+#[test]
+fn every_link_within_the_page_leads_to_a_heading_and_no_name_lost_its_capital() {
+    let page = page();
+    let anchor = |heading: &str| {
+        let kept = heading.to_lowercase().replace('`', "");
+        kept.replace(' ', "-")
+    };
+    let anchors: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("## ")).map(anchor).collect();
+    let links: Vec<_> = page.split("](#").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(links.len() > 10, "{links:?}");
+    for link in links {
+        assert!(anchors.iter().any(|anchor| anchor == link), "#{link}");
+    }
+    assert!(!page.contains("hTTP") && !page.contains("tLS"), "a name in lower case");
+}
