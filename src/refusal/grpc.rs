@@ -83,7 +83,7 @@ fn tell(refusal: &Refusal, fields: &mut HeaderMap) -> StatusCode {
 fn code(status: StatusCode) -> u16 {
     match status.as_u16() {
         // INVALID_ARGUMENT
-        400 | 414 | 421 => 3,
+        400 | 414 => 3,
         // DEADLINE_EXCEEDED
         408 | 504 => 4,
         // RESOURCE_EXHAUSTED

@@ -56,8 +56,6 @@ pub(crate) enum Refusal {
     BodyTimedOut,
     /// 414: a target of more than `max_target`.
     UriTooLong,
-    /// 421: a target with `https` on a connection in clear.
-    Misdirected,
     /// 429: limits refused.
     Limited {
         /// Which.
@@ -180,9 +178,6 @@ impl Refusal {
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
             Self::SchemeUnknown => (StatusCode::BAD_REQUEST, "the target's scheme is not one of HTTP".into()),
             Self::TwoHosts => (StatusCode::BAD_REQUEST, "`host` and `:authority` are not the same".into()),
-            Self::Misdirected => {
-                (StatusCode::MISDIRECTED_REQUEST, "`https` is not served on a connection in clear".into())
-            }
             Self::VersionNotSupported => {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0, HTTP/1.1 and HTTP/2 are understood".into())
             }

@@ -14,7 +14,6 @@ use super::http1::Http1;
 use super::http2::Http2;
 use super::protocol::{Protocol, Spoken};
 use super::proxied::identified;
-use super::scheme::Schemes;
 use super::slots::Slot;
 use super::stream::{Socket, Watched};
 use super::watch::{End, Watch, last_word};
@@ -125,17 +124,10 @@ impl<S: HttpService> Client<S> {
         }
     }
 
-    /// What may be asked for on it.
-    fn schemes(&self, io: &Watched) -> Schemes {
-        let is_secure = io.socket().tls_peer().is_some() || self.slot.trusts_peer();
-        if is_secure { Schemes::Secure } else { Schemes::Clear }
-    }
-
     /// Serves requests until the connection is over or idle; then keeps its socket, and frees everything else.
     async fn serve_http1(&mut self, io: Watched) {
         let terms = Arc::clone(&self.watch.terms);
-        let schemes = self.schemes(&io);
-        let mut connection = Http1::new(io, self.service.clone(), self.slot.peer(), schemes, terms);
+        let mut connection = Http1::new(io, self.service.clone(), self.slot.peer(), terms);
         if let End::Resting = self.watch.drive(Pin::new(&mut connection), true).await {
             self.socket = connection.into_socket().map_or(Held::Nothing, Held::Idle);
         }
@@ -143,8 +135,7 @@ impl<S: HttpService> Client<S> {
 
     async fn serve_http2(&mut self, io: Watched) {
         let terms = Arc::clone(&self.watch.terms);
-        let schemes = self.schemes(&io);
-        let mut connection = Http2::new(io, self.service.clone(), self.slot.peer(), schemes, terms);
+        let mut connection = Http2::new(io, self.service.clone(), self.slot.peer(), terms);
         self.watch.drive(Pin::new(&mut connection), false).await;
     }
 

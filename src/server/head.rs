@@ -64,7 +64,7 @@ pub(crate) fn cause(refusal: &Refusal) -> &'static str {
         Refusal::MethodNotImplemented => "method",
         Refusal::CodingNotImplemented => "coding",
         Refusal::VersionNotSupported => "version",
-        Refusal::SchemeUnknown | Refusal::Misdirected => "scheme",
+        Refusal::SchemeUnknown => "scheme",
         _ => "malformed",
     }
 }

@@ -1,34 +1,23 @@
-//! The scheme and the authority of a target, held against the connection that it came on.
+//! The scheme and the authority of a target.
 
 use http::uri::Authority;
 use http::{HeaderMap, Uri, Version, header};
 
 use crate::refusal::Refusal;
 
-/// The schemes whose resources may be asked for on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Schemes {
-    /// In clear, `http` alone (RFC 9110 section 7.4).
-    Clear,
-    /// Over TLS, and in clear from a trusted proxy, which may have ended the client's TLS: `https`, too.
-    Secure,
-}
-
-impl Schemes {
-    /// Why a target is not for this connection, if it is not. One that names no scheme is.
-    pub(super) fn refuse(self, version: Version, uri: &Uri, fields: &HeaderMap) -> Option<Refusal> {
-        let scheme = uri.scheme_str()?;
-        let is_https = scheme.eq_ignore_ascii_case("https");
-        if !is_https && !scheme.eq_ignore_ascii_case("http") {
-            return Some(Refusal::SchemeUnknown);
-        }
-        if is_https && self == Self::Clear {
-            return Some(Refusal::Misdirected);
-        }
-        // In HTTP/1.1 the target counts, whatever the field says (RFC 9112 section 3.2.2).
-        let authority = uri.authority().filter(|_| version == Version::HTTP_2)?;
-        differs(if is_https { 443 } else { 80 }, authority, fields).then_some(Refusal::TwoHosts)
+/// Why a target is refused, if it is. One that names no scheme is not.
+///
+/// `https` in clear is served, though RFC 9110 section 7.4 would have it refused: proxies that end TLS say it, and haproxy says
+/// it of what came to it in clear.
+pub(super) fn refuse(version: Version, uri: &Uri, fields: &HeaderMap) -> Option<Refusal> {
+    let scheme = uri.scheme_str()?;
+    let is_https = scheme.eq_ignore_ascii_case("https");
+    if !is_https && !scheme.eq_ignore_ascii_case("http") {
+        return Some(Refusal::SchemeUnknown);
     }
+    // In HTTP/1.1 the target counts, whatever the field says (RFC 9112 section 3.2.2).
+    let authority = uri.authority().filter(|_| version == Version::HTTP_2)?;
+    differs(if is_https { 443 } else { 80 }, authority, fields).then_some(Refusal::TwoHosts)
 }
 
 /// Whether a `host` is another than `:authority` (RFC 9113 section 8.3.1), where a port is this one unless it is told.
@@ -45,35 +34,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_of_the_schemes_of_its_connection() {
-        let refuse =
-            |schemes: Schemes, uri: &str| schemes.refuse(Version::HTTP_11, &uri.parse().unwrap(), &HeaderMap::new());
-        for both in [Schemes::Clear, Schemes::Secure] {
-            for good in ["/", "*", "http://a/", "HTTP://a/"] {
-                assert_eq!(refuse(both, good), None, "{both:?} {good}");
-            }
-            for bad in ["ftp://a/", "ws://a/", "httpx://a/"] {
-                assert_eq!(refuse(both, bad), Some(Refusal::SchemeUnknown), "{both:?} {bad}");
-            }
+    fn a_target_is_of_a_scheme_of_http() {
+        let refused = |uri: &str| refuse(Version::HTTP_11, &uri.parse().unwrap(), &HeaderMap::new());
+        for good in ["/", "*", "http://a/", "HTTP://a/", "https://a/", "HttpS://a/"] {
+            assert_eq!(refused(good), None, "{good}");
         }
-        for https in ["https://a/", "HttpS://a/"] {
-            assert_eq!(refuse(Schemes::Clear, https), Some(Refusal::Misdirected));
-            assert_eq!(refuse(Schemes::Secure, https), None);
+        for bad in ["ftp://a/", "ws://a/", "httpx://a/"] {
+            assert_eq!(refused(bad), Some(Refusal::SchemeUnknown), "{bad}");
         }
     }
 
     #[test]
     fn in_http2_a_host_names_the_authority_or_is_not_there() {
-        let refuse = |version, uri: &str, host: &str| {
+        let refused = |version, uri: &str, host: &str| {
             let fields = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
-            Schemes::Secure.refuse(version, &uri.parse().unwrap(), &fields)
+            refuse(version, &uri.parse().unwrap(), &fields)
         };
         for same in ["a.example", "A.Example", "a.example:443"] {
-            assert_eq!(refuse(Version::HTTP_2, "https://a.example/", same), None, "{same}");
+            assert_eq!(refused(Version::HTTP_2, "https://a.example/", same), None, "{same}");
         }
         for other in ["b.example", "a.example:80", "a.example.", "", "a b"] {
-            assert_eq!(refuse(Version::HTTP_2, "https://a.example/", other), Some(Refusal::TwoHosts), "{other}");
-            assert_eq!(refuse(Version::HTTP_11, "https://a.example/", other), None, "{other}");
+            assert_eq!(refused(Version::HTTP_2, "https://a.example/", other), Some(Refusal::TwoHosts), "{other}");
+            assert_eq!(refused(Version::HTTP_11, "https://a.example/", other), None, "{other}");
         }
     }
 }

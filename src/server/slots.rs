@@ -201,11 +201,6 @@ impl Slot {
         self.told.get().map_or_else(|| self.peer.into(), |told| told.peer)
     }
 
-    /// Whether whoever connected is a trusted proxy, of whomever it told.
-    pub(super) fn trusts_peer(&self) -> bool {
-        self.shared.whole.0.addresses.trusts(self.peer.0)
-    }
-
     /// Whose connection has it, if it counts as somebody's.
     pub(crate) fn client(&self) -> Option<IpNet> {
         let of_peer = || self.is_counted.then(|| self.shared.whole.0.addresses.network(self.peer.0.to_canonical()));

@@ -24,10 +24,9 @@ use self::answering::{Answering, Reply};
 use self::wire::{ClientBody, DRAINED, Wire};
 use super::activity::{Activity, InFlight};
 use super::head::cause;
-use super::scheme::Schemes;
 use super::stream::{LINGER, Socket, Watched};
 use super::watch::Connection;
-use super::{HttpService, Refused, Terms};
+use super::{HttpService, Refused, Terms, scheme};
 use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_bytes, read_request};
 use crate::layer::{OverTls, Peer, TlsPeer};
 use crate::refusal::Refusal;
@@ -44,7 +43,6 @@ pub(crate) struct Http1<S: HttpService> {
     activity: Arc<Activity>,
     service: S,
     peer: SocketAddr,
-    schemes: Schemes,
     tls: Option<Arc<TlsPeer>>,
     terms: Arc<Terms>,
     stage: Stage<S::Body>,
@@ -99,14 +97,13 @@ enum Step {
 }
 
 impl<S: HttpService> Http1<S> {
-    pub(super) fn new(stream: Watched, service: S, peer: SocketAddr, schemes: Schemes, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
         Self {
             activity: Arc::clone(stream.activity()),
             tls: stream.socket().tls_peer().cloned(),
             wire: Arc::new(Mutex::new(Wire::new(stream))),
             service,
             peer,
-            schemes,
             terms,
             stage: Stage::Head,
             handling: Box::pin(None),
@@ -172,8 +169,8 @@ impl<S: HttpService> Http1<S> {
         let may_inform = version == Version::HTTP_11;
         self.wire.lock().begin(left, expects_continue, may_inform);
         let excess = self.terms.limits.head.excess(&request);
-        let misdirected = || self.schemes.refuse(version, request.uri(), request.headers());
-        if let Some(refusal) = excess.or_else(misdirected) {
+        let target = || scheme::refuse(version, request.uri(), request.headers());
+        if let Some(refusal) = excess.or_else(target) {
             self.terms.metrics.rejected(cause(&refusal));
             (self.terms.on_refused)(&Refused::request(&refusal, &request, self.peer));
             exchange.keeps_open = false;

@@ -38,10 +38,9 @@ use self::stream::Stream;
 use self::upload::{Unread, Upload};
 use super::activity::Activity;
 use super::head::cause;
-use super::scheme::Schemes;
 use super::stream::Watched;
 use super::watch::Connection;
-use super::{ConnectionLimits, HttpService, Refused, Terms};
+use super::{ConnectionLimits, HttpService, Refused, Terms, scheme};
 use crate::boxed::boxed;
 use crate::http1::length;
 use crate::layer::{OverTls, Peer, TlsPeer};
@@ -70,7 +69,6 @@ pub(crate) struct Http2<S: HttpService> {
     stage: Stage,
     service: S,
     peer: SocketAddr,
-    schemes: Schemes,
     tls: Option<Arc<TlsPeer>>,
     activity: Arc<Activity>,
     terms: Arc<Terms>,
@@ -94,26 +92,14 @@ struct Serving {
 }
 
 impl<S: HttpService> Http2<S> {
-    pub(super) fn new(mut stream: Watched, service: S, peer: SocketAddr, schemes: Schemes, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(mut stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
         let activity = Arc::clone(stream.activity());
         let tls = stream.socket().tls_peer().cloned();
         let ledger = Arc::new(Ledger::default());
         stream.count_with(Frames::new(Arc::clone(&ledger)));
         let greeting = builder(&terms.limits).handshake(stream);
         let stage = Stage::Greeting(Box::pin(greeting));
-        Self {
-            stage,
-            service,
-            peer,
-            schemes,
-            tls,
-            activity,
-            terms,
-            ledger,
-            retired: false,
-            dismissed: false,
-            widened: false,
-        }
+        Self { stage, service, peer, tls, activity, terms, ledger, retired: false, dismissed: false, widened: false }
     }
 
     /// Serves a request in a task of its own.
@@ -131,8 +117,8 @@ impl<S: HttpService> Http2<S> {
         if request.headers().values().any(has_outer_whitespace) {
             return stream.refuse_malformed();
         }
-        let misdirected = || self.schemes.refuse(Version::HTTP_2, request.uri(), request.headers());
-        let refusal = self.terms.limits.head.excess(&request).or_else(misdirected).inspect(|refusal| {
+        let target = || scheme::refuse(Version::HTTP_2, request.uri(), request.headers());
+        let refusal = self.terms.limits.head.excess(&request).or_else(target).inspect(|refusal| {
             self.terms.metrics.rejected(cause(refusal));
             (self.terms.on_refused)(&Refused::request(refusal, &request, self.peer));
         });
