@@ -1,4 +1,4 @@
-"""Keeps the processors awake, so that nobody is charged for waking them."""
+"""Keeps the processors awake, for what is timed and not counted."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ figures differ from machine to machine, and from hour to hour.
 * The load is wrk with {connections} connections, the upstream one nginx that answers 100 bytes to everybody, unless a
   row says otherwise.
 * CPU is the user and system time of all threads and processes of the gateway, and of its Redis and the service
-  that asks it where it has them, from `/proc/PID/stat`. The cores are kept awake (/dev/cpu_dma_latency): to wake one that
-  sleeps costs who wakes it, above all in a virtual machine, and how often the programs around a gateway sleep is not
-  what is measured. All that takes part goes before other programs (SCHED_RR).
+  that asks it where it has them, from `/proc/PID/stat`.
 * Before it is measured, each must answer as expected and keep the connection. One error, or one answer of another kind,
   and it has failed and is told as such. Those that refuse may let one request in a thousand pass.
 * Limits that let everything pass have a rate of a million a second, so that all do their whole work and none refuses.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable
 
-from awake import awake
 from contestant import Contestant, Running
 from load import load
 from process import Failed
@@ -28,7 +27,7 @@ def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callabl
     """Starts the contestants of a row, warms them up, and loads each in each round; then some of them in more rounds, until it
     is clear who meets the goals."""
     results = {contestant.name: Result(contestant) for contestant in row.contestants}
-    with awake(), stage.scene(), stage.upstream_at(row.upstream(stage) if row.upstream else stage.upstream):
+    with stage.scene(), stage.upstream_at(row.upstream(stage) if row.upstream else stage.upstream):
         field = start(stage, results)
         for contestant, running in field:
             one_slice(stage, contestant, running, results, WARM_UP_SECONDS)
