@@ -1,19 +1,37 @@
-//! `tidegate check`: lists all mistakes of a rule file.
+//! `tidegate check`: reports all errors of a rule file.
 
 use std::io::{self, Write};
-use std::path::Path;
 
-use crate::config::{Config, LoadError};
+use clap::Args;
 
-/// Writes all mistakes of a rule file, or that there are none. The exit code is 0 without mistakes, 1 with mistakes, and 2 if
-/// the file cannot be read.
+use super::{ConfigArg, FileArg};
+use crate::config::LoadError;
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    config: ConfigArg,
+    /// Do not open the certificates, keys and password files that the rule file names
+    #[arg(long)]
+    no_files: bool,
+}
+
+/// Writes all errors and warnings of a rule file. The exit code is 0 without errors, 1 with errors, and 2 if the file cannot
+/// be read.
 ///
 /// # Errors
 /// `out` cannot be written to.
-pub fn check(file: &Path, out: &mut impl Write) -> io::Result<u8> {
-    match Config::load_for_gateway(file) {
-        Ok(_) => {
-            writeln!(out, "{}: no mistakes", file.display())?;
+pub(super) fn check(args: CheckArgs, out: &mut impl Write) -> io::Result<u8> {
+    let file = args.file.or(args.config);
+    let config = if args.no_files { file.load_without_named_files() } else { file.load_for_gateway() };
+    match config {
+        Ok(config) => {
+            for warning in config.warnings.iter() {
+                writeln!(out, "{file}:{warning}")?;
+            }
+            writeln!(out, "{file}: no errors")?;
             Ok(0)
         }
         Err(error) => {

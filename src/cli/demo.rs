@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::logging::{self, Logs};
 use super::run::{Signals, until_ended};
 use super::succession::Succession;
-use super::{CommonArgs, RunArgs};
-use crate::config::{Config, ListenAddress};
+use super::{CommonArgs, ConfigArg, RunArgs};
+use crate::config::{Config, ListenAddress, RuleFile};
 use crate::gateway::{Gateway, StartError};
 
 const RULES: &str = include_str!("../../config/demo.yaml");
@@ -18,7 +18,7 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
     match start(args) {
         Ok((gateway, signals, logs)) => {
             let args = RunArgs {
-                config: "demo".into(),
+                rules: ConfigArg { config: RuleFile::Path("demo".into()) },
                 common: args.clone(),
                 drain_timeout: Duration::from_secs(5),
                 drain_delay: Duration::ZERO,

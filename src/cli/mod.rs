@@ -1,6 +1,6 @@
 //! The commands, one file each, and their shared arguments. Only this module prints for people.
 
-pub mod check;
+mod check;
 mod demo;
 mod explain;
 mod logging;
@@ -13,9 +13,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use self::logging::{LogFilter, LogFormat};
+use crate::config::RuleFile;
 
 /// An HTTP reverse-proxy gateway with exact distributed rate limiting.
 #[derive(Debug, Parser)]
@@ -30,24 +32,19 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the gateway
-    Run(RunArgs),
+    Run(run::RunCommand),
     /// Run on an embedded store with a built-in upstream, to try things out
     Demo(CommonArgs),
-    /// List every mistake of a rule file
-    Check {
-        /// The rule file
-        #[arg(default_value = run::DEFAULT_FILE)]
-        file: PathBuf,
-    },
+    /// Report all errors of a rule file
+    Check(check::CheckArgs),
     /// Tell which route and which limits a request meets, and why
     Explain(explain::ExplainArgs),
 }
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// The rule file
-    #[arg(short, long, value_name = "FILE", default_value = run::DEFAULT_FILE)]
-    config: PathBuf,
+    #[command(flatten)]
+    rules: ConfigArg,
     #[command(flatten)]
     common: CommonArgs,
     /// Seconds for requests to finish after SIGTERM
@@ -59,6 +56,21 @@ struct RunArgs {
     /// Take over from the gateway that was started with the same socket, and hand over to the next one
     #[arg(long, value_name = "SOCKET", env = "TIDEGATE_HANDOVER")]
     handover: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct ConfigArg {
+    /// The rule file; `-` is standard input
+    #[arg(short, long, value_name = "FILE", default_value = run::DEFAULT_FILE, value_parser = rule_file())]
+    config: RuleFile,
+}
+
+/// A rule file as an argument or by `-c`.
+#[derive(Debug, Args)]
+struct FileArg {
+    /// The rule file; `-` is standard input
+    #[arg(value_name = "FILE", conflicts_with = "config", value_parser = rule_file())]
+    file: Option<RuleFile>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -85,19 +97,30 @@ pub fn main() -> ExitCode {
     };
     let code = match cli.command {
         None => run::run(&cli.run),
-        Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Run(command)) => run::run(&command.into_args()),
         Some(Command::Demo(args)) => demo::demo(&args),
         Some(Command::Explain(args)) => {
             explain::explain(&args, &mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(2)
         }
-        Some(Command::Check { file }) => check::check(&file, &mut io::stdout().lock()).unwrap_or(2),
+        Some(Command::Check(args)) => check::check(args, &mut io::stdout().lock()).unwrap_or(2),
     };
     ExitCode::from(code)
+}
+
+fn rule_file() -> impl TypedValueParser<Value = RuleFile> {
+    OsStringValueParser::new().map(RuleFile::from)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: u32 = text.parse().map_err(|_| format!("`{text}` is not a whole number of seconds"))?;
     Ok(Duration::from_secs(seconds.into()))
+}
+
+impl FileArg {
+    /// Returns the rule file: the argument, or else that of `-c`.
+    fn or(self, config: ConfigArg) -> RuleFile {
+        self.file.unwrap_or(config.config)
+    }
 }
 
 impl CommonArgs {

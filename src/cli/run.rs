@@ -3,15 +3,16 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 
-use super::RunArgs;
 use super::logging::{self, Logs};
 use super::notify::notify;
 use super::succession::Succession;
-use crate::config::{Config, ListenAddress, LoadError};
+use super::{ConfigArg, FileArg, RunArgs};
+use crate::config::{ListenAddress, LoadError};
 use crate::gateway::{Gateway, Inherited};
 
 /// The default rule file.
@@ -26,13 +27,29 @@ pub(super) struct Signals {
     hangup: Signal,
 }
 
+/// `tidegate run`: the rule file is an argument or that of `-c`.
+#[derive(Debug, Args)]
+pub(super) struct RunCommand {
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    args: RunArgs,
+}
+
+impl RunCommand {
+    pub(super) fn into_args(self) -> RunArgs {
+        let rules = ConfigArg { config: self.file.or(self.args.rules) };
+        RunArgs { rules, ..self.args }
+    }
+}
+
 /// Runs a gateway; returns the exit code.
 pub(super) fn run(args: &RunArgs) -> u8 {
     let inherited = match Inherited::from_systemd() {
         Ok(inherited) => inherited,
         Err(error) => return could_not(&format_args!("cannot use what systemd passes: {error}")),
     };
-    let config = match Config::load_for_gateway(&args.config) {
+    let config = match args.rules.config.load_for_gateway() {
         Ok(config) => config,
         Err(error) => {
             complain(&error);
@@ -43,6 +60,9 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(logs) => logs,
         Err(error) => return could_not(&error),
     };
+    for warning in &config.warnings {
+        tracing::warn!("{}:{warning}", args.rules.config);
+    }
     let signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return could_not(&error),

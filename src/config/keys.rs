@@ -65,6 +65,17 @@ pub(crate) struct Key {
     pub(crate) about: &'static str,
 }
 
+impl Kind {
+    /// Returns the shape of the maps that a value consists of, or `None` if it has none.
+    fn shape(&self) -> Option<&'static Shape> {
+        match self {
+            Self::Map(shape) | Self::Short(_, shape) | Self::OrMap(_, shape) => Some(shape),
+            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::Named(kind) => kind.shape(),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a key may be left out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
@@ -94,6 +105,11 @@ impl Shape {
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let (other, names): (&[Key], &[&str]) = self.like.map_or((&[], &[]), |(shape, names)| (shape.keys, names));
         self.keys.iter().chain(names.iter().filter_map(|name| other.iter().find(|key| key.name == *name)))
+    }
+
+    /// Returns `true` if the value of one of its keys has this shape.
+    pub(crate) fn contains(&self, other: &Shape) -> bool {
+        self.keys().any(|key| key.kind.shape().is_some_and(|shape| shape.what == other.what))
     }
 
     /// The key of this name.

@@ -1,10 +1,12 @@
-//! Reading the file, before anything in it means anything.
+//! Loads a rule file, from a path or from standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::named_files::NamedFiles;
 use super::problem::{Location, Problems};
+use super::{Config, Purpose, Source};
 
 /// The largest rule file, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
@@ -28,14 +30,30 @@ pub enum LoadError {
     },
 }
 
-/// The text of the file, however large: no more of it is read than it takes to see that it is too large.
-pub(super) fn read(path: &Path) -> Result<String, LoadError> {
+/// The rule file that a command of the program reads.
+#[cfg(feature = "gateway")]
+#[derive(Clone, Debug)]
+pub(crate) enum RuleFile {
+    /// A file.
+    Path(PathBuf),
+    /// Standard input. Relative paths in it start at the current folder.
+    Stdin,
+}
+
+/// Loads the file at `path`.
+pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, LoadError> {
+    let source = Source { purpose, named: NamedFiles::next_to(path) };
+    read(path, || File::open(path), source)
+}
+
+/// Reads no more than it takes to detect that the text is too large. `path` is for messages.
+fn read<R: Read>(path: &Path, open: impl FnOnce() -> io::Result<R>, source: Source<'_>) -> Result<Config, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    open().and_then(|reader| reader.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     let text = if bytes.len() > MAX_BYTES { Err(too_large()) } else { decode(bytes) };
-    text.map_err(|problems| LoadError::Mistakes { path: path.to_owned(), problems })
+    let config = text.and_then(|text| Config::read(&text, source));
+    config.map_err(|problems| LoadError::Mistakes { path: path.to_owned(), problems })
 }
 
 /// What is said of a file that is too large.
@@ -57,6 +75,57 @@ fn decode(bytes: Vec<u8>) -> Result<String, Problems> {
         problems.add(Location { line, column }, format!("byte 0x{byte:02x} is not UTF-8"), "save the file as UTF-8");
         problems
     })
+}
+
+// === impl RuleFile ===
+
+#[cfg(feature = "gateway")]
+impl RuleFile {
+    /// Loads the file for a layer: `listen` and the routes' `upstream` may be missing.
+    pub(crate) fn load(&self) -> Result<Config, LoadError> {
+        self.read(Purpose::Layer, true)
+    }
+
+    /// Loads the file for the gateway.
+    pub(crate) fn load_for_gateway(&self) -> Result<Config, LoadError> {
+        self.read(Purpose::Gateway, true)
+    }
+
+    /// Loads the file for the gateway, but does not open the certificates, keys and password files that it names.
+    pub(crate) fn load_without_named_files(&self) -> Result<Config, LoadError> {
+        self.read(Purpose::Gateway, false)
+    }
+
+    fn read(&self, purpose: Purpose, are_checked: bool) -> Result<Config, LoadError> {
+        let named = match self {
+            Self::Path(path) => NamedFiles::next_to(path),
+            Self::Stdin => NamedFiles::of_text(),
+        };
+        let source = Source { purpose, named: if are_checked { named } else { named.unchecked() } };
+        match self {
+            Self::Path(path) => read(path, || File::open(path), source),
+            Self::Stdin => read(Path::new("<stdin>"), || Ok(io::stdin().lock()), source),
+        }
+    }
+}
+
+/// A command line argument: a path, or `-` for standard input.
+#[cfg(feature = "gateway")]
+impl From<std::ffi::OsString> for RuleFile {
+    fn from(arg: std::ffi::OsString) -> Self {
+        if arg == "-" { Self::Stdin } else { Self::Path(arg.into()) }
+    }
+}
+
+/// As messages name it.
+#[cfg(feature = "gateway")]
+impl std::fmt::Display for RuleFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Stdin => f.write_str("<stdin>"),
+        }
+    }
 }
 
 // === impl LoadError ===

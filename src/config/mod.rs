@@ -10,6 +10,7 @@ mod item;
 mod keys;
 mod listen;
 mod load;
+mod named_files;
 mod node;
 mod problem;
 mod reference;
@@ -29,6 +30,9 @@ use std::sync::Arc;
 
 pub use self::listen::{BadAddress, Listen, ListenAddress};
 pub use self::load::LoadError;
+#[cfg(feature = "gateway")]
+pub(crate) use self::load::RuleFile;
+use self::named_files::NamedFiles;
 #[cfg(feature = "gateway")]
 pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
@@ -56,6 +60,8 @@ pub struct Config {
     pub upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
     /// Routes, limits and clients.
     pub rules: Rules,
+    /// Values that are valid and probably not what the operator means.
+    pub warnings: Vec<Problem>,
 }
 
 /// Where one line for each request goes.
@@ -68,6 +74,13 @@ pub enum AccessLog {
     Stdout,
     /// The end of this file.
     File(PathBuf),
+}
+
+/// Where the text of a rule file comes from, and how it is used.
+#[derive(Clone, Copy, Debug)]
+struct Source<'p> {
+    purpose: Purpose,
+    named: NamedFiles<'p>,
 }
 
 /// What a rule file is read for.
@@ -94,7 +107,7 @@ impl Config {
     /// # Errors
     /// All mistakes of the text.
     pub fn parse(text: &str) -> Result<Self, Problems> {
-        Self::read(text, Purpose::Layer)
+        Self::read(text, Source { purpose: Purpose::Layer, named: NamedFiles::of_text() })
     }
 
     /// Reads a rule file for the gateway, which needs `listen` and an `upstream` in every route.
@@ -102,34 +115,29 @@ impl Config {
     /// # Errors
     /// All mistakes of the text.
     pub fn parse_for_gateway(text: &str) -> Result<Self, Problems> {
-        Self::read(text, Purpose::Gateway)
+        Self::read(text, Source { purpose: Purpose::Gateway, named: NamedFiles::of_text() })
     }
 
-    /// Like [`parse`](Self::parse), from a file.
+    /// Like [`parse`](Self::parse), from a file. Relative paths in the file start at its folder.
     ///
     /// # Errors
     /// The file cannot be read, or has mistakes.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        Self::open(path.as_ref(), Purpose::Layer)
+        load::load(path.as_ref(), Purpose::Layer)
     }
 
-    /// Like [`parse_for_gateway`](Self::parse_for_gateway), from a file.
+    /// Like [`parse_for_gateway`](Self::parse_for_gateway), from a file. Relative paths in the file start at its folder.
     ///
     /// # Errors
     /// The file cannot be read, or has mistakes.
     pub fn load_for_gateway(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        Self::open(path.as_ref(), Purpose::Gateway)
+        load::load(path.as_ref(), Purpose::Gateway)
     }
 
-    fn open(path: &Path, purpose: Purpose) -> Result<Self, LoadError> {
-        let text = load::read(path)?;
-        Self::read(&text, purpose).map_err(|problems| LoadError::Mistakes { path: path.to_owned(), problems })
-    }
-
-    fn read(text: &str, purpose: Purpose) -> Result<Self, Problems> {
+    fn read(text: &str, source: Source<'_>) -> Result<Self, Problems> {
         if text.len() > load::MAX_BYTES {
             return Err(load::too_large());
         }
-        check::check(text, purpose)
+        check::check(text, source)
     }
 }

@@ -16,6 +16,8 @@ pub struct Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
     found: BTreeSet<Problem>,
+    /// Values that are valid and probably not what the operator means.
+    warnings: BTreeSet<Problem>,
     /// Keys that a map has under a name that is nearly theirs, by the place of the map.
     misspelt: BTreeSet<(Location, &'static str)>,
 }
@@ -91,6 +93,17 @@ impl Problems {
         Named(self, Some(file))
     }
 
+    /// Adds a warning: it is reported, and the file is accepted.
+    pub(crate) fn warn(&mut self, location: Location, message: &str, help: impl Into<String>) {
+        let message = format!("warning: {message}");
+        self.warnings.insert(Problem { location, message, help: help.into() });
+    }
+
+    /// Removes and returns the warnings.
+    pub(crate) fn take_warnings(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.warnings).into_iter().collect()
+    }
+
     /// Adds a mistake. The same one twice, as when an alias repeats it, is one.
     pub(crate) fn add(&mut self, location: Location, message: impl Into<String>, help: impl Into<String>) -> Broken {
         self.found.insert(Problem { location, message: message.into(), help: help.into() });
@@ -126,6 +139,14 @@ impl Problems {
     }
 }
 
+/// As `LINE:COLUMN: message`, with a line of help.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { location, message, help } = self;
+        write!(f, "{}:{}: {message}\n  help: {help}", location.line, location.column)
+    }
+}
+
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Named(self, None).fmt(f)
@@ -136,11 +157,11 @@ impl std::error::Error for Problems {}
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Problem { location, message, help } in self.0.iter() {
+        for problem in self.0.found.iter().chain(&self.0.warnings) {
             if let Some(file) = self.1 {
                 write!(f, "{}:", file.display())?;
             }
-            writeln!(f, "{}:{}: {message}\n  help: {help}", location.line, location.column)?;
+            writeln!(f, "{problem}")?;
         }
         match self.0.len() {
             1 => f.write_str("1 mistake"),

@@ -175,10 +175,22 @@ fn meant(key: &str, shape: &'static Shape) -> String {
     if let Some(near) = near(key, shape) {
         return format!("did you mean {}?", quote(near));
     }
-    match SHAPES.iter().find(|other| other.key(key).is_some()) {
-        Some(other) => format!("{} is a key of {}: look at the indentation", quote(key), other.what),
-        None => known(shape),
+    let is_near = |other: &Shape| other.contains(shape) || shape.contains(other);
+    if let Some(other) = SHAPES.iter().find(|other| other.key(key).is_some() && is_near(other)) {
+        return format!("{} is a key of {}: check the indentation", quote(key), other.what);
     }
+    let similar = similar(key);
+    if similar.is_empty() { known(shape) } else { format!("there are {similar}") }
+}
+
+/// The keys of all maps that end with this word, as in `response_timeout` for `timeout`.
+fn similar(word: &str) -> String {
+    let ends = |name: &str| name.strip_suffix(word).is_some_and(|rest| rest.ends_with('_'));
+    let keys_of = |shape: &&'static Shape| {
+        let keys: Vec<_> = shape.keys().map(|key| key.name).filter(|name| ends(name)).collect();
+        (!keys.is_empty()).then(|| format!("{} in {}", quote_all(keys), shape.what))
+    };
+    SHAPES.iter().filter_map(keys_of).collect::<Vec<_>>().join("; ")
 }
 
 fn known(shape: &'static Shape) -> String {

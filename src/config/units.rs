@@ -50,6 +50,22 @@ impl Millis {
         (!text.is_empty()).then_some(Self(total))
     }
 
+    /// Returns the duration that a text such as `1 minute` or `90 S` means, in the syntax of the rule file. Returns `None` if it
+    /// means none.
+    pub(crate) fn guess(text: &str) -> Option<String> {
+        let text = text.trim().to_ascii_lowercase();
+        let (digits, word) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit())?);
+        let unit = match word.trim_start() {
+            "millisecond" | "milliseconds" | "msec" | "ms" => "ms",
+            "second" | "seconds" | "sec" | "secs" | "s" => "s",
+            "minute" | "minutes" | "min" | "mins" | "m" => "m",
+            "hour" | "hours" | "hr" | "hrs" | "h" => "h",
+            "day" | "days" | "d" => "d",
+            _ => return None,
+        };
+        (!digits.is_empty()).then(|| format!("{digits}{unit}"))
+    }
+
     /// The shortest way to write `millis` in one unit.
     pub(crate) fn show(millis: u64) -> String {
         let fits = UNITS.iter().find(|(_, length)| millis > 0 && millis.is_multiple_of(*length));
@@ -126,6 +142,24 @@ mod tests {
             ("99999999999999999999d", u64::MAX),
         ] {
             assert_eq!(Millis::parse(text), Some(Millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn duration_in_words_has_a_suggestion() {
+        for (text, guess) in [
+            ("1 minute", "1m"),
+            ("30 seconds", "30s"),
+            ("5 S", "5s"),
+            ("2hours", "2h"),
+            (" 7 Days ", "7d"),
+            ("1min", "1m"),
+        ] {
+            assert_eq!(Millis::guess(text).as_deref(), Some(guess), "{text}");
+            assert!(Millis::parse(guess).is_some(), "{guess}");
+        }
+        for text in ["", "minute", "1", "1 month", "1 2 s", "x s"] {
+            assert_eq!(Millis::guess(text), None, "{text}");
         }
     }
 

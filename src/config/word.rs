@@ -121,7 +121,11 @@ impl<'n> Item<'n> {
                     let (least, most) = (Millis::show(least), Millis::show(most));
                     format!("must be from {least} to {most}, not {}", quote(text))
                 }
-                None => format!("must be a duration, not {}", quote(text)),
+                None => {
+                    let guess = Millis::guess(text).map(|guess| format!("did you mean {}?", quote(&guess)));
+                    let help = guess.unwrap_or_else(|| UNITS_HELP.to_owned());
+                    return Err(self.wrong(&format!("must be a duration, not {}", quote(text)), help, problems));
+                }
             },
             Some(Scalar { text, kind: ScalarKind::Int(number) }) if *number > 0 => {
                 let help = format!("write `{number}ms`, `{number}s`, `{number}m`, `{number}h` or `{number}d`");
@@ -156,10 +160,9 @@ impl<'n> Item<'n> {
         match self.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) if unit(text).is_some() => Ok(text),
             Some(Scalar { text, kind: ScalarKind::Text }) if Millis::parse(text).is_none() => {
-                let help = match nearest(text, Unit::ALL.into_iter().map(Unit::name)) {
-                    Some(near) => format!("did you mean {}?", quote(near)),
-                    None => UNITS_HELP.to_owned(),
-                };
+                let near = Millis::guess(text)
+                    .or_else(|| nearest(text, Unit::ALL.into_iter().map(Unit::name)).map(str::to_owned));
+                let help = near.map_or(UNITS_HELP.to_owned(), |near| format!("did you mean {}?", quote(&near)));
                 Err(self.wrong(&format!("must be a duration, not {}", quote(text)), help, problems))
             }
             _ => self.duration(least, most, problems),

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The longest of them, in bytes. A bundle of all public authorities has a fifth of it.
@@ -40,8 +41,54 @@ pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>, CannotRead> {
 // === impl CannotRead ===
 
 impl CannotRead {
-    /// Whether nothing is there.
-    pub(crate) fn is_missing(&self) -> bool {
-        matches!(self, Self::Unreadable(error) if error.kind() == io::ErrorKind::NotFound)
+    /// Returns what to do about the error, or `None` if the file was readable.
+    pub(crate) fn help(&self, path: &Path) -> Option<String> {
+        match self {
+            Self::Unreadable(error) => match error.kind() {
+                io::ErrorKind::NotFound => Some("a relative path starts at the folder of the rule file".to_owned()),
+                io::ErrorKind::PermissionDenied => Some(permissions(path)),
+                _ => None,
+            },
+            Self::NotAFile | Self::TooLong => Some("name a regular file of at most 1 MiB".to_owned()),
+        }
+    }
+}
+
+/// Describes which user may not read the file, and why.
+fn permissions(path: &Path) -> String {
+    let runs_as = user().map_or_else(String::new, |uid| format!("the gateway runs as uid {uid}, and "));
+    match fs::metadata(path) {
+        Ok(about) => {
+            let (mode, uid, gid) = (about.mode() & 0o7777, about.uid(), about.gid());
+            format!("{runs_as}the file has mode {mode:04o}, uid {uid} and gid {gid}: allow that user to read it")
+        }
+        Err(_) => format!("{runs_as}a folder on the way to the file does not let that user in"),
+    }
+}
+
+#[cfg(feature = "gateway")]
+fn user() -> Option<u32> {
+    Some(rustix::process::geteuid().as_raw())
+}
+
+#[cfg(not(feature = "gateway"))]
+fn user() -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn unreadable_file_is_reported_with_user_and_mode() {
+        let path = std::env::temp_dir().join(format!("tidegate-unreadable-{}.key", std::process::id()));
+        fs::write(&path, "x").expect("a temporary file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a file that belongs to this process");
+        let help = CannotRead::Unreadable(io::ErrorKind::PermissionDenied.into()).help(&path).expect("a help");
+        fs::remove_file(&path).expect("the temporary file");
+        assert!(help.contains("the file has mode 0600, uid "), "{help}");
     }
 }

@@ -1,5 +1,6 @@
 //! The files that TLS stands on, and whether they hold what they should. No message repeats what is in them.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -20,8 +21,8 @@ pub(crate) struct BadFile {
     pub(crate) key: &'static str,
     path: PathBuf,
     fault: String,
-    /// What would be right.
-    pub(crate) help: &'static str,
+    /// How to correct it.
+    pub(crate) help: Cow<'static, str>,
 }
 
 /// A file, and the key of the rule file that names it.
@@ -40,7 +41,7 @@ impl Named<'_> {
             "ocsp" => "DER, as an authority answers and `openssl ocsp -respout` writes it",
             _ => "PEM: the certificate that is shown, and after it those of who signed it",
         };
-        BadFile { key: self.key, path: self.path.to_owned(), fault: fault.into(), help }
+        BadFile { key: self.key, path: self.path.to_owned(), fault: fault.into(), help: help.into() }
     }
 
     /// What it holds.
@@ -49,11 +50,8 @@ impl Named<'_> {
     /// It cannot be read, or is none that should be.
     pub(crate) fn read(self) -> Result<Vec<u8>, BadFile> {
         read_bounded(self.path).map_err(|error| {
-            let help = match error.is_missing() {
-                true => "a path that is not absolute begins where the gateway is started",
-                false => "a regular file of 1 MiB at most, which the gateway may read",
-            };
-            BadFile { help, ..self.bad(error.to_string()) }
+            let bad = self.bad(error.to_string());
+            BadFile { help: error.help(self.path).map_or(bad.help.clone(), Into::into), ..bad }
         })
     }
 

@@ -3,15 +3,26 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use tidegate::cli::check::check;
+use crate::support::process::RuleFile;
+use crate::support::tls::Authority;
 
-/// What `tidegate check FILE` says, with its exit code.
-fn said(file: &Path) -> (u8, String) {
-    let mut out = Vec::new();
-    let code = check(file, &mut out).expect("a vector takes what is written");
-    (code, String::from_utf8(out).expect("messages are UTF-8"))
+/// Returns the exit code and the output of `tidegate check FILE`.
+fn said(file: &Path) -> (i32, String) {
+    check(&[&file.to_string_lossy()], "")
+}
+
+/// Returns the exit code and the output of `tidegate check` with these arguments and this standard input.
+fn check(args: &[&str], stdin: &str) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.arg("check").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program");
+    child.stdin.take().expect("a pipe").write_all(stdin.as_bytes()).expect("the program reads its input");
+    let output = child.wait_with_output().expect("the program ends");
+    (output.status.code().expect("an exit code"), String::from_utf8(output.stdout).expect("messages are UTF-8"))
 }
 
 /// Relative, since messages show it.
@@ -47,7 +58,7 @@ fn the_rule_files_that_come_with_it_have_no_mistakes() {
     let files = rule_files(Path::new("config"));
     assert!(files.len() > 3, "{files:?}");
     for file in files {
-        assert_eq!(said(&file), (0, format!("{}: no mistakes\n", file.display())));
+        assert_eq!(said(&file), (0, format!("{}: no errors\n", file.display())));
     }
 }
 
@@ -79,4 +90,56 @@ fn a_file_above_one_mebibyte_or_not_in_utf_8_is_a_mistake() {
         assert_eq!(code, 1, "{said}");
         assert!(said.contains(place), "{said}");
     }
+}
+
+const RULES: &str = "listen: 127.0.0.1:8080
+admin: off
+upstreams: { echo: { targets: [builtin:echo] } }
+routes: [{ name: rest, match: { path: /** }, upstream: echo }]
+";
+
+#[test]
+fn rule_file_is_an_argument_an_option_or_standard_input() {
+    let file = RuleFile::new("named-in-three-ways", RULES);
+    let expected = (0, format!("{}: no errors\n", file.path()));
+    assert_eq!(check(&[file.path()], ""), expected);
+    assert_eq!(check(&["-c", file.path()], ""), expected);
+    assert_eq!(check(&["-"], RULES), (0, "<stdin>: no errors\n".to_owned()));
+    let (code, said) = check(&["-c", "-"], "listen: nowhere\nroutes: []\n");
+    assert!(code == 1 && said.starts_with("<stdin>:1:9: `nowhere` "), "{said}");
+    let (code, _) = check(&[file.path(), "-c", file.path()], "");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn literal_star_in_a_header_match_is_a_warning() {
+    let rules = RULES.replace("path: /**", "headers: { X-Api-Key: '*' }");
+    let (code, said) = check(&["-"], &rules);
+    assert_eq!(code, 0);
+    let warning = "<stdin>:4:55: warning: `X-Api-Key` matches only a literal `*`\n  help: ";
+    assert!(said.starts_with(warning) && said.ends_with("<stdin>: no errors\n"), "{said}");
+}
+
+#[test]
+fn relative_paths_start_at_the_rule_files_folder() {
+    let authority = Authority::new();
+    let upstream = "targets: [https://localhost], tls: { ca: ca.pem }";
+    let rules = RULES.replace("targets: [builtin:echo]", upstream) + "access_log: ./access.log\n";
+    authority.write("relative.yaml", &rules);
+    let file = authority.path("relative.yaml");
+    assert_eq!(check(&[&file], ""), (0, format!("{file}: no errors\n")));
+    let (code, said) = check(&["-"], &rules);
+    assert!(code == 1 && said.contains("`ca.pem` cannot be read"), "{said}");
+}
+
+#[test]
+fn check_without_files_opens_none() {
+    let tls = "{ address: 127.0.0.1:8080, tls: { certificates: [{ cert: none.pem, key: none.key }], client_auth: { ca: none.pem } } }";
+    let store =
+        "store: { url: 'rediss://db', password_file: none, tls: { ca: none.pem } }\naccess_log: none/access.log\n";
+    let upstream = "targets: [https://localhost], tls: { ca: none.pem }";
+    let rules = RULES.replace("127.0.0.1:8080", tls).replace("targets: [builtin:echo]", upstream) + store;
+    let (code, said) = check(&["-"], &rules);
+    assert!(code == 1 && said.matches("none").count() > 5, "{said}");
+    assert_eq!(check(&["--no-files", "-"], &rules), (0, "<stdin>: no errors\n".to_owned()));
 }

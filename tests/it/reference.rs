@@ -64,7 +64,7 @@ routes:
 fn read(text: &str) -> String {
     let config = Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
     // Without a route's table, whose order is nobody's.
-    let Config { listen, max_connections, admin, access_log, store, upstreams, rules } = &config;
+    let Config { listen, max_connections, admin, access_log, store, upstreams, rules, warnings: _ } = &config;
     let routes: Vec<_> = rules.routes.iter().collect();
     let of_requests = (&rules.requests, &rules.addresses, &rules.fields);
     format!("{listen:?}{max_connections}{admin:?}{access_log:?}{store:?}{upstreams:?}{routes:?}{of_requests:?}")

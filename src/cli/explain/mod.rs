@@ -7,16 +7,14 @@ mod text;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 
 use clap::Args;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri, Version};
 
-use super::run::DEFAULT_FILE;
+use super::ConfigArg;
 use crate::client::Trace;
 use crate::condition::Search;
-use crate::config::Config;
 use crate::facts::{BadRequest, Facts, TlsPeer};
 use crate::route::Route;
 use crate::rule::Limit;
@@ -26,9 +24,8 @@ use crate::sift::{Arrival, NextHop};
 /// The request to explain, and the rules to explain it by.
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// The rule file
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
-    config: PathBuf,
+    #[command(flatten)]
+    rules: ConfigArg,
     /// The request's method
     #[arg(value_parser = request::method)]
     method: Method,
@@ -77,7 +74,7 @@ struct Explanation<'r> {
 /// # Errors
 /// `out` or `complaints` cannot be written to.
 pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut impl Write) -> io::Result<u8> {
-    let config = match Config::load(&args.config) {
+    let config = match args.rules.config.load() {
         Ok(config) => config,
         Err(error) => {
             writeln!(complaints, "{error}")?;

@@ -1,32 +1,34 @@
 //! Where clients and operators connect, and where the access log goes.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 
 use ipnet::IpNet;
 
 use super::{Checked, duration, listen_tls, needed, number, part};
 use crate::config::file::{self, File};
+use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::config::units::Bytes;
-use crate::config::{AccessLog, Config, Listen, ListenAddress, Purpose};
+use crate::config::{AccessLog, Config, Listen, ListenAddress, Purpose, Source};
 
 const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8080` for all interfaces, or `unix:/path` for a Unix socket";
 
-pub(super) fn listen(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -> Checked<Vec<Listen>> {
+pub(super) fn listen(file: &File, root: &Node, source: Source<'_>, problems: &mut Problems) -> Checked<Vec<Listen>> {
     let written = part(&file.listen, root, "listen", problems)?.map(Vec::as_slice).unwrap_or_default();
-    if purpose == Purpose::Gateway && !root.has("listen") {
+    if source.purpose == Purpose::Gateway && !root.has("listen") {
         let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
         return Err(problems.lacks(root.location, "listen", message, help));
     }
     let pairs = written.iter().zip(root.at("listen").items());
-    let entries: Vec<_> = pairs.map(|(entry, node)| one(needed(entry, node, problems)?, node, problems)).collect();
+    let entries: Vec<_> =
+        pairs.map(|(entry, node)| one(needed(entry, node, problems)?, node, source.named, problems)).collect();
     entries.into_iter().collect()
 }
 
-fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Listen> {
+fn one(entry: &file::Listen, node: &Node, named: NamedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {
     let address = address(needed(&entry.address, node, problems)?, node.at("address"), problems);
     let mode = mode(entry, &address, node, problems);
     let default = Listen::new(address?);
@@ -38,7 +40,7 @@ fn one(entry: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Li
     let mut size = |value: Option<Bytes>, default, key| count(value.map(|Bytes(bytes)| bytes), default, key);
     let max_field_bytes = size(entry.max_field_bytes, default.max_field_bytes, "max_field_bytes");
     let max_target = size(entry.max_target, default.max_target, "max_target");
-    let tls = listen_tls::tls(entry, node, problems);
+    let tls = listen_tls::tls(entry, node, named, problems);
     if entry.tls.is_some() && default.address.path().is_some() {
         let message = "TLS is not spoken on a Unix socket";
         return Err(problems.add(node.at("tls").location, message, "leave it out: no other machine can connect there"));
@@ -138,7 +140,12 @@ fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
     one.port() == other.port() && one.port() != 0 && same
 }
 
-pub(super) fn access_log(file: &File, root: &Node, problems: &mut Problems) -> Checked<AccessLog> {
+pub(super) fn access_log(
+    file: &File,
+    root: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<AccessLog> {
     let text = match part(&file.access_log, root, "access_log", problems)?.map(String::as_str) {
         None | Some("off") => return Ok(AccessLog::Off),
         Some("stdout") => return Ok(AccessLog::Stdout),
@@ -146,7 +153,11 @@ pub(super) fn access_log(file: &File, root: &Node, problems: &mut Problems) -> C
     };
     // A bare word is more likely a slip than the name of a file.
     if text.contains(['/', '.']) {
-        return Ok(AccessLog::File(PathBuf::from(text)));
+        let path = named.path(text);
+        if named.are_checked() {
+            folder_exists(&path, root.at("access_log"), problems)?;
+        }
+        return Ok(AccessLog::File(path));
     }
     let help = match nearest(text, ["off", "stdout"]) {
         Some(word) => format!("did you mean {}?", quote(word)),
@@ -154,4 +165,15 @@ pub(super) fn access_log(file: &File, root: &Node, problems: &mut Problems) -> C
     };
     let message = format!("`access_log` must be `off`, `stdout` or a path, not {}", quote(text));
     Err(problems.add(root.at("access_log").location, message, help))
+}
+
+/// The gateway creates the file of the access log, but not the folder that it is in.
+fn folder_exists(path: &Path, node: &Node, problems: &mut Problems) -> Checked<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let folder = quote(&folder.to_string_lossy());
+    let help = "create the folder; a relative path starts at the folder of the rule file";
+    Err(problems.add(node.location, format!("the folder of the access log, {folder}, does not exist"), help))
 }

@@ -1,19 +1,23 @@
-//! TLS of a listener. Its files are read here once, so that a mistake is told before a client meets it.
-
-use std::path::PathBuf;
+//! TLS of a listener. Its files are read here once, so that an error is found before a client connects.
 
 use super::{Checked, needed, part};
 use crate::config::file;
+use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::Problems;
 use crate::tls::settings::{CertificateFiles, ClientAuth, LOOK_EVERY, ListenTls, TlsVersion};
 
-pub(super) fn tls(of: &file::Listen, node: &Node, problems: &mut Problems) -> Checked<Option<ListenTls>> {
+pub(super) fn tls(
+    of: &file::Listen,
+    node: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<Option<ListenTls>> {
     let Some(written) = part(&of.tls, node, "tls", problems)? else { return Ok(None) };
     let node = node.at("tls");
-    let certificates = certificates(written, node, problems);
+    let certificates = certificates(written, node, named, problems);
     let min_version = part(&written.min_version, node, "min_version", problems);
-    let client_auth = client_auth(written, node, problems);
+    let client_auth = client_auth(written, node, named, problems);
     let min_version = match min_version? {
         Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
         Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
@@ -22,29 +26,48 @@ pub(super) fn tls(of: &file::Listen, node: &Node, problems: &mut Problems) -> Ch
     Ok(Some(ListenTls { certificates, min_version, client_auth, look_every: LOOK_EVERY }))
 }
 
-fn certificates(written: &file::ListenTls, node: &Node, problems: &mut Problems) -> Checked<Vec<CertificateFiles>> {
+fn certificates(
+    written: &file::ListenTls,
+    node: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<Vec<CertificateFiles>> {
     let entries = needed(&written.certificates, node, problems)?.iter().zip(node.at("certificates").items());
     let read = |(index, (entry, node)): (usize, (&Option<file::Certificate>, &Node))| {
-        let files = files(needed(entry, node, problems)?, node, problems)?;
-        usable(&files, index == 0, node, problems)?;
+        let files = files(needed(entry, node, problems)?, node, named, problems)?;
+        if named.are_checked() {
+            usable(&files, index == 0, node, problems)?;
+        }
         Ok(files)
     };
     let all: Vec<Checked<_>> = entries.enumerate().map(read).collect();
     all.into_iter().collect()
 }
 
-fn files(entry: &file::Certificate, node: &Node, problems: &mut Problems) -> Checked<CertificateFiles> {
-    let cert = needed(&entry.cert, node, problems).map(PathBuf::from);
-    let key = needed(&entry.key, node, problems).map(PathBuf::from);
-    let ocsp = part(&entry.ocsp, node, "ocsp", problems)?.map(PathBuf::from);
+fn files(
+    entry: &file::Certificate,
+    node: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<CertificateFiles> {
+    let cert = needed(&entry.cert, node, problems).map(|path| named.path(path));
+    let key = needed(&entry.key, node, problems).map(|path| named.path(path));
+    let ocsp = part(&entry.ocsp, node, "ocsp", problems)?.map(|path| named.path(path));
     Ok(CertificateFiles { cert: cert?, key: key?, ocsp })
 }
 
-fn client_auth(written: &file::ListenTls, node: &Node, problems: &mut Problems) -> Checked<Option<ClientAuth>> {
+fn client_auth(
+    written: &file::ListenTls,
+    node: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<Option<ClientAuth>> {
     let Some(written) = part(&written.client_auth, node, "client_auth", problems)? else { return Ok(None) };
     let node = node.at("client_auth");
-    let ca = PathBuf::from(needed(&written.ca, node, problems)?);
-    authorities(&ca, node, problems)?;
+    let ca = named.path(needed(&written.ca, node, problems)?);
+    if named.are_checked() {
+        authorities(&ca, node, problems)?;
+    }
     Ok(Some(ClientAuth { ca, required: written.required.unwrap_or(true) }))
 }
 

@@ -106,6 +106,14 @@ fn headers(written: &file::Match, node: &Node, problems: &mut Problems) -> Check
         let value = match text {
             None => Err(problems.reported(value.location)),
             Some(text) => {
+                if text == "*" {
+                    let message = format!("{} matches only a literal `*`", quote(key));
+                    problems.warn(
+                        value.location,
+                        &message,
+                        "a header field must equal the value; leave it out to match any",
+                    );
+                }
                 let error = || format!("{} is not a value of a header field", quote(text));
                 parsed(
                     HeaderValue::from_str(text).map_err(|_| error()),

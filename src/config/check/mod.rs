@@ -32,7 +32,7 @@ use super::file::File;
 use super::node::Node;
 use super::problem::{Broken, Problems, quote};
 use super::units::Millis;
-use super::{Config, Purpose, shape, tree};
+use super::{Config, Source, shape, tree};
 use crate::client::AddressRules;
 use crate::rules::Rules;
 
@@ -40,35 +40,36 @@ use crate::rules::Rules;
 type Checked<T> = Result<T, Broken>;
 
 /// Reads, holds against the table of keys, and checks.
-pub(super) fn check(text: &str, purpose: Purpose) -> Result<Config, Problems> {
+pub(super) fn check(text: &str, source: Source<'_>) -> Result<Config, Problems> {
     let mut problems = Problems::default();
-    match stages(text, purpose, &mut problems) {
-        Ok(config) if problems.is_empty() => Ok(config),
+    match stages(text, source, &mut problems) {
+        Ok(config) if problems.is_empty() => Ok(Config { warnings: problems.take_warnings(), ..config }),
         Ok(_) | Err(Broken { .. }) => Err(problems),
     }
 }
 
-fn stages(text: &str, purpose: Purpose, problems: &mut Problems) -> Checked<Config> {
+fn stages(text: &str, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
     let root = tree::read(text, problems)?;
     let filled = shape::fill(&root, &super::file::FILE, problems)?;
     // The table has let through only what the fields take, so an error here is one of ours.
     let file: File = serde_yaml::from_value(filled).map_err(|_| problems.reported(root.location))?;
-    config(&file, &root, purpose, problems)
+    config(&file, &root, source, problems)
 }
 
-fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -> Checked<Config> {
-    let listen = listen::listen(file, root, purpose, problems);
+fn config(file: &File, root: &Node, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
+    let Source { purpose, named } = source;
+    let listen = listen::listen(file, root, source, problems);
     let max_connections = listen::max_connections(file, root, problems);
     let admin = listen::admin(file, root, problems);
     listen::overlaps(&listen, &admin, root, problems);
-    let access_log = listen::access_log(file, root, problems);
-    let store = store::store(file, root, problems);
+    let access_log = listen::access_log(file, root, named, problems);
+    let store = store::store(file, root, named, problems);
     let addresses = addresses(file, root, problems);
     if let Ok(addresses) = &addresses {
         listen::proxies(&listen, &addresses.trusted_proxies, root, problems);
     }
     let requests = requests::requests(file, root, problems);
-    let upstreams = upstreams::upstreams(file, root, problems);
+    let upstreams = upstreams::upstreams(file, root, named, problems);
     let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
     let around = routes::Around { purpose, prefix, is_cluster, requests: requests.ok() };
     let routes = routes::routes(file, root, around, problems);
@@ -88,6 +89,7 @@ fn config(file: &File, root: &Node, purpose: Purpose, problems: &mut Problems) -
         store: store?,
         upstreams: upstreams?,
         rules,
+        warnings: Vec::new(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Checked, needed, part, tls};
 use crate::config::file;
+use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::store::settings::{RedisTls, RedisUrl, SentinelSettings};
@@ -35,14 +36,15 @@ pub(super) fn sentinel(
     store: &file::Store,
     tls: &Checked<Option<RedisTls>>,
     of: &Node,
+    named: NamedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<SentinelSettings>> {
     let Some(written) = part(&store.sentinel, of, "sentinel", problems)? else { return Ok(None) };
     let node = of.at("sentinel");
     let urls = urls(written, node, problems);
-    let password_file = tls::password_file(&written.password_file, node, problems);
+    let password_file = tls::password_file(&written.password_file, node, named, problems);
     let is_tls = urls.as_ref().map_or(true, |urls| urls.iter().any(RedisUrl::is_tls));
-    let own = tls::tls(&written.tls, is_tls, node, problems);
+    let own = tls::tls(&written.tls, is_tls, node, named, problems);
     if is_tls && urls.is_ok() && !of.has("tls") {
         let message = "the sentinels are reached by TLS, and the master would not be";
         return Err(problems.add(
@@ -52,7 +54,7 @@ pub(super) fn sentinel(
         ));
     }
     let tls = own?.or_else(|| tls.as_ref().ok().cloned().flatten()).unwrap_or_default();
-    if is_tls && urls.is_ok() {
+    if is_tls && urls.is_ok() && named.are_checked() {
         tls::trusted(&tls, node.at("urls").location, problems)?;
     }
     Ok(Some(SentinelSettings { urls: urls?, password_file: password_file?, tls }))

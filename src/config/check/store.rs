@@ -2,6 +2,7 @@
 
 use super::{Checked, cluster, duration, needed, number, part, sentinel, tls};
 use crate::config::file::{self, File};
+use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
@@ -26,7 +27,12 @@ enum Address {
     Redis(RedisUrl),
 }
 
-pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checked<StoreSettings> {
+pub(super) fn store(
+    file: &File,
+    root: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<StoreSettings> {
     let Some(written) = part(&file.store, root, "store", problems)? else {
         return Ok(StoreSettings::Memory { key_secret: None });
     };
@@ -41,11 +47,13 @@ pub(super) fn store(file: &File, root: &Node, problems: &mut Problems) -> Checke
         Err(broken) => Err(broken),
     };
     let is_tls = matches!(&address, Ok(Address::Redis(url)) if url.is_tls());
-    let tls = tls::tls(&written.tls, is_tls || address.is_err(), node, problems);
-    let sentinel = sentinel::sentinel(written, &tls, node, problems);
-    let password_file = tls::password_file(&written.password_file, node, problems);
+    let tls = tls::tls(&written.tls, is_tls || address.is_err(), node, named, problems);
+    let sentinel = sentinel::sentinel(written, &tls, node, named, problems);
+    let password_file = tls::password_file(&written.password_file, node, named, problems);
     let trusted = match &tls {
-        Ok(tls) if is_tls => tls::trusted(&tls.clone().unwrap_or_default(), place_of(node), problems),
+        Ok(tls) if is_tls && named.are_checked() => {
+            tls::trusted(&tls.clone().unwrap_or_default(), place_of(node), problems)
+        }
         _ => Ok(()),
     };
     place?;

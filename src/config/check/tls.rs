@@ -1,9 +1,10 @@
-//! The files that a store is reached with. They are opened here once, so that a mistake is told before a request meets it.
+//! TLS and password files of the store. They are read here once, so that an error is found before the first request.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{Checked, part};
 use crate::config::file;
+use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
 use crate::store::settings::{RedisTls, TlsIdentity};
@@ -14,6 +15,7 @@ pub(super) fn tls(
     written: &Option<file::Tls>,
     can_be: bool,
     of: &Node,
+    named: NamedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<RedisTls>> {
     let Some(written) = part(written, of, "tls", problems)? else { return Ok(None) };
@@ -21,7 +23,7 @@ pub(super) fn tls(
     if !can_be {
         return Err(problems.add(node.location, "`tls` has no effect without TLS", "write `rediss://...`"));
     }
-    let mut file = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(PathBuf::from));
+    let mut file = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(|path| named.path(path)));
     let (ca, cert, key) = (file(&written.ca, "ca"), file(&written.cert, "cert"), file(&written.key, "key"));
     let identity = match (cert?, key?) {
         (Some(cert), Some(key)) => Some(TlsIdentity { cert, key }),
@@ -30,7 +32,9 @@ pub(super) fn tls(
         (None, Some(_)) => return Err(alone("key", "cert", node, problems)),
     };
     let tls = RedisTls { ca: ca?, identity };
-    found(&tls, node, problems)?;
+    if named.are_checked() {
+        found(&tls, node, problems)?;
+    }
     Ok(Some(tls))
 }
 
@@ -65,13 +69,21 @@ pub(super) fn trusted(_: &RedisTls, _: Location, _: &mut Problems) -> Checked<()
     Ok(())
 }
 
-pub(super) fn password_file(written: &Option<String>, of: &Node, problems: &mut Problems) -> Checked<Option<PathBuf>> {
-    let Some(path) = part(written, of, "password_file", problems)? else { return Ok(None) };
-    match read_bounded(Path::new(path)) {
-        Ok(_) => Ok(Some(path.into())),
-        Err(error) => {
-            let message = format!("{} {error}", quote(path));
-            Err(problems.add(of.at("password_file").location, message, "it holds the password and nothing else"))
+pub(super) fn password_file(
+    written: &Option<String>,
+    of: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<Option<PathBuf>> {
+    let Some(text) = part(written, of, "password_file", problems)? else { return Ok(None) };
+    let path = named.path(text);
+    let error = if named.are_checked() { read_bounded(&path).err() } else { None };
+    match error {
+        None => Ok(Some(path)),
+        Some(error) => {
+            let message = format!("{} {error}", quote(&path.to_string_lossy()));
+            let help = error.help(&path).unwrap_or_else(|| "the file contains only the password".into());
+            Err(problems.add(of.at("password_file").location, message, help))
         }
     }
 }

@@ -1,9 +1,8 @@
-//! How TLS is spoken to upstreams. The files are opened here once, so that a mistake is told before a request meets it.
-
-use std::path::PathBuf;
+//! TLS to upstreams. The files are read here once, so that an error is found before the first request.
 
 use super::{Checked, part, tls as tls_of_store};
 use crate::config::file;
+use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::route::HostPattern;
@@ -14,6 +13,7 @@ pub(super) fn tls(
     written: &Option<file::UpstreamTls>,
     targets: &[Target],
     of: &Node,
+    named: NamedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<UpstreamTls>> {
     let node = of.at("tls");
@@ -23,16 +23,23 @@ pub(super) fn tls(
             let help = "write `https://...` for targets that speak TLS";
             return Err(problems.add(node.location, "`tls` has no effect without a target that speaks it", help));
         }
-        Some(written) => described(written, node, problems)?,
+        Some(written) => described(written, node, named, problems)?,
         None if is_spoken => UpstreamTls::default(),
         None => return Ok(None),
     };
-    found(&tls, node, problems)?;
+    if named.are_checked() {
+        found(&tls, node, problems)?;
+    }
     Ok(Some(tls))
 }
 
-fn described(written: &file::UpstreamTls, node: &Node, problems: &mut Problems) -> Checked<UpstreamTls> {
-    let mut file = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(PathBuf::from));
+fn described(
+    written: &file::UpstreamTls,
+    node: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<UpstreamTls> {
+    let mut file = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(|path| named.path(path)));
     let (ca, cert, key) = (file(&written.ca, "ca")?, file(&written.cert, "cert")?, file(&written.key, "key")?);
     let identity = match (cert, key) {
         (Some(cert), Some(key)) => Some(TlsIdentity { cert, key }),

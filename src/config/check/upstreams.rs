@@ -8,6 +8,7 @@ use http::uri::Authority;
 use super::{Checked, duration, needed, number, part, upstream_tls};
 use crate::config::file::{self, File};
 use crate::config::listen::socket_path;
+use crate::config::named_files::NamedFiles;
 use crate::config::node::{Entry, Node};
 use crate::config::problem::{Problems, quote};
 use crate::route::HostPattern;
@@ -18,14 +19,19 @@ type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 const TARGET_HELP: &str =
     "a target is `http://host`, `http://host:port`, the same with `https://`, `unix:/path`, or `builtin:echo`";
 
-pub(super) fn upstreams(file: &File, root: &Node, problems: &mut Problems) -> Checked<Upstreams> {
+pub(super) fn upstreams(
+    file: &File,
+    root: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<Upstreams> {
     let Some(written) = part(&file.upstreams, root, "upstreams", problems)? else { return Ok(Upstreams::new()) };
     let mut upstreams = Ok(Upstreams::new());
     for Entry { key, value, .. } in root.at("upstreams").entries() {
         let written = written.get(key).and_then(Option::as_ref);
         match written
             .ok_or_else(|| problems.reported(value.location))
-            .and_then(|one| upstream(key, one, value, problems))
+            .and_then(|one| upstream(key, one, value, named, problems))
         {
             Ok(upstream) => drop(upstreams.as_mut().map(|all| all.insert(Arc::clone(&upstream.name), upstream))),
             Err(broken) => upstreams = Err(broken),
@@ -34,7 +40,13 @@ pub(super) fn upstreams(file: &File, root: &Node, problems: &mut Problems) -> Ch
     upstreams
 }
 
-fn upstream(name: &str, written: &file::Upstream, node: &Node, problems: &mut Problems) -> Checked<UpstreamSettings> {
+fn upstream(
+    name: &str,
+    written: &file::Upstream,
+    node: &Node,
+    named: NamedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<UpstreamSettings> {
     let targets = needed(&written.targets, node, problems)?.iter().zip(node.at("targets").items());
     let targets: Vec<_> = targets
         .map(|(written, node)| {
@@ -43,7 +55,7 @@ fn upstream(name: &str, written: &file::Upstream, node: &Node, problems: &mut Pr
         })
         .collect();
     let targets = targets.into_iter().collect::<Checked<Vec<_>>>()?;
-    let tls = upstream_tls::tls(&written.tls, &targets, node, problems)?;
+    let tls = upstream_tls::tls(&written.tls, &targets, node, named, problems)?;
     let default = UpstreamSettings::new(Arc::from(name), targets);
     Ok(UpstreamSettings {
         tls,

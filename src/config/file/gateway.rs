@@ -23,7 +23,8 @@ shape! {
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
         /// Where operators connect, or `off`. A Unix socket, `unix:/path`, is the gateway's user's alone.
         admin: String = Address, Default("127.0.0.1:9901");
-        /// Where a line for each request goes: `off`, `stdout`, or a path.
+        /// Where the gateway writes a line for each request: `off`, `stdout`, or a path. A relative path starts at the folder of the rule
+        /// file, and the folder of the log must exist.
         access_log: String = Text, Default("off");
         /// Where buckets are kept.
         store: Store = Short("url", &STORE), Default("memory");
@@ -80,7 +81,7 @@ shape! {
 }
 
 shape! {
-    /// TLS to clients: 1.2 and 1.3, with forward secrecy and AEAD alone. Files are PEM, not encrypted. A path that is not absolute begins where the gateway was started.
+    /// TLS to clients: 1.2 and 1.3, with forward secrecy and AEAD alone. Files are PEM, not encrypted. A relative path starts at the folder of the rule file.
     LISTEN_TLS: ListenTls = "`tls` of a listener" {
         /// The certificates. A client is shown the one with the name that it asks for (SNI), else the first.
         certificates: Vec<Option<Certificate>> =
@@ -136,7 +137,7 @@ shape! {
         /// there, if only as `{}`.
         tls: Tls = Map(&TLS), Optional;
         /// The file with the password, where none is written: read for each connection, without the end of its last line.
-        /// A path that is not absolute begins where the gateway was started. Not with `memory`.
+        /// A relative path starts at the folder of the rule file. Not with `memory`.
         password_file: String = Text, Optional;
         /// The longest that a decision may take: queueing, connecting and the reply together. Not with `memory`.
         timeout: Millis = Duration(1, 60 * SECOND), Default("50ms");
@@ -168,7 +169,7 @@ shape! {
 }
 
 shape! {
-    /// Files in PEM, read for each connection. A path that is not absolute begins where the gateway was started. The name in the
+    /// Files in PEM, read for each connection. A relative path starts at the folder of the rule file. The name in the
     /// URL is always verified.
     TLS: Tls = "TLS of the store" {
         /// The authorities, one of which has signed Redis's certificate. Without it, those that the system trusts.
@@ -205,7 +206,7 @@ shape! {
 }
 
 shape! {
-    /// Files are PEM, read when the gateway starts. A path that is not absolute begins where the gateway was started.
+    /// Files are PEM, read when the gateway starts. A relative path starts at the folder of the rule file.
     UPSTREAM_TLS: UpstreamTls = "`tls` of an upstream" {
         /// The authorities, one of which has signed the certificates of the targets. Without it, those that the system trusts.
         ca: String = Text, Optional;

@@ -1,5 +1,7 @@
 //! What is an address of a Redis. No message repeats it, since it may hold a password.
 
+use std::net::Ipv6Addr;
+
 use deadpool_redis::redis::IntoConnectionInfo;
 
 use super::RedisUrl;
@@ -122,9 +124,14 @@ fn fault(url: &str, rest: &str) -> Option<&'static str> {
     if rest.contains(['?', '#']) {
         return Some("must have neither `?` nor `#`");
     }
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (login, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if !is_percent_encoded(login) {
+        return Some("has a `%` in its user or password that two hexadecimal digits must follow; `%25` stands for `%`");
+    }
+    let is_address = |name: &str| name.parse::<Ipv6Addr>().is_ok();
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
+            Some((name, _)) if !is_address(name) => return Some("has no IPv6 address in its brackets"),
             Some(parts) => parts,
             None => return Some("has a bracket left open"),
         },
@@ -134,6 +141,12 @@ fn fault(url: &str, rest: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("has no host");
     }
+    if name.contains(['$', '{', '}']) {
+        return Some("has no valid host: variables in it are not replaced");
+    }
+    if !host.starts_with('[') && !is_host_name(name) {
+        return Some("has no valid host: a host consists of letters, digits, `-`, `_` and `.`");
+    }
     if !port.is_empty() && !is_port(port) {
         return Some("has a port that is not a number from 1 to 65535");
     }
@@ -141,6 +154,16 @@ fn fault(url: &str, rest: &str) -> Option<&'static str> {
         return Some("has a database that is not a number");
     }
     no_address(url)
+}
+
+/// Returns `true` if the bytes can be a host name or an IPv4 address. Compose and Kubernetes services may contain `_`.
+fn is_host_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+/// Returns `true` if two hexadecimal digits follow each `%` (RFC 3986, section 2.1).
+fn is_percent_encoded(text: &str) -> bool {
+    text.split('%').skip(1).all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn no_address(url: &str) -> Option<&'static str> {
@@ -164,6 +187,13 @@ mod tests {
             ),
             ("redis://:hush@", "has no host"),
             ("redis://db:0", "has a port that is not a number from 1 to 65535"),
+            ("redis://${REDIS_HOST}:6379", "has no valid host: variables in it are not replaced"),
+            ("redis://d b", "has no valid host: a host consists of letters, digits, `-`, `_` and `.`"),
+            ("redis://[localhost]:6379", "has no IPv6 address in its brackets"),
+            (
+                "redis://u:p%zz@h",
+                "has a `%` in its user or password that two hexadecimal digits must follow; `%25` stands for `%`",
+            ),
         ] {
             assert_eq!(RedisUrl::parse(url).map_err(|bad| bad.to_string()), Err(fault.to_owned()), "{url}");
         }
@@ -179,7 +209,12 @@ mod tests {
         for url in ["redis://user:hush@s1:26379", "rediss://[::1]:26379", "redis://s1:26379/"] {
             assert!(RedisUrl::parse_sentinel(url).is_ok(), "{url}");
         }
-        for url in ["redis://user:hush@db:6379/1", "rediss://db/2", "unix:///run/redis.sock?user=gate&db=1"] {
+        for url in [
+            "redis://user:hu%25sh@my_db-1.x:6379/1",
+            "redis://[::1]",
+            "rediss://db/2",
+            "unix:///run/redis.sock?user=gate&db=1",
+        ] {
             assert!(RedisUrl::parse(url).is_ok(), "{url}");
         }
     }
