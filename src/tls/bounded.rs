@@ -66,14 +66,9 @@ fn permissions(path: &Path) -> String {
     }
 }
 
-#[cfg(feature = "gateway")]
+/// Returns the user that this process runs as, or `None` on systems without `/proc`.
 fn user() -> Option<u32> {
-    Some(rustix::process::geteuid().as_raw())
-}
-
-#[cfg(not(feature = "gateway"))]
-fn user() -> Option<u32> {
-    None
+    fs::metadata("/proc/self").ok().map(|process| process.uid())
 }
 
 #[cfg(test)]

@@ -86,7 +86,10 @@ fn has_nginx() -> bool {
 async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
     let compose = Compose::read("docker-compose.yml");
     assert_eq!(compose.services(), ["balancer", "gateway-1", "gateway-2", "echo", "redis"], "another service");
-    let redis = RedisServer::start_with(None, &compose.arguments("redis", "redis-server"))?;
+    let folder = std::env::temp_dir().join(format!("tidegate-compose-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let arguments = [&compose.arguments("redis", "redis-server")[..], &["--dir", folder.to_str().expect("UTF-8")]];
+    let redis = RedisServer::start_with(None, &arguments.concat())?;
 
     let text = with(&compose.mounted("echo"), "listen: 0.0.0.0:8080", "listen: 127.0.0.1:0");
     let file = RuleFile::new("compose-echo", &text);
@@ -122,6 +125,8 @@ async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
         let count = text.lines().find_map(|line| line.strip_prefix(series)).map_or(Ok(0), str::parse);
         passed.push(count.expect("a number"));
     }
+    drop(redis);
+    _ = std::fs::remove_dir_all(folder);
     Some((statuses, passed))
 }
 

@@ -175,13 +175,13 @@ async fn told(admin: SocketAddr, path: &str) -> String {
     Raw::connect(admin).await.ask(&ask).await.text()
 }
 
-/// The rules have no mistakes, and the ports, probes, names and volumes of the manifests lead to each other.
+/// Checks the rules, and that the ports, probes, names and volumes of the manifests refer to each other.
 #[test]
 fn the_manifests_for_kubernetes_fit_their_rules_and_each_other() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ha/kubernetes/gateway.yaml");
     let text = std::fs::read_to_string(path).expect("a file");
     let all: Vec<Value> = text.split("\n---\n").map(|one| serde_yaml::from_str(one).expect("yaml")).collect();
-    let [map, deployment, service, budget] = &all[..] else { panic!("other manifests") };
+    let [map, deployment, service, budget, policy] = &all[..] else { panic!("other manifests") };
     let rules = map["data"]["tidegate.yaml"].as_str().expect("rules");
     let secret = RuleFile::new("ha-password", "secret\n");
     let file = RuleFile::new("ha-kubernetes", &with(rules, "/run/secrets/redis/password", secret.path()));
@@ -191,9 +191,13 @@ fn the_manifests_for_kubernetes_fit_their_rules_and_each_other() {
     let (spec, pod) = (&deployment["spec"], &deployment["spec"]["template"]);
     let container = &pod["spec"]["containers"][0];
     let labels = &pod["metadata"]["labels"];
-    for selector in
-        [&spec["selector"]["matchLabels"], &service["spec"]["selector"], &budget["spec"]["selector"]["matchLabels"]]
-    {
+    let matched = |selector: &'static str, manifest: &Value| manifest["spec"][selector]["matchLabels"].clone();
+    for selector in [
+        &matched("selector", deployment),
+        &service["spec"]["selector"],
+        &matched("selector", budget),
+        &matched("podSelector", policy),
+    ] {
         assert_eq!(selector, labels);
     }
     let port = |name: &str| {
@@ -204,6 +208,11 @@ fn the_manifests_for_kubernetes_fit_their_rules_and_each_other() {
     assert!(rules.contains(&format!("listen: 0.0.0.0:{}\n", port("http"))));
     assert!(rules.contains(&format!("admin: 0.0.0.0:{} ", port("admin"))));
     assert_eq!(service["spec"]["ports"][0]["targetPort"], "http");
+    let allowed = policy["spec"]["ingress"].as_sequence().expect("rules of the policy");
+    for (rule, name) in allowed.iter().zip(["http", "admin"]) {
+        assert_eq!(rule["ports"][0]["port"], name);
+        assert!(rule["from"][0]["namespaceSelector"]["matchLabels"].is_mapping(), "{name} is open to every pod");
+    }
     for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
         assert_eq!(
             (&container[probe]["httpGet"]["path"], &container[probe]["httpGet"]["port"]),

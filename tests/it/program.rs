@@ -47,7 +47,12 @@ fn exit_codes_are_yes_no_and_could_not_answer() {
     assert_eq!(code(&["check", bad.path()]), Some(1));
     assert_eq!(code(&["check", "no/such/file.yaml"]), Some(2));
     assert_eq!(code(&["run", "-c", bad.path()]), Some(1));
+    assert_eq!(code(&["run", bad.path()]), Some(1));
     assert_eq!(code(&["run", "-c", "no/such/file.yaml"]), Some(2));
+    assert_eq!(code(&["run", "no/such/file.yaml"]), Some(2));
+    assert_eq!(code(&["run", good.path(), "-c", good.path()]), Some(2));
+    assert_eq!(code(&["explain", "-c", good.path(), "GET", "http://a.example/"]), Some(0));
+    assert_eq!(code(&["explain", "-c", "-", "GET", "http://a.example/"]), Some(2)); // standard input is empty
     assert_eq!(code(&["run", "--no-such-flag"]), Some(2));
     assert_eq!(code(&["run", "--workers", "0"]), Some(2));
     assert_eq!(code(&["--help"]), Some(0));
@@ -118,7 +123,8 @@ fn refused(file: &RuleFile, more: &[&str], log: &str) -> String {
 #[test]
 fn a_filter_of_the_log_that_would_silence_it_by_mistake_is_refused_and_named_by_help() {
     // Were it taken, the access log would end the run.
-    let file = RuleFile::new("log-filter", &rules("builtin:echo", "access_log: /no/such/folder/access.log"));
+    let file =
+        RuleFile::new("log-filter", &rules("builtin:echo", concat!("access_log: ", env!("CARGO_TARGET_TMPDIR"))));
     for (log, told) in [
         ("inof", "did you mean `info`?"),
         ("tidegate", "`tidegate=debug`"),
@@ -138,9 +144,10 @@ fn a_filter_of_the_log_that_would_silence_it_by_mistake_is_refused_and_named_by_
 
 #[test]
 fn what_cannot_be_opened_is_named() {
-    let file = RuleFile::new("no-access-log", &rules("builtin:echo", "access_log: /no/such/folder/access.log"));
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    let file = RuleFile::new("no-access-log", &rules("builtin:echo", &format!("access_log: {folder}")));
     let said = refused(&file, &[], "info");
-    assert!(said.contains("cannot open the access log /no/such/folder/access.log: "), "{said}");
+    assert!(said.contains(&format!("cannot open the access log {folder}: ")), "{said}");
     let file = RuleFile::new("no-handover", &rules("builtin:echo", ""));
     let said = refused(&file, &["--handover", "/no/such/folder/h.sock"], "info");
     assert!(said.contains("cannot use the socket of `--handover`, /no/such/folder/h.sock: "), "{said}");

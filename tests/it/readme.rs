@@ -32,14 +32,16 @@ fn all_code_in_readme_and_the_guide_is_taken_from_the_crate_outside() {
 }
 
 #[test]
-fn the_mistake_in_readme_is_what_is_said_of_its_own_file() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("the page");
-    let (_, rest) = page.split_once("```yaml\n").expect("a rule file");
-    let (file, rest) = rest.split_once("```").expect("its end");
-    assert!(Config::parse_for_gateway(file).is_ok());
-    let (_, rest) = rest.split_once("A mistake looks like this:\n\n```\n").expect("a mistake");
-    let (told, _) = rest.split_once("```").expect("its end");
-    let slip = file.replacen("interval", "intervall", 1);
-    let problems = Config::parse_for_gateway(&slip).expect_err("a mistake");
-    assert_eq!(problems.in_file(Path::new("rules.yaml")).to_string(), format!("{told}1 mistake"));
+fn shown_error_is_that_of_the_rule_file_on_the_page() {
+    for name in ["README.md", "docs/guide.md"] {
+        let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("the page");
+        let (_, rest) = page.split_once("```yaml\n").expect("a rule file");
+        let (file, rest) = rest.split_once("```").expect("its end");
+        assert!(Config::parse_for_gateway(file).is_ok(), "{name}");
+        let (_, rest) = rest.split_once("An error looks like this:\n\n```\n").expect("an error");
+        let (shown, _) = rest.split_once("```").expect("its end");
+        let slip = file.replacen("interval", "intervall", 1);
+        let problems = Config::parse_for_gateway(&slip).expect_err("an error");
+        assert_eq!(problems.in_file(Path::new("rules.yaml")).to_string(), format!("{shown}1 mistake"), "{name}");
+    }
 }

@@ -76,7 +76,7 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
         let expected = format!("`{}` {fault}", authority.path(named));
         assert!(said.contains(&expected) && said.contains("1 mistake"), "{expected}\n{said}");
         // It says where a file is looked for, which helps nobody who has named one that is there.
-        assert_eq!(said.contains("a path that is not absolute"), fault.contains("No such file"), "{said}");
+        assert_eq!(said.contains("a relative path starts at"), fault.contains("No such file"), "{said}");
     }
     let ocsp = said_of("good.pem", "good.key", &format!(", ocsp: '{}'", authority.path("text")));
     assert!(ocsp.contains("text` holds no OCSP answer in DER"), "{ocsp}");
