@@ -1,21 +1,20 @@
-//! The entries of the negative cache: a bounded table, keyed by buckets. A client that is known by an address is in its key as it
-//! is, any other as a hash.
+//! The entries of the negative cache: a bounded table, keyed by buckets.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
-use hashbrown::{DefaultHashBuilder, HashTable};
-use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::super::Known;
+use super::key::{Key, Keys};
+use super::refunds::Refunds;
 use crate::clock::Timestamp;
 use crate::limit::foreign::Sharing;
-use crate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Outcome, Wait};
+use crate::limit::{Algorithm, Charge, Decision, Limiter, Outcome, Wait};
 
 const SHARDS: usize = 64;
 
@@ -41,18 +40,22 @@ const OF_SHARED: Duration = Duration::from_millis(100);
 /// All cached refusals.
 #[derive(Debug)]
 pub(super) struct Entries {
-    shards: Box<[Mutex<HashTable<Entry>>]>,
+    shards: Box<[Mutex<Shard>]>,
     /// How many entries there are.
     len: AtomicUsize,
+    /// How many refunds there have been.
     generation: AtomicU64,
-    /// Of values that clients choose: two, with random keys. Together they are a hash of 128 bits, on which clients cannot produce
-    /// collisions.
-    hashers: [RandomState; 2],
-    /// Finds a key in its table. A fast hash with a random seed is enough, since keys are compared and a table is small.
-    finder: DefaultHashBuilder,
+    keys: Keys,
 }
 
-/// Counts the events that make earlier answers of the store obsolete.
+/// The entries of some buckets, and the refunds of these buckets.
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashTable<Entry>,
+    refunds: Refunds,
+}
+
+/// How many refunds there have been. Each makes earlier replies of the store about its bucket obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generation(u64);
 
@@ -66,16 +69,6 @@ pub(super) struct Refused<'d> {
     pub(super) heard: Instant,
     pub(super) permits: u32,
     pub(super) decision: &'d Decision,
-}
-
-/// A bucket: the address of its limiter, and its client. It holds nothing that a client sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    limiter: usize,
-    /// An address, or the hash of another identity.
-    client: u128,
-    /// What of these it is, and the length of an address's prefix.
-    kind: (u8, u8),
 }
 
 /// A cached refusal.
@@ -101,9 +94,7 @@ struct Entry {
 impl Default for Entries {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let hashers = [RandomState::new(), RandomState::new()];
-        let (len, generation, finder) = (AtomicUsize::new(0), AtomicU64::new(0), DefaultHashBuilder::default());
-        Self { shards, len, generation, hashers, finder }
+        Self { shards, len: AtomicUsize::new(0), generation: AtomicU64::new(0), keys: Keys::default() }
     }
 }
 
@@ -132,10 +123,10 @@ impl Entries {
         if self.len.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let (key, now) = (self.key(charge), Instant::now());
-        let slot = self.slot(&key);
+        let (key, now) = (self.keys.of(charge), Instant::now());
+        let slot = self.keys.slot(&key);
         let shard = self.shard(slot).lock();
-        shard.find(slot, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
+        shard.entries.find(slot, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
     }
 
     /// The cached refusal of one charge; of one on a limit in shards, that of the shard that grants it first.
@@ -162,10 +153,10 @@ impl Entries {
     /// # Errors
     /// It is time to ask the store again.
     fn of(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
-        let key = self.key(charge);
-        let slot = self.slot(&key);
+        let key = self.keys.of(charge);
+        let slot = self.keys.slot(&key);
         let mut shard = self.shard(slot).lock();
-        let Some(entry) = shard.find_mut(slot, |entry| entry.key == key) else { return Ok(None) };
+        let Some(entry) = shard.entries.find_mut(slot, |entry| entry.key == key) else { return Ok(None) };
         if !entry.refuses(charge.permits, now) {
             return Ok(None);
         }
@@ -176,22 +167,23 @@ impl Entries {
         Ok(Some(entry.at(now)))
     }
 
-    /// The present generation; to be read before the store is asked.
+    /// The number of refunds so far; to be read before the store is asked.
     pub(super) fn generation(&self) -> Generation {
         Generation(self.generation.load(Ordering::SeqCst))
     }
 
-    /// Adds a refusal, unless the generation has changed since the store was asked.
+    /// Adds a refusal, unless permits were given back to its bucket since the store was asked.
     pub(super) fn remember(&self, charge: &Charge, refused: &Refused<'_>, generation: Generation) {
         let Some(lasts) = lasts(&charge.limiter, refused.decision) else { return };
-        let key = self.key(charge);
-        let slot = self.slot(&key);
+        let key = self.keys.of(charge);
+        let slot = self.keys.slot(&key);
         let mut shard = self.shard(slot).lock();
-        let known = shard.find(slot, |entry| entry.key == key).map(|entry| (entry.permits, entry.until));
-        if generation != self.generation() || !self.makes_space(&mut shard, known, refused) {
+        let known = shard.entries.find(slot, |entry| entry.key == key).map(|entry| (entry.permits, entry.until));
+        let is_obsolete = shard.refunds.is_newer(&key, slot, generation.0);
+        if is_obsolete || !self.makes_space(&mut shard.entries, known, refused) {
             return;
         }
-        let place = shard.entry(slot, |entry| entry.key == key, |entry| self.slot(&entry.key));
+        let place = shard.entries.entry(slot, |entry| entry.key == key, |entry| self.keys.slot(&entry.key));
         if let Slot::Vacant(_) = place {
             self.len.fetch_add(1, Ordering::Relaxed);
         }
@@ -219,81 +211,63 @@ impl Entries {
         }
         let refused = |index: usize| outcome.is_some_and(|outcome| !outcome.decisions[index].granted);
         for (_, charge) in charges.iter().enumerate().filter(|(index, _)| !refused(*index)) {
-            self.remove_if(charge, |entry| entry.permits <= charge.permits && entry.asked <= asked);
+            let key = self.keys.of(charge);
+            let slot = self.keys.slot(&key);
+            let mut shard = self.shard(slot).lock();
+            self.remove_if(&mut shard, &key, slot, |entry| entry.permits <= charge.permits && entry.asked <= asked);
         }
     }
 
-    /// Removes the entries of these charges, and begins a new generation: permits are given back.
+    /// Records refunds of these charges, and removes the entries of their buckets. No other bucket is affected.
     pub(super) fn forget<'c>(&self, charges: impl Iterator<Item = &'c Charge>) {
-        self.generation.fetch_add(1, Ordering::SeqCst);
-        charges.for_each(|charge| self.remove_if(charge, |_| true));
+        let number = self.next_refund();
+        for charge in charges {
+            let key = self.keys.of(charge);
+            let slot = self.keys.slot(&key);
+            let mut shard = self.shard(slot).lock();
+            shard.refunds.add(key, slot, number, |key| self.keys.slot(key));
+            self.remove_if(&mut shard, &key, slot, |_| true);
+        }
     }
 
-    /// Removes all entries, and begins a new generation.
+    /// Removes all entries, as if permits were given back to every bucket.
     pub(super) fn forget_all(&self) {
-        self.generation.fetch_add(1, Ordering::SeqCst);
+        let number = self.next_refund();
         for shard in &self.shards {
             let mut shard = shard.lock();
-            self.len.fetch_sub(shard.len(), Ordering::Relaxed);
-            shard.clear();
+            shard.refunds.add_for_all(number);
+            self.len.fetch_sub(shard.entries.len(), Ordering::Relaxed);
+            shard.entries.clear();
         }
     }
 
-    fn remove_if(&self, charge: &Charge, which: impl Fn(&Entry) -> bool) {
-        let key = self.key(charge);
-        let slot = self.slot(&key);
-        let mut shard = self.shard(slot).lock();
-        if let Ok(known) = shard.find_entry(slot, |entry| entry.key == key && which(entry)) {
+    fn next_refund(&self) -> u64 {
+        self.generation.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn remove_if(&self, shard: &mut Shard, key: &Key, slot: u64, which: impl Fn(&Entry) -> bool) {
+        if let Ok(known) = shard.entries.find_entry(slot, |entry| entry.key == *key && which(entry)) {
             known.remove();
             self.len.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// The bucket of a charge.
-    fn key(&self, charge: &Charge) -> Key {
-        let (kind, client) = match &charge.client {
-            None => ((0, 0), 0),
-            Some(ClientId::Address(IpNet::V4(network))) => ((1, network.prefix_len()), network.addr().to_bits().into()),
-            Some(ClientId::Address(IpNet::V6(network))) => ((2, network.prefix_len()), network.addr().to_bits()),
-            Some(ClientId::Value(value)) => ((3, 0), self.hash(value)),
-            Some(ClientId::Instance(id)) => ((4, 0), self.hash(id.as_bytes())),
-        };
-        Key { limiter: Arc::as_ptr(&charge.limiter).addr(), client, kind }
-    }
-
-    /// A keyed hash of what a client chooses.
-    fn hash(&self, bytes: &[u8]) -> u128 {
-        let [high, low] = self.hashers.each_ref().map(|hasher| {
-            let mut hasher = hasher.build_hasher();
-            hasher.write(bytes);
-            u128::from(hasher.finish())
-        });
-        high << 64 | low
-    }
-
-    /// Where a key is looked for.
-    fn slot(&self, key: &Key) -> u64 {
-        let mut finder = self.finder.build_hasher();
-        finder.write_u128(key.client);
-        finder.write_u64(key.limiter as u64 ^ u64::from(u16::from_le_bytes(key.kind.into())) << 48);
-        finder.finish()
-    }
-
     /// By bits that the tables do not use.
-    fn shard(&self, slot: u64) -> &Mutex<HashTable<Entry>> {
+    fn shard(&self, slot: u64) -> &Mutex<Shard> {
         &self.shards[usize::try_from(slot >> 32).unwrap_or_default() % SHARDS]
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let len = self.shards.iter().map(|shard| shard.lock().len()).sum();
+        let len = self.shards.iter().map(|shard| shard.lock().entries.len()).sum();
         assert_eq!(self.len.load(Ordering::Relaxed), len);
         len
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().allocation_size()).sum()
+        let bytes = |shard: &Shard| shard.entries.allocation_size() + shard.refunds.bytes();
+        self.shards.iter().map(|shard| bytes(&shard.lock())).sum()
     }
 }
 

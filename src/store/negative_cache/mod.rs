@@ -11,6 +11,8 @@
 
 mod clock_watch;
 mod entries;
+mod key;
+mod refunds;
 #[cfg(test)]
 mod tests;
 

@@ -114,6 +114,37 @@ async fn what_is_given_back_is_known_at_once_and_so_is_another_rule() {
     assert!(says(&entries, &changed, 1).is_none());
 }
 
+/// Regression test: a refund kept the refusals of all buckets out of the cache that the store answered at that time.
+#[tokio::test(start_paused = true)]
+async fn refund_keeps_refusals_of_other_buckets() {
+    let (entries, own, other) = (Entries::default(), limiter(Algorithm::TokenBucket), limiter(Algorithm::TokenBucket));
+    refuse(&entries, &other, 2, Wait::Millis(5_000));
+    let before = entries.generation();
+    entries.forget([charge(&own, 1)].iter());
+    assert!(says(&entries, &other, 2).is_some());
+    remember(&entries, &charge(&other, 1), Wait::Millis(5_000), before);
+    assert!(says(&entries, &other, 1).is_some());
+    remember(&entries, &charge(&own, 1), Wait::Millis(5_000), before);
+    assert!(says(&entries, &own, 1).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_refunds_take_bounded_memory() {
+    let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
+    let of = |client: u32| Charge { client: Some(ClientId::Value(client.to_be_bytes().into())), ..charge(&limiter, 1) };
+    let before = entries.generation();
+    for client in 0..100_000 {
+        entries.forget([of(client)].iter());
+    }
+    assert!(entries.bytes() < 256 * 1024, "{} bytes", entries.bytes());
+    for client in 0..100_000 {
+        remember(&entries, &of(client), Wait::Millis(5_000), before);
+    }
+    assert_eq!(entries.len(), 0, "a refusal from before a refund is cached");
+    remember(&entries, &of(0), Wait::Millis(5_000), entries.generation());
+    assert_eq!(entries.len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn shared_limiters_are_remembered_for_a_moment_and_shadows_never_refuse() {
     let entries = Entries::default();

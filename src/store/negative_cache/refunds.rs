@@ -1,0 +1,49 @@
+//! Refunds of permits, by bucket: a refusal that the store decided before a refund of its bucket is out of date.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use super::key::Key;
+
+/// The most buckets whose refunds a shard remembers. With one more, the shard forgets which buckets they were and treats
+/// the refund as one of all its buckets.
+const MAX_BUCKETS: usize = 56;
+
+/// The refunds of the buckets in a shard of the cache, numbered in the order in which they happened.
+#[derive(Debug, Default)]
+pub(super) struct Refunds {
+    /// The number of each bucket's latest refund.
+    latest: HashTable<(Key, u64)>,
+    /// The number of the latest refund that counts for all buckets of the shard.
+    of_all: u64,
+}
+
+impl Refunds {
+    /// Records refund `number` of the bucket `key`. `slot` is the key's hash, and `hash` computes the hash of any key.
+    pub(super) fn add(&mut self, key: Key, slot: u64, number: u64, hash: impl Fn(&Key) -> u64) {
+        let is_known = self.latest.find(slot, |(other, _)| *other == key).is_some();
+        if !is_known && self.latest.len() >= MAX_BUCKETS {
+            return self.add_for_all(number);
+        }
+        match self.latest.entry(slot, |(other, _)| *other == key, |(other, _)| hash(other)) {
+            Entry::Occupied(mut latest) => latest.get_mut().1 = latest.get().1.max(number),
+            Entry::Vacant(vacant) => _ = vacant.insert((key, number)),
+        }
+    }
+
+    /// Records refund `number` of all buckets.
+    pub(super) fn add_for_all(&mut self, number: u64) {
+        self.latest.clear();
+        self.of_all = self.of_all.max(number);
+    }
+
+    /// Returns `true` if the bucket had a refund after refund `number`.
+    pub(super) fn is_newer(&self, key: &Key, slot: u64, number: u64) -> bool {
+        self.of_all > number || self.latest.find(slot, |(other, latest)| other == key && *latest > number).is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.latest.allocation_size()
+    }
+}
