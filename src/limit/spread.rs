@@ -142,7 +142,10 @@ impl Quota {
             Algorithm::LeakyBucket(queue) => {
                 Algorithm::LeakyBucket(leaky_bucket::Queue { length: part(queue.length), ..queue })
             }
-            same => same,
+            same @ (Algorithm::TokenBucket
+            | Algorithm::SlidingWindow { .. }
+            | Algorithm::FixedWindow(_)
+            | Algorithm::Foreign(_)) => same,
         };
         Self { rate: part(self.rate), algorithm, ..*self }
     }
@@ -155,6 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::limit::calendar::{Calendar, Unit};
 
     fn limiter(rate: u32, algorithm: Algorithm) -> Limiter {
         let quota = Quota::new(rate.into(), 1_000, algorithm).expect("a quota");
@@ -181,6 +185,18 @@ mod tests {
         assert!(counts.len() == 64 && counts.values().all(|count| (800..1_200).contains(count)), "{counts:?}");
     }
 
+    /// Each algorithm that the rule file can shard.
+    fn algorithm() -> impl Strategy<Value = Algorithm> {
+        let calendar = Calendar::new(Unit::Month, "UTC").expect("a calendar");
+        prop_oneof![
+            Just(Algorithm::TokenBucket),
+            (1..=10_000_u32).prop_map(|burst| Algorithm::Gcra { burst }),
+            (0..=10_000_u32).prop_map(|length| Algorithm::LeakyBucket(leaky_bucket::Queue { length, max_wait: 1_000 })),
+            (1..=20_u32).prop_map(|segments| Algorithm::SlidingWindow { segments }),
+            Just(Algorithm::FixedWindow(calendar)),
+        ]
+    }
+
     proptest! {
         #[test]
         fn parts_lie_evenly_over_the_slots_of_a_cluster(route in "[a-z-]{1,30}", parts in 2..=400_u32) {
@@ -197,14 +213,14 @@ mod tests {
 
         #[test]
         fn shards_have_the_quota_together_and_each_a_permit_at_least(
-            rate in 1..=10_000_u32, burst in 1..=10_000_u32, shards in 0..=300_u32
+            rate in 1..=10_000_u32, algorithm in algorithm(), shards in 0..=300_u32
         ) {
-            let of = limiter(rate, Algorithm::Gcra { burst }).sharded(shards);
-            let parts = of.shards();
-            prop_assert_eq!(parts.is_empty(), shards.min(rate).min(burst) < 2);
+            let of = limiter(rate, algorithm).sharded(shards);
+            let (parts, capacity) = (of.shards(), of.quota.capacity());
+            prop_assert_eq!(parts.is_empty(), shards.min(rate).min(capacity) < 2);
             if !parts.is_empty() {
                 let sum = |of: fn(&Quota) -> u32| parts.iter().map(|part| of(&part.quota)).sum::<u32>();
-                prop_assert_eq!((sum(Quota::rate), sum(Quota::capacity)), (rate, burst));
+                prop_assert_eq!((sum(Quota::rate), sum(Quota::capacity)), (rate, capacity));
                 prop_assert!(parts.iter().all(|part| part.quota.rate() > 0 && part.quota.capacity() > 0));
             }
         }
