@@ -15,7 +15,7 @@ use crate::policy::policy;
 use crate::route::Route;
 use crate::rules::{Charges, Rules, Unjudged};
 use crate::sift::{Arrival, BadField, Field, NextHop, Seen, Sieve};
-use crate::upgrade::{Offer, Upgrade};
+use crate::upgrade::Upgrade;
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
@@ -127,9 +127,8 @@ impl RuleSet {
         facts: &Facts<'_>,
         arrival: Arrival,
         seen: Seen,
-        offer: Option<&Offer>,
+        upgrade: Option<Box<Upgrade>>,
     ) -> Handover {
-        let upgrade = route.zip(offer).and_then(|(route, offer)| route.upgrades.choose(offer));
         Handover {
             _permit: permit,
             upstream: route.and_then(|route| route.upstream.clone()),
@@ -141,7 +140,7 @@ impl RuleSet {
             over_tls: facts.tls.is_some(),
             client: self.rules.addresses.client(facts, arrival.trusted),
             max_body: route.map_or(u64::MAX, |route| route.max_body),
-            upgrade: upgrade.map(Box::new),
+            upgrade,
         }
     }
 

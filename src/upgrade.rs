@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderValue, Version};
 
 /// What a route lets its clients switch to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,13 @@ pub(crate) struct Offer(pub(crate) HeaderValue);
 pub(crate) struct Upgrade {
     pub(crate) protocol: HeaderValue,
     pub(crate) bounds: Bounds,
+}
+
+impl Offer {
+    /// Returns `true` if the request asks for a tunnel (extended CONNECT, RFC 8441): without one there is nothing to forward.
+    pub(crate) fn is_tunnel(&self, version: Version) -> bool {
+        version == Version::HTTP_2
+    }
 }
 
 // === impl Upgrades ===

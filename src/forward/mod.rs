@@ -87,7 +87,8 @@ impl Forward {
         let upgrade = upgrade.filter(|_| upstream.switches());
         let is_connect = upgrade::is_connect(request);
         if is_connect && upgrade.is_none() {
-            return Err(Box::new(not_sent(Refusal::MethodNotImplemented, call)));
+            // The layer has rejected it, unless the upstream is not that of the rules. It stays charged.
+            return Err(Box::new(refused(Refusal::MethodNotImplemented, call)));
         }
         let takes_trailers = takes_trailers(request.version(), seen);
         let peer = Peer { address: peer, trusted: trusted_peer, over_tls };
@@ -162,6 +163,8 @@ fn whole(
 fn failed(failure: Failure, call: Option<Call>) -> Response<ResponseBody> {
     match failure {
         Failure::Unreachable => not_sent(Refusal::UpstreamUnreachable, call),
+        // It stays charged: each attempt costs a handshake.
+        Failure::CannotSwitch => refused(Refusal::UpstreamUnreachable, call),
         Failure::QueueFull | Failure::QueueTimedOut => not_sent(Refusal::UpstreamBusy, call),
         Failure::TimedOut => refused(Refusal::UpstreamTimedOut, call),
         Failure::Broken => refused(Refusal::UpstreamBroken, call),

@@ -1,6 +1,6 @@
 //! Offers of another protocol, as an upstream is told of them, and what its answers mean to a client of HTTP/2.
 
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
 use super::{refused, websocket};
 use crate::refusal::Refusal;
@@ -16,9 +16,9 @@ pub(super) struct Connect {
     accept: Option<HeaderValue>,
 }
 
-/// Whether it is a tunnel that is asked for: then there is nothing to go on with in HTTP.
+/// Returns `true` if the request asks for a tunnel.
 pub(super) fn is_connect(request: &Request<RequestBody>) -> bool {
-    request.version() == Version::HTTP_2 && request.extensions().get::<Offer>().is_some()
+    request.extensions().get::<Offer>().is_some_and(|offer| offer.is_tunnel(request.version()))
 }
 
 /// Offers the protocol to the upstream, whose answer is held against what is noted here.

@@ -66,6 +66,7 @@ pub use crate::ruleset::Handover;
 use crate::ruleset::RuleSet;
 use crate::sift::{Arrival, NextHop};
 use crate::store::{OpenError, Store};
+use crate::upgrade::Offer;
 
 /// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
 #[derive(Clone, Debug)]
@@ -264,6 +265,11 @@ impl RateLimiting {
             return Ok(Receipt::default());
         };
         notes.route = Some((route, prepared));
+        let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
+        let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
+        if upgrade.is_none() && offer.is_some_and(|offer| offer.is_tunnel(request.version())) {
+            return Err(Refusal::MethodNotImplemented); // 501
+        }
         if route.is_too_long(&facts) {
             self.metrics.rejected("max_body");
             return Err(Refusal::BodyTooLong); // 413
@@ -281,8 +287,7 @@ impl RateLimiting {
         notes.name_client(&charges, &self.store);
         notes.note(&charges, &admitted);
         let Admitted { permit, status, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
-        let offer = request.extensions().get(); // only the gateway's server notes it
-        let handover = rules.handover(permit, Some(route), &facts, arrival, seen, offer);
+        let handover = rules.handover(permit, Some(route), &facts, arrival, seen, upgrade);
         let target = normal_target(request.uri(), &facts)?;
         hand_over(request, handover, target);
         Ok(Receipt::new(charges, status))

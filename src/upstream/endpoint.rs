@@ -74,7 +74,7 @@ impl Endpoint {
     ) -> Result<Answer, Attempt> {
         // Boxed, both, so that the future of a request over HTTP/1 has no room for them.
         let mut spoken = *self.spoken.lock();
-        if spoken != Protocol::Http1 && self.chooses && request.extensions().get::<Upgrade>().is_some() {
+        if spoken != Protocol::Http1 && self.chooses && is_upgrade(request) {
             spoken = Protocol::Http1; // only its connections can be switched, and it is offered nothing else
         }
         if spoken == Protocol::Auto {
@@ -112,8 +112,14 @@ impl Endpoint {
         limit: Duration,
     ) -> Result<Answer, Attempt> {
         self.pool.make_room();
-        let opened = Connection::open(&self.dial, self.pool.metrics()).await;
-        let connection = opened.map_err(|error| self.unreachable(&error))?;
+        let connection = match Connection::open(&self.dial, self.pool.metrics()).await {
+            Ok(connection) => connection,
+            // The target has chosen HTTP/2 or would: that is not forgotten for the requests that can use it.
+            Err(error) if self.chooses && is_upgrade(request) && error.kind() == io::ErrorKind::Unsupported => {
+                return Err(Attempt::Failed(Failure::CannotSwitch));
+            }
+            Err(error) => return Err(self.unreachable(&error)),
+        };
         let mut lease = self.pool.lease(connection, seat);
         exchange(lease.connection(), request, Instant::now(), limit).await.map(|begun| begun.on(lease))
     }
@@ -163,6 +169,10 @@ impl Endpoint {
             *self.spoken.lock() = Protocol::Auto;
         }
     }
+}
+
+fn is_upgrade(request: &Request<RequestBody>) -> bool {
+    request.extensions().get::<Upgrade>().is_some()
 }
 
 /// Whether a request does no harm if it is sent twice, and nothing of it is lost by sending it.

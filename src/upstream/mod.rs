@@ -94,6 +94,9 @@ pub enum Failure {
     /// The client's body is longer than its route takes.
     #[error("the client's body is too long")]
     ClientTooLong,
+    /// The target serves no protocol whose connections can be switched to another one. The request was not sent.
+    #[error("the target serves HTTP/2 only")]
+    CannotSwitch,
 }
 
 #[derive(Debug)]
@@ -206,7 +209,7 @@ impl Upstream {
         let result = self.send_to_one(request, client, begin).await;
         match &result {
             Ok(_) => self.metrics.answered(begin.elapsed()),
-            Err(Failure::Unreachable) => self.metrics.unreachable(),
+            Err(Failure::Unreachable | Failure::CannotSwitch) => self.metrics.unreachable(),
             Err(Failure::QueueFull) => self.metrics.queue_full(),
             Err(Failure::QueueTimedOut) => self.metrics.queue_timed_out(),
             Err(Failure::TimedOut) => self.metrics.timed_out(),

@@ -207,8 +207,10 @@ impl Connector {
     /// Makes of a connection one of TLS. Returns what will be spoken: what was asked for, or what the target prefers.
     pub(super) async fn greet(&self, socket: TcpStream, protocol: Protocol) -> io::Result<(Transport, Protocol)> {
         let connector = TlsConnector::from(self.identity.asking_for(protocol)?);
-        let stream =
-            connector.connect(self.name.clone(), socket).await.map_err(|error| io::Error::other(fault(&error)))?;
+        let stream = connector
+            .connect(self.name.clone(), socket)
+            .await
+            .map_err(|error| io::Error::new(kind(&error), fault(&error)))?;
         let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
         if protocol == Protocol::Http2 && !speaks_http2 {
             return Err(io::Error::other("it does not offer HTTP/2 (ALPN)"));
@@ -224,6 +226,14 @@ impl Connector {
             *told = Some(Instant::now());
             tracing::warn!(?target, name = %self.name.to_str(), %error, "no connection of TLS to an upstream");
         }
+    }
+}
+
+/// [`io::ErrorKind::Unsupported`] if the target does not serve the protocol that was asked for.
+fn kind(error: &io::Error) -> io::ErrorKind {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
     }
 }
 

@@ -44,7 +44,13 @@ pub(super) fn routes(file: &File, root: &Node, around: Around<'_>, problems: &mu
         let upstream = upstream(written, node, file, around, problems);
         let limits = limits::limits(written, node, around.prefix, problems);
         let limits = limits.map(|limits| if around.is_cluster { spread::over_nodes(limits, written) } else { limits });
-        routes.push(route(written, node, matcher, upstream, limits, problems));
+        let mut route = route(written, node, matcher, upstream, limits, problems);
+        if let Ok(route) = &mut route
+            && !carries_upgrades(file, route)
+        {
+            route.upgrades.protocols.clear();
+        }
+        routes.push(route);
     }
     reach::check(&matchers, problems);
     Ok(Routes::new(routes.into_iter().collect::<Checked<_>>()?))
@@ -71,6 +77,12 @@ fn route(
         told: told?,
         upstream: upstream?,
     })
+}
+
+/// Returns `false` if the route's upstream is always sent HTTP/2, whose connections cannot be switched to another protocol.
+fn carries_upgrades(file: &File, route: &Route) -> bool {
+    let named = route.upstream.as_deref().and_then(|name| file.upstreams.as_ref()?.get(name)?.as_ref());
+    named.is_none_or(|upstream| upstream.protocol != Some(file::Protocol::Http2))
 }
 
 /// An empty list tells nothing; none at all is the default.

@@ -153,6 +153,28 @@ async fn a_tunnel_that_cannot_be_is_refused() {
     assert_eq!(plain.last().body, b"");
 }
 
+/// Regression test: such a tunnel took a permit and gave it back, so that no limit applied to a flood of them.
+#[tokio::test]
+async fn impossible_tunnel_takes_no_permit() {
+    let origin = server().await;
+    let limits = "limits: [{ name: shakes, mode: OVERALL, rate: 1, interval: 1h }]";
+    for (upstream, protocol) in [("", "tcp"), ("protocol: http2", "websocket")] {
+        let gateway = TestGateway::start(&rules(&origin, limits, upstream));
+        let mut client = Frames::connect(gateway.address, &[]).await;
+        let mut block = ASKS.to_vec();
+        block[1].1 = protocol;
+        for stream in [1, 3, 5] {
+            client.frame(HEADERS, END_HEADERS, stream, &fields(block.clone())).await;
+            assert_eq!(client.status(stream).await, 501, "{protocol}");
+        }
+        for outcome in ["allowed", "limited"] {
+            let series = format!("tidegate_decisions_total{{route=\"all\",limit=\"shakes\",outcome=\"{outcome}\"}}");
+            assert_eq!(gateway.counter(&series).await, 0, "{protocol} is {outcome}");
+        }
+    }
+    assert!(origin.requests().is_empty());
+}
+
 #[tokio::test]
 async fn a_tunnel_has_the_bounds_of_upgrades_and_not_those_of_bodies() {
     let origin = server().await;

@@ -241,6 +241,22 @@ async fn an_origin_that_chooses_http2_is_offered_another_protocol_over_http1_and
     assert_eq!(spoken, [&b"http/1.1"[..], b"h2", b"http/1.1"]);
 }
 
+/// Regression test: such a request had its permits back, and the gateway asked again which protocol the target serves.
+#[tokio::test]
+async fn upgrade_that_the_target_cannot_serve_is_charged() {
+    let authority = Authority::new();
+    let origin = Secure::start(authority.sign("localhost").server(&["h2"], None), answer).await;
+    let gateway = origin.gateway(authority.trusted(), Protocol::Auto);
+    assert_eq!(hello(&gateway).await, (200, "h2".to_owned()));
+    for _ in 0..2 {
+        let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let answer = gateway.ask(upgrade).await;
+        assert_eq!((answer.status(), answer.field("x-not-sent")), (502, None));
+        assert_eq!(hello(&gateway).await, (200, "h2".to_owned()));
+    }
+    assert_eq!(origin.connections(), 1);
+}
+
 #[tokio::test]
 async fn an_origin_that_cannot_be_trusted_or_understood_is_sent_nothing() {
     let (authority, stranger) = (Authority::new(), Authority::new());
