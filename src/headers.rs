@@ -1,7 +1,7 @@
 //! What clients are told about their limits: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers)
 //! and `Retry-After` (RFC 9110 section 10.2.3).
 //!
-//! The first is made at load, in [`policy`](crate::policy); the second is a List of structured fields like it.
+//! The first comes from [`policy`](crate::policy); the second is a List of structured fields like it.
 //! Only PER_CLIENT limits are told: what an OVERALL limit holds is for its operator to know. Shadow limits are not told,
 //! since they refuse no request.
 
@@ -79,9 +79,9 @@ impl Legacy {
 }
 
 /// Adds both to an answer, beside what an upstream may have put there: a client has to keep to all of them.
-pub(crate) fn stamp(headers: &mut HeaderMap, policy: Option<&HeaderValue>, rate_limit: Option<HeaderValue>) {
+pub(crate) fn stamp(headers: &mut HeaderMap, policy: Option<HeaderValue>, rate_limit: Option<HeaderValue>) {
     if let (Some(policy), Some(rate_limit)) = (policy, rate_limit) {
-        headers.append(POLICY, policy.clone());
+        headers.append(POLICY, policy);
         headers.append(RATE_LIMIT, rate_limit);
     }
 }
@@ -103,9 +103,11 @@ mod tests {
 
     use super::*;
     use crate::client::ClientSource;
+    use crate::clock::Timestamp;
     use crate::cost::Cost;
-    use crate::limit::{Algorithm, Limiter, Mode, Quota};
-    use crate::policy::policy;
+    use crate::limit::calendar::{Calendar, Unit};
+    use crate::limit::{Algorithm, Limiter, Mode, Quota, State};
+    use crate::policy::Policy;
     use crate::rule::{OnMissingClient, OnStoreFailure};
 
     fn limit(name: &str, mode: Mode, rate: u64, interval: u64) -> Limit {
@@ -142,7 +144,7 @@ mod tests {
             limit("per-ip", Mode::PerClient, 5, 60_000),
             limit("burst", Mode::PerClient, 2, 500),
         ];
-        let policy = policy(&limits);
+        let policy = Policy::new(&limits).map(|policy| policy.at(Timestamp::default()));
         assert_eq!(policy.as_ref().map(HeaderValue::as_bytes), Some(&b"\"per-ip\";q=5;w=60, \"burst\";q=2"[..]));
         assert_eq!(parsed(policy).len(), 2);
 
@@ -154,6 +156,49 @@ mod tests {
             Some(&b"\"per-ip\";r=4;t=60, \"burst\";r=4;t=60"[..])
         );
         assert_eq!(parsed(rate_limit).len(), 2);
+    }
+
+    /// Regression test: a month had 31 days in November, and a sliding window one interval.
+    #[test]
+    fn t_never_exceeds_w_in_any_window() {
+        const HOUR: u64 = 3_600_000;
+        let fixed = |unit, zone| Algorithm::FixedWindow(Calendar::new(unit, zone).expect("a calendar"));
+        let algorithms = [
+            (fixed(Unit::Month, "UTC"), 0),
+            (fixed(Unit::Day, "Europe/Rome"), 0),
+            (fixed(Unit::Hour, "UTC"), 0),
+            (Algorithm::SlidingWindow { segments: 7 }, 60_000),
+            (Algorithm::TokenBucket, 60_000),
+            (Algorithm::Gcra { burst: 20 }, 60_000),
+        ];
+        for (algorithm, interval) in algorithms {
+            let quota = Quota::new(6, interval, algorithm).expect("a quota");
+            let limiter = Arc::new(Limiter::new("own".into(), Mode::PerClient, quota));
+            let limits = [Limit { limiter, ..limit("own", Mode::PerClient, 6, 60_000) }];
+            let policy = Policy::new(&limits).expect("a policy");
+            // A year of hours, with all lengths of months, and days of 23 and 25 hours.
+            for now in (0..24 * 366).map(|hour| Timestamp::from_millis(1_774_738_800_000 + hour * HOUR)) {
+                let mut state = State::EMPTY;
+                let taken = state.charge(&quota, 6, now);
+                let value = policy.at(now);
+                let window: u64 =
+                    value.to_str().ok().and_then(|text| text.rsplit_once("w=")?.1.parse().ok()).expect("w");
+                assert!(taken.reset.div_ceil(1_000) <= window, "{algorithm:?} at {now:?}: {} of {window}", taken.reset);
+            }
+        }
+    }
+
+    #[test]
+    fn policy_has_the_length_of_the_present_month() {
+        let calendar = Calendar::new(Unit::Month, "UTC").expect("a calendar");
+        let quota = Quota::new(6, 0, Algorithm::FixedWindow(calendar)).expect("a quota");
+        let limiter = Arc::new(Limiter::new("own".into(), Mode::PerClient, quota));
+        let policy = Policy::new(&[Limit { limiter, ..limit("own", Mode::PerClient, 6, 60_000) }]).expect("a policy");
+        // In November, in December, in November again after the clock went back, in a February of 28 days.
+        for (seconds, days) in [(1_795_521_600, 30), (1_796_083_200, 31), (1_795_521_600, 30), (1_770_000_000, 28)] {
+            let value = policy.at(Timestamp::from_millis(seconds * 1_000));
+            assert_eq!(value, format!("\"own\";q=6;w={}", days * 86_400).as_str());
+        }
     }
 
     #[test]

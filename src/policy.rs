@@ -3,9 +3,14 @@
 //! limits need no escaping.
 
 use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::HeaderValue;
 
+use crate::clock::Timestamp;
+use crate::limit::{Algorithm, Quota};
 use crate::rule::Limit;
 
 /// In which fields clients are told: a route's `headers`.
@@ -23,20 +28,92 @@ impl Default for Told {
     }
 }
 
-/// `RateLimit-Policy` of a route: `q` permits, which an unused bucket holds, in the `w` seconds in which so many come; so
-/// that what is left is never more than what there is. The same for all answers, so it is made at load.
-/// Nothing if the route has no limit that clients are told of.
-pub(crate) fn policy(limits: &[Limit]) -> Option<HeaderValue> {
-    let mut list = String::new();
-    for limit in limits.iter().filter(|limit| limit.is_told()) {
-        let quota = &limit.limiter.quota;
-        let separator = if list.is_empty() { "" } else { ", " };
-        // Writing to a string cannot fail.
-        _ = write!(list, "{separator}\"{}\";q={}", limit.name, quota.full());
-        // The window is in whole seconds; of one below a second, none is told.
-        if quota.refill() >= 1_000 {
-            _ = write!(list, ";w={}", quota.refill().div_ceil(1_000));
+/// `RateLimit-Policy` of a route: `q` permits, which an unused bucket holds, and the `w` seconds after which all of them
+/// are available again. So `r` is at most `q`, and `t` at most `w`.
+#[derive(Debug)]
+pub(crate) enum Policy {
+    /// The same for all responses, so it is made at load.
+    Constant(HeaderValue),
+    /// A window has no constant length.
+    ByCalendar(Box<ByCalendar>),
+}
+
+/// A value that holds until one of the windows ends.
+#[derive(Debug)]
+pub(crate) struct ByCalendar {
+    /// The names and quotas of the limits.
+    limits: Vec<(String, Quota)>,
+    current: ArcSwap<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    value: HeaderValue,
+    valid: Range<Timestamp>,
+}
+
+impl Policy {
+    /// Returns `None` if the route has no limit that is visible to clients.
+    pub(crate) fn new(limits: &[Limit]) -> Option<Self> {
+        let visible = limits.iter().filter(|limit| limit.is_told());
+        let limits: Vec<_> = visible.map(|limit| (limit.name.clone(), limit.limiter.quota)).collect();
+        let current = Current::new(&limits, Timestamp::default())?;
+        if !limits.iter().any(|(_, quota)| quota.refill_varies()) {
+            return Some(Self::Constant(current.value));
+        }
+        Some(Self::ByCalendar(Box::new(ByCalendar { limits, current: ArcSwap::from_pointee(current) })))
+    }
+
+    /// The value at a moment of the store's clock.
+    pub(crate) fn at(&self, now: Timestamp) -> HeaderValue {
+        match self {
+            Self::Constant(value) => value.clone(),
+            Self::ByCalendar(policy) => policy.at(now),
         }
     }
-    (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()
+}
+
+impl ByCalendar {
+    fn at(&self, now: Timestamp) -> HeaderValue {
+        let current = self.current.load();
+        if current.valid.contains(&now) {
+            return current.value.clone();
+        }
+        let Some(next) = Current::new(&self.limits, now) else { return current.value.clone() };
+        let value = next.value.clone();
+        self.current.store(Arc::new(next));
+        value
+    }
+}
+
+impl Current {
+    fn new(limits: &[(String, Quota)], now: Timestamp) -> Option<Self> {
+        let mut list = String::new();
+        for (name, quota) in limits {
+            let separator = if list.is_empty() { "" } else { ", " };
+            // Writing to a string cannot fail.
+            _ = write!(list, "{separator}\"{name}\";q={}", quota.full());
+            // The window is in whole seconds; of one below a second, none is told.
+            let refill = quota.refill(now);
+            if refill >= 1_000 {
+                _ = write!(list, ";w={}", refill.div_ceil(1_000));
+            }
+        }
+        let value = (!list.is_empty()).then(|| HeaderValue::try_from(list).ok()).flatten()?;
+        Some(Self { value, valid: valid(limits, now) })
+    }
+}
+
+/// The time in which all windows are those that they are at `now`.
+fn valid(limits: &[(String, Quota)], now: Timestamp) -> Range<Timestamp> {
+    let mut valid = Timestamp::default()..Timestamp::from_millis(u64::MAX);
+    for (_, quota) in limits {
+        if let Algorithm::FixedWindow(calendar) = quota.algorithm()
+            && calendar.varies()
+        {
+            let window = calendar.window(now);
+            valid = valid.start.max(window.start)..valid.end.min(window.end);
+        }
+    }
+    valid
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::{HeaderMap, Method, Request};
 use ipnet::IpNet;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
@@ -11,7 +11,7 @@ use crate::facts::{BadRequest, Facts, HostNeed};
 use crate::headers::Members;
 use crate::limit::Limiter;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
-use crate::policy::policy;
+use crate::policy::Policy;
 use crate::route::Route;
 use crate::rules::{Charges, Rules, Unjudged};
 use crate::sift::{Arrival, BadField, Field, NextHop, Seen, Sieve};
@@ -62,7 +62,7 @@ pub(crate) struct Prepared {
     /// May a limit of it let requests wait?
     pub(crate) may_wait: bool,
     /// Its `RateLimit-Policy`.
-    pub(crate) policy: Option<HeaderValue>,
+    pub(crate) policy: Option<Policy>,
     /// What its `RateLimit` is made of.
     pub(crate) members: Members,
 }
@@ -161,7 +161,7 @@ impl Prepared {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let limits = route.limits.iter().map(|limit| metrics.limit(&route.name, &limit.name)).collect();
         let (policy, members) = match route.told.ietf {
-            true => (policy(&route.limits), Members::new(&route.limits)),
+            true => (Policy::new(&route.limits), Members::new(&route.limits)),
             false => (None, Members::default()),
         };
         let may_wait = route.limits.iter().any(may_wait);

@@ -181,8 +181,11 @@ impl Notes<'_> {
 
     /// Adds the rate limit fields.
     fn stamp<B>(&mut self, response: &mut Response<B>) {
-        let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
-        headers::stamp(response.headers_mut(), policy, self.rate_limit.take());
+        if let Some(rate_limit) = self.rate_limit.take() {
+            let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
+            let policy = policy.map(|policy| policy.at(self.at.unwrap_or_default()));
+            headers::stamp(response.headers_mut(), policy, Some(rate_limit));
+        }
         if let Some(legacy) = self.legacy.take() {
             legacy.stamp(response.headers_mut());
         }

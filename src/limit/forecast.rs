@@ -36,15 +36,48 @@ impl Quota {
         State::EMPTY.check(self, 0, Timestamp::default()).remaining
     }
 
-    /// The milliseconds in which as many permits come as an unused bucket holds, rounded up.
-    pub fn refill(&self) -> u64 {
-        let parts = u128::from(self.full()) * u128::from(self.interval());
-        u64::try_from(parts.div_ceil(self.rate().into())).unwrap_or(u64::MAX)
+    /// The most milliseconds until a bucket is unused again after all its permits were taken at once. For a fixed window, the
+    /// length of the window that `now` is in.
+    pub fn refill(&self, now: Timestamp) -> u64 {
+        match self.algorithm() {
+            Algorithm::FixedWindow(calendar) => {
+                let window = calendar.window(now);
+                window.end.millis_since(window.start)
+            }
+            Algorithm::SlidingWindow { segments } => self.interval() + self.interval().div_ceil(segments.into()),
+            Algorithm::TokenBucket | Algorithm::Gcra { .. } | Algorithm::LeakyBucket(_) | Algorithm::Foreign(_) => {
+                let parts = u128::from(self.full()) * u128::from(self.interval());
+                u64::try_from(parts.div_ceil(self.rate().into())).unwrap_or(u64::MAX)
+            }
+        }
     }
 
-    /// How long a request for so many permits waits for a bucket from which all were taken at once.
-    pub fn wait_when_drained(&self, permits: u32) -> Wait {
-        let (mut state, now) = (State::EMPTY, Timestamp::default());
+    /// Returns `true` if [`refill`](Self::refill) depends on the time: a fixed window of a day or longer, unless all such
+    /// windows are of the same length.
+    pub fn refill_varies(&self) -> bool {
+        match self.algorithm() {
+            Algorithm::FixedWindow(calendar) => calendar.varies(),
+            Algorithm::TokenBucket
+            | Algorithm::Gcra { .. }
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::SlidingWindow { .. }
+            | Algorithm::Foreign(_) => false,
+        }
+    }
+
+    /// The longest that a request for this many permits waits if all permits were taken from its bucket at once. For a fixed
+    /// window, which ends at a date, they were taken at `now`.
+    pub fn wait_when_drained(&self, permits: u32, now: Timestamp) -> Wait {
+        let now = match self.algorithm() {
+            Algorithm::FixedWindow(_) => now,
+            // The begin of a segment, from which the wait is the longest.
+            Algorithm::TokenBucket
+            | Algorithm::Gcra { .. }
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::SlidingWindow { .. }
+            | Algorithm::Foreign(_) => Timestamp::default(),
+        };
+        let mut state = State::EMPTY;
         let all = state.check(self, 0, now).remaining;
         state.charge(self, all, now);
         state.check(self, permits, now).wait
@@ -54,27 +87,52 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::calendar::{Calendar, Unit};
     use crate::limit::leaky_bucket::Queue;
+
+    const HOUR: u64 = 60 * 60 * 1000;
+    const DAY: u64 = 24 * HOUR;
+    /// 2026-11-24T12:00:00Z, a Tuesday.
+    const NOON: u64 = 1795521600000;
 
     #[test]
     fn a_drained_bucket_lets_a_request_pass_when_its_permits_are_back() {
         let quota = Quota::new(5, 60_000, Algorithm::TokenBucket).expect("a quota");
-        assert_eq!(quota.wait_when_drained(0), Wait::Now);
-        assert_eq!(quota.wait_when_drained(1), Wait::Millis(60_000));
-        assert_eq!(quota.wait_when_drained(6), Wait::Never);
+        let now = Timestamp::from_millis(NOON);
+        assert_eq!(quota.wait_when_drained(0, now), Wait::Now);
+        assert_eq!(quota.wait_when_drained(1, now), Wait::Millis(60_000));
+        assert_eq!(quota.wait_when_drained(6, now), Wait::Never);
+    }
+
+    /// Regression test: windows were counted from 1970, and every month had 31 days.
+    #[test]
+    fn calendar_windows_end_at_their_dates() {
+        let now = Timestamp::from_millis(NOON);
+        for (unit, zone, rest, length) in [
+            (Unit::Month, "UTC", 6 * DAY + DAY / 2, 30 * DAY),
+            (Unit::Month, "Europe/Rome", 6 * DAY + DAY / 2 - HOUR, 30 * DAY),
+            (Unit::Week, "UTC", 5 * DAY + DAY / 2, 7 * DAY),
+            (Unit::Day, "Asia/Tokyo", 3 * HOUR, DAY),
+            (Unit::Hour, "UTC", HOUR, HOUR),
+        ] {
+            let calendar = Calendar::new(unit, zone).expect("a calendar");
+            let quota = Quota::new(5, 0, Algorithm::FixedWindow(calendar)).expect("a quota");
+            assert_eq!(quota.wait_when_drained(1, now), Wait::Millis(rest), "{calendar:?}");
+            assert_eq!(quota.refill(now), length, "{calendar:?}");
+        }
     }
 
     #[test]
     fn what_an_unused_bucket_holds_is_not_always_the_rate() {
         let told = |algorithm| {
             let quota = Quota::new(6, 60_000, algorithm).expect("a quota");
-            (quota.full(), quota.refill())
+            (quota.full(), quota.refill(Timestamp::default()))
         };
         assert_eq!(told(Algorithm::TokenBucket), (6, 60_000));
         assert_eq!(told(Algorithm::Gcra { burst: 20 }), (20, 200_000));
         assert_eq!(told(Algorithm::Gcra { burst: 2 }), (2, 20_000));
         let queue = Queue { length: 3, max_wait: 600_000 };
         assert_eq!(told(Algorithm::LeakyBucket(queue)), (4, 40_000));
-        assert_eq!(told(Algorithm::SlidingWindow { segments: 7 }), (6, 60_000));
+        assert_eq!(told(Algorithm::SlidingWindow { segments: 7 }), (6, 68_572));
     }
 }

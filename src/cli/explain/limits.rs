@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use crate::clock::Timestamp;
 use crate::config::{Millis, quote};
 use crate::cost::Cost;
 use crate::facts::Facts;
-use crate::limit::{Charge, ClientId, Mode, Wait};
-use crate::policy::policy;
+use crate::limit::{Algorithm, Charge, ClientId, Mode, Wait};
+use crate::policy::Policy;
 use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{Due, Unclear};
@@ -16,6 +17,7 @@ pub(super) fn limits(
     route: &Route,
     dues: &[(&Limit, Due)],
     facts: &Facts<'_>,
+    now: Timestamp,
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     if dues.is_empty() {
@@ -28,13 +30,13 @@ pub(super) fn limits(
             write!(f, ", which only watches")?;
         }
         writeln!(f, ": {}", asks(limit, due, facts))?;
-        comes_to(limit, due, f)?;
+        comes_to(limit, due, now, f)?;
     }
-    told(route, f)
+    told(route, now, f)
 }
 
-fn told(route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let policy = policy(&route.limits);
+fn told(route: &Route, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let policy = Policy::new(&route.limits).map(|policy| policy.at(now));
     match &policy {
         Some(policy) if route.told.ietf => {
             writeln!(f, "  clients see RateLimit-Policy: {}", policy.to_str().unwrap_or_default())?;
@@ -97,7 +99,7 @@ fn bucket(limit: &Limit, charge: &Charge) -> String {
     }
 }
 
-fn comes_to(limit: &Limit, due: &Due, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn comes_to(limit: &Limit, due: &Due, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (quota, interval) = (&limit.limiter.quota, Millis::show(limit.limiter.quota.interval()));
     let algorithm = quota.algorithm();
     writeln!(f, "     law      {}, {} in {interval}: {}", algorithm.name(), quota.rate(), algorithm.law())?;
@@ -107,9 +109,26 @@ fn comes_to(limit: &Limit, due: &Due, f: &mut fmt::Formatter<'_>) -> fmt::Result
     };
     writeln!(f, "     at most  {} in any {interval}, {each}", quota.worst_case())?;
     let Due::Charge(charge) = due else { return Ok(()) };
-    match quota.wait_when_drained(charge.permits) {
+    match quota.wait_when_drained(charge.permits, now) {
         Wait::Now => writeln!(f, "     drained  it grants this request all the same"),
+        Wait::Millis(wait) if matches!(algorithm, Algorithm::FixedWindow(_)) => {
+            writeln!(f, "     drained  it grants this request when the window ends, in {}", rounded(wait))
+        }
         Wait::Millis(wait) => writeln!(f, "     drained  it grants this request {} later", Millis::show(wait)),
         Wait::Never => writeln!(f, "     drained  or full, it never grants this request"),
+    }
+}
+
+/// A time in the largest unit that fits and the next smaller one, rounded up: `6d 12h`.
+fn rounded(millis: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+    let seconds = millis.div_ceil(1_000);
+    let largest = UNITS.iter().position(|(_, length)| seconds >= *length).unwrap_or(UNITS.len() - 1);
+    let (unit, length) = UNITS[largest];
+    let Some((smaller, step)) = UNITS.get(largest + 1) else { return format!("{seconds}{unit}") };
+    let seconds = seconds.next_multiple_of(*step);
+    match seconds % length / step {
+        0 => format!("{}{unit}", seconds / length),
+        rest => format!("{}{unit} {rest}{smaller}", seconds / length),
     }
 }

@@ -14,6 +14,7 @@ use http::{Method, Uri, Version};
 
 use super::ConfigArg;
 use crate::client::Trace;
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::condition::Search;
 use crate::facts::{BadRequest, Facts, TlsPeer};
 use crate::route::Route;
@@ -66,6 +67,8 @@ struct Explanation<'r> {
     search: Search<'r>,
     /// The charge of each limit of the route; empty without a route.
     dues: Vec<(&'r Limit, Due)>,
+    /// From which calendar windows are counted.
+    now: Timestamp,
 }
 
 /// Writes what happens to a request. The exit code is 0 if limits judge it, 1 if it is refused before, and 2 if the rule
@@ -74,6 +77,10 @@ struct Explanation<'r> {
 /// # Errors
 /// `out` or `complaints` cannot be written to.
 pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut impl Write) -> io::Result<u8> {
+    explain_at(SystemClock::new().now(), args, out, complaints)
+}
+
+fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, complaints: &mut impl Write) -> io::Result<u8> {
     let config = match args.rules.config.load() {
         Ok(config) => config,
         Err(error) => {
@@ -106,7 +113,7 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut
         return Ok(1);
     }
     let removed = sent.iter().filter(|name| !headers.contains_key(*name)).collect();
-    let explanation = Explanation { removed, ..Explanation::new(&config.rules, &facts, &args.url) };
+    let explanation = Explanation { removed, ..Explanation::new(&config.rules, &facts, &args.url, now) };
     write!(out, "{explanation}")?;
     Ok(u8::from(!explanation.is_judged()))
 }
@@ -114,11 +121,11 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut
 // === impl Explanation ===
 
 impl<'r> Explanation<'r> {
-    fn new(rules: &'r Rules, facts: &'r Facts<'r>, sent: &'r Uri) -> Self {
+    fn new(rules: &'r Rules, facts: &'r Facts<'r>, sent: &'r Uri, now: Timestamp) -> Self {
         let search = rules.routes.search(facts);
         let limits = search.found.map(|route| route.limits.as_slice()).unwrap_or_default();
         let dues = limits.iter().map(|limit| (limit, rules.due(limit, facts))).collect();
-        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, dues }
+        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, dues, now }
     }
 
     fn route(&self) -> Option<&'r Route> {
@@ -132,5 +139,43 @@ impl<'r> Explanation<'r> {
 
     fn is_judged(&self) -> bool {
         self.route().is_some() && self.denied().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: ExplainArgs,
+    }
+
+    /// Regression test: calendar windows were counted from 1970.
+    #[test]
+    fn explain_counts_calendar_windows_from_now() {
+        let file = std::env::temp_dir().join(format!("tidegate-explain-{}.yaml", std::process::id()));
+        let limits = [("month", "Europe/Rome"), ("week", "UTC"), ("day", "UTC"), ("second", "UTC")].map(|(unit, zone)| {
+            format!("{{ name: {unit}, mode: OVERALL, rate: 1, interval: {unit}, algorithm: fixed_window, timezone: {zone} }}")
+        });
+        let upstream = "upstreams: { api: { targets: ['builtin:echo'] } }";
+        let text = format!(
+            "{upstream}\nroutes: [{{ name: all, match: {{ path: /** }}, upstream: api, limits: [{}] }}]",
+            limits.join(", ")
+        );
+        std::fs::write(&file, text).unwrap();
+        let file_name = file.to_str().unwrap();
+        let Command { args } = Command::try_parse_from(["explain", "-c", file_name, "GET", "http://a/"]).unwrap();
+        let (mut out, mut complaints) = (Vec::new(), Vec::new());
+        let now = Timestamp::from_millis(1_795_521_600_000); // 2026-11-24T12:00:00Z
+        let code = explain_at(now, &args, &mut out, &mut complaints).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let text = String::from_utf8([out, complaints].concat()).unwrap();
+        let waits: Vec<_> = text.lines().filter_map(|line| line.split_once("the window ends, in ")).collect();
+        let waits: Vec<_> = waits.into_iter().map(|(_, wait)| wait).collect();
+        assert_eq!((code, waits), (0, vec!["6d 11h", "5d 12h", "12h", "1s"]), "{text}");
     }
 }

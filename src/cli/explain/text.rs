@@ -5,6 +5,7 @@ use std::fmt;
 use super::Explanation;
 use super::limits::{limits, unclear};
 use crate::client::{Trace, TraceEnd};
+use crate::clock::Timestamp;
 use crate::condition::Condition;
 use crate::config::quote;
 use crate::limit::{Charge, Wait};
@@ -18,7 +19,7 @@ impl fmt::Display for Explanation<'_> {
         self.passed_over(f)?;
         self.address(f)?;
         if let Some(route) = self.route() {
-            limits(route, &self.dues, self.facts, f)?;
+            limits(route, &self.dues, self.facts, self.now, f)?;
         }
         self.answer(f)
     }
@@ -101,7 +102,7 @@ impl Explanation<'_> {
             return writeln!(f, "answered with 400: {} cannot judge it: {}", quote(&limit.name), unclear(limit, cause));
         }
         let live = || self.dues.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
-        match live().find(|(limit, charge)| never(limit, charge)) {
+        match live().find(|(limit, charge)| never(limit, charge, self.now)) {
             Some((limit, _)) => writeln!(f, "answered with 429, always: {} never holds so much", quote(&limit.name)),
             None if live().next().is_some() => writeln!(f, "goes on if every live limit grants it, else 429"),
             None => writeln!(f, "goes on: no live limit counts it"),
@@ -120,8 +121,8 @@ fn charged<'d>((limit, due): &'d (&Limit, Due)) -> Option<(&'d Limit, &'d Charge
     }
 }
 
-fn never(limit: &Limit, charge: &Charge) -> bool {
-    limit.limiter.quota.wait_when_drained(charge.permits) == Wait::Never
+fn never(limit: &Limit, charge: &Charge, now: Timestamp) -> bool {
+    limit.limiter.quota.wait_when_drained(charge.permits, now) == Wait::Never
 }
 
 /// The source of an address.

@@ -126,6 +126,16 @@ impl Calendar {
         &self.0.zone
     }
 
+    /// Returns `true` if its windows can be longer than others of its own: months, and days and weeks of a zone whose clocks may
+    /// be set.
+    pub fn varies(&self) -> bool {
+        match self.0.unit {
+            Unit::Second | Unit::Minute | Unit::Hour => false,
+            Unit::Day | Unit::Week => self.0.zone != "UTC",
+            Unit::Month => true,
+        }
+    }
+
     /// The window that a moment is in.
     pub fn window(&self, at: Timestamp) -> Window {
         let near = self.0.near.load();
