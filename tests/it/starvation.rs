@@ -108,3 +108,47 @@ async fn what_a_stranger_says_of_its_address_gives_it_no_other_share() {
     let connections = gateway.counter(r#"tidegate_upstream_connections{upstream="api"}"#).await;
     assert!(connections <= 8, "{connections}");
 }
+
+/// An upload that holds a connection to the origin; `None` if the gateway rejects it.
+async fn upload(gateway: &TestGateway, origin: &Origin, address: &str) -> Option<Raw> {
+    let before = origin.connections();
+    let mut client = Raw::connect_from(address, gateway.address).await;
+    client.send(format!("{UPLOAD}\r\n")).await;
+    soon(async {
+        loop {
+            if origin.connections() > before {
+                return Some(client);
+            }
+            if client.stream.try_read(&mut [0; 1]).is_ok() {
+                return None;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+/// Regression test: ten addresses took all connections.
+#[tokio::test]
+async fn hundred_greedy_addresses_leave_a_connection_to_others() {
+    const MAX: usize = 416; // 208 of each worker, 104 of them reserved
+    let origin = origin().await;
+    let rules = format!(
+        "upstreams: {{ api: {{ targets: ['http://{}'], max_connections: {MAX}, queue: 0 }} }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]",
+        origin.address
+    );
+    let gateway = TestGateway::start(&rules);
+    let mut uploads = Vec::new();
+    for address in 2..102 {
+        // So many that both workers reject one.
+        let tries = if uploads.is_empty() { MAX } else { 8 };
+        for _ in 0..tries {
+            uploads.extend(upload(&gateway, &origin, &format!("127.0.0.{address}")).await);
+        }
+    }
+    assert!((MAX / 2 + 90..MAX).contains(&uploads.len()), "{} uploads", uploads.len());
+    for answer in honest(&gateway, "127.0.0.200", "").await {
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"));
+    }
+}
