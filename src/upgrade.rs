@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderValue, Version};
+use http::{HeaderValue, Request, Version};
 
 /// What a route lets its clients switch to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,11 +36,9 @@ pub(crate) struct Upgrade {
     pub(crate) bounds: Bounds,
 }
 
-impl Offer {
-    /// Returns `true` if the request asks for a tunnel (extended CONNECT, RFC 8441): without one there is nothing to forward.
-    pub(crate) fn is_tunnel(&self, version: Version) -> bool {
-        version == Version::HTTP_2
-    }
+/// Returns `true` if a request asks for a tunnel (extended CONNECT, RFC 8441): without one there is nothing to forward.
+pub(crate) fn is_tunnel<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_2 && request.extensions().get::<Offer>().is_some()
 }
 
 // === impl Upgrades ===

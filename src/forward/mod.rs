@@ -32,6 +32,7 @@ use crate::boxed::boxed;
 use crate::layer::{Handover, NotSent};
 use crate::refusal::{Call, Refusal};
 use crate::sift::{Field, Seen};
+use crate::upgrade::is_tunnel;
 use crate::upstream::{Answer, Client, Failure, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
 
 /// The service under the rate limit.
@@ -85,7 +86,7 @@ impl Forward {
             return Err(Box::new(here));
         }
         let upgrade = upgrade.filter(|_| upstream.switches());
-        let is_connect = upgrade::is_connect(request);
+        let is_connect = is_tunnel(request);
         if is_connect && upgrade.is_none() {
             // The layer has rejected it, unless the upstream is not that of the rules. It stays charged.
             return Err(Box::new(refused(Refusal::MethodNotImplemented, call)));

@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
 use super::{refused, websocket};
 use crate::refusal::Refusal;
-use crate::upgrade::{Offer, Upgrade};
+use crate::upgrade::Upgrade;
 use crate::upstream::{RequestBody, ResponseBody};
 
 const WEBSOCKET: &[u8] = b"websocket";
@@ -14,11 +14,6 @@ const WEBSOCKET: &[u8] = b"websocket";
 pub(super) struct Connect {
     /// What an upstream says that has understood the handshake of WebSocket.
     accept: Option<HeaderValue>,
-}
-
-/// Returns `true` if the request asks for a tunnel.
-pub(super) fn is_connect(request: &Request<RequestBody>) -> bool {
-    request.extensions().get::<Offer>().is_some_and(|offer| offer.is_tunnel(request.version()))
 }
 
 /// Offers the protocol to the upstream, whose answer is held against what is noted here.

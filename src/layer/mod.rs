@@ -66,7 +66,7 @@ pub use crate::ruleset::Handover;
 use crate::ruleset::RuleSet;
 use crate::sift::{Arrival, NextHop};
 use crate::store::{OpenError, Store};
-use crate::upgrade::Offer;
+use crate::upgrade::{Offer, is_tunnel};
 
 /// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
 #[derive(Clone, Debug)]
@@ -267,7 +267,7 @@ impl RateLimiting {
         notes.route = Some((route, prepared));
         let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
         let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
-        if upgrade.is_none() && offer.is_some_and(|offer| offer.is_tunnel(request.version())) {
+        if upgrade.is_none() && is_tunnel(request) {
             return Err(Refusal::MethodNotImplemented); // 501
         }
         if route.is_too_long(&facts) {
