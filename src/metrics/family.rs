@@ -33,6 +33,13 @@ impl<L: Clone + Eq + Hash, M: Clone + Default> Family<L, M> {
     }
 }
 
+impl<L: Eq + Hash, M> Family<L, M> {
+    /// Removes the series with these labels. A handle of it counts unseen.
+    pub(super) fn remove(&self, labels: &L) {
+        self.0.write().remove(labels);
+    }
+}
+
 impl<L, M> Default for Family<L, M> {
     fn default() -> Self {
         Self(Arc::default())

@@ -1,10 +1,11 @@
 //! Every counter and histogram as a named method.
 //!
-//! Labels are names from the rule file and words of our own, never what a client sent. The counters of a name live as
-//! long as the process: a reload finds them where they were. Handles are taken at load, so that counting a request is
+//! Labels are names from the rule file and words of our own, never what a client sent. The counters of a route or a limit live
+//! as long as a rule set has it: rules that replace others find the counters where they were. Handles are taken at load, so that counting a request is
 //! an atomic addition.
 
 mod family;
+mod in_use;
 mod nodes;
 mod upstream;
 
@@ -19,6 +20,7 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 
 use self::family::{Family, Quiet};
+use self::in_use::{InUse, Use};
 use self::nodes::Nodes;
 pub use self::nodes::{NodeMetrics, ShownNode};
 use self::upstream::Upstreams;
@@ -32,6 +34,7 @@ const BOUNDS: [f64; 14] =
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    in_use: InUse,
     decisions: Family<DecisionLabels, Counter>,
     requests: Family<RequestLabels, Histogram>,
     connections: Gauge,
@@ -66,6 +69,7 @@ pub struct LimitMetrics {
     store_failed: Counter,
     /// Of all limits, and which this one is: few ever need a counter of their own.
     overflow: (Family<LimitLabels, Counter>, LimitLabels),
+    _use: Arc<Use>,
 }
 
 /// Counts the answers of one route, by the class of their status, and the requests whose clients did not wait for one.
@@ -73,6 +77,7 @@ pub struct LimitMetrics {
 pub struct RouteMetrics {
     classes: [Histogram; 5],
     abandoned: Histogram,
+    _use: Arc<Use>,
 }
 
 /// Fixed buckets of atomics: observing takes no lock.
@@ -120,7 +125,8 @@ impl Metrics {
     /// Nothing counted yet.
     pub fn new() -> Self {
         let mut metrics = Self {
-            registry: Registry::with_prefix("tidegate"),
+            registry: Registry::default(),
+            in_use: InUse::default(),
             decisions: Family::default(),
             requests: Family::default(),
             connections: Gauge::default(),
@@ -140,12 +146,18 @@ impl Metrics {
             store_charged: Counter::default(),
         };
         metrics.store_up.set(1);
-        metrics.register();
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        metrics.registry = registry;
         metrics
     }
 
-    fn register(&mut self) {
-        let registry = &mut self.registry;
+    /// Registers all metrics, under names that begin with `tidegate_`, in a registry of the program's own. Its
+    /// `prometheus_client` must be of the same version as the one of this crate, 0.25.
+    ///
+    /// Register a `Metrics` before or after it is given to a layer, once in each registry.
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("tidegate");
         registry.register("decisions", "What each limit decided", self.decisions.clone());
         let help = "Seconds from a request's head to its answer's head";
         registry.register("request_duration_seconds", help, self.requests.clone());
@@ -185,28 +197,42 @@ impl Metrics {
         registry.register("store_charged_afterwards", help, self.store_charged.clone());
     }
 
-    /// The counters of one limit.
+    /// The counters of one limit, which are shown as long as the handle or a clone of it is kept.
     pub fn limit(&self, route: &str, limit: &str) -> LimitMetrics {
-        let counter = |outcome| {
-            let labels = DecisionLabels { route: route.to_owned(), limit: limit.to_owned(), outcome };
-            self.decisions.get_or_create(&labels)
+        const OUTCOMES: [&str; 4] = ["allowed", "limited", "shadow_limited", "store_failed"];
+        let names = LimitLabels { route: route.to_owned(), limit: limit.to_owned() };
+        let labels = |names: &LimitLabels, outcome| {
+            let LimitLabels { route, limit } = names.clone();
+            DecisionLabels { route, limit, outcome }
         };
+        let (decisions, overflow, removed) = (self.decisions.clone(), self.store_overflow.clone(), names.clone());
+        let _use = self.in_use.add((route.to_owned(), Some(limit.to_owned())), move || {
+            OUTCOMES.iter().for_each(|outcome| decisions.remove(&labels(&removed, outcome)));
+            overflow.remove(&removed);
+        });
+        let counter = |outcome| self.decisions.get_or_create(&labels(&names, outcome));
         LimitMetrics {
             allowed: counter("allowed"),
             limited: counter("limited"),
             shadow_limited: counter("shadow_limited"),
             store_failed: counter("store_failed"),
-            overflow: (self.store_overflow.clone(), LimitLabels { route: route.to_owned(), limit: limit.to_owned() }),
+            overflow: (self.store_overflow.clone(), names),
+            _use,
         }
     }
 
-    /// The counters of one route. An empty name stands for requests that match none.
+    /// The counters of one route, which are shown as long as the handle or a clone of it is kept. An empty name stands for
+    /// requests that match none.
     pub fn route(&self, route: &str) -> RouteMetrics {
-        let histogram = |status| {
-            let labels = RequestLabels { route: route.to_owned(), status };
-            self.requests.get_or_create(&labels)
-        };
-        RouteMetrics { classes: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(histogram), abandoned: histogram("499") }
+        const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+        const ABANDONED: &str = "499";
+        let labels = |route: &str, status| RequestLabels { route: route.to_owned(), status };
+        let (requests, removed) = (self.requests.clone(), route.to_owned());
+        let _use = self.in_use.add((route.to_owned(), None), move || {
+            CLASSES.iter().chain([&ABANDONED]).for_each(|status| requests.remove(&labels(&removed, status)));
+        });
+        let histogram = |status| self.requests.get_or_create(&labels(route, status));
+        RouteMetrics { classes: CLASSES.map(histogram), abandoned: histogram(ABANDONED), _use }
     }
 
     /// The counters of one upstream.
@@ -394,9 +420,10 @@ mod tests {
     #[test]
     fn what_is_counted_is_rendered_under_the_names_of_the_rule_file() {
         let metrics = Metrics::new();
+        let (limit, route) = (metrics.limit("api", "per-ip"), metrics.route("api"));
+        limit.limited();
         metrics.limit("api", "per-ip").limited();
-        metrics.limit("api", "per-ip").limited();
-        metrics.route("api").answered(429, Duration::from_micros(1500));
+        route.answered(429, Duration::from_micros(1500));
         let text = metrics.render();
         let has = |line: &str| assert!(text.lines().any(|other| other == line), "no `{line}` in\n{text}");
         has(r#"tidegate_decisions_total{route="api",limit="per-ip",outcome="limited"} 2"#);
@@ -404,6 +431,41 @@ mod tests {
         has(r#"tidegate_request_duration_seconds_bucket{le="0.0025",route="api",status="4xx"} 1"#);
         has(r#"tidegate_request_duration_seconds_bucket{le="+Inf",route="api",status="4xx"} 1"#);
         has(r#"tidegate_request_duration_seconds_sum{route="api",status="4xx"} 0.0015"#);
+    }
+
+    /// Regression test: 300 renamed routes left 5,153 lines.
+    #[test]
+    fn dropped_handles_remove_their_series() {
+        let metrics = Metrics::new();
+        let count = |name: &str| {
+            let handles = (metrics.route(name), metrics.limit(name, "all"));
+            handles.0.answered(200, Duration::from_micros(1500));
+            handles.1.allowed();
+            handles.1.overflowed();
+            handles
+        };
+        let first = count("kept");
+        let shared = (metrics.route("kept"), metrics.limit("kept", "all"));
+        drop(first);
+        (0..300).for_each(|number| drop(count(&format!("renamed-{number}"))));
+        let text = metrics.render();
+        assert!(!text.contains("renamed-"), "{text}");
+        assert!(text.contains("tidegate_store_overflow_total{route=\"kept\",limit=\"all\"} 1\n"), "{text}");
+        assert!(text.contains("_count{route=\"kept\",status=\"2xx\"} 1\n"), "{text}");
+        drop(shared);
+        assert!(!metrics.render().contains("kept"), "{}", metrics.render());
+    }
+
+    #[test]
+    fn other_registry_shows_the_metrics_with_their_names() {
+        let (metrics, mut registry) = (Metrics::new(), Registry::default());
+        metrics.register(&mut registry);
+        let route = metrics.route("api");
+        route.answered(200, Duration::from_micros(1500));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+        assert_eq!(text, metrics.render());
+        assert!(text.contains("tidegate_request_duration_seconds_count{route=\"api\",status=\"2xx\"} 1\n"), "{text}");
     }
 
     /// It had 420,139 lines, 33 MB, before the first request.
