@@ -84,7 +84,16 @@ fn targets(aim: &str, size: usize) -> Vec<(String, String)> {
 fn look_up(routes: &Routes, (host, path): &(String, String)) -> Option<usize> {
     let (headers, peer) = (HeaderMap::new(), Ipv4Addr::LOCALHOST.into());
     let (host, path) = (host.as_str().into(), path.as_str().into());
-    let facts = Facts { method: &Method::GET, host, path, query: None, headers: &headers, peer: Some(peer), tls: None };
+    let facts = Facts {
+        method: &Method::GET,
+        host,
+        path,
+        query: None,
+        headers: &headers,
+        peer: Some(peer),
+        tls: None,
+        key: None,
+    };
     black_box(routes.find(black_box(&facts))).map(|(position, _)| position)
 }
 

@@ -100,6 +100,7 @@ mod tests {
             headers: &headers,
             peer: Some(peer),
             tls: None,
+            key: None,
         };
         Cost::Header(HeaderCost { name: FIELD, default: 3, max }).of(&facts)
     }

@@ -11,10 +11,11 @@ use crate::facts::{BadRequest, Facts, HostNeed};
 use crate::headers::Members;
 use crate::limit::Limiter;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
+use crate::path::{self, Readings};
 use crate::policy::Policy;
 use crate::route::Route;
 use crate::rules::{Charges, Rules, Unjudged};
-use crate::sift::{Arrival, BadField, Field, NextHop, Seen, Sieve};
+use crate::sift::{Arrival, BadField, Field, NextHop, Screened, Seen, Sieve};
 use crate::upgrade::Upgrade;
 
 /// The rules that a request is judged by, from its first fact to its answer.
@@ -83,6 +84,11 @@ impl RuleSet {
         self.sieve.sift(headers, arrival)
     }
 
+    /// Returns the fields of a request that the rules may read.
+    pub(crate) fn screen(&self, headers: &HeaderMap, arrival: Arrival) -> Screened {
+        self.sieve.screen(headers, arrival)
+    }
+
     /// Is it a trusted proxy?
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         self.rules.addresses.trusts(peer.to_canonical())
@@ -103,11 +109,25 @@ impl RuleSet {
         let (method, uri) = (request.method(), request.uri());
         let (method, host) = match next {
             NextHop::Origin => (method, request.version().into()),
-            // To HTTP/2 it is what a GET with `Upgrade` is to HTTP/1 (RFC 8441).
-            NextHop::Handler if *method == Method::CONNECT && uri.path().starts_with('/') => (&GET, HostNeed::Optional),
-            NextHop::Handler => (method, HostNeed::Optional),
+            NextHop::Handler => (method_for_handler(request), HostNeed::Optional),
         };
         self.rules.read(method, uri, host, request.headers(), peer)
+    }
+
+    /// Reads the facts of a request whose path and query stay as they are written, by fields that rules may read.
+    pub(crate) fn read_as_written<'a, B>(
+        &self,
+        request: &'a Request<B>,
+        screened: &'a Screened,
+        peer: Option<IpAddr>,
+    ) -> Result<Facts<'a>, BadRequest> {
+        let headers = screened.copy.as_deref().unwrap_or(request.headers());
+        self.rules.read_as_written(method_for_handler(request), request.uri(), headers, peer)
+    }
+
+    /// Returns the readings of a path; `None` if all servers read it as it is written.
+    pub(crate) fn readings<'a>(&self, path: &'a str) -> Option<Readings<'a>> {
+        path::readings(path, self.rules.requests.encoded_slash)
     }
 
     pub(crate) fn find(&self, facts: &Facts<'_>) -> Option<(&Route, &Prepared)> {
@@ -152,6 +172,14 @@ impl RuleSet {
     /// Where the answers of a route are counted.
     pub(crate) fn metrics<'r>(&'r self, route: Option<(&Route, &'r Prepared)>) -> &'r RouteMetrics {
         route.map_or(&self.unrouted, |(_, prepared)| &prepared.metrics)
+    }
+}
+
+/// To HTTP/2 a CONNECT with a path is what a GET with `Upgrade` is to HTTP/1 (RFC 8441).
+fn method_for_handler<B>(request: &Request<B>) -> &Method {
+    match *request.method() == Method::CONNECT && request.uri().path().starts_with('/') {
+        true => &GET,
+        false => request.method(),
     }
 }
 

@@ -72,7 +72,7 @@ pub async fn ask(url: &str) -> Result<()> {
             let mut grants = Vec::new();
             while Instant::now() < end {
                 let since = micros();
-                match limiter.try_acquire(1).await {
+                match limiter.try_acquire(1).await.map(|taken| taken.granted) {
                     Ok(true) => grants.push((since, micros())),
                     Ok(false) => {}
                     Err(error) => return Err(error),

@@ -275,6 +275,7 @@ fn show_client(client: &ClientSource) -> Value {
         ClientSource::Host => "host".into(),
         ClientSource::Path => "path".into(),
         ClientSource::Tls(name) => format!("tls:{}", name.as_str()).into(),
+        ClientSource::Extension => "extension".into(),
         ClientSource::All(sources) => sources.iter().map(show_client).collect(),
     }
 }

@@ -138,7 +138,16 @@ mod tests {
     fn facts<'a>(headers: &'a HeaderMap, peer: &str) -> Facts<'a> {
         let peer: IpAddr = peer.parse().expect("an address");
         let (host, path) = ("a".into(), "/".into());
-        Facts { method: &Method::GET, host, path, query: None, headers, peer: Some(peer.to_canonical()), tls: None }
+        Facts {
+            method: &Method::GET,
+            host,
+            path,
+            query: None,
+            headers,
+            peer: Some(peer.to_canonical()),
+            tls: None,
+            key: None,
+        }
     }
 
     fn headers(fields: &[(&'static str, &[u8])]) -> HeaderMap {

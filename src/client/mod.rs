@@ -26,6 +26,7 @@ use crate::limit::ClientId;
 
 /// What makes two requests come from the same client.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClientSource {
     /// The client's address: `ip`.
     Ip,
@@ -41,6 +42,8 @@ pub enum ClientSource {
     Path,
     /// A name in the certificate that its client has shown: `tls:subject` or `tls:san`.
     Tls(TlsName),
+    /// The client key in the request's extensions: `extension`. Only a layer has it.
+    Extension,
     /// All of these together: a list.
     All(Vec<ClientSource>),
 }
@@ -56,6 +59,7 @@ pub enum TlsName {
 
 /// Why a request has no client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoClient {
     /// It does not carry the value.
     #[error("is missing")]
@@ -97,6 +101,7 @@ impl ClientSource {
             ClientSource::Host => put(out, b'o', "", host(facts)?.as_bytes()),
             ClientSource::Path => put(out, b'p', "", path(facts).as_bytes()),
             ClientSource::Tls(name) => put(out, b't', name.as_str(), tls(facts, *name)?.as_bytes()),
+            ClientSource::Extension => put(out, b'e', "", key(facts)?.as_bytes()),
             ClientSource::All(sources) => {
                 for source in sources {
                     source.encode(facts, rules, out)?;
@@ -113,7 +118,8 @@ impl ClientSource {
         match self {
             Self::Ip => true,
             Self::All(sources) => sources.iter().any(Self::reads_address),
-            Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) => false,
+            Self::Header(_) | Self::Cookie(_) | Self::Query(_) => false,
+            Self::Host | Self::Path | Self::Tls(_) | Self::Extension => false,
         }
     }
 
@@ -123,7 +129,7 @@ impl ClientSource {
             Self::Header(name) => found(name),
             Self::Cookie(_) => found(&header::COOKIE),
             Self::All(sources) => sources.iter().for_each(|source| source.fields(found)),
-            Self::Ip | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) => {}
+            Self::Ip | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) | Self::Extension => {}
         }
     }
 }
@@ -138,6 +144,7 @@ impl fmt::Display for ClientSource {
             Self::Host => f.write_str("host"),
             Self::Path => f.write_str("path"),
             Self::Tls(name) => write!(f, "tls:{}", name.as_str()),
+            Self::Extension => f.write_str("extension"),
             Self::All(sources) => {
                 let words: Vec<_> = sources.iter().map(ToString::to_string).collect();
                 write!(f, "[{}]", words.join(", "))
@@ -182,6 +189,11 @@ fn tls<'f>(facts: &'f Facts<'_>, name: TlsName) -> Result<&'f str, NoClient> {
         TlsName::San => peer.san.as_deref(),
     });
     found.ok_or(NoClient::Missing)
+}
+
+/// Returns the service's own key; an empty one identifies no client.
+fn key<'f>(facts: &'f Facts<'_>) -> Result<&'f str, NoClient> {
+    facts.key.filter(|key| !key.is_empty()).ok_or(NoClient::Missing)
 }
 
 /// Parameters, and a slash at the end, make no other client of the same path.

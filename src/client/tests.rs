@@ -15,6 +15,7 @@ fn facts<'a>(headers: &'a HeaderMap, query: &'a str) -> Facts<'a> {
         headers,
         peer: Some(peer),
         tls: None,
+        key: None,
     }
 }
 

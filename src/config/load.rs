@@ -13,6 +13,7 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Why a file gives no [`Config`](super::Config).
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum LoadError {
     /// It could not be read, so nothing is known about what is in it.
     Unreadable {

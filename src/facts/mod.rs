@@ -32,6 +32,8 @@ pub struct Facts<'a> {
     pub peer: Option<IpAddr>,
     /// What TLS tells of it; `None` over a connection in clear, or if unknown.
     pub tls: Option<&'a TlsPeer>,
+    /// The client key that the service has put into the request's extensions; `None` without one.
+    pub key: Option<&'a str>,
 }
 
 /// What TLS tells of the other end of a connection: the names in the certificate that it showed, if it did.
@@ -101,18 +103,37 @@ impl<'a> Facts<'a> {
         peer: impl Into<Option<IpAddr>>,
         requests: &Requests,
     ) -> Result<Self, BadRequest> {
-        method::check(method)?;
-        let query = uri.query();
-        if query.is_some_and(|query| !query.bytes().all(|byte| byte.is_ascii_graphic())) {
+        let mut facts = Self::read_as_written(method, uri, host, headers, peer)?;
+        if !facts.has_valid_query() {
             return Err(BadRequest::BadQuery);
         }
-        let host = host::read(uri, host.into(), headers)?;
-        let path = match uri.path() {
+        facts.path = match uri.path() {
             SERVER if *method == Method::OPTIONS => Path::from(SERVER),
             path => path::normalize(path, requests.encoded_slash)?,
         };
+        Ok(facts)
+    }
+
+    /// Reads the facts from the parts of a request; the path and the query stay as they are written.
+    ///
+    /// # Errors
+    /// A request without a valid method, or with an invalid host.
+    pub(crate) fn read_as_written(
+        method: &'a Method,
+        uri: &'a Uri,
+        host: impl Into<HostNeed>,
+        headers: &'a HeaderMap,
+        peer: impl Into<Option<IpAddr>>,
+    ) -> Result<Self, BadRequest> {
+        method::check(method)?;
+        let host = host::read(uri, host.into(), headers)?;
         let peer = peer.into().map(|peer: IpAddr| peer.to_canonical());
-        Ok(Self { method, host, path, query, headers, peer, tls: None })
+        Ok(Self { method, host, path: Path::from(uri.path()), query: uri.query(), headers, peer, tls: None, key: None })
+    }
+
+    /// Returns `true` if the query consists of visible ASCII characters.
+    pub(crate) fn has_valid_query(&self) -> bool {
+        self.query.is_none_or(|query| query.bytes().all(|byte| byte.is_ascii_graphic()))
     }
 
     /// Is it `OPTIONS *`, a question about the server as a whole (RFC 9110 section 9.3.7)?

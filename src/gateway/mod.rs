@@ -30,7 +30,7 @@ use crate::access::AccessLogLayer;
 use crate::admin::{self, Admin};
 use crate::config::{Config, ListenAddress};
 use crate::forward::Forward;
-use crate::layer::{RateLimitLayer, Unmatched};
+use crate::layer::{LayerError, RateLimitLayer, Unmatched};
 use crate::metrics::Metrics;
 use crate::server::{Drain, DrainTrigger, Server};
 use crate::sift::NextHop;
@@ -89,6 +89,9 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// The layer cannot be built.
+    #[error(transparent)]
+    Layer(#[from] LayerError),
     /// The system gives no thread or runtime.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),

@@ -3,7 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::Response;
+
 use super::RateLimitLayer;
+use super::rejection::{RejectHook, Rejection};
 use crate::config::{Config, LoadError, Problems};
 use crate::metrics::Metrics;
 use crate::sift::NextHop;
@@ -15,12 +19,21 @@ use crate::store::{OpenError, Store};
 pub struct LayerBuilder {
     store: Option<Store>,
     metrics: Option<Arc<Metrics>>,
-    next: NextHop,
-    unmatched: Unmatched,
+    options: Options,
+}
+
+/// The settings of a layer that no rule file has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Options {
+    pub(super) next: NextHop,
+    pub(super) unmatched: Unmatched,
+    pub(super) sanitize: bool,
+    pub(super) on_reject: Option<RejectHook>,
 }
 
 /// What becomes of a request that no route names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unmatched {
     /// It goes on, unlimited.
     #[default]
@@ -31,6 +44,7 @@ pub enum Unmatched {
 
 /// Why a rule file gives no layer.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LayerError {
     /// The file cannot be read, or has mistakes.
     #[error(transparent)]
@@ -41,6 +55,19 @@ pub enum LayerError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// The layer and its store count in different metrics, so that those of the layer would show a healthy store for ever.
+    #[error("store `{store}` counts in other metrics than the layer: give the same `Metrics` to both builders")]
+    Metrics {
+        /// The address of the store, without the password.
+        store: String,
+    },
+}
+
+impl Options {
+    /// Returns `true` if the service below gets requests as the rules read them.
+    pub(super) fn changes_requests(&self) -> bool {
+        self.sanitize || self.next == NextHop::Origin
+    }
 }
 
 impl LayerBuilder {
@@ -49,19 +76,50 @@ impl LayerBuilder {
         Self { store: Some(store), ..self }
     }
 
-    /// Where the layer counts.
+    /// Where the layer counts; by default where its store counts. A store in Redis that is opened by
+    /// [`Store::redis_builder`] must be given the same metrics.
     pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
     /// What the layer stands over; handlers unless told otherwise.
     pub(crate) fn next(self, next: NextHop) -> Self {
-        Self { next, ..self }
+        Self { options: Options { next, ..self.options }, ..self }
     }
 
     /// What becomes of requests that no route names; they go on unless told otherwise.
     pub fn unmatched(self, unmatched: Unmatched) -> Self {
-        Self { unmatched, ..self }
+        Self { options: Options { unmatched, ..self.options }, ..self }
+    }
+
+    /// Hands requests on as the gateway forwards them: with the normalized path, and without the fields that
+    /// `requests: { strip, underscores }` removes. `encoded_slash` applies, `OPTIONS *` is answered with 204, and a request
+    /// that servers can read in two ways is answered with 400, also if no limit applies to it.
+    ///
+    /// By default the layer changes no request.
+    pub fn sanitize(self, sanitize: bool) -> Self {
+        Self { options: Options { sanitize, ..self.options }, ..self }
+    }
+
+    /// Makes the responses to requests that the layer rejects. The layer adds `Retry-After`, unless the response has it, and
+    /// the `RateLimit` fields. gRPC calls get the layer's own response.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use tidegate::RateLimitLayer;
+    /// use tidegate::layer::Rejection;
+    ///
+    /// let builder = RateLimitLayer::builder().on_reject(|rejection: Rejection<'_>| {
+    ///     let mut response = Response::new(format!("{}\n", rejection.detail));
+    ///     *response.status_mut() = rejection.status;
+    ///     response
+    /// });
+    /// ```
+    pub fn on_reject<B: Into<Bytes>>(
+        self,
+        hook: impl Fn(Rejection<'_>) -> Response<B> + Send + Sync + 'static,
+    ) -> Self {
+        Self { options: Options { on_reject: Some(RejectHook::new(hook)), ..self.options }, ..self }
     }
 
     /// The layer with the rules of this file, whose routes need no `upstream`.
@@ -69,7 +127,7 @@ impl LayerBuilder {
     /// # Errors
     /// See [`LayerError`].
     pub fn from_file(self, path: impl AsRef<Path>) -> Result<RateLimitLayer, LayerError> {
-        Ok(self.from_config(&Config::load(path)?)?)
+        self.from_config(&Config::load(path)?)
     }
 
     /// The layer with the rules of this text.
@@ -77,19 +135,26 @@ impl LayerBuilder {
     /// # Errors
     /// See [`LayerError`].
     pub fn from_yaml(self, text: &str) -> Result<RateLimitLayer, LayerError> {
-        Ok(self.from_config(&Config::parse(text)?)?)
+        self.from_config(&Config::parse(text)?)
     }
 
     /// The layer with these rules.
     ///
     /// # Errors
-    /// The store cannot be opened. One that cannot be reached is no error: limits do what `on_store_failure` says.
-    pub fn from_config(self, config: &Config) -> Result<RateLimitLayer, OpenError> {
-        let metrics = self.metrics.unwrap_or_default();
+    /// The store cannot be opened, or counts elsewhere than the layer. A store that cannot be reached is no error: limits do
+    /// what `on_store_failure` says.
+    pub fn from_config(self, config: &Config) -> Result<RateLimitLayer, LayerError> {
+        let metrics = match (self.metrics, self.store.as_ref().and_then(Store::metrics)) {
+            (Some(given), Some(of_store)) if !Arc::ptr_eq(&given, of_store) => {
+                let store = self.store.as_ref().map(Store::address).unwrap_or_default();
+                return Err(LayerError::Metrics { store });
+            }
+            (given, of_store) => given.or_else(|| of_store.cloned()).unwrap_or_default(),
+        };
         let store = match self.store {
             Some(store) => store,
             None => Store::open(&config.store, Arc::clone(&metrics))?,
         };
-        Ok(RateLimitLayer::make(config.rules.clone(), store, metrics, self.next, self.unmatched))
+        Ok(RateLimitLayer::make(config.rules.clone(), store, metrics, self.options))
     }
 }

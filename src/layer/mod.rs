@@ -34,6 +34,8 @@
 mod builder;
 mod notes;
 mod peer;
+mod reading;
+mod rejection;
 
 use std::future::Future;
 use std::mem::take;
@@ -44,15 +46,17 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{HeaderMap, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
+use self::builder::Options;
 pub use self::builder::{LayerBuilder, LayerError, Unmatched};
 use self::notes::{Life, Notes};
 pub use self::notes::{Report, ReportSlot, RequestOutcome};
 use self::peer::Hint;
-pub use self::peer::{OverTls, Peer};
+pub use self::peer::{ClientKey, OverTls, Peer};
+pub use self::rejection::Rejection;
 use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, free, store_failure};
 use crate::boxed::boxed;
 use crate::config::Config;
@@ -64,8 +68,8 @@ use crate::refusal::Refusal;
 use crate::rules::{Charges, Rules};
 pub use crate::ruleset::Handover;
 use crate::ruleset::RuleSet;
-use crate::sift::{Arrival, NextHop};
-use crate::store::{OpenError, Store};
+use crate::sift::{Arrival, Seen};
+use crate::store::Store;
 use crate::upgrade::{Offer, is_tunnel};
 
 /// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
@@ -96,9 +100,7 @@ struct RateLimiting {
     /// The wait queues.
     queues: Arc<WaitQueues>,
     metrics: Arc<Metrics>,
-    /// What stands below.
-    next: NextHop,
-    unmatched: Unmatched,
+    options: Options,
     hint: Arc<Hint>,
 }
 
@@ -130,17 +132,17 @@ impl RateLimitLayer {
     ///
     /// # Errors
     /// The store cannot be opened. One that cannot be reached is no error: limits do what `on_store_failure` says.
-    pub fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
+    pub fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, LayerError> {
         Self::builder().metrics(metrics).from_config(config)
     }
 
-    fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, next: NextHop, unmatched: Unmatched) -> Self {
+    fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
         let rules = RuleSet::new(rules, &metrics);
         store.keep_room_for(rules.limiters(), std::iter::empty());
         store.be_gateway();
         let rules = Arc::new(ArcSwap::from_pointee(rules));
         let (queues, hint) = (Arc::new(WaitQueues::new()), Arc::default());
-        Self { limiter: Arc::new(RateLimiting { rules, store, queues, metrics, next, unmatched, hint }) }
+        Self { limiter: Arc::new(RateLimiting { rules, store, queues, metrics, options, hint }) }
     }
 
     /// The same layer for a thread with a runtime of its own: rules and buckets are shared, connections to the store are
@@ -211,7 +213,8 @@ where
             let receipt = match limiter.judge(&rules, &mut request, &mut life.notes).await {
                 Ok(receipt) => receipt,
                 Err(refusal) => {
-                    let mut response = refuse(refusal, &mut request).map(Either::Right);
+                    let route = life.notes.route.map(|(route, _)| &*route.name);
+                    let mut response = limiter.reject(refusal, &mut request, route).map(Either::Right);
                     life.answered(&mut response);
                     return Ok(response);
                 }
@@ -248,19 +251,31 @@ impl RateLimiting {
     ) -> Result<Receipt, Refusal> {
         let peer = peer::of(request.extensions());
         let trusted_peer = peer.is_some_and(|peer| rules.trusts(peer));
-        let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: self.next };
-        let sifted = rules.sift(request.headers_mut(), arrival).inspect_err(|bad| self.metrics.rejected(bad.cause()));
-        let seen = sifted.map_err(BadRequest::from)?; // 400, 508
-        let mut facts = rules.read(request, peer, self.next)?; // 400, 501
+        let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: self.options.next };
+        // Without a change of the request there are no fields for the service below to look at.
+        let (seen, screened) = match self.options.changes_requests() {
+            true => (self.sift(rules, request.headers_mut(), arrival)?, None), // 400, 508
+            false => (Seen::default(), Some(rules.screen(request.headers(), arrival))),
+        };
+        let mut facts = match &screened {
+            None => rules.read(request, peer, self.options.next)?, // 400, 501
+            Some(screened) => rules.read_as_written(request, screened, peer)?,
+        };
         facts.tls = peer::tls(request.extensions());
-        if facts.is_for_the_server() {
+        facts.key = peer::client_key(request.extensions());
+        if screened.is_none() && facts.is_for_the_server() {
             return Err(Refusal::Options); // 204
         }
         notes.judged(rules, &facts);
-        let Some((route, prepared)) = rules.find(&facts) else {
-            let Unmatched::Pass = self.unmatched else { return Err(Refusal::NoRoute) }; // 404
+        let found = match &screened {
+            None => rules.find(&facts),
+            Some(screened) => reading::find(rules, request.uri(), &mut facts, screened.fault)
+                .inspect_err(|bad| self.count_bad_field(bad))?, // 400
+        };
+        let Some((route, prepared)) = found else {
+            let Unmatched::Pass = self.options.unmatched else { return Err(Refusal::NoRoute) }; // 404
             let handover = rules.handover(free().permit, None, &facts, arrival, seen, None);
-            let target = normal_target(request.uri(), &facts)?;
+            let target = self.target(request.uri(), &facts)?;
             hand_over(request, handover, target);
             return Ok(Receipt::default());
         };
@@ -288,9 +303,30 @@ impl RateLimiting {
         notes.note(&charges, &admitted);
         let Admitted { permit, status, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
         let handover = rules.handover(permit, Some(route), &facts, arrival, seen, upgrade);
-        let target = normal_target(request.uri(), &facts)?;
+        let target = self.target(request.uri(), &facts)?;
         hand_over(request, handover, target);
         Ok(Receipt::new(charges, status))
+    }
+
+    fn sift(&self, rules: &RuleSet, headers: &mut HeaderMap, arrival: Arrival) -> Result<Seen, BadRequest> {
+        rules.sift(headers, arrival).map_err(BadRequest::from).inspect_err(|bad| self.count_bad_field(bad))
+    }
+
+    fn count_bad_field(&self, bad: &BadRequest) {
+        if let BadRequest::BadField(field) = bad {
+            self.metrics.rejected(field.cause());
+        }
+    }
+
+    /// Returns the target that the service below gets; `None` if that is the request's own.
+    fn target(&self, uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, Refusal> {
+        if self.options.changes_requests() { normal_target(uri, facts) } else { Ok(None) }
+    }
+
+    /// Makes the response to a rejected request.
+    fn reject<B>(&self, refusal: Refusal, request: &mut Request<B>, route: Option<&str>) -> Response<Full<Bytes>> {
+        let own = self.options.on_reject.as_ref().and_then(|hook| hook.response(&refusal, request, route));
+        own.unwrap_or_else(|| refuse(refusal, request))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::store::Store;
 
 /// What was decided about a request, for the access log.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// The route that it took.
     pub route: Option<Arc<str>>,
@@ -39,6 +40,7 @@ pub struct ReportSlot(Arc<OnceLock<Report>>);
 
 /// What the limits of a route said to a request, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RequestOutcome {
     /// No limit was asked.
     #[default]

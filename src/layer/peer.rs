@@ -9,13 +9,24 @@ use http::Extensions;
 use crate::facts::TlsPeer;
 use crate::rule::Limit;
 
-/// The other end of the connection, in a request's extensions. With the feature `axum`, its `ConnectInfo` serves as well.
+/// The other end of the connection, in a request's extensions. With the feature `axum`, its `ConnectInfo` serves as well; with
+/// the feature `tonic`, its `TcpConnectInfo`.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
 /// The request came over TLS, whose other end is this; in a request's extensions.
 #[derive(Clone, Debug)]
 pub struct OverTls(pub Arc<TlsPeer>);
+
+/// The key by which limits with `client: extension` tell clients apart; in a request's extensions. A service puts it there
+/// once it knows its client: an account, a tenant, a verified token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientKey(pub String);
+
+/// Returns the client key that the service has put there.
+pub(super) fn client_key(extensions: &Extensions) -> Option<&str> {
+    extensions.get::<ClientKey>().map(|key| key.0.as_str())
+}
 
 /// What TLS told, if the request came over it.
 pub(super) fn tls(extensions: &Extensions) -> Option<&TlsPeer> {
@@ -28,9 +39,20 @@ pub(super) struct Hint {
     is_given: AtomicBool,
 }
 
-/// The peer that a server, or axum, has noted.
+/// The peer that a server, axum or tonic has noted.
 pub(super) fn of(extensions: &Extensions) -> Option<IpAddr> {
-    extensions.get::<Peer>().map(|peer| peer.0).or_else(|| connect_info(extensions))
+    let peer = extensions.get::<Peer>().map(|peer| peer.0);
+    peer.or_else(|| connect_info(extensions)).or_else(|| tcp_connect_info(extensions))
+}
+
+#[cfg(feature = "tonic")]
+fn tcp_connect_info(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<tonic::transport::server::TcpConnectInfo>()?.remote_addr().map(|address| address.ip())
+}
+
+#[cfg(not(feature = "tonic"))]
+fn tcp_connect_info(_: &Extensions) -> Option<IpAddr> {
+    None
 }
 
 #[cfg(feature = "axum")]

@@ -52,13 +52,18 @@ pub(super) fn spell(normal: &str) -> String {
             }
             _ => byte,
         };
-        if needs_none(byte) {
-            spelt.push(char::from(byte));
-        } else {
-            encode(byte, &mut spelt);
-        }
+        push(byte, &mut spelt);
     }
     spelt
+}
+
+/// Appends a byte of a segment in its one spelling.
+pub(super) fn push(byte: u8, spelt: &mut String) {
+    if needs_none(byte) {
+        spelt.push(char::from(byte));
+    } else {
+        encode(byte, spelt);
+    }
 }
 
 /// May it stand for itself in the name of a segment (RFC 3986 section 3.3)? A semicolon ends the name.
@@ -79,7 +84,7 @@ fn encode(byte: u8, text: &mut String) {
 }
 
 /// The byte that two digits stand for.
-fn value(digits: &[u8]) -> Option<u8> {
+pub(super) fn value(digits: &[u8]) -> Option<u8> {
     let [high, low] = digits else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(*high)? << 4 | digit(*low)?)

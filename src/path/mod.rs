@@ -8,10 +8,13 @@
 use std::borrow::Cow;
 
 mod encoding;
+mod readings;
 mod segment;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::readings::{Readings, readings};
 
 /// A path in its normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +61,9 @@ pub enum PathError {
     /// A semicolon or a control character that is encoded twice.
     #[error("encoded twice")]
     Twice,
+    /// Dot segments that lead from the limits of one route to those of another.
+    #[error("dot segments lead to another route")]
+    Detour,
 }
 
 /// The normal form of `path`; borrowed where it is in that form already.

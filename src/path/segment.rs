@@ -81,7 +81,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Takes off all layers of encoded percent signs but the last, in one go: a client pays for a layer with two bytes.
-fn peel(text: &str) -> String {
+pub(super) fn peel(text: &str) -> String {
     let mut peeled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("%25") {

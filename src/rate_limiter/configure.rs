@@ -8,6 +8,7 @@ use crate::store::SetRate;
 
 /// What becomes of the permits in use when a limiter is given another rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Usage {
     /// They stay in use and return when they would have, by the new interval.
     Keep,

@@ -6,6 +6,7 @@ use crate::store::StoreError;
 /// Why an operation of a [`RateLimiter`](super::RateLimiter) has no answer. That there are too few permits is none of
 /// them: it is an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RateLimiterError {
     /// A limiter needs a name.
     #[error("a limiter needs a name that is not empty")]

@@ -24,6 +24,7 @@ mod instance;
 mod wait;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::configure::Usage;
 pub use self::error::RateLimiterError;
@@ -41,6 +42,20 @@ pub struct RateLimiter {
     store: Store,
     named: Named,
     line: Arc<Line>,
+}
+
+/// The result of [`RateLimiter::try_acquire`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "`granted` says whether the permits were taken"]
+#[non_exhaustive]
+pub struct Acquisition {
+    /// Whether the permits were taken.
+    pub granted: bool,
+    /// The permits that are there afterwards.
+    pub remaining: u32,
+    /// The time after which the same request would be granted if no other took permits, to the millisecond; zero if it was
+    /// granted. For `Retry-After`, round it up to seconds.
+    pub wait: Duration,
 }
 
 // === impl RateLimiter ===
@@ -78,10 +93,19 @@ impl RateLimiter {
     /// Takes `permits`, at least 1, if they are there now. It does not stand in line: while others wait it takes what
     /// they cannot.
     ///
+    /// ```no_run
+    /// # async fn example(limiter: tidegate::RateLimiter) -> Result<(), tidegate::rate_limiter::RateLimiterError> {
+    /// if limiter.try_acquire(1).await?.granted {
+    ///     // send the mail
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`RateLimiterError`]. After a failure of the store the permits may be taken; they return by themselves.
-    pub async fn try_acquire(&self, permits: u32) -> Result<bool, RateLimiterError> {
-        Ok(self.ask(permits).await? == Wait::Now)
+    pub async fn try_acquire(&self, permits: u32) -> Result<Acquisition, RateLimiterError> {
+        self.ask(permits).await
     }
 
     /// How many permits are there now. Changes nothing, neither permits nor expiry.
@@ -104,14 +128,17 @@ impl RateLimiter {
     }
 
     /// Takes permits, or says when they will be there.
-    async fn ask(&self, permits: u32) -> Result<Wait, RateLimiterError> {
-        match self.answer(charged::take(&self.store, &self.named, some(permits)?).await)?.wait {
+    async fn ask(&self, permits: u32) -> Result<Acquisition, RateLimiterError> {
+        let decision = self.answer(charged::take(&self.store, &self.named, some(permits)?).await)?;
+        let wait = match decision.wait {
+            Wait::Now => Duration::ZERO,
+            Wait::Millis(wait) => Duration::from_millis(wait),
             Wait::Never => {
                 let rate = self.config().await.ok().flatten();
-                Err(RateLimiterError::ExceedsRate { limiter: self.name().to_owned(), permits, rate })
+                return Err(RateLimiterError::ExceedsRate { limiter: self.name().to_owned(), permits, rate });
             }
-            wait => Ok(wait),
-        }
+        };
+        Ok(Acquisition { granted: decision.granted, remaining: decision.remaining, wait })
     }
 
     /// What the store said, with the limiter and the store that an error is about.

@@ -11,8 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{RateLimiter, RateLimiterError, some};
-use crate::limit::Wait;
+use super::{Acquisition, RateLimiter, RateLimiterError, some};
 
 /// The waiters of one instance.
 #[derive(Debug, Default)]
@@ -56,10 +55,7 @@ impl RateLimiter {
     async fn acquire_as_first(&self, permits: u32, deadline: Option<Instant>) -> Result<bool, RateLimiterError> {
         loop {
             let asked_at = Instant::now();
-            let wait = match self.ask(permits).await? {
-                Wait::Millis(wait) => Duration::from_millis(wait),
-                Wait::Now | Wait::Never => return Ok(true),
-            };
+            let Acquisition { granted: false, wait, .. } = self.ask(permits).await? else { return Ok(true) };
             // The wait began when the store decided, which was not before it was asked.
             if deadline.is_some_and(|deadline| asked_at.checked_add(wait).is_none_or(|at| at > deadline)) {
                 return Ok(false);

@@ -27,6 +27,13 @@ pub(super) fn detail(retry_after: Option<u64>, digits: &mut itoa::Buffer) -> [&s
     }
 }
 
+impl Violated {
+    /// Returns the names again; for hooks, while the body of every 429 is made of their JSON.
+    pub(super) fn names(&self) -> Vec<String> {
+        serde_json::from_str(&format!("[{}]", self.members)).unwrap_or_default()
+    }
+}
+
 impl<'n> FromIterator<&'n str> for Violated {
     fn from_iter<I: IntoIterator<Item = &'n str>>(names: I) -> Self {
         let mut members = String::with_capacity(64);
@@ -77,7 +84,8 @@ mod tests {
             names in prop::collection::vec(prop_oneof!["[A-Za-z0-9._-]{1,64}", any::<String>()], 0..4),
             retry_after: Option<u64>,
         ) {
-            let violated = names.iter().map(String::as_str).collect();
+            let violated: super::Violated = names.iter().map(String::as_str).collect();
+            prop_assert_eq!(&violated.names(), &names);
             let problem: Value = serde_json::from_slice(&super::body(&violated, retry_after)).expect("JSON");
             prop_assert_eq!(&problem["violated-policies"], &Value::from(names));
         }

@@ -161,7 +161,7 @@ impl Refusal {
     }
 
     /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and what is wrong.
-    fn cause(&self) -> (StatusCode, Cow<'_, str>) {
+    pub(crate) fn cause(&self) -> (StatusCode, Cow<'_, str>) {
         match self {
             Self::BadRequest(cause @ BadRequest::BadField(BadField::Circle)) => {
                 (StatusCode::LOOP_DETECTED, cause.to_string().into())
@@ -208,11 +208,22 @@ impl Refusal {
         }
     }
 
-    fn retry_after(&self) -> Option<u64> {
+    /// The seconds of `Retry-After`.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Limited { retry_after, .. } => *retry_after,
             Self::StoreFailed | Self::UpstreamBusy => Some(1),
             _ => None,
+        }
+    }
+}
+
+impl Refusal {
+    /// Returns the names of the limits that rejected the request.
+    pub(crate) fn violated(&self) -> Vec<String> {
+        match self {
+            Self::Limited { violated, .. } => violated.names(),
+            _ => Vec::new(),
         }
     }
 }

@@ -110,6 +110,22 @@ impl Rules {
         Ok(facts)
     }
 
+    /// Reads the facts of a request whose path and query stay as they are written.
+    ///
+    /// # Errors
+    /// A request without a valid method, with an invalid host, or one that could pass for one of another route.
+    pub(crate) fn read_as_written<'a>(
+        &self,
+        method: &'a Method,
+        uri: &'a Uri,
+        headers: &'a HeaderMap,
+        peer: Option<IpAddr>,
+    ) -> Result<Facts<'a>, BadRequest> {
+        let facts = Facts::read_as_written(method, uri, HostNeed::Optional, headers, peer)?;
+        self.routes.check(&facts)?;
+        Ok(facts)
+    }
+
     /// What a request with these facts, on this route of ours, costs: one charge for each limit that counts it.
     ///
     /// # Errors

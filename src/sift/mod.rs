@@ -28,6 +28,8 @@ pub(crate) struct Sieve {
     used: HashSet<HeaderName>,
     strip: Strip,
     underscores: Underscores,
+    /// The fields that the rules read and that `sift` removes from the requests of untrusted peers.
+    untrusted: Vec<HeaderName>,
 }
 
 /// How fields are treated whose names have a character other than letters, digits and hyphens.
@@ -41,6 +43,15 @@ pub enum Underscores {
     /// They are forwarded, unless they look like a field that rules read, that frames, routes or authorises, or that is
     /// removed.
     Keep,
+}
+
+/// The fields of a request as its rules may read them.
+#[derive(Debug)]
+pub(crate) struct Screened {
+    /// The fields without those that the rules must not trust; `None` if the request has no such field.
+    pub(crate) copy: Option<Box<HeaderMap>>,
+    /// Why servers disagree about the fields, if they do.
+    pub(crate) fault: Option<BadField>,
 }
 
 /// The circumstances of a request beside its fields.
@@ -84,7 +95,9 @@ pub enum BadField {
 impl Sieve {
     /// A sieve for rules that read these fields.
     pub(crate) fn new(used: HashSet<HeaderName>, strip: Strip, underscores: Underscores) -> Self {
-        Self { used, strip, underscores }
+        let mut sieve = Self { used, strip, underscores, untrusted: Vec::new() };
+        sieve.untrusted = sieve.used.iter().filter(|name| sieve.is_removed(name, false)).cloned().collect();
+        sieve
     }
 
     /// Removes unsafe fields; returns which of the fields left concern a proxy.
@@ -93,6 +106,32 @@ impl Sieve {
     /// A request with fields that mean different things to different servers.
     pub(crate) fn sift(&self, headers: &mut HeaderMap, arrival: Arrival) -> Result<Seen, BadField> {
         let mut seen = self.look(headers, arrival.trusted);
+        self.check(headers, arrival, seen)?;
+        if seen.take(Field::Stripped) | seen.take(Field::Odd) {
+            remove(headers, |name| self.is_removed(name, arrival.trusted));
+        }
+        if seen.has(Field::TransferEncoding) || arrival.version == Version::HTTP_2 {
+            seen.add(Field::MayTrail);
+        }
+        if arrival.next == NextHop::Origin {
+            hops::remove(headers, &mut seen);
+        }
+        Ok(seen)
+    }
+
+    /// Returns the fields that the rules may read, without a change of the request.
+    pub(crate) fn screen(&self, headers: &HeaderMap, arrival: Arrival) -> Screened {
+        let hidden = |name: &HeaderName| self.untrusted.contains(name) && self.is_removed(name, arrival.trusted);
+        let copy = headers.keys().any(hidden).then(|| {
+            let mut copy = Box::new(headers.clone());
+            remove(&mut copy, hidden);
+            copy
+        });
+        Screened { copy, fault: self.check(headers, arrival, self.look(headers, arrival.trusted)).err() }
+    }
+
+    /// Rejects fields that mean different things to different servers.
+    fn check(&self, headers: &HeaderMap, arrival: Arrival, seen: Seen) -> Result<(), BadField> {
         if arrival.version == Version::HTTP_2 && headers.values().any(has_outer_blank) {
             return Err(BadField::Blank); // HTTP/1 would drop the blank
         }
@@ -105,16 +144,7 @@ impl Sieve {
         if seen.has(Field::Via) && arrival.next == NextHop::Origin && circle::is_one(headers) {
             return Err(BadField::Circle);
         }
-        if seen.take(Field::Stripped) | seen.take(Field::Odd) {
-            remove(headers, |name| self.is_removed(name, arrival.trusted));
-        }
-        if seen.has(Field::TransferEncoding) || arrival.version == Version::HTTP_2 {
-            seen.add(Field::MayTrail);
-        }
-        if arrival.next == NextHop::Origin {
-            hops::remove(headers, &mut seen);
-        }
-        Ok(seen)
+        Ok(())
     }
 
     /// Checks every name in one pass.

@@ -51,6 +51,7 @@ pub enum Store {
 /// Why the store did not decide. Whether it counted the request anyway is unknown after [`StoreError::Timeout`] and
 /// [`StoreError::Broken`]; the request is never sent again, since a permit lost is better than one granted twice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// No answer before the store's deadline.
     #[error("no answer in time")]
@@ -195,6 +196,14 @@ impl Store {
         match self {
             Self::Memory(_) => "memory".to_owned(),
             Self::Redis(redis) => redis.store().url().to_string(),
+        }
+    }
+
+    /// Where it counts; `None` if it counts nothing.
+    pub(crate) fn metrics(&self) -> Option<&Arc<Metrics>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.metrics()),
         }
     }
 

@@ -13,6 +13,7 @@ use tidegate::rate_limiter::{InstanceId, RateLimiterError, Usage};
 use tidegate::store::Store;
 use tokio::time::Instant;
 
+use crate::support::granted;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::Peer;
 
@@ -51,7 +52,7 @@ async fn what_cannot_be_is_an_error() {
         assert_eq!(limiter.available_permits().await, Err(nothing_yet.clone()));
         assert_eq!(limiter.release(1).await, Err(nothing_yet));
         limiter.set_rate(&rate(Mode::Overall, 3, 1_000)).await.expect("set");
-        for zero in [limiter.try_acquire(0).await, limiter.try_acquire_for(0, millis(1)).await] {
+        for zero in [granted(&limiter, 0).await, limiter.try_acquire_for(0, millis(1)).await] {
             assert_eq!(zero, Err(RateLimiterError::NoPermits));
         }
         assert_eq!(limiter.release(0).await, Err(RateLimiterError::NoPermits));
@@ -85,14 +86,14 @@ async fn a_rate_is_set_once_set_again_and_updated_with_usage_kept_or_not() {
         assert_eq!(limiter.try_set_rate(&hour(10)).await, Ok(true));
         assert_eq!(limiter.try_set_rate(&hour(99)).await, Ok(false));
         assert_eq!((limiter.exists().await, limiter.config().await), (Ok(true), Ok(Some(hour(10)))));
-        assert_eq!(limiter.try_acquire(4).await, Ok(true));
+        assert_eq!(granted(&limiter, 4).await, Ok(true));
         assert_eq!(limiter.update_rate(&hour(6), Usage::Keep).await, Ok(true));
         assert_eq!(limiter.available_permits().await, Ok(2));
         assert_eq!(limiter.update_rate(&hour(3), Usage::Keep).await, Ok(true));
-        assert_eq!((limiter.available_permits().await, limiter.try_acquire(1).await), (Ok(0), Ok(false)));
+        assert_eq!((limiter.available_permits().await, granted(&limiter, 1).await), (Ok(0), Ok(false)));
         assert_eq!(limiter.update_rate(&hour(6), Usage::Reset).await, Ok(true));
         assert_eq!(limiter.available_permits().await, Ok(6));
-        assert_eq!((limiter.try_acquire(6).await, limiter.release(2).await), (Ok(true), Ok(2)));
+        assert_eq!((granted(&limiter, 6).await, limiter.release(2).await), (Ok(true), Ok(2)));
         assert_eq!(limiter.available_permits().await, Ok(2));
         limiter.set_rate(&hour(7)).await.expect("set");
         assert_eq!(limiter.available_permits().await, Ok(7));
@@ -111,14 +112,14 @@ async fn an_instance_has_a_bucket_of_its_own_only_under_per_client() {
         let id = InstanceId::new(one.instance()).expect("an id");
         let restarted = RateLimiter::with_instance(store.clone(), "lim", &id).expect("a limiter");
         one.set_rate(&rate(Mode::PerClient, 2, 3_600_000)).await.expect("set");
-        assert_eq!((one.try_acquire(2).await, one.try_acquire(1).await), (Ok(true), Ok(false)));
-        assert_eq!((other.try_acquire(2).await, restarted.try_acquire(1).await), (Ok(true), Ok(false)));
+        assert_eq!((granted(&one, 2).await, granted(&one, 1).await), (Ok(true), Ok(false)));
+        assert_eq!((granted(&other, 2).await, granted(&restarted, 1).await), (Ok(true), Ok(false)));
         // Nobody forgets what others have taken.
         assert_eq!(one.delete().await, Ok(true));
         one.set_rate(&rate(Mode::PerClient, 2, 3_600_000)).await.expect("set");
         assert_eq!((one.available_permits().await, other.available_permits().await), (Ok(2), Ok(0)));
         one.set_rate(&rate(Mode::Overall, 2, 3_600_000)).await.expect("set");
-        assert_eq!((one.try_acquire(2).await, other.try_acquire(1).await), (Ok(true), Ok(false)));
+        assert_eq!((granted(&one, 2).await, granted(&other, 1).await), (Ok(true), Ok(false)));
     }
 }
 
@@ -131,13 +132,13 @@ async fn a_limiter_expires_when_it_is_told_to_and_not_when_that_is_cleared() {
         limiter.set_rate(&rate(Mode::Overall, 1, 3_600_000)).await.expect("set");
         assert_eq!(limiter.expire(millis(3_600_000)).await, Ok(true));
         assert_eq!((limiter.clear_expire().await, limiter.clear_expire().await), (Ok(true), Ok(false)));
-        assert_eq!(limiter.try_acquire(1).await, Ok(true));
+        assert_eq!(granted(&limiter, 1).await, Ok(true));
         assert_eq!(limiter.expire(millis(5)).await, Ok(true));
         while limiter.exists().await.expect("an answer") {
             tokio::time::sleep(millis(1)).await;
         }
         assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, 1, 3_600_000)).await, Ok(true));
-        assert_eq!(limiter.try_acquire(1).await, Ok(false), "a window was granted twice");
+        assert_eq!(granted(&limiter, 1).await, Ok(false), "a window was granted twice");
     }
 }
 
@@ -148,7 +149,7 @@ async fn a_rate_is_ensured_whether_there_is_one_or_not_and_what_is_in_use_stays(
         let limiter = RateLimiter::new(store, "lim").expect("a limiter");
         let hour = |permits| rate(Mode::Overall, permits, 3_600_000);
         assert_eq!(limiter.ensure_rate(&hour(5)).await, Ok(()));
-        assert_eq!(limiter.try_acquire(3).await, Ok(true));
+        assert_eq!(granted(&limiter, 3).await, Ok(true));
         for (permits, left) in [(5, 2), (9, 6), (2, 0)] {
             assert_eq!(limiter.ensure_rate(&hour(permits)).await, Ok(()));
             assert_eq!(limiter.available_permits().await, Ok(left));
@@ -178,7 +179,7 @@ async fn the_state_of_each_instance_lives_no_longer_than_its_permits() {
     let (one, other) = (new(), new());
     one.set_rate(&rate(Mode::PerClient, 2, 60_000)).await.expect("set");
     for limiter in [&one, &other] {
-        assert_eq!((limiter.try_acquire(2).await, limiter.try_acquire(1).await), (Ok(true), Ok(false)));
+        assert_eq!((granted(&limiter, 2).await, granted(&limiter, 1).await), (Ok(true), Ok(false)));
     }
     assert_eq!(one.expire(millis(1_000)).await, Ok(true));
     let mut redis = server.connection();
@@ -200,7 +201,7 @@ async fn a_java_service_shares_the_limiter() {
     assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, 9, 1)).await, Ok(false));
     assert_eq!(limiter.config().await, Ok(Some(rate(Mode::Overall, 5, 3_600_000))));
     assert_eq!(peer.acquire(2, clock.now().as_millis()), None);
-    assert_eq!((limiter.available_permits().await, limiter.try_acquire(3).await), (Ok(3), Ok(true)));
+    assert_eq!((limiter.available_permits().await, granted(&limiter, 3).await), (Ok(3), Ok(true)));
     assert!(peer.acquire(1, clock.now().as_millis()).is_some());
 }
 
@@ -268,7 +269,7 @@ async fn who_stops_waiting_is_not_charged_and_holds_nobody_up() {
     assert!(left.is_err());
     tokio::time::sleep(millis(500)).await;
     assert_eq!(limiter.available_permits().await, Ok(2));
-    assert_eq!(limiter.try_acquire(2).await, Ok(true));
+    assert_eq!(granted(&limiter, 2).await, Ok(true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -307,11 +308,11 @@ async fn a_clock_that_stands_still_returns_nothing() {
     let store = Store::memory_builder().clock(clock.clone()).open();
     let limiter = RateLimiter::new(store, "lim").expect("a limiter");
     limiter.set_rate(&rate(Mode::Overall, 1, 60_000)).await.expect("set");
-    assert_eq!((limiter.try_acquire(1).await, limiter.try_acquire(1).await), (Ok(true), Ok(false)));
+    assert_eq!((granted(&limiter, 1).await, granted(&limiter, 1).await), (Ok(true), Ok(false)));
     clock.advance_millis(59_999);
-    assert_eq!(limiter.try_acquire(1).await, Ok(false));
+    assert_eq!(granted(&limiter, 1).await, Ok(false));
     clock.advance_millis(1);
-    assert_eq!(limiter.try_acquire(1).await, Ok(true));
+    assert_eq!(granted(&limiter, 1).await, Ok(true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,9 +320,9 @@ async fn a_keep_alive_counts_from_the_last_grant_and_refusals_only_outlast_their
     let limiter = RateLimiter::new(Store::memory(), "lim").expect("a limiter");
     let config = rate(Mode::Overall, 1, 1_000).with_keep_alive(millis(1_000)).expect("a keep-alive");
     limiter.set_rate(&config).await.expect("set");
-    assert_eq!(limiter.try_acquire(1).await, Ok(true));
+    assert_eq!(granted(&limiter, 1).await, Ok(true));
     tokio::time::sleep(millis(900)).await;
-    assert_eq!(limiter.try_acquire(1).await, Ok(false));
+    assert_eq!(granted(&limiter, 1).await, Ok(false));
     tokio::time::sleep(millis(1_099)).await;
     assert_eq!(limiter.exists().await, Ok(true), "who waited finds it gone");
     tokio::time::sleep(millis(1)).await;

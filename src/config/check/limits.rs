@@ -15,7 +15,9 @@ use crate::limit::Limiter;
 use crate::route::Route;
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure, WaitPolicy};
 
-const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, or a list of these";
+const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, `extension` in a layer, or a list of these";
+
+const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
 pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &mut Problems) -> Checked<Vec<Limit>> {
     let written = part(&route.limits, node, "limits", problems)?.map(Vec::as_slice).unwrap_or_default();
@@ -109,6 +111,22 @@ fn wait_policy(written: &file::Limit, node: &Node, problems: &mut Problems) -> C
     Ok(Some(WaitPolicy { max_wait: max_wait.duration(), queue }))
 }
 
+/// Rejects `client: extension` in the gateway, where no code could set the key.
+pub(super) fn no_extension(route: &file::Route, node: &Node, problems: &mut Problems) -> Checked<()> {
+    let written = route.limits.iter().flatten().map(Option::as_ref);
+    let mut checked = Ok(());
+    for (limit, node) in written.zip(node.at("limits").items()) {
+        let sources = limit.and_then(|limit| limit.client.as_ref()).into_iter().flatten();
+        for (_, node) in
+            sources.zip(node.at("client").items()).filter(|(source, _)| source.as_deref() == Some("extension"))
+        {
+            let message = "`extension` works only in a layer, whose program sets the key of each request";
+            checked = Err(problems.add(node.location, message.to_owned(), GATEWAY_CLIENT_HELP));
+        }
+    }
+    checked
+}
+
 /// PER_CLIENT says who a client is; for OVERALL the question makes no sense.
 fn client(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<ClientSource> {
     let sources = part(&written.client, node, "client", problems);
@@ -152,6 +170,7 @@ fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSou
         None if text == "ip" => return Ok(ClientSource::Ip),
         None if text == "host" => return Ok(ClientSource::Host),
         None if text == "path" => return Ok(ClientSource::Path),
+        None if text == "extension" => return Ok(ClientSource::Extension),
         // A host has spellings of its own.
         Some(("header", name)) if name.eq_ignore_ascii_case("host") => return Ok(ClientSource::Host),
         Some(("header", name)) => return header_name(name, node.location, problems).map(ClientSource::Header),
@@ -167,7 +186,7 @@ fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSou
         _ => {}
     }
     let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));
-    let help = match nearest(kind, ["ip", "host", "path", "header", "cookie", "query", "tls"]) {
+    let help = match nearest(kind, ["ip", "host", "path", "header", "cookie", "query", "tls", "extension"]) {
         Some(near) if near != kind => {
             format!("did you mean {}?", quote(&name.map_or(near.to_owned(), |name| format!("{near}:{name}"))))
         }

@@ -43,6 +43,10 @@ pub(super) fn routes(file: &File, root: &Node, around: Around<'_>, problems: &mu
         }
         let upstream = upstream(written, node, file, around, problems);
         let limits = limits::limits(written, node, around.prefix, problems);
+        let limits = match around.purpose {
+            Purpose::Layer => limits,
+            Purpose::Gateway => limits::no_extension(written, node, problems).and(limits),
+        };
         let limits = limits.map(|limits| if around.is_cluster { spread::over_nodes(limits, written) } else { limits });
         let mut route = route(written, node, matcher, upstream, limits, problems);
         if let Ok(route) = &mut route

@@ -109,8 +109,8 @@ shape! {
         name: String = Name, Needed("name: per-client");
         /// How many buckets there are. Needed, unless it is adopted.
         mode: Mode = Mode::KIND, Optional;
-        /// What tells clients apart: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`, `tls:subject`, `tls:san`, or a list
-        /// of these.
+        /// What tells clients apart: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`, `tls:subject`, `tls:san`, in a layer
+        /// `extension` (the `ClientKey` in a request's extensions), or a list of these.
         /// `PER_CLIENT` needs it.
         client: Vec<Option<String>> = OneOrMany(&Text), Optional;
         /// Permits in an interval. Needed, unless it is adopted.

@@ -28,7 +28,16 @@ fn on(host: &str, path: &str) -> Matcher {
 fn position(routes: &Routes, host: &str, path: &str) -> Option<usize> {
     let (headers, peer) = (HeaderMap::new(), std::net::Ipv4Addr::LOCALHOST.into());
     let (host, path) = (host.into(), path.into());
-    let facts = Facts { method: &Method::GET, host, path, query: None, headers: &headers, peer: Some(peer), tls: None };
+    let facts = Facts {
+        method: &Method::GET,
+        host,
+        path,
+        query: None,
+        headers: &headers,
+        peer: Some(peer),
+        tls: None,
+        key: None,
+    };
     routes.find(&facts).map(|(position, _)| position)
 }
 
@@ -73,7 +82,7 @@ proptest! {
         let routes = routes(matchers);
         let headers: HeaderMap = sent.iter().map(|sent| (FIELD, HeaderValue::from_static(sent))).collect();
         let (host, path, peer) = (host.into(), path.into(), std::net::Ipv4Addr::LOCALHOST.into());
-        let facts = Facts { method: &method, host, path, query: None, headers: &headers, peer: Some(peer), tls: None };
+        let facts = Facts { method: &method, host, path, query: None, headers: &headers, peer: Some(peer), tls: None, key: None };
         let in_turn = routes.iter().position(|route| route.matcher.matches(&facts));
         prop_assert_eq!(routes.find(&facts).map(|(position, _)| position), in_turn);
     }

@@ -89,6 +89,11 @@ struct KnownRefusals {
 // === impl NegativeCache ===
 
 impl<S> NegativeCache<S> {
+    /// Where it counts, as its store does.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
     pub(crate) fn new(store: S, metrics: Arc<Metrics>) -> Self {
         Self { store: Arc::new(store), known: Arc::default(), metrics }
     }

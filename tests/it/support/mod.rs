@@ -16,8 +16,15 @@ pub mod wire;
 
 use std::sync::Arc;
 
+use tidegate::RateLimiter;
 use tidegate::limit::foreign::Sharing;
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
+use tidegate::rate_limiter::RateLimiterError;
+
+/// Returns whether a limiter grants the permits now.
+pub async fn granted(limiter: &RateLimiter, permits: u32) -> Result<bool, RateLimiterError> {
+    limiter.try_acquire(permits).await.map(|taken| taken.granted)
+}
 
 /// A charge on an OVERALL bucket.
 pub fn overall(name: &str, rate: u64, interval: u64, permits: u32) -> Charge {

@@ -45,7 +45,7 @@ mod tests {
         mails.acquire(10).await?;
         mails.acquire(1).await?;
         assert_eq!(began.elapsed().as_millis(), 1000);
-        assert!(texts.try_acquire(100).await?);
+        assert!(texts.try_acquire(100).await?.granted);
         Ok(())
     }
 
@@ -53,11 +53,11 @@ mod tests {
     async fn a_clock_of_ones_own_moves_when_it_is_told_to() -> Result<(), Error> {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
         let (mails, _) = limiters(Store::memory_builder().clock(clock.clone()).open()).await?;
-        assert!(mails.try_acquire(10).await?);
+        assert!(mails.try_acquire(10).await?.granted);
         clock.advance_millis(999);
-        assert!(!mails.try_acquire(1).await?);
+        assert!(!mails.try_acquire(1).await?.granted);
         clock.advance_millis(1);
-        assert!(mails.try_acquire(1).await?);
+        assert!(mails.try_acquire(1).await?.granted);
         Ok(())
     }
 

@@ -1,0 +1,81 @@
+//! Responses of the service's own to requests that the layer rejects.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{Entry, RETRY_AFTER};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+
+use crate::refusal::{Call, Refusal};
+
+/// A request that the layer rejects, for the hook of [`LayerBuilder::on_reject`](super::LayerBuilder::on_reject).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Rejection<'a> {
+    /// The status of the layer's own response: 429 if limits rejected the request, 503 if the store failed, 400 if a limit
+    /// finds no client, 404 if no route matches.
+    pub status: StatusCode,
+    /// The reason in English.
+    pub detail: &'a str,
+    /// The route; `None` if the request has none.
+    pub route: Option<&'a str>,
+    /// The limits that rejected the request; empty unless `status` is 429.
+    pub limits: &'a [String],
+    /// The time after which the same request can pass, in whole seconds; `None` if the layer does not know it, or if waiting
+    /// cannot help.
+    pub retry_after: Option<Duration>,
+    /// The request's method.
+    pub method: &'a Method,
+    /// The request's target.
+    pub uri: &'a Uri,
+    /// The request's header fields.
+    pub headers: &'a HeaderMap,
+}
+
+/// Makes the response to a rejected request.
+#[derive(Clone)]
+pub(super) struct RejectHook(Arc<dyn Fn(Rejection<'_>) -> Response<Full<Bytes>> + Send + Sync>);
+
+impl RejectHook {
+    pub(super) fn new<B: Into<Bytes>>(hook: impl Fn(Rejection<'_>) -> Response<B> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |rejection| hook(rejection).map(|body| Full::new(body.into()))))
+    }
+
+    /// Returns `None` for gRPC calls, whose clients understand only the layer's own response, and for responses that are no
+    /// rejection.
+    pub(super) fn response<B>(
+        &self,
+        refusal: &Refusal,
+        request: &Request<B>,
+        route: Option<&str>,
+    ) -> Option<Response<Full<Bytes>>> {
+        let (status, detail) = refusal.cause();
+        if status.is_success() || Call::of(request.method(), request.headers()).is_some() {
+            return None;
+        }
+        let seconds = refusal.retry_after();
+        let mut response = self.0(Rejection {
+            status,
+            detail: &detail,
+            route,
+            limits: &refusal.violated(),
+            retry_after: seconds.map(Duration::from_secs),
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+        });
+        if let (Some(seconds), Entry::Vacant(field)) = (seconds, response.headers_mut().entry(RETRY_AFTER)) {
+            field.insert(seconds.into());
+        }
+        Some(response)
+    }
+}
+
+impl fmt::Debug for RejectHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RejectHook")
+    }
+}
