@@ -22,7 +22,7 @@ pub struct Facts<'a> {
     /// The authority's host in lower case, without port and trailing dot; from the target if it has one, else `Host`.
     /// Empty where there is none and none is needed.
     pub host: Cow<'a, str>,
-    /// The path in its normal form (see `path::normalize`).
+    /// The path in its normal form (see `path::normalize`); in a layer, another reading if that leads to a limit.
     pub path: Path<'a>,
     /// The query as it was sent, without the question mark.
     pub query: Option<&'a str>,

@@ -23,8 +23,9 @@
 //! # Ok::<(), tidegate::layer::LayerError>(())
 //! ```
 //!
-//! A router finds its handler before it asks the layers put on it. Around it, as here, the layer comes first, and the
-//! handler is found by the path that was judged: on it, `/files/%2e%2e` would be judged as `/` and served as a file.
+//! The layer changes no request. It sanitizes fields and normalizes the path only to find routes and clients, and it applies a
+//! limit if any reading of the path leads to it; see [`LayerBuilder::sanitize`]. A router finds its handler before it calls
+//! the layers put on it. Around it, as here, the layer comes first.
 //!
 //! It asks for nothing that its rules do not need. Limits of addresses need to know where a request comes from: serve with
 //! `into_make_service_with_connect_info`, or put a [`Peer`] into the request's extensions; without one they do what
@@ -88,7 +89,8 @@ pub struct RateLimited<S> {
 /// The body of a limited answer: the service's own, or a refusal's.
 pub type Limited<B> = Either<B, Full<Bytes>>;
 
-/// Marks an answer, in its extensions, whose request no upstream received: its permits are given back, once.
+/// Marks a response, in its extensions, whose request no upstream received: the layer returns its permits, once. A service
+/// below the layer may use it for requests that caused no work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
@@ -241,8 +243,8 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    /// From a request's facts to a handover or a refusal. One that may go on has the handover in its extensions, and its path in
-    /// the normal form, so that what is served is what was judged.
+    /// From a request's facts to a handover or a refusal. One that may go on has the handover in its extensions. If the layer
+    /// changes requests, its path is normalized, so that what is served is what was judged.
     async fn judge<'r, B>(
         &self,
         rules: &'r RuleSet,

@@ -88,11 +88,25 @@ fn join(decoded: &[u8], resolves_dots: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn all(path: &str, slash: EncodedSlash) -> Vec<String> {
         let readings = readings(path, slash).map(|readings| readings.paths).unwrap_or_default();
         readings.iter().map(|path| path.matched().to_owned()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn first_reading_is_the_normal_form(path in "/[/.%25aFcC;\\\\\u{e9}]{0,16}") {
+            if let Some(found) = readings(&path, EncodedSlash::Reject) {
+                prop_assert!(!found.paths.is_empty());
+                if let Ok(normal) = normalize(&path, EncodedSlash::Reject) {
+                    prop_assert_eq!(&found.paths[0], &normal);
+                }
+            }
+        }
     }
 
     #[test]

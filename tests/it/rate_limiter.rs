@@ -10,7 +10,7 @@ use tidegate::RateLimiter;
 use tidegate::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use tidegate::limit::{Mode, RateConfig};
 use tidegate::rate_limiter::{InstanceId, RateLimiterError, Usage};
-use tidegate::store::Store;
+use tidegate::store::{Store, StoreError};
 use tokio::time::Instant;
 
 use crate::support::granted;
@@ -363,4 +363,29 @@ async fn who_leaves_while_redis_decides_is_not_charged() {
 /// Polls once.
 async fn is_ready(future: &mut (impl Future + Unpin)) -> bool {
     std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context).is_ready())).await
+}
+
+/// docs/library.md warns of it: while all tasks wait for Redis, Tokio moves the paused clock to the store's deadline.
+#[tokio::test(start_paused = true)]
+async fn paused_time_ends_a_call_to_redis_with_timeout() {
+    let Some(server) = RedisServer::start() else { return };
+    let limiter = RateLimiter::new(server.store(), "lim").expect("a limiter");
+    let error = limiter.try_acquire(1).await.expect_err("the deadline passes");
+    assert!(matches!(error, RateLimiterError::Store { error: StoreError::Timeout, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn memory_store_holds_65536_limiters() {
+    let store = Store::memory();
+    let set = async |number: u32| {
+        let limiter = RateLimiter::new(store.clone(), &format!("lim-{number}")).expect("a limiter");
+        (limiter.try_set_rate(&rate(Mode::Overall, 1, 1_000)).await, limiter)
+    };
+    for number in 0..65_536 {
+        assert_eq!(set(number).await.0, Ok(true));
+    }
+    let (refused, _) = set(65_536).await;
+    assert!(matches!(refused, Err(RateLimiterError::Store { error: StoreError::Full, .. })), "{refused:?}");
+    assert_eq!(set(7).await.1.delete().await, Ok(true));
+    assert_eq!(set(65_536).await.0, Ok(true));
 }

@@ -29,7 +29,8 @@ shape! {
 }
 
 shape! {
-    /// How requests are read; [http.md](http.md) and [security.md](security.md) tell why.
+    /// How requests are read; [http.md](http.md) and [security.md](security.md) give the reasons. A layer uses these keys to find
+    /// limits and changes no request, unless it is built with `sanitize(true)`.
     REQUESTS: Requests = "`requests`" {
         /// What an encoded slash in a path is.
         encoded_slash: EncodedSlash = EncodedSlash::KIND, Default("reject");

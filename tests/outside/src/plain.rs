@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use tidegate::RateLimitLayer;
-use tidegate::layer::{Peer, Unmatched};
+use tidegate::layer::{ClientKey, NotSent, Peer, Rejection, Unmatched};
+use tidegate::{Metrics, RateLimitLayer, Store};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 type Body = Full<Bytes>;
@@ -49,4 +50,82 @@ async fn a_service_may_refuse_what_no_route_names() {
     let layer = RateLimitLayer::builder().unmatched(Unmatched::Refuse).from_file("rules.yaml").expect("rules");
     let answer = layer.layer(service_fn(echo)).oneshot(request("/elsewhere", None)).await.expect("an answer");
     assert_eq!(answer.status().as_u16(), 404);
+}
+
+const TENANTS: &str = "
+routes:
+  - name: tenants
+    match: { path: /tenants }
+    limits: [{ name: per-tenant, mode: PER_CLIENT, client: extension, rate: 1, interval: 1h }]
+";
+
+fn of_tenant(tenant: &str) -> Request<Body> {
+    let mut request = request("/tenants", None);
+    request.extensions_mut().insert(ClientKey(tenant.to_owned()));
+    request
+}
+
+fn own_response(rejection: Rejection<'_>) -> Response<String> {
+    let mut response = Response::new(format!("{} rejected you\n", rejection.limits.join(", ")));
+    *response.status_mut() = rejection.status;
+    response
+}
+
+#[tokio::test]
+async fn service_names_its_clients_and_makes_its_responses() {
+    let layer = RateLimitLayer::builder().on_reject(own_response).from_yaml(TENANTS).expect("rules");
+    let mut statuses = Vec::new();
+    for tenant in ["a", "b"] {
+        statuses.push(layer.layer(service_fn(echo)).oneshot(of_tenant(tenant)).await.expect("a response").status());
+    }
+    assert_eq!(statuses, [200, 200]);
+    let rejected = layer.layer(service_fn(echo)).oneshot(of_tenant("a")).await.expect("a response");
+    assert_eq!(
+        (rejected.status().as_u16(), &rejected.headers()["retry-after"]),
+        (429, &"3600".parse().expect("a value"))
+    );
+    assert_eq!(rejected.into_body().collect().await.expect("a body").to_bytes(), "per-tenant rejected you\n");
+}
+
+#[tokio::test]
+async fn response_marked_not_sent_returns_the_permits() {
+    let idle = async |_: Request<Body>| {
+        let mut response = Response::new(Body::default());
+        response.extensions_mut().insert(NotSent);
+        Ok::<_, Infallible>(response)
+    };
+    let layer = RateLimitLayer::from_yaml(TENANTS).expect("rules");
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(layer.layer(service_fn(idle)).oneshot(of_tenant("a")).await.expect("a response").status());
+    }
+    for _ in 0..2 {
+        statuses.push(layer.layer(service_fn(echo)).oneshot(of_tenant("a")).await.expect("a response").status());
+    }
+    assert_eq!(statuses, [200, 200, 200, 200, 429]);
+}
+
+#[tokio::test]
+async fn layers_on_one_store_share_buckets_by_name() {
+    let store = Store::memory();
+    let layer = |rules: &str| RateLimitLayer::builder().store(store.clone()).from_yaml(rules).expect("rules");
+    let (tenants, others) = (layer(TENANTS), layer(&TENANTS.replace("name: tenants", "name: others")));
+    let mut statuses = Vec::new();
+    for layer in [&tenants, &layer(TENANTS), &others] {
+        statuses.push(layer.layer(service_fn(echo)).oneshot(of_tenant("a")).await.expect("a response").status());
+    }
+    assert_eq!(statuses, [200, 429, 200]);
+}
+
+#[tokio::test]
+async fn programs_own_registry_shows_the_metrics() {
+    let metrics = Arc::new(Metrics::new());
+    let mut registry = prometheus_client::registry::Registry::default();
+    metrics.register(&mut registry);
+    let layer = RateLimitLayer::builder().metrics(metrics).from_yaml(TENANTS).expect("rules");
+    layer.layer(service_fn(echo)).oneshot(of_tenant("a")).await.expect("a response");
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+    let line = "tidegate_decisions_total{route=\"tenants\",limit=\"per-tenant\",outcome=\"allowed\"} 1";
+    assert!(text.lines().any(|other| other == line), "{text}");
 }
