@@ -55,7 +55,7 @@ pub enum LayerError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The layer and its store count in different metrics, so that those of the layer would show a healthy store for ever.
+    /// The layer and its store count in different metrics: the layer's metrics would always show a healthy store.
     #[error("store `{store}` counts in other metrics than the layer: give the same `Metrics` to both builders")]
     Metrics {
         /// The address of the store, without the password.

@@ -243,8 +243,8 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    /// From a request's facts to a handover or a refusal. One that may go on has the handover in its extensions. If the layer
-    /// changes requests, its path is normalized, so that what is served is what was judged.
+    /// Decides about a request: puts the handover into its extensions, or returns a refusal. If the layer changes requests, the
+    /// service below gets the path in the normal form that the rules have seen.
     async fn judge<'r, B>(
         &self,
         rules: &'r RuleSet,

@@ -18,8 +18,8 @@ pub struct Peer(pub IpAddr);
 #[derive(Clone, Debug)]
 pub struct OverTls(pub Arc<TlsPeer>);
 
-/// The key by which limits with `client: extension` tell clients apart; in a request's extensions. A service puts it there
-/// once it knows its client: an account, a tenant, a verified token.
+/// The client of a request, for limits with `client: extension`; in the request's extensions. A service puts it there once it
+/// knows its client: an account, a tenant, a verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientKey(pub String);
 

@@ -44,8 +44,7 @@ impl RejectHook {
         Self(Arc::new(move |rejection| hook(rejection).map(|body| Full::new(body.into()))))
     }
 
-    /// Returns `None` for gRPC calls, whose clients understand only the layer's own response, and for responses that are no
-    /// rejection.
+    /// Returns `None` for gRPC calls, whose clients understand only the layer's own response, and for a 204 to `OPTIONS *`.
     pub(super) fn response<B>(
         &self,
         refusal: &Refusal,

@@ -61,7 +61,7 @@ pub enum PathError {
     /// A semicolon or a control character that is encoded twice.
     #[error("encoded twice")]
     Twice,
-    /// Dot segments that lead from the limits of one route to those of another.
+    /// Dot segments that lead from the limits of one route to the limits of another.
     #[error("dot segments lead to another route")]
     Detour,
 }

@@ -1,4 +1,4 @@
-//! What a program adds to a layer: keys of its clients, and its own responses to rejected requests.
+//! Hooks of a layer: client keys from extensions, and the program's own responses to rejected requests.
 
 use std::time::Duration;
 
