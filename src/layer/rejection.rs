@@ -37,7 +37,9 @@ pub struct Rejection<'a> {
 
 /// Makes the response to a rejected request.
 #[derive(Clone)]
-pub(super) struct RejectHook(Arc<dyn Fn(Rejection<'_>) -> Response<Full<Bytes>> + Send + Sync>);
+pub(super) struct RejectHook(Arc<Hook>);
+
+type Hook = dyn Fn(Rejection<'_>) -> Response<Full<Bytes>> + Send + Sync;
 
 impl RejectHook {
     pub(super) fn new<B: Into<Bytes>>(hook: impl Fn(Rejection<'_>) -> Response<B> + Send + Sync + 'static) -> Self {

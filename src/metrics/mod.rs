@@ -5,30 +5,26 @@
 //! an atomic addition.
 
 mod family;
+mod histogram;
 mod in_use;
 mod nodes;
 mod upstream;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 
-use self::family::{Family, Quiet};
+use self::family::Family;
+use self::histogram::Histogram;
 use self::in_use::{InUse, Use};
 use self::nodes::Nodes;
 pub use self::nodes::{NodeMetrics, ShownNode};
 use self::upstream::Upstreams;
 pub use self::upstream::{BrokenOff, GaugeGuard, Switched, UpstreamMetrics};
-
-/// Upper bounds of the histograms' buckets, in seconds.
-const BOUNDS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, f64::INFINITY];
 
 /// All that this process counts.
 #[derive(Debug)]
@@ -78,16 +74,6 @@ pub struct RouteMetrics {
     classes: [Histogram; 5],
     abandoned: Histogram,
     _use: Arc<Use>,
-}
-
-/// Fixed buckets of atomics: observing takes no lock.
-#[derive(Clone, Debug, Default)]
-struct Histogram(Arc<Buckets>);
-
-#[derive(Debug, Default)]
-struct Buckets {
-    counts: [AtomicU64; BOUNDS.len()],
-    micros: AtomicU64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -378,43 +364,9 @@ impl RouteMetrics {
     }
 }
 
-// === impl Histogram ===
-
-impl Histogram {
-    fn observe(&self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len() - 1);
-        self.0.counts[bucket].fetch_add(1, Ordering::Relaxed);
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.0.micros.fetch_add(micros, Ordering::Relaxed);
-    }
-}
-
-impl EncodeMetric for Histogram {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
-        let counts = self.0.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-        let buckets: Vec<(f64, u64)> = BOUNDS.into_iter().zip(counts).collect();
-        let seconds = Duration::from_micros(self.0.micros.load(Ordering::Relaxed)).as_secs_f64();
-        encoder.encode_histogram::<NoLabelSet>(seconds, counts.iter().sum(), &buckets, None)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
-    }
-}
-
-impl Quiet for Histogram {
-    fn is_quiet(&self) -> bool {
-        self.0.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
-    }
-}
-
-impl TypedMetric for Histogram {
-    const TYPE: MetricType = MetricType::Histogram;
-}
-
 #[cfg(test)]
 mod tests {
+    use super::histogram::BOUNDS;
     use super::*;
 
     #[test]

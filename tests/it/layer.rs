@@ -36,22 +36,6 @@ routes:
     match: { path: /upload, methods: [POST] }
 ";
 
-#[tokio::test]
-async fn a_service_of_ones_own_says_itself_what_an_encoded_slash_is() {
-    let handlers = || Router::new().fallback(async |uri: Uri| uri.to_string());
-    for (word, answer) in [("reject", None), ("keep", Some("/files%2Fa;v=1")), ("decode", Some("/files/a;v=1"))] {
-        let rules =
-            format!("requests: {{ encoded_slash: {word} }}\n{RULES}  - {{ name: rest, match: {{ path: /** }} }}\n");
-        let layer = RateLimitLayer::builder().sanitize(true).from_yaml(&rules).expect("the rules are right");
-        let app = Router::new().fallback_service(handlers()).layer(layer);
-        let response = ask(&app, request("/files%2fa;v=1")).await;
-        assert_eq!(response.status() == StatusCode::BAD_REQUEST, answer.is_none(), "{word}");
-        if let Some(answer) = answer {
-            assert_eq!(text(response).await, answer);
-        }
-    }
-}
-
 fn layer() -> RateLimitLayer {
     RateLimitLayer::from_yaml(RULES).expect("the rules are right")
 }

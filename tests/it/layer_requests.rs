@@ -12,12 +12,16 @@ use tower::ServiceExt;
 
 /// Responds with the target and the fields that a handler gets.
 fn app(rules: &str) -> Router {
+    app_with(RateLimitLayer::from_yaml(rules).expect("rules"))
+}
+
+fn app_with(layer: RateLimitLayer) -> Router {
     let handler = async |uri: Uri, headers: HeaderMap| {
         let mut names: Vec<_> = headers.keys().map(ToString::to_string).collect();
         names.sort();
         format!("{uri} {}", names.join(","))
     };
-    Router::new().fallback(handler).layer(RateLimitLayer::from_yaml(rules).expect("rules"))
+    Router::new().fallback(handler).layer(layer)
 }
 
 async fn get(app: &Router, target: &str, fields: &[(&str, &str)]) -> (StatusCode, String) {
@@ -129,4 +133,15 @@ async fn server_wide_options_reach_the_handler() {
     let app = Router::new().fallback(async || StatusCode::IM_A_TEAPOT);
     let app = app.layer(RateLimitLayer::from_yaml(LOGIN).expect("rules"));
     assert_eq!(app.oneshot(request).await.expect("a response").status(), StatusCode::IM_A_TEAPOT);
+}
+
+#[tokio::test]
+async fn sanitizing_layer_applies_encoded_slash() {
+    for (word, target) in [("reject", None), ("keep", Some("/files%2Fa;v=1 ")), ("decode", Some("/files/a;v=1 "))] {
+        let rules = format!("requests: {{ encoded_slash: {word} }}\n{LOGIN}");
+        let layer = RateLimitLayer::builder().sanitize(true).from_yaml(&rules).expect("rules");
+        let (status, body) = get(&app_with(layer), "/files%2fa;v=1", &[]).await;
+        assert_eq!(status == StatusCode::BAD_REQUEST, target.is_none(), "{word}");
+        assert!(target.is_none_or(|target| body == target), "{word}: {body}");
+    }
 }
