@@ -179,7 +179,7 @@ async fn the_state_of_each_instance_lives_no_longer_than_its_permits() {
     let (one, other) = (new(), new());
     one.set_rate(&rate(Mode::PerClient, 2, 60_000)).await.expect("set");
     for limiter in [&one, &other] {
-        assert_eq!((granted(&limiter, 2).await, granted(&limiter, 1).await), (Ok(true), Ok(false)));
+        assert_eq!((granted(limiter, 2).await, granted(limiter, 1).await), (Ok(true), Ok(false)));
     }
     assert_eq!(one.expire(millis(1_000)).await, Ok(true));
     let mut redis = server.connection();
