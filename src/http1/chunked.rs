@@ -27,13 +27,10 @@ enum Expected {
         size: u64,
         digits: u8,
     },
-    /// Blanks after the size, or an extension.
-    Blank {
-        size: u64,
-    },
-    /// The rest of an extension.
+    /// Whitespace after the size, or chunk extensions.
     Extension {
         size: u64,
+        at: Ext,
     },
     /// The line feed after the chunk size.
     SizeEnd {
@@ -51,6 +48,28 @@ enum Expected {
     Nothing,
     /// The input was malformed. Framing is lost, so nothing more is read.
     Lost,
+}
+
+/// A position in chunk extensions: `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ext {
+    /// After the size or an extension: the next byte may end the line.
+    End,
+    /// After whitespace that only a semicolon may follow.
+    BeforeSemicolon,
+    /// Before a name.
+    BeforeName,
+    Name,
+    /// After whitespace behind a name.
+    AfterName,
+    /// Before a value.
+    BeforeValue,
+    /// A value that is a token.
+    Token,
+    /// A value that is a quoted string.
+    Quoted,
+    /// After a backslash in a quoted string.
+    Escaped,
 }
 
 /// A decoded piece.
@@ -123,29 +142,58 @@ impl Chunked {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
                 Expected::Size { size: size << 4 | digit, digits: digits + 1 }
             }
-            (Expected::Size { size, digits: 1.. } | Expected::Blank { size }, b'\t' | b' ') => {
-                self.extensions += 1;
-                Expected::Blank { size: *size }
-            }
-            (Expected::Size { size, digits: 1.. } | Expected::Blank { size }, b';') => {
-                Expected::Extension { size: *size }
-            }
-            (Expected::Size { size, digits: 1.. } | Expected::Blank { size } | Expected::Extension { size }, b'\r') => {
-                Expected::SizeEnd { size: *size }
-            }
+            (Expected::Size { size, digits: 1.. }, b'\r') => Expected::SizeEnd { size: *size },
+            (Expected::Extension { size, at }, b'\r') if at.may_end() => Expected::SizeEnd { size: *size },
+            (Expected::Size { size, digits: 1.. }, byte) => self.extend(*size, Ext::End, byte)?,
+            (Expected::Extension { size, at }, byte) => self.extend(*size, *at, byte)?,
             // Some parsers accept a bare line feed.
-            (Expected::Extension { size }, byte) if byte == b'\t' || !byte.is_ascii_control() => {
-                self.extensions += 1;
-                Expected::Extension { size: *size }
-            }
             (Expected::SizeEnd { size: 0 }, b'\n') => Expected::Trailers(Vec::new()),
             (Expected::SizeEnd { size }, b'\n') => Expected::Data { left: *size },
             (Expected::DataCr, b'\r') => Expected::DataLf,
             (Expected::DataLf, b'\n') => Expected::Size { size: 0, digits: 0 },
             _ => return Err(Malformed),
         };
-        if self.extensions > MAX_EXTENSIONS { Err(Malformed) } else { Ok(()) }
+        Ok(())
     }
+
+    /// Reads one byte of the whitespace and the extensions after a chunk size.
+    fn extend(&mut self, size: u64, at: Ext, byte: u8) -> Result<Expected, Malformed> {
+        self.extensions += 1;
+        if self.extensions > MAX_EXTENSIONS {
+            return Err(Malformed);
+        }
+        Ok(Expected::Extension { size, at: at.next(byte).ok_or(Malformed)? })
+    }
+}
+
+impl Ext {
+    fn may_end(self) -> bool {
+        matches!(self, Self::End | Self::Name | Self::Token)
+    }
+
+    /// Returns the position after `byte`, or `None` if `byte` must not stand here.
+    fn next(self, byte: u8) -> Option<Self> {
+        Some(match (self, byte) {
+            (Self::Quoted, b'"') => Self::End,
+            (Self::Quoted, b'\\') => Self::Escaped,
+            (Self::Quoted | Self::Escaped, byte) if byte == b'\t' || !byte.is_ascii_control() => Self::Quoted,
+            (Self::Quoted | Self::Escaped, _) => return None,
+            (Self::BeforeName | Self::AfterName | Self::BeforeValue | Self::BeforeSemicolon, b'\t' | b' ') => self,
+            (Self::Name, b'\t' | b' ') => Self::AfterName,
+            (Self::End | Self::Token, b'\t' | b' ') => Self::BeforeSemicolon,
+            (Self::End | Self::BeforeSemicolon | Self::Name | Self::AfterName | Self::Token, b';') => Self::BeforeName,
+            (Self::Name | Self::AfterName, b'=') => Self::BeforeValue,
+            (Self::BeforeValue, b'"') => Self::Quoted,
+            (Self::BeforeName | Self::Name, byte) if is_token(byte) => Self::Name,
+            (Self::BeforeValue | Self::Token, byte) if is_token(byte) => Self::Token,
+            _ => return None,
+        })
+    }
+}
+
+/// Returns `true` for a character of a token (RFC 9110 section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Parses trailer lines that end with an empty line; `None` if there are no trailers.
@@ -200,7 +248,7 @@ mod tests {
 
     #[test]
     fn chunks_become_one_body_and_what_follows_stays() {
-        let body = b"3\r\nabc\r\n0A;x=\"y\"\r\n0123456789\r\n1 \t\r\nz\r\n000\r\nX-Sum: 7\r\nx-sum: 8\r\n\r\nnext";
+        let body = b"3\r\nabc\r\n0A;x=\"y\"\r\n0123456789\r\n1 \t;y\r\nz\r\n000\r\nX-Sum: 7\r\nx-sum: 8\r\n\r\nnext";
         for part in 1..=body.len() {
             let (data, trailers, rest) = read(body, part).unwrap().unwrap();
             assert_eq!(data, b"abc0123456789z");
@@ -238,6 +286,64 @@ mod tests {
         }
     }
 
+    /// Regression test: `5 \\r\\n` and `5;a=\\r\\n` were accepted (RFC 9112 section 7.1.1).
+    #[test]
+    fn chunk_extensions_follow_the_grammar() {
+        let read = |line: &str| data(format!("5{line}\r\nhello\r\n0\r\n\r\n").as_bytes());
+        for good in [
+            "",
+            ";a",
+            " ;a",
+            "\t ; a",
+            ";a=b",
+            "; a = b",
+            ";a=b;c;d=e",
+            ";a=\"\"",
+            ";a=\"b c;=\t\"",
+            ";a=\"\\\"\\\\\"",
+            ";a=\"b\" ;c",
+            ";a=\"\u{e9}\"",
+            ";a=b ;c",
+            ";a ;b",
+            ";!#$%&'*+-.^_`|~=1",
+        ] {
+            assert_eq!(read(good), Ok(Some(b"hello".to_vec())), "{good:?}");
+        }
+        for bad in [
+            " ",
+            "\t",
+            ";",
+            "; ",
+            ";;",
+            ";a;",
+            ";a=",
+            ";a= ",
+            ";a ",
+            ";a=b ",
+            ";a=\"b\" ",
+            ";=b",
+            ";a==b",
+            ";a=b=c",
+            ";a b",
+            ";a=b c",
+            ";a=\"b",
+            ";a=\"b\\",
+            ";a=\"b\"c",
+            ";a=\"b\"\"c\"",
+            ";a\"",
+            ";\"a\"",
+            ";a=\u{e9}",
+            ";a,b",
+            " a",
+            ";a=\"\x01\"",
+            ";a\0",
+            ";a=\"b\n\"",
+            ";a=\"\\\x7f\"",
+        ] {
+            assert_eq!(read(bad), Err(Malformed), "{bad:?}");
+        }
+    }
+
     /// It went on where the input went on, and found requests there.
     #[test]
     fn after_an_error_nothing_is_read_any_more() {
@@ -251,10 +357,10 @@ mod tests {
 
     #[test]
     fn extensions_and_trailers_have_a_bound() {
-        let extensions = |length| data(format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(length)).as_bytes());
+        let extensions = |length: usize| data(format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(length - 1)).as_bytes());
         assert_eq!(extensions(16 * 1024), Ok(Some(b"a".to_vec())));
         assert_eq!(extensions(16 * 1024 + 1), Err(Malformed));
-        let blanks = format!("1{}\r\na\r\n0\r\n\r\n", " ".repeat(16 * 1024 + 1));
+        let blanks = format!("1{};x\r\na\r\n0\r\n\r\n", " ".repeat(16 * 1024 + 1));
         assert_eq!(data(blanks.as_bytes()), Err(Malformed));
         let trailers = |length| data(format!("0\r\na: {}\r\n\r\n", "x".repeat(length)).as_bytes());
         assert_eq!(trailers(16 * 1024 - 8), Ok(Some(Vec::new())));

@@ -196,7 +196,9 @@ fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
 pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<ParsedResponse>, Malformed> {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
-    let config = ParserConfig::default();
+    let mut config = ParserConfig::default();
+    // RFC 9112 section 5.1: a proxy removes this whitespace from responses.
+    config.allow_spaces_after_header_name_in_responses(true);
     let status = config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut lines).map_err(|_| Malformed)?;
     let (Status::Complete(length), Some(code)) = (status, parsed.code) else { return Ok(None) };
     if has_bare_line_feed(&bytes[..length]) {
@@ -391,6 +393,17 @@ mod tests {
         assert_eq!(reason, Some(&b"Not Here"[..]));
     }
 
+    /// Regression test: such a response was malformed (RFC 9112 section 5.1).
+    #[test]
+    fn response_field_names_lose_whitespace_before_the_colon() {
+        let (answer, fields) = read_with_fields("HTTP/1.1 200 OK\r\nX-A : 1\r\nContent-Length\t \t:2\r\n\r\n");
+        assert!(answer.unwrap().is_some());
+        assert!(fields.len() == 2 && fields["x-a"] == "1" && fields["content-length"] == "2", "{fields:?}");
+        // Two fields whose names differ only in this whitespace are one field with two values.
+        let twice = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length : 2\r\n\r\n";
+        assert_eq!(read(twice).map(|_| ()), Err(Malformed));
+    }
+
     #[test]
     fn an_answer_says_whether_another_may_follow() {
         let keeps_open = |version: &str, connection: &str| {
@@ -420,7 +433,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nno field\r\n\r\n",
             "HTTP/1.1 200 OK\r\na b: c\r\n\r\n",
             "HTTP/1.1 200 OK\r\na: b\r\n folded\r\n\r\n",
-            "HTTP/1.1 200 OK\r\na : b\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n : b\r\n\r\n",
             "HTTP/1.1 200 OK\r\na: b\0\r\n\r\n",
         ] {
             assert_eq!(read(bad).map(|_| ()), Err(Malformed), "{bad:?}");

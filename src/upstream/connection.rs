@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::dial::Dial;
 use super::settings::Protocol;
-use crate::http1::{Left, Malformed, Outgoing, ParsedResponse, Piece, poll_head_bytes, read_answer};
+use crate::http1::{Framing, Left, Malformed, Outgoing, ParsedResponse, Piece, poll_head_bytes, read_answer};
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
 use crate::transport::Transport;
@@ -130,6 +130,16 @@ impl Connection {
     /// Takes the next piece of a body from what has been read.
     pub(super) fn take(&mut self, left: &mut Left) -> io::Result<Piece> {
         left.take(&mut self.unread).map_err(invalid)
+    }
+
+    /// Checks the beginning of a chunked body, as far as the read of the head has read it.
+    ///
+    /// # Errors
+    /// The chunks are malformed.
+    pub(super) fn check_chunks(&self) -> io::Result<()> {
+        let (mut left, mut unread) = (Left::all_of(Framing::Chunked), self.unread.clone());
+        while let Piece::Data(_) = left.take(&mut unread).map_err(invalid)? {}
+        Ok(())
     }
 
     /// What was read and not used.

@@ -57,8 +57,12 @@ pub(super) async fn exchange(
         return switch(request, answer, sending.is_none());
     }
     let ParsedResponse { line, told, keeps_open, .. } = answer;
-    let body = request.body_mut().take();
     let framing = Framing::of_answer(request.method(), line.status, told);
+    if framing == Framing::Chunked {
+        // While the client has no head of the response, it can still get a 502.
+        connection.check_chunks().map_err(|error| Attempt::broken(&error))?;
+    }
+    let body = request.body_mut().take();
     // A body that the client was not told to send (`100 Continue`) is not needed: the answer came without it. An upstream that
     // refuses a request and closes reads no more of it; if we sent more, it would reset the connection, and the reset can
     // overtake the answer (RFC 9112 section 9.6).

@@ -35,7 +35,7 @@ async fn a_byte_in_the_wrong_place_of_a_chunked_body_hides_no_request() {
                     refused += 1;
                     assert_eq!((answers[0].field("connection").as_deref(), smuggled), (Some("close"), 0), "{shown:?}");
                 }
-                // Blanks may follow a size, and what follows the body is the next request's.
+                // The bytes after the body belong to the next request.
                 [200, 200] => assert_eq!(smuggled, 1, "{shown:?}"),
                 [200, 400] => assert!(smuggled == 0 && at + 1 >= BODY.len(), "{shown:?}"),
                 _ => panic!("{shown:?}: {statuses:?}"),
@@ -61,4 +61,23 @@ async fn a_body_that_breaks_off_behind_an_early_answer_ends_the_connection() {
     client.send([b"-5\r\nhello\r\n0\r\n\r\n", HIDDEN].concat()).await;
     assert!(client.rest().await.unwrap_or_default().is_empty());
     assert_eq!(origin.requests().len(), 1);
+}
+
+/// Regression test: the gateway passed on the head of such a response, and then reset the connection.
+#[tokio::test]
+async fn malformed_chunks_behind_a_head_become_a_502() {
+    for chunks in
+        ["x\r\n", "5 \r\nhello\r\n0\r\n\r\n", "5\r\nhello0\r\n\r\n", "5\r\nhello\r\n5;a=\r\n", "0\r\nno field\r\n\r\n"]
+    {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let answer: &'static str = format!("{head}{chunks}").leak();
+        let origin = Origin::saying(answer).await;
+        let gateway = Settings::to(origin.address).start();
+        let answer = gateway.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!((answer.status(), origin.connections()), (502, 1), "{chunks:?}");
+        // A response without a body has no chunks.
+        let mut client = gateway.client().await;
+        client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(client.answer(true).await.status(), 200, "{chunks:?}");
+    }
 }
