@@ -91,6 +91,7 @@ fn look_up(routes: &Routes, (host, path): &(String, String)) -> Option<usize> {
         query: None,
         headers: &headers,
         peer: Some(peer),
+        peer_is_client: false,
         tls: None,
         key: None,
     };

@@ -99,6 +99,7 @@ mod tests {
             query: None,
             headers: &headers,
             peer: Some(peer),
+            peer_is_client: false,
             tls: None,
             key: None,
         };

@@ -51,6 +51,7 @@ fn show_listen(listen: &Listen) -> Value {
         "tls": listen.tls.as_ref().map(show_listen_tls),
         "http2": listen.http2,
         "proxy_protocol": listen.proxy_protocol,
+        "trust_unknown": listen.trust_unknown,
         "max_connections": listen.max_connections,
         "max_connections_per_client": listen.max_connections_per_client,
         "max_requests": listen.max_requests,

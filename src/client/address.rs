@@ -87,6 +87,9 @@ impl AddressRules {
 
     /// Walks to the client's address, past trusted proxies; tells the garbage that ended the walk, if any did.
     fn walk<'f>(&self, peer: IpAddr, facts: &'f Facts<'_>, mut past: impl FnMut(IpAddr)) -> (IpAddr, Option<&'f [u8]>) {
+        if facts.peer_is_client {
+            return (peer, None);
+        }
         let mut nearest = peer;
         let fields = facts.headers.get_all(X_FORWARDED_FOR).iter().rev();
         for hop in fields.flat_map(|field| field.as_bytes().rsplit(|byte| *byte == b',')) {
@@ -145,6 +148,7 @@ mod tests {
             query: None,
             headers,
             peer: Some(peer.to_canonical()),
+            peer_is_client: false,
             tls: None,
             key: None,
         }

@@ -14,6 +14,7 @@ fn facts<'a>(headers: &'a HeaderMap, query: &'a str) -> Facts<'a> {
         query: Some(query),
         headers,
         peer: Some(peer),
+        peer_is_client: false,
         tls: None,
         key: None,
     }

@@ -30,6 +30,8 @@ pub struct Listen {
     pub http2: bool,
     /// Whether clients come through trusted proxies alone, which tell of them by the PROXY protocol.
     pub proxy_protocol: bool,
+    /// Whether forwarded fields are trusted of a proxy whose PROXY header names no client.
+    pub trust_unknown: bool,
     /// Connections beyond this many are turned away.
     pub max_connections: usize,
     /// Connections of one client beyond this many are turned away. A client is an address, or a network of
@@ -167,6 +169,7 @@ impl Listen {
             tls: None,
             http2: true,
             proxy_protocol: false,
+            trust_unknown: false,
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             max_connections_per_client: Self::DEFAULT_MAX_CONNECTIONS_PER_CLIENT,
             max_requests: Self::DEFAULT_MAX_REQUESTS,

@@ -30,6 +30,8 @@ pub struct Facts<'a> {
     pub headers: &'a HeaderMap,
     /// The address at the other end of the connection, IPv4-mapped addresses unwrapped; `None` if unknown.
     pub peer: Option<IpAddr>,
+    /// Whether the peer counts as the client, even if it is a trusted proxy: its forwarded fields are not trusted.
+    pub peer_is_client: bool,
     /// What TLS tells of it; `None` over a connection in clear, or if unknown.
     pub tls: Option<&'a TlsPeer>,
     /// The client key that the service has put into the request's extensions; `None` without one.
@@ -128,7 +130,7 @@ impl<'a> Facts<'a> {
         method::check(method)?;
         let host = host::read(uri, host.into(), headers)?;
         let peer = peer.into().map(|peer: IpAddr| peer.to_canonical());
-        Ok(Self { method, host, path: Path::from(uri.path()), query: uri.query(), headers, peer, tls: None, key: None })
+        Ok(Self { method, host, path: Path::from(uri.path()), query: uri.query(), headers, peer, peer_is_client: false, tls: None, key: None })
     }
 
     /// Returns `true` if the query consists of visible ASCII characters.

@@ -56,6 +56,8 @@ pub use self::builder::{LayerBuilder, LayerError, Unmatched};
 use self::notes::{Life, Notes};
 pub use self::notes::{Report, ReportSlot, RequestOutcome};
 use self::peer::Hint;
+#[cfg(feature = "gateway")]
+pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{ClientKey, OverTls, Peer};
 pub use self::rejection::Rejection;
 use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, free, store_failure};
@@ -252,7 +254,9 @@ impl RateLimiting {
         notes: &mut Notes<'r>,
     ) -> Result<Receipt, Refusal> {
         let peer = peer::of(request.extensions());
-        let trusted_peer = peer.is_some_and(|peer| rules.trusts(peer));
+        let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
+        let peer_is_client = is_proxy && peer::is_client(request.extensions());
+        let trusted_peer = is_proxy && !peer_is_client;
         let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: self.options.next };
         // Without a change of the request there are no fields for the service below to look at.
         let (seen, screened) = match self.options.changes_requests() {
@@ -265,6 +269,7 @@ impl RateLimiting {
         };
         facts.tls = peer::tls(request.extensions());
         facts.key = peer::client_key(request.extensions());
+        facts.peer_is_client = peer_is_client;
         if screened.is_none() && facts.is_for_the_server() {
             return Err(Refusal::Options); // 204
         }

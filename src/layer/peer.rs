@@ -14,6 +14,10 @@ use crate::rule::Limit;
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
+/// The peer counts as the client, even if it is a trusted proxy; in a request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerIsClient;
+
 /// The request came over TLS, whose other end is this; in a request's extensions.
 #[derive(Clone, Debug)]
 pub struct OverTls(pub Arc<TlsPeer>);
@@ -53,6 +57,11 @@ fn tcp_connect_info(extensions: &Extensions) -> Option<IpAddr> {
 #[cfg(not(feature = "tonic"))]
 fn tcp_connect_info(_: &Extensions) -> Option<IpAddr> {
     None
+}
+
+/// Whether the forwarded fields of a trusted peer are not to be trusted.
+pub(super) fn is_client(extensions: &Extensions) -> bool {
+    extensions.get::<PeerIsClient>().is_some()
 }
 
 #[cfg(feature = "axum")]

@@ -127,7 +127,7 @@ impl<S: HttpService> Client<S> {
     /// Serves requests until the connection is over or idle; then keeps its socket, and frees everything else.
     async fn serve_http1(&mut self, io: Watched) {
         let terms = Arc::clone(&self.watch.terms);
-        let mut connection = Http1::new(io, self.service.clone(), self.slot.peer(), terms);
+        let mut connection = Http1::new(io, self.service.clone(), self.slot.connection_peer(), terms);
         if let End::Resting = self.watch.drive(Pin::new(&mut connection), true).await {
             self.socket = connection.into_socket().map_or(Held::Nothing, Held::Idle);
         }
@@ -135,7 +135,7 @@ impl<S: HttpService> Client<S> {
 
     async fn serve_http2(&mut self, io: Watched) {
         let terms = Arc::clone(&self.watch.terms);
-        let mut connection = Http2::new(io, self.service.clone(), self.slot.peer(), terms);
+        let mut connection = Http2::new(io, self.service.clone(), self.slot.connection_peer(), terms);
         self.watch.drive(Pin::new(&mut connection), false).await;
     }
 

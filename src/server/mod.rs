@@ -32,6 +32,7 @@ mod http2;
 mod listener;
 mod open;
 mod pace;
+mod peer;
 mod protocol;
 pub(crate) mod proxied;
 mod rank;
@@ -99,6 +100,8 @@ pub(crate) struct Server {
 pub(crate) struct Terms {
     /// Whether clients come through proxies that tell of them.
     pub(crate) proxy_protocol: bool,
+    /// Whether forwarded fields are trusted of a proxy whose header names no client.
+    pub(crate) trust_unknown: bool,
     /// TLS, where it is spoken.
     pub(crate) tls: Option<Arc<Termination>>,
     /// Whether HTTP/2 is spoken beside HTTP/1.
@@ -142,9 +145,10 @@ impl Server {
         drain: Drain,
         on_refused: fn(&Refused<'_>),
     ) -> Self {
-        let (limits, proxy_protocol, http2) = (ConnectionLimits::of(listen), listen.proxy_protocol, listen.http2);
+        let (limits, http2) = (ConnectionLimits::of(listen), listen.http2);
+        let (proxy_protocol, trust_unknown) = (listen.proxy_protocol, listen.trust_unknown);
         let metrics = Arc::clone(capacity.metrics());
-        let terms = Terms { proxy_protocol, tls, http2, limits, drain, metrics, on_refused };
+        let terms = Terms { proxy_protocol, trust_unknown, tls, http2, limits, drain, metrics, on_refused };
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
 

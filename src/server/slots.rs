@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::crowd::{Crowd, TooMany};
+use super::peer::ConnectionPeer;
 use crate::client::AddressRules;
 use crate::config::Listen;
 use crate::metrics::Metrics;
@@ -58,6 +59,8 @@ pub(crate) struct Slot {
     is_counted: bool,
     /// Whom a proxy has told of.
     told: OnceLock<Box<Told>>,
+    /// A proxy's header named no client, so nothing is known of the fields that the proxy forwards.
+    lacks_client: AtomicBool,
     is_free: AtomicBool,
 }
 
@@ -113,8 +116,9 @@ impl Slots {
         } else {
             whole.metrics.connection_opened();
             let peer = (peer.ip(), peer.port());
-            let (told, is_free) = (OnceLock::new(), AtomicBool::new(false));
-            return Ok(Slot { shared: self.0.clone(), peer, is_counted: client.is_some(), told, is_free });
+            let (told, lacks_client, is_free) = (OnceLock::new(), AtomicBool::new(false), AtomicBool::new(false));
+            let (shared, is_counted) = (self.0.clone(), client.is_some());
+            return Ok(Slot { shared, peer, is_counted, told, lacks_client, is_free });
         };
         client.iter().for_each(|client| crowd.leave(client));
         Err(full)
@@ -199,6 +203,16 @@ impl Slot {
     /// Who connected, be it to a proxy that told of it.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.told.get().map_or_else(|| self.peer.into(), |told| told.peer)
+    }
+
+    /// The other end, for the requests on the connection.
+    pub(super) fn connection_peer(&self) -> ConnectionPeer {
+        ConnectionPeer { address: self.peer(), is_client: self.lacks_client.load(Ordering::Relaxed) }
+    }
+
+    /// The proxy's header names no client: the proxy itself counts as the client.
+    pub(super) fn mark_without_client(&self) {
+        self.lacks_client.store(true, Ordering::Relaxed);
     }
 
     /// Whose connection has it, if it counts as somebody's.

@@ -15,7 +15,12 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 /// A gateway that proxies of one address connect to, with more said of its listener.
 fn start(more: &str) -> TestGateway {
-    let listen = format!("{{ address: 127.0.0.1:0, proxy_protocol: true, {more} }}");
+    start_with("true", more)
+}
+
+/// Starts a gateway with this value of `proxy_protocol`.
+fn start_with(proxy_protocol: &str, more: &str) -> TestGateway {
+    let listen = format!("{{ address: 127.0.0.1:0, proxy_protocol: {proxy_protocol}, {more} }}");
     let rules = format!(
         "clients: {{ trusted_proxies: [{PROXY}] }}
 upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
@@ -152,6 +157,89 @@ async fn the_proxy_itself_may_ask_whether_the_gateway_is_there() {
         let answer = client.ask([header.as_slice(), GET.as_bytes()].concat()).await;
         // It is one client, which has one request.
         assert!([200, 429].contains(&answer.status()), "{}", answer.text());
+    }
+}
+
+/// The headers that name no client: UNKNOWN, LOCAL, UNSPEC, and a Unix socket.
+fn without_client() -> [Vec<u8>; 4] {
+    [b"PROXY UNKNOWN\r\n".to_vec(), v2(0, 0, b""), v2(1, 0, b""), v2(1, 0x31, &[0; 216])]
+}
+
+/// Regression test: with a random `X-Forwarded-For` behind such a header, a client avoided limits by address.
+#[tokio::test]
+async fn header_without_client_makes_no_field_trusted() {
+    let gateway = start("");
+    let mut admitted = 0;
+    for (number, header) in without_client().iter().enumerate() {
+        let get = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.{number}\r\nX-Forwarded-Proto: https\r\n\
+             X-Real-IP: 203.0.113.{number}\r\n\r\n"
+        );
+        let answer = proxy(&gateway).await.ask([header, get.as_bytes()].concat()).await;
+        if answer.status() == 200 {
+            admitted += 1;
+            let echo = answer.text();
+            assert!(echo.contains(&format!(r#""x-forwarded-for": "{PROXY}""#)), "{echo}");
+            assert!(echo.contains(r#""x-forwarded-proto": "http""#) && !echo.contains("203.0.113"), "{echo}");
+        }
+    }
+    assert_eq!(admitted, 1, "all are one client, the proxy");
+}
+
+/// `requests: { keep }` lets the field through to rules, and still makes no address of it.
+#[tokio::test]
+async fn kept_field_names_no_client_behind_unknown() {
+    let rules = format!(
+        "clients: {{ trusted_proxies: [{PROXY}] }}
+requests: {{ keep: [X-Forwarded-For] }}
+upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
+routes:
+  - name: all
+    match: {{}}
+    upstream: echo
+    limits: [{{ name: l, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }}]
+"
+    );
+    let gateway = TestGateway::start_at("{ address: 127.0.0.1:0, proxy_protocol: true }", &rules);
+    let mut statuses = Vec::new();
+    for number in 1..4 {
+        let get = format!("PROXY UNKNOWN\r\nGET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.{number}\r\n\r\n");
+        statuses.push(proxy(&gateway).await.ask(get).await.status());
+    }
+    assert_eq!(statuses, [200, 429, 429]);
+}
+
+/// Over HTTP/2 the same holds.
+#[tokio::test]
+async fn header_without_client_trusts_no_field_of_http2() {
+    let gateway = start("");
+    let mut statuses = Vec::new();
+    for address in ["203.0.113.1", "203.0.113.2"] {
+        let mut stream = proxy(&gateway).await.stream;
+        tokio::io::AsyncWriteExt::write_all(&mut stream, b"PROXY UNKNOWN\r\n").await.expect("sent");
+        let (mut send, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let request =
+            http::Request::get("http://a.example/").header("x-forwarded-for", address).body(()).expect("valid");
+        let (response, _) = send.send_request(request, true).expect("sent");
+        statuses.push(soon(response).await.expect("a response").status().as_u16());
+    }
+    assert_eq!(statuses, [200, 429]);
+}
+
+#[tokio::test]
+async fn setting_trusts_fields_behind_unknown_client() {
+    let gateway = start_with("{ trust_unknown: true }", "");
+    for (number, header) in without_client().iter().enumerate() {
+        let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.{number}\r\n\r\n");
+        let answer = proxy(&gateway).await.ask([header, get.as_bytes()].concat()).await;
+        assert_eq!(answer.status(), 200, "{number}: {}", answer.text());
+        assert!(answer.text().contains(&format!("203.0.113.{number}, {PROXY}")), "{}", answer.text());
+    }
+    // A client that the header names is not a trusted proxy.
+    let spoofed = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
+    for status in [200, 429] {
+        assert_eq!(proxy(&gateway).await.ask(from("192.0.2.1") + spoofed).await.status(), status);
     }
 }
 

@@ -49,7 +49,15 @@ fn one(entry: &file::Listen, node: &Node, named: NamedFiles<'_>, problems: &mut 
         tls: tls?,
         http2: entry.http2.unwrap_or(default.http2),
         mode: mode?,
-        proxy_protocol: entry.proxy_protocol.unwrap_or(default.proxy_protocol),
+        proxy_protocol: match &entry.proxy_protocol {
+            None => default.proxy_protocol,
+            Some(file::ProxyProtocol::Flag(is_on)) => *is_on,
+            Some(file::ProxyProtocol::Settings(_)) => true,
+        },
+        trust_unknown: match &entry.proxy_protocol {
+            Some(file::ProxyProtocol::Settings(settings)) => settings.trust_unknown.unwrap_or(default.trust_unknown),
+            _ => default.trust_unknown,
+        },
         max_connections: max_connections?,
         max_connections_per_client: max_connections_per_client?,
         max_requests: number(entry.max_requests, default.max_requests, node.at("max_requests"), problems)?,

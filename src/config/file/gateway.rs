@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
 use super::words::TlsVersion;
 use super::{HOUR, Protocol, SECOND};
 use crate::config::keys::Kind::{
-    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, Secret, Short, Size, Text, Whole,
+    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Size, Text, Whole,
 };
 use crate::config::keys::shape;
 use crate::config::units::{Bytes, Millis};
@@ -74,9 +76,26 @@ shape! {
         /// Whether HTTP/2 is spoken beside HTTP/1.1: over TLS with clients that ask for it (ALPN), in clear with those that begin
         /// with it.
         http2: bool = Flag, Default("true");
-        /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2. Only `trusted_proxies` may connect then; whom
-        /// they tell of is the client.
-        proxy_protocol: bool = Flag, Default("false");
+        /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2. Only `trusted_proxies` may connect then,
+        /// and the address in the header is the client. A map switches it on as well.
+        proxy_protocol: ProxyProtocol = OrMap(&Flag, &PROXY_PROTOCOL), Default("false");
+    }
+}
+
+/// Whether a listener reads the PROXY protocol.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(crate) enum ProxyProtocol {
+    Flag(bool),
+    Settings(ProxySettings),
+}
+
+shape! {
+    /// The PROXY protocol of a listener, switched on.
+    PROXY_PROTOCOL: ProxySettings = "`proxy_protocol`" {
+        /// Whether forwarded fields are trusted, as `X-Forwarded-For`, if the header names no client (`UNKNOWN`, `LOCAL`, `UNSPEC`,
+        /// a Unix socket). Set it only if the proxy writes these fields itself: it decides whether a client can choose its address.
+        trust_unknown: bool = Flag, Default("false");
     }
 }
 

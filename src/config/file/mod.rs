@@ -6,8 +6,8 @@ mod limits;
 mod words;
 
 pub(crate) use self::gateway::{
-    CERTIFICATE, CLIENT_AUTH, Certificate, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls, SENTINEL, STORE,
-    Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
+    CERTIFICATE, CLIENT_AUTH, Certificate, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls, PROXY_PROTOCOL,
+    ProxyProtocol, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
@@ -22,9 +22,10 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, to tell where a misplaced key belongs, and in the order in which people read of them.
-pub(crate) static SHAPES: [&Shape; 19] = [
+pub(crate) static SHAPES: [&Shape; 20] = [
     &FILE,
     &LISTEN,
+    &PROXY_PROTOCOL,
     &LISTEN_TLS,
     &CERTIFICATE,
     &CLIENT_AUTH,

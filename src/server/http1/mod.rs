@@ -10,7 +10,6 @@ mod wire;
 mod tests;
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
@@ -24,11 +23,12 @@ use self::answering::{Answering, Reply};
 use self::wire::{ClientBody, DRAINED, Wire};
 use super::activity::{Activity, InFlight};
 use super::head::cause;
+use super::peer::ConnectionPeer;
 use super::stream::{LINGER, Socket, Watched};
 use super::watch::Connection;
 use super::{HttpService, Refused, Terms, scheme};
 use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_bytes, read_request};
-use crate::layer::{OverTls, Peer, TlsPeer};
+use crate::layer::{OverTls, TlsPeer};
 use crate::refusal::Refusal;
 use crate::timer::Timer;
 use crate::upgrade::Offer;
@@ -42,7 +42,7 @@ pub(crate) struct Http1<S: HttpService> {
     wire: Arc<Mutex<Wire>>,
     activity: Arc<Activity>,
     service: S,
-    peer: SocketAddr,
+    peer: ConnectionPeer,
     tls: Option<Arc<TlsPeer>>,
     terms: Arc<Terms>,
     stage: Stage<S::Body>,
@@ -97,7 +97,7 @@ enum Step {
 }
 
 impl<S: HttpService> Http1<S> {
-    pub(super) fn new(stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(stream: Watched, service: S, peer: ConnectionPeer, terms: Arc<Terms>) -> Self {
         Self {
             activity: Arc::clone(stream.activity()),
             tls: stream.socket().tls_peer().cloned(),
@@ -172,7 +172,7 @@ impl<S: HttpService> Http1<S> {
         let target = || scheme::refuse(version, request.uri(), request.headers());
         if let Some(refusal) = excess.or_else(target) {
             self.terms.metrics.rejected(cause(&refusal));
-            (self.terms.on_refused)(&Refused::request(&refusal, &request, self.peer));
+            (self.terms.on_refused)(&Refused::request(&refusal, &request, self.peer.address));
             exchange.keeps_open = false;
             let (head, ()) = request.into_parts();
             let answer = refusal.answer_to(&head.method, head.headers);
@@ -187,7 +187,7 @@ impl<S: HttpService> Http1<S> {
         let body = if may_inform { body.informing(self.informer()) } else { body };
         let mut request = request.map(|()| body);
         request.extensions_mut().extend(std::mem::take(&mut self.extensions));
-        request.extensions_mut().insert(Peer(self.peer.ip()));
+        self.peer.note(request.extensions_mut());
         if let Some(tls) = &self.tls {
             request.extensions_mut().insert(OverTls(Arc::clone(tls)));
         }
@@ -217,7 +217,7 @@ impl<S: HttpService> Http1<S> {
     /// Answers bytes that are no request, and closes: where the next request begins is unknown.
     fn refuse(&mut self, refusal: Refusal) -> Poll<Step> {
         self.terms.metrics.rejected(cause(&refusal));
-        (self.terms.on_refused)(&Refused::bytes(&refusal, self.peer));
+        (self.terms.on_refused)(&Refused::bytes(&refusal, self.peer.address));
         let in_flight = self.activity.begin_request(true);
         let (version, head_only, accepts_trailers) = (Version::HTTP_11, false, false);
         let exchange = Exchange { version, head_only, accepts_trailers, keeps_open: false, in_flight };

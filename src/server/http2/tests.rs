@@ -41,8 +41,9 @@ async fn a_client_that_has_answered_stays_however_late_its_answer_is_read() {
     let (mut client, socket) = UnixStream::pair().unwrap();
     let activity = Arc::new(Activity::new(Instant::now()));
     let watched = Watched::new(Socket::new(Transport::Unix(socket), activity));
+    let peer: std::net::SocketAddr = "127.0.0.1:1".parse().unwrap();
     let never = |_, _| future::pending::<Response<Empty<Bytes>>>();
-    tokio::spawn(Http2::new(watched, Handled(never), "127.0.0.1:1".parse().unwrap(), terms));
+    tokio::spawn(Http2::new(watched, Handled(never), peer.into(), terms));
     client.write_all(PREFACE_AND_SETTINGS).await.unwrap();
     client.write_all(GET).await.unwrap();
     for _ in 0..3 {

@@ -30,7 +30,7 @@ pub(super) async fn identified(mut stream: Transport, terms: &Terms, slot: &Slot
         () = last_word(&terms.drain) => return None,
     };
     let cause = match read {
-        Ok(Ok(Ok(origin))) => match identify(slot, origin) {
+        Ok(Ok(Ok(origin))) => match identify(slot, origin, terms.trust_unknown) {
             Ok(()) => return Some(stream),
             Err(full) => {
                 (terms.on_refused)(&Refused::connection(full.cause(), slot.peer()));
@@ -50,11 +50,15 @@ pub(super) async fn identified(mut stream: Transport, terms: &Terms, slot: &Slot
     None
 }
 
-fn identify(slot: &Slot, origin: Origin) -> Result<(), Full> {
+/// Records the client that a header names. Behind a header without a client (`UNKNOWN`, `LOCAL`), the forwarded fields may be
+/// the invention of any client, so that the proxy counts as the client unless the rule file trusts these fields.
+fn identify(slot: &Slot, origin: Origin, trust_unknown: bool) -> Result<(), Full> {
     match origin {
-        Origin::Client(client) => slot.belongs_to(client),
-        Origin::Proxy => Ok(()),
+        Origin::Client(client) => return slot.belongs_to(client),
+        Origin::Proxy if trust_unknown => {}
+        Origin::Proxy => slot.mark_without_client(),
     }
+    Ok(())
 }
 
 /// Reads the header, and nothing of what follows.
