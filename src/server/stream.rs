@@ -46,10 +46,22 @@ struct Extra {
     lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
+/// The next bytes for a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextRead {
+    /// At most this many bytes of the client.
+    Client(usize),
+    /// These bytes, which the gateway puts in front of the client's.
+    Inserted(&'static [u8]),
+}
+
 /// A protocol's meter of the bytes on its connection.
 pub(crate) trait Meter: fmt::Debug + Send + Sync {
     /// Whether more may be read now.
     fn may_read(&self) -> bool;
+
+    /// Returns the source of the next bytes, for a buffer with this much room.
+    fn next_read(&mut self, room: usize) -> NextRead;
 
     /// These came.
     fn received(&mut self, bytes: &[u8]);
@@ -205,15 +217,26 @@ impl AsyncRead for Watched {
         if self.meter().is_some_and(|meter| !meter.may_read()) {
             return Poll::Pending;
         }
+        let max = match self.meter_mut().map(|meter| meter.next_read(buffer.remaining())) {
+            None => usize::MAX,
+            Some(NextRead::Client(max)) => max,
+            Some(NextRead::Inserted(bytes)) => {
+                buffer.put_slice(bytes);
+                return Poll::Ready(Ok(()));
+            }
+        };
         if !self.ahead.is_empty() {
-            let count = self.ahead.len().min(buffer.remaining());
+            let count = self.ahead.len().min(buffer.remaining()).min(max);
             let bytes = self.ahead.split_to(count);
             buffer.put_slice(&bytes);
             self.note_read(&bytes);
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.socket.stream).poll_read(cx, buffer);
+        let polled = match max {
+            usize::MAX => Pin::new(&mut self.socket.stream).poll_read(cx, buffer),
+            max => poll_read_at_most(&mut self.socket.stream, max, cx, buffer),
+        };
         let count = buffer.filled().len() - before;
         if count > 0 {
             self.socket.activity.read(count);
@@ -221,6 +244,20 @@ impl AsyncRead for Watched {
         }
         polled
     }
+}
+
+/// Reads at most `max` bytes.
+fn poll_read_at_most(
+    stream: &mut Transport,
+    max: usize,
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    let mut part = ReadBuf::new(buffer.initialize_unfilled_to(max.min(buffer.remaining())));
+    let polled = Pin::new(stream).poll_read(cx, &mut part);
+    let count = part.filled().len();
+    buffer.advance(count);
+    polled
 }
 
 impl AsyncWrite for Watched {

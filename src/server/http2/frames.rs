@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ledger::Ledger;
-use crate::server::stream::Meter;
+use super::shutdown::{PAYLOAD, PING_ACK};
+use crate::http2::Trailers;
+use crate::server::stream::{Meter, NextRead};
 
 /// The most frames that ask for nothing in one go.
 const CREDIT: u64 = 1_000;
@@ -32,7 +34,11 @@ const HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
 
 /// Counts the frames of a connection.
 #[derive(Debug)]
@@ -40,6 +46,8 @@ pub(super) struct Frames {
     ledger: Arc<Ledger>,
     heads: Heads,
     credit: Credit,
+    /// The rest of the acknowledgement to insert in place of the client's.
+    ack: &'static [u8],
 }
 
 /// Finds the heads of frames in bytes that come in pieces.
@@ -49,6 +57,22 @@ struct Heads {
     filled: usize,
     /// Bytes until the next head.
     skip: usize,
+    /// A header block has begun and not ended: only CONTINUATION may follow (RFC 9113 section 6.10).
+    in_block: bool,
+    /// In a PING acknowledgement, the number of payload bytes so far, all equal to the shutdown PING's.
+    matched: Option<usize>,
+    trailers: Trailers,
+}
+
+/// An event in the bytes of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// The head of a frame: its length, type and flags.
+    Head(usize, u8, u8),
+    /// The end of an acknowledgement of the shutdown's PING.
+    ShutdownAck,
+    /// The end of trailers with a pseudo-header field, on this stream.
+    MalformedTrailers(u32),
 }
 
 /// What may still come that asks for nothing.
@@ -63,28 +87,79 @@ struct Credit {
 
 impl Frames {
     pub(super) fn new(ledger: Arc<Ledger>) -> Self {
-        let heads = Heads { head: [0; HEAD], filled: 0, skip: PREFACE };
+        let heads = Heads::new();
         let credit = Credit { left: CREDIT, since: Instant::now(), bytes: 0 };
-        Self { ledger, heads, credit }
+        Self { ledger, heads, credit, ack: &PING_ACK }
     }
 }
 
 impl Heads {
-    fn find(&mut self, mut bytes: &[u8], mut found: impl FnMut(usize, u8, u8)) {
+    fn new() -> Self {
+        Self {
+            head: [0; HEAD],
+            filled: 0,
+            skip: PREFACE,
+            in_block: false,
+            matched: None,
+            trailers: Trailers::of_requests(),
+        }
+    }
+
+    /// Whether another frame may stand here.
+    fn are_at_boundary(&self) -> bool {
+        self.skip == 0 && self.filled == 0 && !self.in_block
+    }
+
+    /// Bytes until the end of this frame, or of its head.
+    fn until_end(&self) -> usize {
+        if self.skip > 0 { self.skip } else { HEAD - self.filled }
+    }
+
+    /// Compares bytes of a payload; returns `true` at the end of an acknowledgement of the shutdown's PING.
+    fn match_payload(&mut self, bytes: &[u8]) -> bool {
+        let Some(matched) = self.matched.filter(|matched| PAYLOAD[*matched..].starts_with(bytes)) else {
+            self.matched = None;
+            return false;
+        };
+        self.matched = Some(matched + bytes.len());
+        matched + bytes.len() == PAYLOAD.len()
+    }
+
+    /// Calls `found` with each event in the bytes.
+    fn find(&mut self, mut bytes: &[u8], mut found: impl FnMut(Found)) {
         while !bytes.is_empty() {
-            let skipped = self.skip.min(bytes.len());
-            bytes = &bytes[skipped..];
-            self.skip -= skipped;
-            let taken = (HEAD - self.filled).min(bytes.len());
-            self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
-            bytes = &bytes[taken..];
+            let (payload, rest) = bytes.split_at(self.skip.min(bytes.len()));
+            self.skip -= payload.len();
+            if !payload.is_empty() {
+                self.read_payload(payload, &mut found);
+            }
+            let taken = (HEAD - self.filled).min(rest.len());
+            self.head[self.filled..self.filled + taken].copy_from_slice(&rest[..taken]);
+            bytes = &rest[taken..];
             self.filled += taken;
             if self.filled == HEAD {
-                let [a, b, c, kind, flags, ..] = self.head;
-                self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
-                self.filled = 0;
-                found(self.skip, kind, flags);
+                self.begin_frame(&mut found);
             }
+        }
+    }
+
+    fn begin_frame(&mut self, found: &mut impl FnMut(Found)) {
+        let [a, b, c, kind, flags, stream @ ..] = self.head;
+        self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+        self.filled = 0;
+        self.in_block = matches!(kind, HEADERS | CONTINUATION) && flags & END_HEADERS == 0;
+        self.matched = (kind == PING && flags & ACK != 0 && self.skip == PAYLOAD.len()).then_some(0);
+        found(Found::Head(self.skip, kind, flags));
+        let stream = u32::from_be_bytes(stream);
+        self.trailers.begin(self.skip, kind, flags, stream).map(Found::MalformedTrailers).into_iter().for_each(found);
+    }
+
+    fn read_payload(&mut self, bytes: &[u8], found: &mut impl FnMut(Found)) {
+        if self.matched.is_some() && self.match_payload(bytes) {
+            found(Found::ShutdownAck);
+        }
+        if self.trailers.reads() {
+            self.trailers.read(bytes, self.skip).map(Found::MalformedTrailers).into_iter().for_each(found);
         }
     }
 }
@@ -120,19 +195,36 @@ impl Meter for Frames {
         self.ledger.excess().is_none()
     }
 
+    fn next_read(&mut self, room: usize) -> NextRead {
+        if !self.ledger.lacks_ack() {
+            return NextRead::Client(usize::MAX);
+        }
+        if !self.heads.are_at_boundary() {
+            return NextRead::Client(self.heads.until_end());
+        }
+        let (part, rest) = self.ack.split_at(room.min(self.ack.len()));
+        self.ack = rest;
+        if rest.is_empty() {
+            self.ledger.acknowledge();
+        }
+        NextRead::Inserted(part)
+    }
+
     fn received(&mut self, bytes: &[u8]) {
         self.ledger.read(bytes.len());
         let (credit, ledger) = (&mut self.credit, &self.ledger);
         let mut pays = true;
-        self.heads.find(bytes, |length, kind, flags| match (kind, length) {
-            (HEADERS, _) => credit.earn(A_REQUEST),
-            (DATA, 1..) => credit.earn_bytes(length),
-            (DATA, 0) if flags & END_STREAM != 0 => {}
-            (RST_STREAM, _) => {
+        self.heads.find(bytes, |found| match found {
+            Found::Head(_, HEADERS, _) => credit.earn(A_REQUEST),
+            Found::Head(length @ 1.., DATA, _) => credit.earn_bytes(length),
+            Found::Head(0, DATA, flags) if flags & END_STREAM != 0 => {}
+            Found::Head(_, RST_STREAM, _) => {
                 ledger.told_to_reset();
                 pays &= credit.spend();
             }
-            _ => pays &= credit.spend(),
+            Found::Head(..) => pays &= credit.spend(),
+            Found::ShutdownAck => ledger.acknowledge(),
+            Found::MalformedTrailers(stream) => pays &= ledger.malformed.add(stream),
         });
         if !pays {
             self.ledger.flood();
@@ -144,7 +236,7 @@ impl Meter for Frames {
     }
 
     fn lingers(&self) -> Option<(Duration, usize)> {
-        self.ledger.is_dismissed().then_some((LINGER, MOST_LINGERED))
+        (self.ledger.is_dismissed() || self.ledger.is_finished()).then_some((LINGER, MOST_LINGERED))
     }
 }
 
@@ -153,10 +245,13 @@ mod tests {
     use super::*;
 
     fn found(pieces: &[&[u8]]) -> Vec<(usize, u8, u8)> {
-        let mut heads = Heads { head: [0; HEAD], filled: 0, skip: PREFACE };
+        let mut heads = Heads::new();
         let mut found = Vec::new();
         for piece in pieces {
-            heads.find(piece, |length, kind, flags| found.push((length, kind, flags)));
+            heads.find(piece, |one| match one {
+                Found::Head(length, kind, flags) => found.push((length, kind, flags)),
+                other => panic!("{other:?}"),
+            });
         }
         found
     }
@@ -174,6 +269,61 @@ mod tests {
             assert_eq!(found(&[one, two]), expected, "cut at {cut}");
         }
         assert_eq!(found(&bytes.chunks(1).collect::<Vec<_>>()), expected);
+    }
+
+    #[test]
+    fn acknowledgement_is_inserted_once_between_two_frames() {
+        let inserted = |sent: &[u8], room: usize| {
+            let ledger = Arc::new(Ledger::default());
+            let mut frames = Frames::new(Arc::clone(&ledger));
+            frames.received(&[0; PREFACE]);
+            ledger.finish();
+            let (mut read, mut sent) = (Vec::<u8>::new(), sent);
+            loop {
+                match frames.next_read(room) {
+                    NextRead::Inserted(bytes) => read.extend(bytes),
+                    NextRead::Client(_) if sent.is_empty() => return read,
+                    NextRead::Client(max) => {
+                        let (part, rest) = sent.split_at(max.min(sent.len()).min(room));
+                        frames.received(part);
+                        (sent, _) = (rest, read.extend(part));
+                    }
+                }
+            }
+        };
+        let ping = [[0, 0, 8, PING, 0, 0, 0, 0, 0].as_slice(), &PAYLOAD].concat();
+        let ack_of_another = [[0, 0, 8, PING, ACK, 0, 0, 0, 0].as_slice(), &[1; 8]].concat();
+        for room in 1..40 {
+            for frame in [&ping, &ack_of_another] {
+                assert_eq!(inserted(frame, room), [&PING_ACK, &frame[..]].concat(), "{room}");
+            }
+            // The client's own comes in two pieces: the gateway inserts none.
+            let ledger = Arc::new(Ledger::default());
+            let mut frames = Frames::new(Arc::clone(&ledger));
+            frames.received(&[0; PREFACE]);
+            PING_ACK.chunks(room).for_each(|part| frames.received(part));
+            ledger.finish();
+            assert_eq!(frames.next_read(room), NextRead::Client(usize::MAX));
+        }
+    }
+
+    #[test]
+    fn acknowledgement_waits_for_the_end_of_a_header_block() {
+        let ledger = Arc::new(Ledger::default());
+        let mut frames = Frames::new(Arc::clone(&ledger));
+        frames.received(&[0; PREFACE]);
+        ledger.finish();
+        for (bytes, next) in [
+            (vec![0, 0, 3, HEADERS], NextRead::Client(5)),
+            (vec![0, 0, 0, 0, 1], NextRead::Client(3)),
+            (vec![7; 3], NextRead::Client(9)),
+            (vec![0, 0, 0, CONTINUATION, 0, 0, 0, 0, 1], NextRead::Client(9)),
+            (vec![0, 0, 0, CONTINUATION, END_HEADERS, 0, 0, 0, 1], NextRead::Inserted(&PING_ACK)),
+            (vec![], NextRead::Client(usize::MAX)),
+        ] {
+            frames.received(&bytes);
+            assert_eq!(frames.next_read(100), next, "{bytes:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

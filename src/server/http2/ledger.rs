@@ -6,6 +6,8 @@ use std::task::{Context, Waker};
 
 use parking_lot::Mutex;
 
+use crate::http2::MalformedStreams;
+
 /// The most streams that may have been opened and reset, beyond those that were answered. Each answer makes up for a
 /// reset: a client that resets every other request goes on for ever, one that resets them all ends here.
 pub(super) const RESETS: u32 = 100;
@@ -21,6 +23,11 @@ pub(super) struct Ledger {
     flooded: AtomicBool,
     /// The client was told to go away.
     dismissed: AtomicBool,
+    /// The graceful shutdown has reached its deadline: no further stream is served.
+    finished: AtomicBool,
+    /// The client has acknowledged the PING of the graceful shutdown.
+    acknowledged: AtomicBool,
+    pub(super) malformed: MalformedStreams,
     /// Bytes that have come.
     read: AtomicU64,
     /// The body of a stream has turned out to be long.
@@ -99,6 +106,25 @@ impl Ledger {
 
     pub(super) fn is_dismissed(&self) -> bool {
         self.dismissed.load(Relaxed)
+    }
+
+    /// The graceful shutdown has reached its deadline.
+    pub(super) fn finish(&self) {
+        self.finished.store(true, Relaxed);
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished.load(Relaxed)
+    }
+
+    /// The PING of the graceful shutdown is acknowledged, by the client or in its place.
+    pub(super) fn acknowledge(&self) {
+        self.acknowledged.store(true, Relaxed);
+    }
+
+    /// Whether `h2` has to read an acknowledgement that the client has not sent.
+    pub(super) fn lacks_ack(&self) -> bool {
+        self.is_finished() && !self.acknowledged.load(Relaxed)
     }
 
     /// Bytes came.

@@ -10,6 +10,7 @@ mod frames;
 mod hints;
 mod ledger;
 mod ping;
+mod shutdown;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,6 @@ mod upload;
 use std::convert::Infallible;
 use std::future::{self, Future};
 use std::mem::take;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
@@ -34,16 +34,18 @@ use self::frames::Frames;
 use self::hints::Hints;
 use self::ledger::{Ledger, RESETS};
 use self::ping::KeepAlive;
+use self::shutdown::{Shutdown, announced_ahead};
 use self::stream::Stream;
 use self::upload::{Unread, Upload};
 use super::activity::Activity;
 use super::head::cause;
+use super::peer::ConnectionPeer;
 use super::stream::Watched;
 use super::watch::Connection;
 use super::{ConnectionLimits, HttpService, Refused, Terms, scheme};
 use crate::boxed::boxed;
 use crate::http1::length;
-use crate::layer::{OverTls, Peer, TlsPeer};
+use crate::layer::{OverTls, TlsPeer};
 use crate::upstream::{Informer, RequestBody, expects_continue};
 
 /// The most bytes of a stream that wait to be sent, and how far ahead of us a client may send.
@@ -68,13 +70,12 @@ const GONE: &str = "gone";
 pub(crate) struct Http2<S: HttpService> {
     stage: Stage,
     service: S,
-    peer: SocketAddr,
+    peer: ConnectionPeer,
     tls: Option<Arc<TlsPeer>>,
     activity: Arc<Activity>,
     terms: Arc<Terms>,
     ledger: Arc<Ledger>,
-    /// No request follows.
-    retired: bool,
+    shutdown: Shutdown,
     /// The client was told to go away.
     dismissed: bool,
     /// The client was told of wide windows.
@@ -92,18 +93,27 @@ struct Serving {
 }
 
 impl<S: HttpService> Http2<S> {
-    pub(super) fn new(mut stream: Watched, service: S, peer: SocketAddr, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(mut stream: Watched, service: S, peer: ConnectionPeer, terms: Arc<Terms>) -> Self {
         let activity = Arc::clone(stream.activity());
         let tls = stream.socket().tls_peer().cloned();
         let ledger = Arc::new(Ledger::default());
         stream.count_with(Frames::new(Arc::clone(&ledger)));
         let greeting = builder(&terms.limits).handshake(stream);
         let stage = Stage::Greeting(Box::pin(greeting));
-        Self { stage, service, peer, tls, activity, terms, ledger, retired: false, dismissed: false, widened: false }
+        let shutdown = Shutdown::default();
+        Self { stage, service, peer, tls, activity, terms, ledger, shutdown, dismissed: false, widened: false }
     }
 
     /// Serves a request in a task of its own.
-    fn begin(&mut self, mut request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn begin(&mut self, mut request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        if self.is_over() {
+            // Not processed at all, so the client can send it again elsewhere (RFC 9113 section 8.7).
+            respond.send_reset(Reason::REFUSED_STREAM);
+            if self.shutdown.refuse(self.terms.limits.max_streams) {
+                self.ledger.finish();
+            }
+            return;
+        }
         let in_flight = self.activity.begin_request(false);
         let stream = Stream {
             respond,
@@ -120,7 +130,7 @@ impl<S: HttpService> Http2<S> {
         let target = || scheme::refuse(Version::HTTP_2, request.uri(), request.headers());
         let refusal = self.terms.limits.head.excess(&request).or_else(target).inspect(|refusal| {
             self.terms.metrics.rejected(cause(refusal));
-            (self.terms.on_refused)(&Refused::request(refusal, &request, self.peer));
+            (self.terms.on_refused)(&Refused::request(refusal, &request, self.peer.address));
         });
         let unread = (!request.body().is_end_stream()).then(Unread::default);
         let told = unread.as_ref().map(|unread| {
@@ -140,16 +150,23 @@ impl<S: HttpService> Http2<S> {
             let answer = refusal.answer_to(request.method(), fields);
             return spawn(stream, future::ready(Ok(answer)), unread);
         }
-        request.extensions_mut().insert(Peer(self.peer.ip()));
+        self.peer.note(request.extensions_mut());
         if let Some(tls) = &self.tls {
             request.extensions_mut().insert(OverTls(Arc::clone(tls)));
         }
         spawn(stream, self.service.call(request), unread);
     }
 
-    /// No more requests after the last one that a connection may bring.
-    fn retire_after_last(&mut self) {
-        if self.activity.requests() >= self.terms.limits.max_requests && !self.retired {
+    /// Whether the connection takes no more requests: it has brought the last one, or its shutdown has reached the deadline.
+    fn is_over(&self) -> bool {
+        self.ledger.is_finished() || self.activity.requests() >= self.terms.limits.max_requests
+    }
+
+    /// Announces the end of the connection before the last request that it may bring.
+    fn retire_before_last(&mut self) {
+        let limits = &self.terms.limits;
+        let announced_at = limits.max_requests - announced_ahead(limits.max_requests, limits.max_streams);
+        if self.activity.requests() >= announced_at && !self.shutdown.is_announced() {
             self.terms.metrics.rejected("max_requests");
             Pin::new(self).retire();
         }
@@ -184,15 +201,17 @@ impl<S: HttpService> Http2<S> {
             match serving.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     self.begin(request, respond);
-                    self.retire_after_last();
+                    self.retire_before_last();
                 }
                 Poll::Ready(Some(Err(error))) => {
                     self.note(&error);
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
-                Poll::Pending if self.dismissed || self.ledger.excess().is_none() => return self.poll_gone(cx),
-                Poll::Pending => {}
+                Poll::Pending if !self.dismissed && self.ledger.excess().is_some() => {}
+                // All received bytes have been read, and an acknowledgement would be among them.
+                Poll::Pending if self.shutdown.poll_deadline(cx).is_ready() => self.ledger.finish(),
+                Poll::Pending => return self.poll_gone(cx),
             }
         }
     }
@@ -228,7 +247,7 @@ impl<S: HttpService> Future for Http2<S> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if let Stage::Greeting(greeting) = &mut self.stage {
             let Ok(mut connection) = ready!(greeting.as_mut().poll(cx)) else { return Poll::Ready(()) };
-            if self.retired {
+            if self.shutdown.is_announced() {
                 connection.graceful_shutdown();
             }
             let keep_alive = KeepAlive::new(connection.ping_pong(), self.terms.limits.body.timeout);
@@ -245,7 +264,7 @@ impl<S: HttpService> Connection for Http2<S> {
     }
 
     fn retire(mut self: Pin<&mut Self>) {
-        self.retired = true;
+        self.shutdown.announce();
         if let Stage::Serving(serving) = &mut self.stage {
             serving.connection.graceful_shutdown();
         }

@@ -51,6 +51,8 @@ pub(super) struct Stream {
 enum Broken {
     /// The stream was reset, by the client or for what it sent; or the connection is over.
     Reset,
+    /// Its trailers have a pseudo-header field.
+    Malformed,
     /// The client reads too slowly.
     Stalled,
     /// The answer's body failed.
@@ -70,6 +72,9 @@ impl Stream {
             for hint in self.hints.take() {
                 _ = self.respond.send_informational(hint); // whatever is wrong with it, the answer counts
             }
+            if self.ledger.malformed.contains(self.respond.stream_id()) {
+                return Poll::Ready(Err(Broken::Malformed));
+            }
             match polled {
                 Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
                 Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(Broken::Reset)),
@@ -86,6 +91,10 @@ impl Stream {
         match answered {
             Ok(()) => self.ledger.answered(),
             Err(Broken::Reset) => self.ledger.reset(),
+            Err(Broken::Malformed) => {
+                self.ledger.malformed.remove(self.respond.stream_id());
+                self.reset_malformed();
+            }
             Err(Broken::Stalled) => {
                 self.terms.metrics.rejected(SLOW_READER);
                 self.respond.send_reset(Reason::CANCEL);
@@ -101,6 +110,10 @@ impl Stream {
 
     /// Answers what is no request (RFC 9113 section 8.1.1).
     pub(super) fn refuse_malformed(mut self) {
+        self.reset_malformed();
+    }
+
+    fn reset_malformed(&mut self) {
         self.terms.metrics.rejected("malformed");
         self.ledger.reset();
         self.respond.send_reset(Reason::PROTOCOL_ERROR);

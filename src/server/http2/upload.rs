@@ -127,8 +127,11 @@ impl Body for Upload {
                 Poll::Pending => return self.wait(cx),
             }
         }
-        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        let Self { stream: Some(stream), ledger, .. } = &mut *self else { return Poll::Ready(None) };
         match stream.poll_trailers(cx) {
+            Poll::Ready(Ok(Some(_))) if ledger.malformed.contains(stream.stream_id()) => {
+                Poll::Ready(Some(Err(h2::Error::from(h2::Reason::PROTOCOL_ERROR).into())))
+            }
             Poll::Ready(Ok(trailers)) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
             Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error.into()))),
             Poll::Pending => self.wait(cx),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::RecvStream;
+use h2::{Reason, RecvStream};
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -52,6 +52,7 @@ impl Download {
         let mut coming = Coming { stream, has_data: true, rest, place, _seat: seat };
         let has_ended = coming.stream.is_end_stream();
         if has_ended {
+            coming.place.malformed().remove(coming.stream.stream_id());
             coming.end();
         }
         let (timer, shared) = (Timer::new(), Arc::clone(shared));
@@ -140,11 +141,16 @@ impl Coming {
             }
         }
         let trailers = ready!(self.stream.poll_trailers(cx))?;
+        let (malformed, stream) = (self.place.malformed(), self.stream.stream_id());
+        if trailers.is_some() && malformed.contains(stream) {
+            malformed.remove(stream);
+            return Poll::Ready(Err(Reason::PROTOCOL_ERROR.into()));
+        }
         Poll::Ready(Ok(trailers.map(Frame::trailers)))
     }
 }
 
 fn cause(error: &h2::Error) -> BrokenOff {
     tracing::debug!(%error, "an upstream's answer broke off");
-    if error.is_library() { BrokenOff::Malformed } else { BrokenOff::Closed }
+    if error.is_remote() || error.is_io() { BrokenOff::Closed } else { BrokenOff::Malformed }
 }

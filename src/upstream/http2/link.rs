@@ -12,7 +12,9 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 
 use super::keep_alive::{KeepAlive, Verdict};
+use super::scanned::Scanned;
 use super::{MAX_STREAMS, STREAM_WINDOW, Shared};
+use crate::http2::MalformedStreams;
 use crate::metrics::GaugeGuard;
 use crate::transport::Transport;
 
@@ -54,6 +56,7 @@ pub(super) struct State {
     heard: AtomicU64,
     /// Streams that were reset from here.
     resets: AtomicU32,
+    malformed: Arc<MalformedStreams>,
 }
 
 /// The right to send one request. On drop, there is room for another, and a stream that was opened and has not ended was reset.
@@ -70,14 +73,14 @@ pub(super) struct Place {
 /// Begins on a connection, and waits for the upstream's SETTINGS: they tell that it speaks HTTP/2 at all, and how many
 /// requests it takes. Until then nothing is sent, and whatever fails can be tried elsewhere.
 pub(super) async fn start(stream: Transport, shared: &Arc<Shared>) -> io::Result<Link> {
-    let (sender, connection) = greet(stream).await?;
     let state = Arc::new(State::default());
+    let (sender, connection) = greet(Scanned::new(stream, Arc::clone(&state.malformed))).await?;
     let open = shared.metrics.connection();
     tokio::spawn(drive(connection, Arc::clone(&state), Arc::downgrade(shared), open));
     Ok(Link { sender, state })
 }
 
-async fn greet(stream: Transport) -> io::Result<(SendRequest<Bytes>, Connection<Transport, Bytes>)> {
+async fn greet(stream: Scanned) -> io::Result<(SendRequest<Bytes>, Connection<Scanned, Bytes>)> {
     let (sender, mut connection) = builder().handshake(stream).await.map_err(io::Error::other)?;
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
@@ -106,12 +109,7 @@ fn builder() -> Builder {
 }
 
 /// Reads and writes for all requests of a connection, until it ends.
-async fn drive(
-    mut connection: Connection<Transport, Bytes>,
-    state: Arc<State>,
-    shared: Weak<Shared>,
-    _open: GaugeGuard,
-) {
+async fn drive(mut connection: Connection<Scanned, Bytes>, state: Arc<State>, shared: Weak<Shared>, _open: GaugeGuard) {
     let mut keep_alive = KeepAlive::new(connection.ping_pong());
     let ended = poll_fn(|cx| {
         loop {
@@ -168,6 +166,11 @@ impl Place {
     /// Something came from the upstream.
     pub(super) fn heard(&self) {
         self.state.heard.fetch_add(1, Relaxed);
+    }
+
+    /// The streams whose trailers are malformed.
+    pub(super) fn malformed(&self) -> &MalformedStreams {
+        &self.state.malformed
     }
 
     /// A stream was opened.

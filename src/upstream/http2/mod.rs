@@ -12,6 +12,7 @@ mod exchange;
 mod head;
 mod keep_alive;
 mod link;
+mod scanned;
 mod upload;
 
 use std::io;

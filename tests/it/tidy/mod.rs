@@ -27,7 +27,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "2 machinery",
-        &["http1", "store", "tls", "transport", "upstream"],
+        &["http1", "http2", "store", "tls", "transport", "upstream"],
         "IO that knows charges and addresses, but no routes and no YAML",
     ),
     (
@@ -57,6 +57,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("src/forward/tests/slow.rs", "the pauses of a slow client are what is tested"),
     ("src/server/tests", "the pauses of a slow client are what is tested"),
     ("src/store/redis/mod.rs", "asks again until Redis answers"),
+    ("tests/it/http2_shutdown.rs", "a deadline passes while a client has sent half a frame"),
     ("tests/chaos/", "what happens in so many seconds of faults and of calm is what is measured"),
     ("tests/it/http2_slow.rs", "the pauses of a slow client are what is tested"),
     ("tests/it/descriptors.rs", "what an idle program costs in a second is what is measured"),

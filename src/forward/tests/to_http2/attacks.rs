@@ -251,3 +251,46 @@ async fn an_origin_that_answers_pings_is_waited_for_as_long_as_may_be() {
     assert_eq!(status, b"HTTP/1.1 504");
     assert!((599..=601).contains(&after), "{after}");
 }
+
+/// Regression test: the gateway passed such trailers on, without the pseudo-header fields (RFC 9113 section 8.1).
+#[tokio::test]
+async fn pseudo_header_in_trailers_breaks_the_response_off() {
+    let head = |stream| {
+        let block = frames::fields([(":status", "200")]);
+        let head = frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS, stream, &block);
+        [head, frames::Frame::bytes(frames::DATA, 0, stream, b"ok")].concat()
+    };
+    for (trailers, is_whole) in [
+        (frames::fields([("x-sum", "1")]), true),
+        (frames::fields([(":status", "200")]), false),
+        (frames::fields([(":path", "/"), ("x-sum", "1")]), false),
+        (vec![0x88], false),
+    ] {
+        let ending = frames::END_HEADERS | frames::END_STREAM;
+        let bytes =
+            move |stream| [head(stream), frames::Frame::bytes(frames::HEADERS, ending, stream, &trailers)].concat();
+        let gateway = to(answering(bytes).await).start();
+        let mut client = gateway.client().await;
+        client.send(get("/")).await;
+        let answer = client.try_message(false, true).await;
+        assert_eq!(answer.is_ok(), is_whole, "{answer:?}");
+    }
+}
+
+/// A head behind an informational one, with no body, is no trailers.
+#[tokio::test]
+async fn bodiless_response_follows_an_informational_one() {
+    let gateway = to(answering(|stream| {
+        let informed = frames::fields([(":status", "103")]);
+        let informed = frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS, stream, &informed);
+        let ending = frames::END_HEADERS | frames::END_STREAM;
+        let last = frames::Frame::bytes(frames::HEADERS, ending, stream, &frames::fields([(":status", "204")]));
+        [informed, last].concat()
+    })
+    .await)
+    .start();
+    let mut client = gateway.client().await;
+    client.send(get("/")).await;
+    assert_eq!(client.head().await.unwrap().status(), 103);
+    assert_eq!(client.head().await.unwrap().status(), 204);
+}

@@ -1,0 +1,72 @@
+//! Graceful shutdown of a connection, bounded in time and in streams.
+//!
+//! `h2` announces a shutdown by a GOAWAY with the highest stream identifier and a PING. It sends the final GOAWAY, with the last
+//! stream that it has read, when the client acknowledges that PING, and has no other way to send it while requests are in
+//! flight. A client that does not acknowledge the PING could open streams for ever. [`GRACE`] after the announcement the
+//! gateway therefore puts the acknowledgement in front of the client's next frame, and `h2` ends the connection as usual.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+
+use crate::server::activity::REST;
+
+/// How long requests may arrive that the client sent before it read the announcement. HTTP/1 gives its clients the same time.
+const GRACE: Duration = REST;
+
+/// The payload of the PING that `h2` sends with the announcement. `h2` does not export it; tests/it/http2_shutdown.rs fails if
+/// it changes.
+pub(super) const PAYLOAD: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
+
+/// The acknowledgement of that PING.
+pub(super) const PING_ACK: [u8; 17] = {
+    let [a, b, c, d, e, f, g, h] = PAYLOAD;
+    [0, 0, 8, 6, 1, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
+};
+
+/// The shutdown of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Shutdown {
+    /// Runs from the announcement to the deadline.
+    timer: Option<Pin<Box<Sleep>>>,
+    is_announced: bool,
+    /// Streams that were refused since the announcement.
+    refused: u32,
+}
+
+impl Shutdown {
+    pub(super) fn is_announced(&self) -> bool {
+        self.is_announced
+    }
+
+    /// The announcement has been queued.
+    pub(super) fn announce(&mut self) {
+        if !self.is_announced {
+            self.is_announced = true;
+            self.timer = Some(Box::pin(sleep(GRACE)));
+        }
+    }
+
+    /// Counts a refused stream. Returns `true` if a client that has not read the announcement could not have opened this many.
+    pub(super) fn refuse(&mut self, max_streams: u32) -> bool {
+        self.refused += 1;
+        self.refused > max_streams
+    }
+
+    /// Returns `Ready` once, at the deadline.
+    pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(timer) = &mut self.timer else { return Poll::Pending };
+        ready!(timer.as_mut().poll(cx));
+        self.timer = None;
+        Poll::Ready(())
+    }
+}
+
+/// Returns how many requests before the last one a shutdown is announced: as many as may be in flight then, but few of a
+/// connection that may bring few.
+pub(super) fn announced_ahead(max_requests: u32, max_streams: u32) -> u32 {
+    max_streams.min(max_requests / 10)
+}

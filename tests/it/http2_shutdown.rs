@@ -1,0 +1,179 @@
+//! Graceful shutdown of HTTP/2 connections whose client never acknowledges the PING.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::support::gateway::TestGateway;
+use crate::support::wire::frames::*;
+use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::{soon, until, until_within};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const MAX_STREAM: u32 = 0x7fff_ffff;
+const ALLOWED: &str = "tidegate_decisions_total{route=\"all\",limit=\"total\",outcome=\"allowed\"}";
+
+/// Returns a gateway with one route to `origin`, one limit, and these settings of its listener.
+fn gateway(origin: &Origin, settings: &str) -> TestGateway {
+    let listen = format!("{{ address: '127.0.0.1:0', {settings} }}");
+    let rules = format!(
+        "store: memory
+upstreams: {{ origin: {{ targets: ['http://{}'] }} }}
+routes:
+  - name: all
+    match: {{ path: /** }}
+    upstream: origin
+    limits: [{{ name: total, mode: OVERALL, rate: 1000, interval: 1h }}]
+",
+        origin.address
+    );
+    TestGateway::start_at(&listen, &rules)
+}
+
+/// Returns an origin that reads requests and answers each of them once `open` is true.
+async fn gated() -> (Origin, watch::Sender<bool>) {
+    let (open, is_open) = watch::channel(false);
+    let origin = Origin::start(move |mut visit: Visit| {
+        let mut is_open = is_open.clone();
+        async move {
+            while visit.request().await.is_some() {
+                if is_open.wait_for(|open| *open).await.is_err() {
+                    return;
+                }
+                visit.raw.send(OK).await;
+            }
+        }
+    })
+    .await;
+    (origin, open)
+}
+
+/// Returns the last stream of the next GOAWAY.
+async fn go_away(client: &mut Frames) -> u32 {
+    let frame = client.find(|frame| frame.kind == GOAWAY).await;
+    assert_eq!(frame.number(4), NO_ERROR);
+    frame.number(0)
+}
+
+/// Regression test: a client that never acknowledges the PING of the graceful shutdown got 60 of 60 requests answered.
+#[tokio::test]
+async fn max_requests_binds_without_ping_ack() {
+    let origin = Origin::saying(OK).await;
+    let gateway = gateway(&origin, "max_requests: 5");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let (mut answered, mut refused) = (0, 0);
+    for stream in (1..121).step_by(2) {
+        client.get(stream, "/").await;
+        match client.rest_of(stream).await.last() {
+            Some(frame) if frame.kind == RST_STREAM => {
+                assert_eq!(frame.number(0), REFUSED_STREAM);
+                refused += 1;
+            }
+            _ => answered += 1,
+        }
+    }
+    assert_eq!((answered, refused), (5, 55));
+    assert_eq!(gateway.counter(ALLOWED).await, 5);
+    assert_eq!(origin.requests().len(), 5);
+    assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"max_requests\"}").await, 1);
+    // It is idle by the deadline, so the connection ends there.
+    assert!(go_away(&mut client).await <= 119);
+    while client.next().await.is_ok() {}
+}
+
+/// A client that ignores every GOAWAY is not refused for as long as it likes.
+#[tokio::test]
+async fn refused_streams_end_with_the_final_goaway() {
+    let (origin, open) = gated().await;
+    let gateway = gateway(&origin, "max_requests: 1, max_streams: 10");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.get(1, "/").await;
+    until(|| origin.requests().len() == 1).await;
+    for stream in (3..63).step_by(2) {
+        client.get(stream, "/").await;
+    }
+    assert_eq!(go_away(&mut client).await, MAX_STREAM);
+    let last = go_away(&mut client).await;
+    assert!((21..61).contains(&last), "{last}");
+    open.send(true).expect("the origin runs");
+    let served = client.rest_of(1).await;
+    assert!(served.last().is_some_and(Frame::ends_stream), "{served:?}");
+    while client.next().await.is_ok() {}
+    assert_eq!((origin.requests().len(), gateway.counter(ALLOWED).await), (1, 1));
+}
+
+/// Clients get the announcement before the last request, so that conforming ones lose none.
+#[tokio::test]
+async fn goaway_precedes_the_last_request_of_many() {
+    let origin = Origin::saying(OK).await;
+    let gateway = gateway(&origin, "max_requests: 40");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let mut announced_at = None;
+    for request in 1..=41 {
+        let stream = 2 * request - 1;
+        client.get(stream, "/").await;
+        loop {
+            let frame = client.next().await.expect("a frame");
+            if frame.kind == GOAWAY && announced_at.is_none() {
+                announced_at = Some(request);
+            }
+            if frame.stream == stream && (frame.ends_stream() || frame.kind == RST_STREAM) {
+                assert_eq!(frame.kind == RST_STREAM, request == 41, "{request}: {frame:?}");
+                break;
+            }
+        }
+    }
+    assert_eq!(announced_at, Some(36));
+}
+
+/// Regression test: without the acknowledgement the final GOAWAY never came, and the drain lasted to its deadline.
+#[tokio::test]
+async fn drain_ends_a_connection_without_ping_ack() {
+    let (origin, open) = gated().await;
+    let gateway = gateway(&origin, "");
+    let mut idle = Frames::connect(gateway.address, &[]).await;
+    let mut busy = Frames::connect(gateway.address, &[]).await;
+    busy.get(1, "/").await;
+    until(|| origin.requests().len() == 1).await;
+    let drained = std::thread::spawn(move || gateway.drain(Duration::from_secs(600)));
+    // The final GOAWAY comes while the request is still in flight.
+    assert_eq!(go_away(&mut busy).await, MAX_STREAM);
+    assert_eq!(go_away(&mut busy).await, 1);
+    busy.get(3, "/late").await;
+    soon(async { while idle.next().await.is_ok() {} }).await;
+    open.send(true).expect("the origin runs");
+    let served = busy.rest_of(1).await;
+    assert!(served.last().is_some_and(Frame::ends_stream), "{served:?}");
+    while let Ok(frame) = busy.next().await {
+        assert_ne!(frame.stream, 3, "{frame:?}");
+    }
+    until_within(Duration::from_secs(20), || drained.is_finished()).await;
+    assert_eq!(origin.requests().len(), 1);
+}
+
+/// The final GOAWAY waits for the end of a frame, and of a header block, that the client has begun.
+#[tokio::test]
+async fn final_goaway_waits_for_the_end_of_a_header_block() {
+    let (origin, open) = gated().await;
+    let gateway = gateway(&origin, "");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    client.get(1, "/").await;
+    until(|| origin.requests().len() == 1).await;
+    // HEADERS without END_HEADERS, then half of its CONTINUATION.
+    let block = fields(asks("GET", "/late"));
+    let (head, rest) = block.split_at(20);
+    let rest = Frame::bytes(CONTINUATION, END_HEADERS, 3, rest);
+    client.frame(HEADERS, END_STREAM, 3, head).await;
+    client.send(&rest[..12]).await;
+    let drained = std::thread::spawn(move || gateway.drain(Duration::from_secs(600)));
+    assert_eq!(go_away(&mut client).await, MAX_STREAM);
+    tokio::time::sleep(Duration::from_millis(1500)).await; // the deadline passes
+    client.send(&rest[12..]).await;
+    assert_eq!(client.reset_of(3).await, REFUSED_STREAM);
+    open.send(true).expect("the origin runs");
+    let served = client.rest_of(1).await;
+    assert!(served.last().is_some_and(Frame::ends_stream), "{served:?}");
+    while client.next().await.is_ok() {}
+    until_within(Duration::from_secs(20), || drained.is_finished()).await;
+    assert_eq!(origin.requests().len(), 1);
+}
