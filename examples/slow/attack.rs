@@ -19,7 +19,7 @@ const PACE: Duration = Duration::from_secs(2);
 const ABREAST: usize = 200;
 
 /// In what they are slow.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// A head that comes byte by byte.
     Head,
@@ -29,6 +29,18 @@ pub enum Kind {
     Read,
     /// An HTTP/2 stream whose window is shut.
     Window,
+    /// HTTP/2 with open windows and 100 streams, whose responses are not read from the socket.
+    Unread,
+}
+
+/// The streams of a connection of [`Kind::Unread`].
+const STREAMS: usize = 100;
+
+impl Kind {
+    /// Returns the number of connections that have as many requests as `connections` of the other kinds.
+    pub fn connections(self, connections: usize) -> usize {
+        if matches!(self, Self::Unread) { connections.div_ceil(STREAMS) } else { connections }
+    }
 }
 
 /// All of them, until it is stopped.
@@ -98,13 +110,14 @@ async fn drag(kind: Kind, mut stream: TcpStream) -> io::Result<()> {
         }
         Kind::Read => stream.write_all(b"GET /large HTTP/1.1\r\nHost: a.example\r\n\r\n").await?,
         Kind::Window => stream.write_all(&shut_window()).await?,
+        Kind::Unread => stream.write_all(&open_windows()).await?,
     }
     let mut answer = [0; 256];
     loop {
         let drips = matches!(kind, Kind::Head | Kind::Body);
         tokio::select! {
             // One that reads nothing sees its end all the same, when it writes.
-            read = stream.read(&mut answer), if !matches!(kind, Kind::Read) => {
+            read = stream.read(&mut answer), if !matches!(kind, Kind::Read | Kind::Unread) => {
                 if read? == 0 || answer.starts_with(b"HTTP/1.1 503") {
                     return Ok(());
                 }
@@ -122,15 +135,38 @@ async fn drag(kind: Kind, mut stream: TcpStream) -> io::Result<()> {
 
 /// A preface, SETTINGS with a window of 0 for all streams, and a GET of `/large` (RFC 9113 sections 3.4 and 6).
 fn shut_window() -> Vec<u8> {
+    let mut bytes = preface(0);
+    bytes.extend(get(1, "/large"));
+    bytes
+}
+
+/// A preface, the largest windows for all streams and the connection, and GETs of `/short`.
+fn open_windows() -> Vec<u8> {
+    let mut bytes = preface(0x7fff_ffff);
+    bytes.extend([0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0xff, 0, 0]);
+    for stream in (1_u32..).step_by(2).take(STREAMS) {
+        bytes.extend(get(stream, "/short"));
+    }
+    bytes
+}
+
+/// A preface, and SETTINGS with this window for all streams.
+fn preface(window: u32) -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    bytes.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]);
+    bytes.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4]);
+    bytes.extend(window.to_be_bytes());
+    bytes
+}
+
+fn get(stream: u32, path: &str) -> Vec<u8> {
     // Indexed: GET, http; literal: the path and the authority.
     let mut fields = vec![0x82, 0x86];
-    for (index, value) in [(0x04, "/large"), (0x01, "a.example")] {
+    for (index, value) in [(0x04, path), (0x01, "a.example")] {
         fields.extend([index, u8::try_from(value.len()).unwrap_or_default()]);
         fields.extend(value.as_bytes());
     }
-    bytes.extend([0, 0, u8::try_from(fields.len()).unwrap_or_default(), 1, 5, 0, 0, 0, 1]);
+    let mut bytes = vec![0, 0, u8::try_from(fields.len()).unwrap_or_default(), 1, 5];
+    bytes.extend(stream.to_be_bytes());
     bytes.extend(fields);
     bytes
 }

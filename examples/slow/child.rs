@@ -21,6 +21,9 @@ pub enum Role {
 /// What slow readers ask for: more than the kernel takes.
 const LARGE: usize = 32 << 20;
 
+/// The length of a response that a window has room for.
+const SHORT: usize = 60_000;
+
 /// What is written of it at once.
 const PART: usize = 64 << 10;
 
@@ -74,7 +77,7 @@ pub fn run(role: Role, origins: &[SocketAddr]) -> Result<(), Box<dyn Error>> {
 }
 
 /// The defaults. The honest client has an upstream of its own: those who are slow hold connections of the one that they ask, up
-/// to its `max_connections`, and keep its process busy.
+/// to its `max_connections`, and keep its process busy. `/short` has more of them, so that the responses of all streams wait.
 fn rules(slow: SocketAddr, honest: SocketAddr) -> String {
     format!(
         "listen: 127.0.0.1:0
@@ -83,13 +86,15 @@ access_log: off
 upstreams:
   origin: {{ targets: [\"http://{slow}\"] }}
   honest: {{ targets: [\"http://{honest}\"] }}
+  short: {{ targets: [\"http://{slow}\"], max_connections: 10000 }}
 routes:
+  - {{ name: short, match: {{ path: /short }}, upstream: short }}
   - {{ name: honest, match: {{ path: /honest }}, upstream: honest }}
   - {{ name: all, match: {{ path: /** }}, upstream: origin }}"
     )
 }
 
-/// Answers everything, `/large` with more than anybody takes.
+/// Answers everything, `/large` with more than any client takes, and `/short` with a body that fits into a window.
 async fn serve() -> std::io::Result<()> {
     let socket = TcpSocket::new_v4()?;
     // Inherited by its connections: what nobody reads is not to fill the memory of this machine's kernel.
@@ -111,7 +116,11 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
                 return Ok(());
             }
         }
-        let is_large = bytes.starts_with(b"GET /large");
+        let length = match bytes.get(4..10) {
+            Some(b"/large") => LARGE,
+            Some(b"/short") => SHORT,
+            _ => 2,
+        };
         if bytes.starts_with(b"POST") {
             // A body that does not come.
             while stream.read_buf(&mut bytes).await? > 0 {
@@ -120,7 +129,6 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
             return Ok(());
         }
         bytes.clear();
-        let length = if is_large { LARGE } else { 2 };
         let mut part = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
         for begin in (0..length).step_by(PART) {
             part.resize(part.len() + PART.min(length - begin), b'x');

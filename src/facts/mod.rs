@@ -130,7 +130,17 @@ impl<'a> Facts<'a> {
         method::check(method)?;
         let host = host::read(uri, host.into(), headers)?;
         let peer = peer.into().map(|peer: IpAddr| peer.to_canonical());
-        Ok(Self { method, host, path: Path::from(uri.path()), query: uri.query(), headers, peer, peer_is_client: false, tls: None, key: None })
+        Ok(Self {
+            method,
+            host,
+            path: Path::from(uri.path()),
+            query: uri.query(),
+            headers,
+            peer,
+            peer_is_client: false,
+            tls: None,
+            key: None,
+        })
     }
 
     /// Returns `true` if the query consists of visible ASCII characters.

@@ -69,6 +69,9 @@ pub(crate) trait Meter: fmt::Debug + Send + Sync {
     /// So many were taken.
     fn sent(&mut self, count: usize);
 
+    /// Records whether the socket took all bytes of the last write or flush.
+    fn blocked(&mut self, is_blocked: bool);
+
     /// How long, and for how many bytes, the client is listened to after the end, if at all.
     fn lingers(&self) -> Option<(Duration, usize)>;
 }
@@ -176,9 +179,16 @@ impl Watched {
                 self.meter_mut().into_iter().for_each(|meter| meter.sent(*count));
             }
             Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.socket.activity.wrote(None),
+            Poll::Pending => self.note_blocked(true),
         }
         polled
+    }
+
+    fn note_blocked(&mut self, is_blocked: bool) {
+        if is_blocked {
+            self.socket.activity.wrote(None);
+        }
+        self.meter_mut().into_iter().for_each(|meter| meter.blocked(is_blocked));
     }
 
     fn note_read(&mut self, bytes: &[u8]) {
@@ -281,9 +291,7 @@ impl AsyncWrite for Watched {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.socket.stream).poll_flush(cx);
-        if polled.is_pending() {
-            self.socket.activity.wrote(None);
-        }
+        self.note_blocked(polled.is_pending());
         polled
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 
 use crate::support::gateway::TestGateway;
@@ -16,6 +17,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// No window for the body of any answer.
 const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
+
+/// Every window as large as it can be.
+const ALL_WINDOWS: [u8; 6] = [0, 4, 0x7f, 0xff, 0xff, 0xff];
 
 /// One route to this origin, at a listener with these settings.
 fn gateway(origin: &Origin, settings: &str) -> TestGateway {
@@ -174,4 +178,54 @@ async fn as_many_streams_are_open_at_a_time_as_the_rule_file_says() {
         client.get(stream, "/").await;
     }
     assert_eq!(client.reset_of(7).await, REFUSED_STREAM);
+}
+
+/// A client that opens all windows, asks 100 times for a body of 60 kB, and reads nothing.
+async fn unread(gateway: &TestGateway) -> Frames {
+    let mut client = Frames::connect(gateway.address, &ALL_WINDOWS).await;
+    client.frame(WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes()).await;
+    for stream in (1..201).step_by(2) {
+        client.get(stream, "/").await;
+    }
+    client
+}
+
+async fn large() -> Origin {
+    Origin::start(|mut visit: Visit| async move {
+        while visit.request().await.is_some() {
+            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n").await;
+            if visit.raw.stream.write_all(&[7; 60_000]).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn client_that_reads_late_gets_all_responses() {
+    let origin = large().await;
+    let gateway = gateway(&origin, "body_timeout: 30s");
+    let mut client = unread(&gateway).await;
+    until(|| origin.requests().len() == 100).await;
+    let (mut bytes, mut ends) = (0, 0);
+    while ends < 100 {
+        let frame = client.next().await.unwrap();
+        bytes += if frame.kind == DATA { frame.payload.len() } else { 0 };
+        ends += usize::from(frame.ends_stream());
+    }
+    assert_eq!((bytes, gateway.counter(SLOW_READER).await), (6_000_000, 0));
+}
+
+#[tokio::test]
+async fn client_that_reads_nothing_loses_its_connection() {
+    let origin = large().await;
+    let gateway = gateway(&origin, "body_timeout: 500ms");
+    let mut client = unread(&gateway).await;
+    // The kernel takes the first responses.
+    while gateway.counter("tidegate_connections").await > 0 {
+        sleep(PAUSE).await;
+    }
+    assert!(gateway.counter(SLOW_READER).await > 0);
+    while client.next().await.is_ok() {}
 }

@@ -1,6 +1,7 @@
 //! How long a stream waits for its client.
 
 use std::future::Future;
+use std::mem::replace;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,17 +21,30 @@ pub(super) struct Deadline {
     /// Of a tunnel, whose silence is noted otherwise.
     is_tunnel: bool,
     begin: Option<Instant>,
+    /// The bytes that the connection had written when this stream last waited for its socket.
+    written: u64,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Deadline {
     pub(super) fn new(demand: Demand, activity: Arc<Activity>) -> Self {
-        Self { pace: Pace::new(), demand, activity, is_tunnel: false, begin: None, timer: None }
+        Self { pace: Pace::new(), demand, activity, is_tunnel: false, begin: None, written: 0, timer: None }
     }
 
     /// The stream is a tunnel.
     pub(super) fn becomes_tunnel(&mut self) {
         self.is_tunnel = true;
+    }
+
+    /// Waits like [`poll_overdue`](Self::poll_overdue) while the send queue of the connection is full. Each of its streams is
+    /// credited with an equal share of the bytes that the connection has `written`: a slow client serves them in turn.
+    pub(super) fn poll_overdue_in_queue(&mut self, written: u64, cx: &mut Context<'_>) -> Poll<()> {
+        let progress = written - replace(&mut self.written, written);
+        let share = progress / u64::from(self.activity.in_flight().max(1));
+        if share > 0 && self.pace.is_waiting() {
+            self.moved(usize::try_from(share).unwrap_or(usize::MAX));
+        }
+        self.poll_overdue(cx)
     }
 
     /// What is asked of one stream: all of a connection share its rate, since a slow network has no more for many.
@@ -46,6 +60,16 @@ impl Deadline {
         if let Some(begin) = self.begin {
             self.go_on();
             self.pace.moves(bytes, || millis(begin.elapsed()));
+        }
+    }
+
+    /// The client is no longer waited for.
+    pub(super) fn end_wait(&self) {
+        if let Some(begin) = self.begin
+            && self.pace.is_waiting()
+        {
+            self.go_on();
+            self.pace.moves(0, || millis(begin.elapsed()));
         }
     }
 

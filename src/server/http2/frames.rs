@@ -235,6 +235,10 @@ impl Meter for Frames {
         self.credit.earn_bytes(count.saturating_mul(SENT));
     }
 
+    fn blocked(&mut self, is_blocked: bool) {
+        self.ledger.queue().set_blocked(is_blocked);
+    }
+
     fn lingers(&self) -> Option<(Duration, usize)> {
         (self.ledger.is_dismissed() || self.ledger.is_finished()).then_some((LINGER, MOST_LINGERED))
     }

@@ -1,11 +1,13 @@
 //! What the tasks of a connection and its streams tell each other: resets and frames that request nothing, of which there may be
 //! too many, and bodies that are long.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
 use parking_lot::Mutex;
 
+use super::send_queue::SendQueue;
 use crate::http2::MalformedStreams;
 
 /// The most streams that may have been opened and reset, beyond those that were answered. Each answer makes up for a
@@ -32,8 +34,22 @@ pub(super) struct Ledger {
     read: AtomicU64,
     /// The body of a stream has turned out to be long.
     has_long_bodies: AtomicBool,
+    /// Request bodies that are not read to their end.
+    uploads: AtomicU32,
+    /// Frames that `h2` was given and has not written.
+    queue: Arc<SendQueue>,
     /// Who serves the connection.
     waker: Mutex<Option<Waker>>,
+}
+
+/// A request body that is not read to its end.
+#[derive(Debug)]
+pub(super) struct OpenUpload(Arc<Ledger>);
+
+impl Drop for OpenUpload {
+    fn drop(&mut self) {
+        self.0.uploads.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Ledger {
@@ -57,8 +73,25 @@ impl Ledger {
         }
     }
 
-    pub(super) fn carries_long_bodies(&self) -> bool {
+    /// Returns `true` if a body has turned out to be long.
+    pub(super) fn has_long_bodies(&self) -> bool {
         self.has_long_bodies.load(Relaxed)
+    }
+
+    /// Counts a request body until it was read to its end, or dropped.
+    pub(super) fn begin_upload(self: &Arc<Self>) -> OpenUpload {
+        self.uploads.fetch_add(1, Relaxed);
+        OpenUpload(Arc::clone(self))
+    }
+
+    /// Returns the number of request bodies that are not read to their end.
+    pub(super) fn uploads(&self) -> u32 {
+        self.uploads.load(Relaxed)
+    }
+
+    /// Returns the frames that `h2` was given and has not written.
+    pub(super) fn queue(&self) -> &Arc<SendQueue> {
+        &self.queue
     }
 
     /// A frame came that resets a stream.

@@ -2,7 +2,8 @@
 //!
 //! Frames, HPACK and flow control are the crate `h2`'s. What is ours is who answers, in a task for each request
 //! ([`stream`]), and the bounds: on resets ([`ledger`]), on frames that ask for nothing ([`frames`]), on bodies that
-//! wait for their client ([`deadline`]), on clients that are gone ([`ping`]).
+//! wait for their client ([`deadline`]), on frames that wait for the socket ([`send_queue`]), on uploads that wait ([`windows`]), on
+//! clients that are gone ([`ping`]).
 
 mod connect;
 mod deadline;
@@ -10,11 +11,13 @@ mod frames;
 mod hints;
 mod ledger;
 mod ping;
+mod send_queue;
 mod shutdown;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod upload;
+mod windows;
 
 use std::convert::Infallible;
 use std::future::{self, Future};
@@ -34,9 +37,11 @@ use self::frames::Frames;
 use self::hints::Hints;
 use self::ledger::{Ledger, RESETS};
 use self::ping::KeepAlive;
+use self::send_queue::QueuedData;
 use self::shutdown::{Shutdown, announced_ahead};
 use self::stream::Stream;
 use self::upload::{Unread, Upload};
+use self::windows::Windows;
 use super::activity::Activity;
 use super::head::cause;
 use super::peer::ConnectionPeer;
@@ -48,15 +53,10 @@ use crate::http1::length;
 use crate::layer::{OverTls, TlsPeer};
 use crate::upstream::{Informer, RequestBody, expects_continue};
 
-/// The most bytes of a stream that wait to be sent, and how far ahead of us a client may send.
+/// The most bytes of a stream that `h2` buffers for its client.
 const BUFFER: usize = 64 * 1024;
-const STREAM_WINDOW: u32 = 64 * 1024;
-/// The same on a connection that carries long bodies: more for each round trip, where there is no crowd of small frames.
-const WIDE_WINDOW: u32 = 256 * 1024;
-/// On all streams of a connection together: what a client can make us hold by it.
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// What `h2` allows for the overhead of small frames (256 bytes each, less what they carry) that wait for their upstreams on a
-/// connection, before it ends the connection. It is enough for a stream's window full of the shortest messages of gRPC (6
+/// connection, before it ends the connection. It is enough for 64 KiB of the shortest messages of gRPC (6
 /// bytes); what `h2` takes unless it is told would be used up by a fifth of them.
 const SMALL_FRAMES: usize = 3 * 1024 * 1024;
 /// The streams that `h2` itself resets or refuses on a connection, for being malformed or too many, before it ends the
@@ -78,17 +78,19 @@ pub(crate) struct Http2<S: HttpService> {
     shutdown: Shutdown,
     /// The client was told to go away.
     dismissed: bool,
-    /// The client was told of wide windows.
-    widened: bool,
+    windows: Windows,
 }
 
+/// A request, and the way to respond to it.
+type Accepted = Result<(Request<RecvStream>, SendResponse<QueuedData>), h2::Error>;
+
 enum Stage {
-    Greeting(Pin<Box<Handshake<Watched, Bytes>>>),
+    Greeting(Pin<Box<Handshake<Watched, QueuedData>>>),
     Serving(Box<Serving>),
 }
 
 struct Serving {
-    connection: h2::server::Connection<Watched, Bytes>,
+    connection: h2::server::Connection<Watched, QueuedData>,
     keep_alive: KeepAlive,
 }
 
@@ -100,12 +102,22 @@ impl<S: HttpService> Http2<S> {
         stream.count_with(Frames::new(Arc::clone(&ledger)));
         let greeting = builder(&terms.limits).handshake(stream);
         let stage = Stage::Greeting(Box::pin(greeting));
-        let shutdown = Shutdown::default();
-        Self { stage, service, peer, tls, activity, terms, ledger, shutdown, dismissed: false, widened: false }
+        Self {
+            stage,
+            service,
+            peer,
+            tls,
+            activity,
+            terms,
+            ledger,
+            shutdown: Shutdown::default(),
+            dismissed: false,
+            windows: Windows::default(),
+        }
     }
 
     /// Serves a request in a task of its own.
-    fn begin(&mut self, mut request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    fn begin(&mut self, mut request: Request<RecvStream>, mut respond: SendResponse<QueuedData>) {
         if self.is_over() {
             // Not processed at all, so the client can send it again elsewhere (RFC 9113 section 8.7).
             respond.send_reset(Reason::REFUSED_STREAM);
@@ -181,24 +193,16 @@ impl<S: HttpService> Http2<S> {
         serving.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
     }
 
-    /// Lets a client that sends long bodies send further ahead, as soon as it has acknowledged the SETTINGS before.
-    fn widen(&mut self) {
-        let Stage::Serving(serving) = &mut self.stage else { return };
-        if !self.widened && self.ledger.carries_long_bodies() {
-            self.widened = serving.connection.set_initial_window_size(WIDE_WINDOW).is_ok();
-        }
-    }
-
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ledger.watch(cx);
         loop {
             if let Some(cause) = self.ledger.excess().filter(|_| !self.dismissed) {
                 self.dismiss(cause);
             }
-            self.widen();
             let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
+            self.windows.adapt(&mut serving.connection, &self.ledger);
             ready!(self.service.poll_ready(cx));
-            match serving.connection.poll_accept(cx) {
+            match serving.poll_accept(&self.ledger, cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     self.begin(request, respond);
                     self.retire_before_last();
@@ -238,6 +242,25 @@ impl<S: HttpService> Http2<S> {
             _ => "malformed",
         };
         self.terms.metrics.rejected(cause);
+    }
+}
+
+impl Serving {
+    /// Reads and writes frames. Returns the next request while the send queue is not full.
+    fn poll_accept(&mut self, ledger: &Ledger, cx: &mut Context<'_>) -> Poll<Option<Accepted>> {
+        let queue = ledger.queue();
+        loop {
+            let (is_ready, heads) = (queue.poll_ready(cx).is_ready(), queue.heads());
+            let polled = match is_ready {
+                true => self.connection.poll_accept(cx),
+                false => self.connection.poll_closed(cx).map(|closed| closed.err().map(Err)),
+            };
+            queue.remove_heads(heads);
+            // What was just written can have made room for the next request.
+            if is_ready || polled.is_ready() || queue.poll_ready(cx).is_pending() {
+                return polled;
+            }
+        }
     }
 }
 
@@ -296,8 +319,8 @@ fn builder(limits: &ConnectionLimits) -> Builder {
         .max_concurrent_streams(limits.max_streams)
         .enable_connect_protocol()
         .max_header_list_size(u32::try_from(limits.head.field_bytes + limits.head.target).unwrap_or(u32::MAX))
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_window_size(windows::initial(limits.max_streams))
+        .initial_connection_window_size(windows::CONNECTION)
         .max_send_buffer_size(BUFFER)
         .data_frame_budget(SMALL_FRAMES)
         .max_pending_accept_reset_streams(RESETS as usize)

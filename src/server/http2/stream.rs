@@ -16,6 +16,7 @@ use super::connect::Switch;
 use super::deadline::Deadline;
 use super::hints::Hints;
 use super::ledger::Ledger;
+use super::send_queue::{QueuedData, SendQueue};
 use crate::http1::date_value;
 use crate::server::Terms;
 use crate::server::activity::{InFlight, SLOW_READER};
@@ -35,7 +36,7 @@ const OF_CONNECTIONS: [header::HeaderName; 6] = [
 
 /// A request that was opened, and what its answer needs.
 pub(super) struct Stream {
-    pub(super) respond: SendResponse<Bytes>,
+    pub(super) respond: SendResponse<QueuedData>,
     pub(super) head_only: bool,
     pub(super) in_flight: InFlight,
     pub(super) ledger: Arc<Ledger>,
@@ -70,6 +71,7 @@ impl Stream {
         let handled = poll_fn(|cx| {
             let polled = handling.as_mut().poll(cx);
             for hint in self.hints.take() {
+                self.ledger.queue().add_head(hint.headers());
                 _ = self.respond.send_informational(hint); // whatever is wrong with it, the answer counts
             }
             if self.ledger.malformed.contains(self.respond.stream_id()) {
@@ -138,12 +140,13 @@ impl Stream {
     fn begin<B: Body<Data = Bytes>>(
         &mut self,
         response: Response<B>,
-    ) -> Result<Option<(B, SendStream<Bytes>)>, Broken> {
+    ) -> Result<Option<(B, SendStream<QueuedData>)>, Broken> {
         let (head, body) = response.into_parts();
         let mut head = Response::from_parts(head, ());
         self.note_switch(&mut head);
         complete(head.headers_mut(), &body);
         let bodiless = self.head_only || body.is_end_stream();
+        self.ledger.queue().add_head(head.headers());
         let to = self.respond.send_response(head, bodiless).map_err(|_| Broken::Reset)?;
         Ok((!bodiless).then_some((body, to)))
     }
@@ -151,49 +154,66 @@ impl Stream {
     async fn send_body<B: Body<Data = Bytes> + Unpin>(
         &mut self,
         body: &mut B,
-        to: &mut SendStream<Bytes>,
+        to: &mut SendStream<QueuedData>,
     ) -> Result<(), Broken> {
+        let queue = Arc::clone(self.ledger.queue());
         let mut deadline = Deadline::new(self.terms.limits.body, Arc::clone(self.in_flight.activity()));
         if self.is_switched() {
             deadline.becomes_tunnel();
         }
         loop {
-            let frame = next(body, to).await?;
+            let frame = next(body, to, &queue, &mut deadline).await?;
             let data = match frame.map(Frame::into_data) {
                 Some(Ok(data)) => data,
-                None => return to.send_data(Bytes::new(), true).map_err(|_| Broken::Reset),
+                None => return to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| Broken::Reset),
                 Some(Err(_)) if self.is_switched() => break,
                 Some(Err(frame)) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
+                    queue.add_head(&trailers);
                     return to.send_trailers(trailers).map_err(|_| Broken::Reset);
                 }
             };
             let last = body.is_end_stream();
-            send(data, last, to, &mut deadline).await?;
+            send(data, last, to, &queue, &mut deadline).await?;
             if last {
                 return Ok(());
             }
         }
-        to.send_data(Bytes::new(), true).map_err(|_| Broken::Reset)?;
-        while next(body, to).await?.is_some() {} // until the client has ended as well
+        to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| Broken::Reset)?;
+        while next(body, to, &queue, &mut deadline).await?.is_some() {} // until the client has ended as well
         Ok(())
     }
 }
 
-/// What the body brings next, unless nobody wants it any more.
+/// Reads the next frame of the body while the send queue has room for it, until the client resets the stream.
 async fn next<B: Body<Data = Bytes> + Unpin>(
     body: &mut B,
-    to: &mut SendStream<Bytes>,
+    to: &mut SendStream<QueuedData>,
+    queue: &SendQueue,
+    deadline: &mut Deadline,
 ) -> Result<Option<Frame<Bytes>>, Broken> {
-    poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
-        Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| Broken::Off)),
-        Poll::Pending => to.poll_reset(cx).map(|_| Err(Broken::Reset)),
+    poll_fn(|cx| {
+        if queue.poll_ready(cx).is_pending() {
+            let overdue = deadline.poll_overdue_in_queue(queue.written(), cx).map(|()| Err(Broken::Stalled));
+            return if overdue.is_ready() { overdue } else { to.poll_reset(cx).map(|_| Err(Broken::Reset)) };
+        }
+        deadline.end_wait();
+        match Pin::new(&mut *body).poll_frame(cx) {
+            Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| Broken::Off)),
+            Poll::Pending => to.poll_reset(cx).map(|_| Err(Broken::Reset)),
+        }
     })
     .await
 }
 
 /// Sends as much at a time as the client has a window for. What `h2` is handed, then, waits for nothing but the socket.
-async fn send(mut data: Bytes, last: bool, to: &mut SendStream<Bytes>, deadline: &mut Deadline) -> Result<(), Broken> {
+async fn send(
+    mut data: Bytes,
+    last: bool,
+    to: &mut SendStream<QueuedData>,
+    queue: &Arc<SendQueue>,
+    deadline: &mut Deadline,
+) -> Result<(), Broken> {
     loop {
         let mut piece = Bytes::new();
         if !data.is_empty() {
@@ -203,7 +223,7 @@ async fn send(mut data: Bytes, last: bool, to: &mut SendStream<Bytes>, deadline:
             deadline.moved(piece.len());
         }
         let ends = data.is_empty();
-        to.send_data(piece, ends && last).map_err(|_| Broken::Reset)?;
+        to.send_data(queue.add_data(piece), ends && last).map_err(|_| Broken::Reset)?;
         if ends {
             return Ok(());
         }
@@ -211,7 +231,7 @@ async fn send(mut data: Bytes, last: bool, to: &mut SendStream<Bytes>, deadline:
 }
 
 fn poll_capacity(
-    to: &mut SendStream<Bytes>,
+    to: &mut SendStream<QueuedData>,
     deadline: &mut Deadline,
     cx: &mut Context<'_>,
 ) -> Poll<Result<usize, Broken>> {

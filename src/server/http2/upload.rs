@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::connect::Switch;
 use super::deadline::Deadline;
 use super::hints::Hints;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, OpenUpload};
 use super::stream::Stream;
 use crate::server::Terms;
 use crate::server::activity::SLOW_UPLOAD;
@@ -26,9 +26,9 @@ use crate::server::activity::SLOW_UPLOAD;
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_THROWN_AWAY: usize = 256 * 1024;
 
-/// A body is long of which a window has come in large frames. Small ones, as the messages of many calls of gRPC, keep the small
-/// window: each that waits costs more than its bytes.
-const LONG: usize = super::STREAM_WINDOW as usize;
+/// A body is long once it has brought this many bytes in large frames. Small frames, as the messages of many gRPC calls, keep the
+/// small window: each that waits costs more than its bytes.
+const LONG: usize = 16 * 1024;
 const LARGE: usize = 4 * 1024;
 
 /// A request body; it ends in an error when the client is too slow.
@@ -36,6 +36,8 @@ const LARGE: usize = 4 * 1024;
 pub(super) struct Upload {
     /// `None` once the body was dropped.
     stream: Option<RecvStream>,
+    /// `None` once the body was read to its end.
+    open: Option<OpenUpload>,
     unread: Unread,
     has_data: bool,
     /// What is left, where its length was told.
@@ -53,7 +55,13 @@ pub(super) struct Upload {
 
 /// The unread rest of a body, kept until the answer is sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unread(Arc<Mutex<Option<RecvStream>>>);
+pub(super) struct Unread(Arc<Mutex<Option<Rest>>>);
+
+#[derive(Debug)]
+struct Rest {
+    stream: RecvStream,
+    _open: Option<OpenUpload>,
+}
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -66,6 +74,7 @@ impl Upload {
         }
         Self {
             stream: Some(body),
+            open: Some(of.ledger.begin_upload()),
             unread,
             has_data: true,
             left: length,
@@ -119,6 +128,9 @@ impl Body for Upload {
                 Poll::Ready(Some(Ok(data))) => {
                     // It fails for a stream that is gone, which the next look at it tells.
                     _ = stream.flow_control().release_capacity(data.len());
+                    if stream.is_end_stream() {
+                        self.open = None;
+                    }
                     return Poll::Ready(Some(Ok(self.take(data))));
                 }
                 // Whatever the client resets it with: half a body is none.
@@ -127,6 +139,7 @@ impl Body for Upload {
                 Poll::Pending => return self.wait(cx),
             }
         }
+        self.open = None;
         let Self { stream: Some(stream), ledger, .. } = &mut *self else { return Poll::Ready(None) };
         match stream.poll_trailers(cx) {
             Poll::Ready(Ok(Some(_))) if ledger.malformed.contains(stream.stream_id()) => {
@@ -153,7 +166,9 @@ impl Body for Upload {
 /// On drop, the rest of the body goes to [`Unread`].
 impl Drop for Upload {
     fn drop(&mut self) {
-        *self.unread.0.lock() = self.stream.take().filter(|stream| !stream.is_end_stream());
+        let (stream, open) = (self.stream.take(), self.open.take());
+        let unread = stream.filter(|stream| !stream.is_end_stream());
+        *self.unread.0.lock() = unread.map(|stream| Rest { stream, _open: open });
     }
 }
 
@@ -167,10 +182,10 @@ impl Unread {
         let Some(mut rest) = rest else { return };
         let reading = async {
             let mut room = MOST_THROWN_AWAY;
-            while let Some(Ok(data)) = poll_fn(|cx| rest.poll_data(cx)).await {
+            while let Some(Ok(data)) = poll_fn(|cx| rest.stream.poll_data(cx)).await {
                 if let Some(left) = room.checked_sub(data.len()) {
                     room = left;
-                    _ = rest.flow_control().release_capacity(data.len());
+                    _ = rest.stream.flow_control().release_capacity(data.len());
                 }
             }
         };

@@ -3,6 +3,7 @@
 
 mod far;
 mod unread;
+mod waiting;
 mod windows;
 
 use std::future::poll_fn;

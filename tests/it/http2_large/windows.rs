@@ -5,8 +5,8 @@ use crate::support::wire::frames::*;
 use crate::support::wire::upstream::Origin;
 
 /// What a stream's window is in SETTINGS.
-const NARROW: [u8; 6] = [0, 4, 0, 1, 0, 0];
-const WIDE: [u8; 6] = [0, 4, 0, 4, 0, 0];
+const NARROW: [u8; 6] = [0, 4, 0, 0, 0x40, 0];
+const WIDE: [u8; 6] = [0, 4, 0, 2, 0, 0];
 
 async fn gateway() -> TestGateway {
     let origin = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
@@ -35,9 +35,7 @@ fn is_settings(frame: &Frame) -> bool {
 async fn a_client_that_sends_a_long_body_may_send_further_ahead() {
     let gateway = gateway().await;
     let mut client = client(&gateway).await;
-    for _ in 0..4 {
-        client.frame(DATA, 0, 1, &[7; 16 * 1024]).await;
-    }
+    client.frame(DATA, 0, 1, &[7; 16 * 1024]).await;
     assert_eq!(client.find(is_settings).await.payload, WIDE);
     client.frame(SETTINGS, ACK, 0, &[]).await;
     for last in [false, true] {
@@ -50,15 +48,33 @@ async fn a_client_that_sends_a_long_body_may_send_further_ahead() {
 async fn a_client_that_sends_many_small_messages_may_not() {
     let gateway = gateway().await;
     let mut client = client(&gateway).await;
-    for _ in 0..120 {
+    for _ in 0..30 {
         client.frame(DATA, 0, 1, &[7; 500]).await;
     }
     let of_stream = |frame: &Frame| is_settings(frame) || frame.stream == 1;
     assert_eq!(client.find(of_stream).await.kind, WINDOW_UPDATE);
-    for number in 1..=40 {
-        client.frame(DATA, u8::from(number == 40), 1, &[7; 500]).await;
+    for number in 1..=10 {
+        client.frame(DATA, u8::from(number == 10), 1, &[7; 500]).await;
     }
     while let frame = client.find(of_stream).await
+        && frame.kind != HEADERS
+    {
+        assert_eq!(frame.kind, WINDOW_UPDATE);
+    }
+}
+
+#[tokio::test]
+async fn windows_do_not_grow_after_many_uploads() {
+    let gateway = gateway().await;
+    let mut client = client(&gateway).await;
+    for stream in [3, 5, 7, 9] {
+        client.open(stream, "POST", "/", &[], false).await;
+    }
+    client.frame(DATA, 0, 1, &[7; 16 * 1024]).await;
+    let of_upload = |frame: &Frame| is_settings(frame) || frame.stream == 1;
+    assert_eq!(client.find(of_upload).await.kind, WINDOW_UPDATE);
+    client.frame(DATA, 1, 1, &[7; 16 * 1024]).await;
+    while let frame = client.find(of_upload).await
         && frame.kind != HEADERS
     {
         assert_eq!(frame.kind, WINDOW_UPDATE);

@@ -1,10 +1,13 @@
 //! Silence of a client, in virtual time.
 
+mod unread;
+
 use http_body_util::Empty;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, advance};
 
+use super::send_queue::SendQueue;
 use super::*;
 use crate::config::Listen;
 use crate::metrics::Metrics;
@@ -12,6 +15,7 @@ use crate::server::Server;
 use crate::server::drain::Drain;
 use crate::server::stream::Socket;
 use crate::server::testing::Handled;
+use crate::server::watch::Watch;
 use crate::transport::Transport;
 
 const PREFACE_AND_SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

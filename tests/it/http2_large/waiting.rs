@@ -1,0 +1,50 @@
+//! Uploads whose requests wait for permits do not stop another upload of their connection.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::*;
+use crate::support::gateway::TestGateway;
+
+const RULES: &str = "store: memory
+upstreams: { echo: { targets: ['builtin:echo'] } }
+routes:
+  - name: waiting
+    match: { path: /waiting }
+    upstream: echo
+    limits: [{ name: slow, mode: OVERALL, rate: 1, interval: 30s, max_wait: 1h, queue: 200 }]
+  - { name: all, match: {}, upstream: echo }
+";
+
+async fn test_upload_with(waiting: usize) {
+    let gateway = TestGateway::start(RULES);
+    let mut client = greet(TcpStream::connect(gateway.address).await.expect("a gateway")).await;
+    let mut uploads = JoinSet::new();
+    for _ in 0..=waiting {
+        client = client.ready().await.expect("a stream");
+        let request = Request::post("http://api.example/waiting").body(()).expect("a request");
+        let (response, mut to) = client.send_request(request, false).expect("a stream");
+        uploads.spawn(async move {
+            send_all(&mut to, MIB).await;
+            response.await
+        });
+    }
+    // The first of them has the only permit.
+    let first = timeout(Duration::from_secs(20), uploads.join_next()).await.expect("a response");
+    assert!(first.expect("an upload").expect("no panic").is_ok());
+    let upload = exchange(&mut client, 4 * MIB);
+    timeout(Duration::from_secs(20), upload).await.expect("the upload completes");
+    assert!(uploads.try_join_next().is_none(), "the others wait");
+}
+
+#[tokio::test]
+async fn upload_completes_while_17_uploads_wait() {
+    test_upload_with(17).await;
+}
+
+#[tokio::test]
+async fn upload_completes_while_all_other_streams_wait() {
+    test_upload_with(99).await;
+}
