@@ -10,7 +10,7 @@ use criterion::Criterion;
 use tidegate::clock::Timestamp;
 use tidegate::limit::calendar::{Calendar, Unit};
 use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Quota, State};
+use tidegate::limit::{Algorithm, BucketState, Quota};
 
 const INTERVAL: u64 = 60_000;
 const START: u64 = 1_700_000_000_000;
@@ -44,7 +44,7 @@ fn quotas() -> Result<Vec<(String, Quota)>, Box<dyn Error>> {
 
 /// Checks and charges, as a store does.
 fn granted(criterion: &mut Criterion, name: &str, quota: &Quota) {
-    let (mut state, mut micros) = (State::EMPTY, START * 1_000);
+    let (mut state, mut micros) = (BucketState::EMPTY, START * 1_000);
     let step = (quota.interval() * 1_000).div_ceil(u64::from(quota.rate()));
     let mut request = || {
         micros += step;
@@ -60,14 +60,14 @@ fn granted(criterion: &mut Criterion, name: &str, quota: &Quota) {
 
 /// Checks, and settles what was refused.
 fn refused(criterion: &mut Criterion, name: &str, quota: &Quota) {
-    let (mut state, now) = (State::EMPTY, Timestamp::from_millis(START));
+    let (mut state, now) = (BucketState::EMPTY, Timestamp::from_millis(START));
     while state.check(quota, 1, now).granted {
         state.charge(quota, 1, now);
     }
     criterion.bench_function(&format!("{name}/refused"), |bench| {
         bench.iter(|| {
             let decision = state.check(black_box(quota), 1, now);
-            state.settle(quota, now);
+            state.on_refusal(quota, now);
             decision
         });
     });

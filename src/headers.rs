@@ -106,7 +106,7 @@ mod tests {
     use crate::clock::Timestamp;
     use crate::cost::Cost;
     use crate::limit::calendar::{Calendar, Unit};
-    use crate::limit::{Algorithm, Limiter, Mode, Quota, State};
+    use crate::limit::{Algorithm, BucketState, Limiter, Mode, Quota};
     use crate::policy::Policy;
     use crate::rule::{OnMissingClient, OnStoreFailure};
 
@@ -178,7 +178,7 @@ mod tests {
             let policy = Policy::new(&limits).expect("a policy");
             // A year of hours, with all lengths of months, and days of 23 and 25 hours.
             for now in (0..24 * 366).map(|hour| Timestamp::from_millis(1_774_738_800_000 + hour * HOUR)) {
-                let mut state = State::EMPTY;
+                let mut state = BucketState::EMPTY;
                 let taken = state.charge(&quota, 6, now);
                 let value = policy.at(now);
                 let window: u64 =

@@ -58,7 +58,7 @@ impl Policy {
         let visible = limits.iter().filter(|limit| limit.is_told());
         let limits: Vec<_> = visible.map(|limit| (limit.name.clone(), limit.limiter.quota)).collect();
         let current = Current::new(&limits, Timestamp::default())?;
-        if !limits.iter().any(|(_, quota)| quota.refill_varies()) {
+        if !limits.iter().any(|(_, quota)| quota.refill_time_varies()) {
             return Some(Self::Constant(current.value));
         }
         Some(Self::ByCalendar(Box::new(ByCalendar { limits, current: ArcSwap::from_pointee(current) })))

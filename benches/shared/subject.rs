@@ -6,7 +6,7 @@ use std::time::Duration;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Client, Script, cmd};
 use tidegate::clock::Timestamp;
-use tidegate::limit::foreign::Sharing;
+use tidegate::limit::redisson::Sharing;
 use tidegate::limit::{Charge, Limiter, Mode, Quota};
 use tidegate::metrics::Metrics;
 use tidegate::store::Store;

@@ -23,17 +23,17 @@ pub(super) struct Counter {
 
 impl Counters {
     /// Those that end after `horizon`, oldest first.
-    pub(super) fn after(&self, horizon: Timestamp) -> impl Iterator<Item = &Counter> {
+    pub(super) fn ending_after(&self, horizon: Timestamp) -> impl Iterator<Item = &Counter> {
         self.0.iter().skip_while(move |counter| counter.ends <= horizon)
     }
 
     /// The permits of those that end after `horizon`.
     pub(super) fn used_after(&self, horizon: Timestamp) -> u64 {
-        self.after(horizon).map(|counter| counter.permits).sum()
+        self.ending_after(horizon).map(|counter| counter.permits).sum()
     }
 
     /// When the newest ends.
-    pub(super) fn newest(&self) -> Option<Timestamp> {
+    pub(super) fn newest_end(&self) -> Option<Timestamp> {
         self.0.back().map(|counter| counter.ends)
     }
 

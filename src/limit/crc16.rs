@@ -1,7 +1,7 @@
 //! CRC16 (XMODEM): the checksum by which a Redis Cluster spreads keys, and we clients over partitions.
 
 /// How many slots a Redis Cluster spreads keys over.
-pub(crate) const SLOTS: u16 = 16_384;
+pub(crate) const HASH_SLOTS: u16 = 16_384;
 
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
@@ -20,11 +20,11 @@ const TABLE: [u16; 256] = {
 
 /// The checksum of these bytes.
 pub(crate) fn crc16(bytes: &[u8]) -> u16 {
-    crc16_on(0, bytes)
+    crc16_continue(0, bytes)
 }
 
 /// The checksum of bytes that stand behind others with this one.
-pub(crate) fn crc16_on(before: u16, bytes: &[u8]) -> u16 {
+pub(crate) fn crc16_continue(before: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(before, |crc: u16, byte| {
         let [high, _] = crc.to_be_bytes();
         crc << 8 ^ TABLE[usize::from(high ^ byte)]
@@ -38,6 +38,6 @@ mod tests {
     #[test]
     fn the_checksum_is_that_of_the_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
-        assert_eq!((crc16(b""), crc16_on(crc16(b"1234"), b"56789")), (0, 0x31c3));
+        assert_eq!((crc16(b""), crc16_continue(crc16(b"1234"), b"56789")), (0, 0x31c3));
     }
 }

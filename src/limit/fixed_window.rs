@@ -51,9 +51,9 @@ impl State {
     }
 
     /// After a refusal at `now`: changes nothing, unless windows end after the present one.
-    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+    pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let window = window(quota, now);
-        if self.0.newest().is_some_and(|newest| newest > window.end) {
+        if self.0.newest_end().is_some_and(|newest| newest > window.end) {
             self.0.forget(window.previous);
             self.0.add(0, window.end);
         }
@@ -67,7 +67,7 @@ impl State {
 
     /// The moment from which the bucket is as good as unused and can be forgotten.
     pub fn full_at(&self) -> Timestamp {
-        self.0.newest().unwrap_or_default()
+        self.0.newest_end().unwrap_or_default()
     }
 }
 

@@ -1,18 +1,18 @@
 //! What a quota allows, computed from its numbers alone.
 
-use super::{Algorithm, Quota, State, Wait};
+use super::{Algorithm, BucketState, Quota, Wait};
 use crate::clock::Timestamp;
 
 impl Algorithm {
     /// Its law in a few words.
-    pub fn law(&self) -> &'static str {
+    pub fn guarantee(&self) -> &'static str {
         match self {
             Self::TokenBucket => "a permit comes back exactly one interval after it was granted",
             Self::Gcra { .. } => "permits come back continuously, one by one, until the burst is full",
             Self::LeakyBucket(_) => "requests go on at an even distance, in the order in which they came",
             Self::FixedWindow(_) => "all permits come back when a window of the calendar ends",
             Self::SlidingWindow { .. } => "a permit comes back one interval after its segment has ended",
-            Self::Foreign(_) => "a permit comes back exactly one interval after it was granted, shared with Redisson",
+            Self::Redisson(_) => "a permit comes back exactly one interval after it was granted, shared with Redisson",
         }
     }
 }
@@ -27,13 +27,13 @@ impl Quota {
             Algorithm::TokenBucket
             | Algorithm::LeakyBucket(_)
             | Algorithm::SlidingWindow { .. }
-            | Algorithm::Foreign(_) => u64::from(self.rate()),
+            | Algorithm::Redisson(_) => u64::from(self.rate()),
         }
     }
 
     /// What an unused bucket holds: the most that can ever be left.
     pub fn full(&self) -> u32 {
-        State::EMPTY.check(self, 0, Timestamp::default()).remaining
+        BucketState::EMPTY.check(self, 0, Timestamp::default()).remaining
     }
 
     /// The most milliseconds until a bucket is unused again after all its permits were taken at once. For a fixed window, the
@@ -45,7 +45,7 @@ impl Quota {
                 window.end.millis_since(window.start)
             }
             Algorithm::SlidingWindow { segments } => self.interval() + self.interval().div_ceil(segments.into()),
-            Algorithm::TokenBucket | Algorithm::Gcra { .. } | Algorithm::LeakyBucket(_) | Algorithm::Foreign(_) => {
+            Algorithm::TokenBucket | Algorithm::Gcra { .. } | Algorithm::LeakyBucket(_) | Algorithm::Redisson(_) => {
                 let parts = u128::from(self.full()) * u128::from(self.interval());
                 u64::try_from(parts.div_ceil(self.rate().into())).unwrap_or(u64::MAX)
             }
@@ -54,14 +54,14 @@ impl Quota {
 
     /// Returns `true` if [`refill`](Self::refill) depends on the time: a fixed window of a day or longer, unless all such
     /// windows are of the same length.
-    pub fn refill_varies(&self) -> bool {
+    pub fn refill_time_varies(&self) -> bool {
         match self.algorithm() {
             Algorithm::FixedWindow(calendar) => calendar.varies(),
             Algorithm::TokenBucket
             | Algorithm::Gcra { .. }
             | Algorithm::LeakyBucket(_)
             | Algorithm::SlidingWindow { .. }
-            | Algorithm::Foreign(_) => false,
+            | Algorithm::Redisson(_) => false,
         }
     }
 
@@ -75,9 +75,9 @@ impl Quota {
             | Algorithm::Gcra { .. }
             | Algorithm::LeakyBucket(_)
             | Algorithm::SlidingWindow { .. }
-            | Algorithm::Foreign(_) => Timestamp::default(),
+            | Algorithm::Redisson(_) => Timestamp::default(),
         };
-        let mut state = State::EMPTY;
+        let mut state = BucketState::EMPTY;
         let all = state.check(self, 0, now).remaining;
         state.charge(self, all, now);
         state.check(self, permits, now).wait

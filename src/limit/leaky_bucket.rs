@@ -71,14 +71,14 @@ impl State {
     }
 
     /// After a refusal at `now`: changes nothing, unless the clock went back.
-    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
-        self.0.settle(quota, now);
+    pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
+        self.0.on_refusal(quota, now);
     }
 
     /// Takes back the slot at `slot`, if it is the last that was given.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, slot: Timestamp, now: Timestamp) {
-        if permits > 0 && self.0.slot_of_last(quota, permits) == Some(slot) {
-            self.0.take_out(quota, permits, now);
+        if permits > 0 && self.0.last_slot(quota, permits) == Some(slot) {
+            self.0.remove_last(quota, permits, now);
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
         if decision.granted {
             return state.charge(quota, 1, at(now));
         }
-        state.settle(quota, at(now));
+        state.on_refusal(quota, at(now));
         decision
     }
 

@@ -7,11 +7,11 @@ pub(crate) mod crc16;
 mod entries;
 pub mod fixed_window;
 mod forecast;
-pub mod foreign;
 pub mod gcra;
 pub mod leaky_bucket;
 mod packed;
 mod rate_config;
+pub mod redisson;
 pub mod sliding_window;
 mod spread;
 mod state;
@@ -25,10 +25,10 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use self::calendar::Calendar;
-use self::foreign::Sharing;
 pub use self::rate_config::{RateConfig, RateConfigError};
+use self::redisson::Sharing;
 pub use self::spread::Spread;
-pub use self::state::State;
+pub use self::state::BucketState;
 use crate::clock::Timestamp;
 
 /// The largest rate: 2^31 permits, so that sums of permits stay exact wherever they are kept.
@@ -58,8 +58,8 @@ pub enum Algorithm {
     },
     /// Requests wait for slots at an even distance: [`leaky_bucket`].
     LeakyBucket(leaky_bucket::Queue),
-    /// The same as [`TokenBucket`](Self::TokenBucket), shared with Redisson's clients: [`foreign`].
-    Foreign(Sharing),
+    /// The same as [`TokenBucket`](Self::TokenBucket), shared with Redisson's clients: [`redisson`].
+    Redisson(Sharing),
     /// A permit returns one interval after its segment has ended: [`sliding_window`].
     SlidingWindow {
         /// Into how many segments the interval is cut, 1 to [`sliding_window::MAX_SEGMENTS`].
@@ -192,7 +192,7 @@ impl Algorithm {
             Self::TokenBucket => "token_bucket",
             Self::Gcra { .. } => "gcra",
             Self::LeakyBucket(_) => "leaky_bucket",
-            Self::Foreign(_) => "redisson",
+            Self::Redisson(_) => "redisson",
             Self::SlidingWindow { .. } => "sliding_window",
             Self::FixedWindow(_) => "fixed_window",
         }
@@ -200,7 +200,7 @@ impl Algorithm {
 }
 
 /// Does every live charge have a decision that grants it?
-pub fn live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
+pub fn all_live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
     charges.iter().zip(decisions).all(|(charge, decision)| charge.shadow || decision.granted)
 }
 
@@ -268,12 +268,12 @@ impl Quota {
 
     /// The quota of an adopted limiter, whose rate and interval only the store has.
     pub const fn adopted(sharing: Sharing) -> Self {
-        Self { rate: MAX_RATE, interval: MAX_INTERVAL, algorithm: Algorithm::Foreign(sharing) }
+        Self { rate: MAX_RATE, interval: MAX_INTERVAL, algorithm: Algorithm::Redisson(sharing) }
     }
 
     /// Does only the store know the rate and the interval?
     pub const fn is_adopted(&self) -> bool {
-        matches!(self.algorithm, Algorithm::Foreign(sharing) if sharing.follows_hash())
+        matches!(self.algorithm, Algorithm::Redisson(sharing) if sharing.follows_hash())
     }
 
     /// One of so many equal parts of it, with one permit in an interval at least.
@@ -288,7 +288,7 @@ impl Quota {
             same @ (Algorithm::TokenBucket
             | Algorithm::SlidingWindow { .. }
             | Algorithm::FixedWindow(_)
-            | Algorithm::Foreign(_)) => same,
+            | Algorithm::Redisson(_)) => same,
         };
         Self { rate: part(self.rate), algorithm, ..*self }
     }
@@ -305,10 +305,10 @@ impl Quota {
 
     /// For how long a permit is to be remembered, in milliseconds: at least as long as it counts in a bucket that is not
     /// overfull.
-    pub(crate) fn lasts(&self) -> u64 {
+    pub(crate) fn retention_millis(&self) -> u64 {
         let slots = |permits: u32| self.interval.max((u64::from(permits) * self.interval).div_ceil(self.rate.into()));
         match self.algorithm {
-            Algorithm::TokenBucket | Algorithm::Foreign(_) => self.interval,
+            Algorithm::TokenBucket | Algorithm::Redisson(_) => self.interval,
             Algorithm::SlidingWindow { segments } => self.interval + self.interval.div_ceil(segments.into()),
             // In a day of 25 hours.
             Algorithm::FixedWindow(_) => self.interval + self.interval.min(60 * 60 * 1_000),
@@ -325,7 +325,7 @@ impl Quota {
             | Algorithm::LeakyBucket(_)
             | Algorithm::SlidingWindow { .. }
             | Algorithm::FixedWindow(_)
-            | Algorithm::Foreign(_) => self.rate,
+            | Algorithm::Redisson(_) => self.rate,
         }
     }
 
@@ -340,12 +340,12 @@ impl Quota {
 impl Outcome {
     /// The answer to `charges`.
     pub fn new(now: Timestamp, decisions: Vec<Decision>, charges: &[Charge]) -> Self {
-        let granted = live_granted(charges, &decisions);
+        let granted = all_live_granted(charges, &decisions);
         Self { now, decisions, granted }
     }
 
     /// An answer of which the live charges were made, or were not.
-    pub(crate) fn decided(now: Timestamp, decisions: Vec<Decision>, granted: bool) -> Self {
+    pub(crate) fn with_granted(now: Timestamp, decisions: Vec<Decision>, granted: bool) -> Self {
         Self { now, decisions, granted }
     }
 
@@ -355,7 +355,7 @@ impl Outcome {
     }
 
     /// Of the charges that this answers, those that were made.
-    pub fn made(&self, charges: Vec<Charge>) -> Vec<Granted> {
+    pub fn granted_charges(&self, charges: Vec<Charge>) -> Vec<Granted> {
         let asked = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
         let made = asked.filter(|(charge, decision)| decision.granted && charge.permits > 0);
         let granted = |(charge, decision): (Charge, &Decision)| Granted {

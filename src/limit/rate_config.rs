@@ -57,7 +57,7 @@ impl RateConfig {
 
     /// What a store has kept. Rates and intervals of Java beyond our ranges are shown at their ends; a rate or an
     /// interval of nothing is none.
-    pub(crate) fn stored(mode: Mode, rate: u64, interval: u64, keep_alive: u64) -> Option<Self> {
+    pub(crate) fn from_stored(mode: Mode, rate: u64, interval: u64, keep_alive: u64) -> Option<Self> {
         let rate = rate.min(u64::from(super::MAX_RATE));
         let quota = Quota::new(rate, interval.min(MAX_INTERVAL), Algorithm::TokenBucket).ok()?;
         Some(Self { mode, quota, keep_alive })

@@ -50,7 +50,7 @@ impl State {
         Decision::new(
             u32::try_from(available).unwrap_or(u32::MAX),
             wait,
-            self.0.after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
+            self.0.ending_after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
         )
     }
 
@@ -64,9 +64,9 @@ impl State {
     }
 
     /// After a refusal at `now`: changes nothing, unless segments lie ahead of the present one.
-    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+    pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let present = segment_end(quota, now);
-        if self.0.newest().is_some_and(|newest| newest > present) {
+        if self.0.newest_end().is_some_and(|newest| newest > present) {
             self.0.forget(horizon(quota, now));
             self.0.add(0, present);
         }
@@ -80,13 +80,13 @@ impl State {
 
     /// The moment from which the bucket is full and can be forgotten.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
-        self.0.newest().map_or(Timestamp::default(), |ends| ends.plus_millis(quota.interval()))
+        self.0.newest_end().map_or(Timestamp::default(), |ends| ends.plus_millis(quota.interval()))
     }
 
     /// Milliseconds until `missing` permits have returned, counted from the oldest segment of the window on.
     fn wait_for(&self, missing: u64, quota: &Quota, now: Timestamp) -> u64 {
         let mut returned = 0;
-        let last = self.0.after(horizon(quota, now)).find(|counter| {
+        let last = self.0.ending_after(horizon(quota, now)).find(|counter| {
             returned += counter.permits;
             returned >= missing
         });

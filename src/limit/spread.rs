@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::crc16::{SLOTS, crc16, crc16_on};
+use super::crc16::{HASH_SLOTS, crc16, crc16_continue};
 use super::{Algorithm, Charge, ClientId, Limiter, Mode, Quota, leaky_bucket};
 
 /// The numbers of parts are looked for below this one.
@@ -31,7 +31,7 @@ impl Limiter {
         if partitions < 2 || !has_hash_tag {
             return Self { spread: Spread::Whole, ..self };
         }
-        Self { spread: Spread::Partitions(self.numbers_of_parts(partitions).collect()), ..self }
+        Self { spread: Spread::Partitions(self.part_numbers(partitions).collect()), ..self }
     }
 
     /// The same, with its quota in so many shards: as many as have a permit at least.
@@ -42,8 +42,8 @@ impl Limiter {
             return self;
         }
         let quotas = (0..shards).map(|index| self.quota.part(index, shards));
-        let shard = |(number, quota)| Arc::new(Self::new(self.name_of_part(number), self.mode, quota));
-        Self { spread: Spread::Shards(self.numbers_of_parts(shards).zip(quotas).map(shard).collect()), ..self }
+        let shard = |(number, quota)| Arc::new(Self::new(self.part_name(number), self.mode, quota));
+        Self { spread: Spread::Shards(self.part_numbers(shards).zip(quotas).map(shard).collect()), ..self }
     }
 
     /// Its shards, if it is spread over some.
@@ -80,10 +80,10 @@ impl Limiter {
     /// A number for each of so many parts, by which their hash tags lie evenly over the slots of a cluster: the first that
     /// brings the part into the middle of its own stretch of them. Three nodes that have a third of the slots each then have
     /// 3, 3 and 2 of 8 parts; by 0 to 7 one of them would always have 4.
-    fn numbers_of_parts(&self, parts: u32) -> impl Iterator<Item = u32> {
+    fn part_numbers(&self, parts: u32) -> impl Iterator<Item = u32> {
         let (mut numbers, mut missing) = (vec![None; usize::try_from(parts).unwrap_or_default()], parts);
         for number in 0..NUMBERS {
-            let stretch = stretch_around(self.slot_of_part(number), parts);
+            let stretch = central_stretch_of(self.hash_slot_of_part(number), parts);
             if let Some(place @ None) = stretch.and_then(|stretch| numbers.get_mut(stretch)) {
                 *place = Some(number);
                 missing -= 1;
@@ -96,21 +96,21 @@ impl Limiter {
     }
 
     /// The hash slot of a part.
-    pub(crate) fn slot_of_part(&self, number: u32) -> u16 {
-        let [tag, _] = self.around_part();
+    pub(crate) fn hash_slot_of_part(&self, number: u32) -> u16 {
+        let [tag, _] = self.split_at_part_number();
         let tag = tag.split_once('{').map_or(tag, |(_, tag)| tag);
-        let before = crc16_on(crc16(tag.as_bytes()), b":");
-        crc16_on(before, itoa::Buffer::new().format(number).as_bytes()) % SLOTS
+        let before = crc16_continue(crc16(tag.as_bytes()), b":");
+        crc16_continue(before, itoa::Buffer::new().format(number).as_bytes()) % HASH_SLOTS
     }
 
     /// Its name with the number of a part in its hash tag: `{tidegate:rest:7}:all`.
-    fn name_of_part(&self, number: u32) -> String {
-        let [tag, rest] = self.around_part();
+    fn part_name(&self, number: u32) -> String {
+        let [tag, rest] = self.split_at_part_number();
         format!("{tag}:{number}{rest}")
     }
 
     /// What stands before the number of a part in a name, and what stands after it.
-    pub(crate) fn around_part(&self) -> [&str; 2] {
+    pub(crate) fn split_at_part_number(&self) -> [&str; 2] {
         let end = self.name.find('}').unwrap_or(self.name.len());
         let (tag, rest) = self.name.split_at(end);
         [tag, rest]
@@ -119,8 +119,8 @@ impl Limiter {
 
 /// Of so many equal stretches of all slots, that in whose middle eighth this one is. So up to 8 nodes with equal shares of the
 /// slots have as many of these as each other, or one more.
-fn stretch_around(slot: u16, stretches: u32) -> Option<usize> {
-    let (all, scaled) = (u64::from(SLOTS), u64::from(slot) * u64::from(stretches));
+fn central_stretch_of(slot: u16, stretches: u32) -> Option<usize> {
+    let (all, scaled) = (u64::from(HASH_SLOTS), u64::from(slot) * u64::from(stretches));
     let is_middle = (scaled % all).abs_diff(all / 2) * 16 < all;
     usize::try_from(scaled / all).ok().filter(|_| is_middle)
 }
@@ -145,7 +145,7 @@ impl Quota {
             same @ (Algorithm::TokenBucket
             | Algorithm::SlidingWindow { .. }
             | Algorithm::FixedWindow(_)
-            | Algorithm::Foreign(_)) => same,
+            | Algorithm::Redisson(_)) => same,
         };
         Self { rate: part(self.rate), algorithm, ..*self }
     }
@@ -202,9 +202,9 @@ mod tests {
         fn parts_lie_evenly_over_the_slots_of_a_cluster(route in "[a-z-]{1,30}", parts in 2..=400_u32) {
             let limiter = Limiter { name: format!("{{tidegate:{route}}}:all"), ..limiter(1, Algorithm::TokenBucket) };
             let slots: Vec<usize> =
-                limiter.numbers_of_parts(parts).map(|number| limiter.slot_of_part(number).into()).collect();
+                limiter.part_numbers(parts).map(|number| limiter.hash_slot_of_part(number).into()).collect();
             for nodes in 2..=8 {
-                let of_node = |node| slots.iter().filter(|slot| *slot * nodes / usize::from(SLOTS) == node).count();
+                let of_node = |node| slots.iter().filter(|slot| *slot * nodes / usize::from(HASH_SLOTS) == node).count();
                 let (counts, even): (Vec<usize>, _) =
                     ((0..nodes).map(of_node).collect(), slots.len() / nodes..=slots.len().div_ceil(nodes));
                 prop_assert!(counts.iter().all(|count| even.contains(count)), "{counts:?}");

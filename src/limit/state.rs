@@ -8,17 +8,17 @@ use crate::clock::Timestamp;
 /// The state of a bucket. Its quotas always have the same algorithm. Most buckets were used once; their state is packed and
 /// needs no heap memory.
 #[derive(Clone, Debug)]
-pub struct State(Kept);
+pub struct BucketState(Repr);
 
 #[derive(Clone, Debug)]
-enum Kept {
+enum Repr {
     Packed(Packed),
-    Whole(Box<Whole>),
+    Unpacked(Box<Unpacked>),
 }
 
 /// The full state of an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Whole {
+enum Unpacked {
     /// A log of grants.
     TokenBucket(token_bucket::State),
     /// What is in use of a bucket that refills continuously.
@@ -31,65 +31,65 @@ enum Whole {
     FixedWindow(fixed_window::State),
 }
 
-impl State {
+impl BucketState {
     /// An unused bucket.
-    pub const EMPTY: Self = Self(Kept::Packed(Packed::Unused));
+    pub const EMPTY: Self = Self(Repr::Packed(Packed::Unused));
 
     /// Judges a request for `permits` at `now`; changes nothing.
     #[inline]
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         match &self.0 {
-            Kept::Whole(whole) => whole.check(quota, permits, now),
-            Kept::Packed(packed) => Whole::unpack(*packed, quota).check(quota, permits, now),
+            Repr::Unpacked(unpacked) => unpacked.check(quota, permits, now),
+            Repr::Packed(packed) => Unpacked::unpack(*packed, quota).check(quota, permits, now),
         }
     }
 
     /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
     #[inline]
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        self.change(quota, |whole| whole.charge(quota, permits, now))
+        self.change(quota, |unpacked| unpacked.charge(quota, permits, now))
     }
 
     /// After a refusal at `now`: changes nothing, unless the clock went back.
     #[inline]
-    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
-        self.change(quota, |whole| whole.settle(quota, now));
+    pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
+        self.change(quota, |unpacked| unpacked.on_refusal(quota, now));
     }
 
     /// Takes back `permits` that were granted at `granted_at`, as if they had never been; permits that have returned
     /// by themselves are left alone.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
-        self.change(quota, |whole| whole.give_back(quota, permits, granted_at, now));
+        self.change(quota, |unpacked| unpacked.give_back(quota, permits, granted_at, now));
     }
 
     /// The moment from which the bucket is as good as unused and can be forgotten.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         match &self.0 {
-            Kept::Whole(whole) => whole.full_at(quota),
-            Kept::Packed(packed) => Whole::unpack(*packed, quota).full_at(quota),
+            Repr::Unpacked(unpacked) => unpacked.full_at(quota),
+            Repr::Packed(packed) => Unpacked::unpack(*packed, quota).full_at(quota),
         }
     }
 
     /// A state that was too large to be packed once is not packed again while the bucket is in use.
     #[inline]
-    fn change<R>(&mut self, quota: &Quota, change: impl FnOnce(&mut Whole) -> R) -> R {
+    fn change<R>(&mut self, quota: &Quota, change: impl FnOnce(&mut Unpacked) -> R) -> R {
         match &mut self.0 {
-            Kept::Whole(whole) => change(whole),
-            Kept::Packed(packed) => {
-                let mut whole = Whole::unpack(*packed, quota);
-                let changed = change(&mut whole);
-                self.0 = whole.pack().map_or_else(|| Kept::Whole(Box::new(whole)), Kept::Packed);
+            Repr::Unpacked(unpacked) => change(unpacked),
+            Repr::Packed(packed) => {
+                let mut unpacked = Unpacked::unpack(*packed, quota);
+                let changed = change(&mut unpacked);
+                self.0 = unpacked.pack().map_or_else(|| Repr::Unpacked(Box::new(unpacked)), Repr::Packed);
                 changed
             }
         }
     }
 }
 
-impl Whole {
+impl Unpacked {
     #[inline]
     fn unpack(packed: Packed, quota: &Quota) -> Self {
         match quota.algorithm() {
-            Algorithm::TokenBucket | Algorithm::Foreign(_) => Self::TokenBucket(token_bucket::State::unpack(packed)),
+            Algorithm::TokenBucket | Algorithm::Redisson(_) => Self::TokenBucket(token_bucket::State::unpack(packed)),
             Algorithm::Gcra { .. } => Self::Gcra(gcra::State::unpack(packed)),
             Algorithm::LeakyBucket(_) => Self::LeakyBucket(leaky_bucket::State(gcra::State::unpack(packed))),
             Algorithm::SlidingWindow { .. } => Self::SlidingWindow(sliding_window::State(Counters::unpack(packed))),
@@ -127,13 +127,13 @@ impl Whole {
         }
     }
 
-    fn settle(&mut self, quota: &Quota, now: Timestamp) {
+    fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         match self {
-            Self::TokenBucket(state) => state.settle(quota, now),
-            Self::Gcra(state) => state.settle(quota, now),
-            Self::LeakyBucket(state) => state.settle(quota, now),
-            Self::SlidingWindow(state) => state.settle(quota, now),
-            Self::FixedWindow(state) => state.settle(quota, now),
+            Self::TokenBucket(state) => state.on_refusal(quota, now),
+            Self::Gcra(state) => state.on_refusal(quota, now),
+            Self::LeakyBucket(state) => state.on_refusal(quota, now),
+            Self::SlidingWindow(state) => state.on_refusal(quota, now),
+            Self::FixedWindow(state) => state.on_refusal(quota, now),
         }
     }
 
@@ -169,12 +169,12 @@ mod tests {
 
     #[test]
     fn a_bucket_that_was_used_once_is_24_bytes_and_no_more() {
-        assert_eq!(size_of::<State>(), 24);
+        assert_eq!(size_of::<BucketState>(), 24);
         for algorithm in algorithms() {
             let quota = Quota::new(10, 86_400_000, algorithm).expect("a quota");
-            let mut state = State::EMPTY;
+            let mut state = BucketState::EMPTY;
             state.charge(&quota, 1, Timestamp::from_millis(1_700_000_000_000));
-            assert!(matches!(state.0, Kept::Packed(Packed::Once { .. })), "{state:?}");
+            assert!(matches!(state.0, Repr::Packed(Packed::Once { .. })), "{state:?}");
         }
     }
 
@@ -203,25 +203,25 @@ mod tests {
             let quota = |rate, interval| Quota::new(rate, interval, algorithms()[index]).expect("a quota");
             // The other rule's interval does not fit into 32 bits.
             let quotas = [quota(rates.0, 60_000), quota(rates.1, 1 << 33)];
-            let (mut state, mut now) = (State::EMPTY, 1_700_000_000_000_u64);
-            let mut whole = Whole::unpack(Packed::Unused, &quotas[0]);
+            let (mut state, mut now) = (BucketState::EMPTY, 1_700_000_000_000_u64);
+            let mut unpacked = Unpacked::unpack(Packed::Unused, &quotas[0]);
             for (passes, permits, other, undone) in life {
                 now = now.checked_add_signed(passes).expect("a moment");
                 let (quota, at) = (&quotas[usize::from(other)], Timestamp::from_millis(now));
-                let said = whole.check(quota, permits, at);
+                let said = unpacked.check(quota, permits, at);
                 prop_assert_eq!(state.check(quota, permits, at), said);
                 if said.granted {
-                    prop_assert_eq!(state.charge(quota, permits, at), whole.charge(quota, permits, at));
+                    prop_assert_eq!(state.charge(quota, permits, at), unpacked.charge(quota, permits, at));
                 } else {
-                    state.settle(quota, at);
-                    whole.settle(quota, at);
+                    state.on_refusal(quota, at);
+                    unpacked.on_refusal(quota, at);
                 }
                 if said.granted && undone {
                     let slot = at.plus_millis(said.delay);
                     state.give_back(quota, permits, slot, at);
-                    whole.give_back(quota, permits, slot, at);
+                    unpacked.give_back(quota, permits, slot, at);
                 }
-                prop_assert_eq!(state.full_at(quota), whole.full_at(quota));
+                prop_assert_eq!(state.full_at(quota), unpacked.full_at(quota));
             }
         }
     }

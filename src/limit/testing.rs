@@ -9,7 +9,7 @@ macro_rules! define_take {
             if decision.granted {
                 return state.charge(quota, permits, now);
             }
-            state.settle(quota, now);
+            state.on_refusal(quota, now);
             decision
         }
     };

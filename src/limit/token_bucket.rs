@@ -67,7 +67,7 @@ impl State {
     /// After a refusal at `now`: changes nothing, unless the clock went back, or rules with a shorter interval would
     /// soon forget what this one counts: then they would find room that it does not have. That is remembered at most once
     /// in an interval.
-    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+    pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let (horizon, until) = self.longest(quota, now);
         let is_ahead = self.log.back().is_some_and(|newest| newest.at > now);
         let remembers = horizon <= self.longest && until.millis_since(self.longest_until) <= horizon;
@@ -82,7 +82,7 @@ impl State {
     /// where grants share an entry. What has returned, or was redated since, is left alone.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         let permits = u64::from(permits);
-        let (first, last) = slot_of(quota, self.longest(quota, now).0, granted_at);
+        let (first, last) = merge_step_of(quota, self.longest(quota, now).0, granted_at);
         let (start, end) = (
             self.log.partition_point(|grant| grant.at < first).max(self.live_from(quota, now)),
             self.log.partition_point(|grant| grant.at <= last),
@@ -204,7 +204,7 @@ impl State {
 
     fn push(&mut self, quota: &Quota, horizon: u64, permits: u64, now: Timestamp) {
         let in_slot = |at: Timestamp| {
-            let (first, last) = slot_of(quota, horizon, now);
+            let (first, last) = merge_step_of(quota, horizon, now);
             (first..=last).contains(&at)
         };
         match self.log.back_mut() {
@@ -267,7 +267,7 @@ fn shares_entries(quota: &Quota, horizon: u64) -> bool {
 }
 
 /// The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
-fn slot_of(quota: &Quota, horizon: u64, at: Timestamp) -> (Timestamp, Timestamp) {
+fn merge_step_of(quota: &Quota, horizon: u64, at: Timestamp) -> (Timestamp, Timestamp) {
     if !shares_entries(quota, horizon) {
         return (at, at);
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::limit::foreign::Sharing;
+use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, Charge};
 use crate::store::StoreError;
 
@@ -52,7 +52,7 @@ impl AdoptedFailures {
 /// Their names are the rule file's, not a client's.
 fn adopted(charges: &[Charge]) -> impl Iterator<Item = &str> {
     let is_adopted =
-        |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(Sharing::Adopt(_)));
+        |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Redisson(Sharing::Adopt(_)));
     charges.iter().filter(is_adopted).map(|charge| charge.limiter.name.as_str())
 }
 

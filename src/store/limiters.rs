@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::negative_cache::Remote as _;
 use super::{Store, StoreError};
-use crate::limit::foreign::Sharing;
+use crate::limit::redisson::Sharing;
 use crate::limit::{Charge, ClientId, Limiter, Mode, Outcome, Quota, RateConfig};
 
 /// Which limiter, and whose buckets of it if it is PER_CLIENT.

@@ -126,7 +126,7 @@ fn requests_that_come_together_are_answered_as_if_they_had_come_one_by_one() {
                 prop_assert_eq!(&alone, answer, "{:?}", charges);
             }
             // Undone together with others or not, a request leaves nothing behind.
-            let made = answers[0].made(requests[0].clone());
+            let made = answers[0].granted_charges(requests[0].clone());
             memory.give_back_at(&made, Timestamp::from_millis(now));
             runtime.block_on(redis.give_back_at(&made, Timestamp::from_millis(now))).expect("given back");
         }
@@ -253,7 +253,7 @@ fn a_bucket_that_was_tampered_with_does_not_spoil_the_others_of_its_call() {
         left.sort_unstable();
         assert_eq!(left, [1, 1, 3], "{tampered:?}");
         for (answer, client) in answers.iter().zip(clients) {
-            let made = answer.made(request(client));
+            let made = answer.granted_charges(request(client));
             runtime.block_on(store.give_back_at(&made, Timestamp::from_millis(START))).expect("given back");
         }
     }

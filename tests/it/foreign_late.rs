@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tidegate::limit::Quota;
-use tidegate::limit::foreign::Sharing;
+use tidegate::limit::redisson::Sharing;
 
 use crate::foreign::take;
 use crate::support::redis::{RedisServer, fresh_name};

@@ -3,7 +3,7 @@
 use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
-use tidegate::limit::foreign::Sharing;
+use tidegate::limit::redisson::Sharing;
 use tidegate::limit::{Charge, Decision, Mode, Quota, Wait};
 use tidegate::store::Store;
 

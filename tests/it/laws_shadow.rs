@@ -75,7 +75,7 @@ fn the_script_and_the_embedded_store_watch_alike() {
             let (one, other) = (stores.take(memory, &charges, now), stores.take(redis, &charges, now));
             prop_assert_eq!(&one, &other, "{:?}", step);
             if step.undo {
-                let made = one.made(charges);
+                let made = one.granted_charges(charges);
                 stores.give_back(memory, &made, now);
                 stores.give_back(redis, &made, now);
             }

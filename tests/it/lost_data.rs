@@ -118,7 +118,7 @@ async fn permits_are_given_back_once_although_nobody_hears_that_they_were() {
     let mut taken = Vec::new();
     for _ in 0..3 {
         let outcome = store.take_at(std::slice::from_ref(&one), now).await.expect("a decision");
-        taken = outcome.made(vec![one.clone()]);
+        taken = outcome.granted_charges(vec![one.clone()]);
     }
     // The answer comes when nobody waits for it any more.
     proxy.delay(3_000, 3_000);

@@ -102,7 +102,7 @@ fn bucket(limit: &Limit, charge: &Charge) -> String {
 fn comes_to(limit: &Limit, due: &Due, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (quota, interval) = (&limit.limiter.quota, Millis::show(limit.limiter.quota.interval()));
     let algorithm = quota.algorithm();
-    writeln!(f, "     law      {}, {} in {interval}: {}", algorithm.name(), quota.rate(), algorithm.law())?;
+    writeln!(f, "     law      {}, {} in {interval}: {}", algorithm.name(), quota.rate(), algorithm.guarantee())?;
     let each = match limit.mode() {
         Mode::Overall => "for all together",
         Mode::PerClient => "for each client",

@@ -6,7 +6,7 @@ use super::{Checked, needed, part, windows};
 use crate::config::file::{self, File};
 use crate::config::node::{MERGE_KEY, Node};
 use crate::config::problem::{Problems, quote};
-use crate::limit::foreign::Sharing;
+use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Mode, Quota};
 use crate::store::settings::StoreSettings;
 
@@ -63,7 +63,7 @@ pub(super) fn quota(written: &file::Limit, sharing: Sharing, node: &Node, proble
         None => MAX_INTERVAL,
     };
     let rate = rate?.copied().unwrap_or(u64::from(MAX_RATE));
-    let quota = Quota::new(rate, interval, Algorithm::Foreign(sharing));
+    let quota = Quota::new(rate, interval, Algorithm::Redisson(sharing));
     super::parsed(quota, "choose numbers in these ranges", node, problems)
 }
 

@@ -4,8 +4,8 @@ use super::{Checked, foreign, needed, number, parsed, part, windows};
 use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
-use crate::limit::foreign::Sharing;
 use crate::limit::leaky_bucket::Queue;
+use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, Quota};
 
 /// The keys that belong to one algorithm, with its name in the file.

@@ -22,7 +22,7 @@ pub(super) fn over_nodes(limits: Vec<Limit>, written: &file::Route) -> Vec<Limit
     let is_written = written.limits.iter().flatten().flatten().any(|limit| limit.partitions.is_some());
     let first = limits.first().map(|first| first.client.clone());
     let can_be = |limit: &Limit| {
-        let is_ours = !matches!(limit.limiter.quota.algorithm(), Algorithm::Foreign(_));
+        let is_ours = !matches!(limit.limiter.quota.algorithm(), Algorithm::Redisson(_));
         limit.mode() == Mode::PerClient && is_ours && Some(&limit.client) == first.as_ref()
     };
     if is_written || !limits.iter().all(can_be) {
@@ -60,7 +60,7 @@ pub(super) fn parts(
                 format!("leave it out, or use {}", quote(instead)),
             ));
         }
-        if let Algorithm::Foreign(_) = quota.algorithm() {
+        if let Algorithm::Redisson(_) = quota.algorithm() {
             let message = format!("{} cannot be used with `key`, whose buckets Redisson names", quote(key));
             return Err(problems.add(node.at(key).location, message, "leave one of them out"));
         }

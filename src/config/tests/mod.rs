@@ -370,7 +370,7 @@ proptest! {
 
 #[test]
 fn a_limit_can_share_a_limiter_of_java_and_adopt_what_that_configured() {
-    use crate::limit::foreign::Sharing::{Adopt, Configure};
+    use crate::limit::redisson::Sharing::{Adopt, Configure};
     let text = r#"
 store: redis://db
 routes:
@@ -388,10 +388,10 @@ routes:
         let limiter = &limits[index].limiter;
         (limiter.name.as_str(), limiter.mode, limiter.quota.algorithm())
     };
-    let adopt = |mode| Algorithm::Foreign(Adopt(mode));
+    let adopt = |mode| Algorithm::Redisson(Adopt(mode));
     assert_eq!(shared(0), ("java:{1}", Mode::Overall, adopt(Some(Mode::Overall))));
     assert_eq!(shared(1), ("two", Mode::PerClient, adopt(None)));
     assert_eq!(shared(2), ("three", Mode::PerClient, adopt(Some(Mode::PerClient))));
-    assert_eq!(shared(3), ("four", Mode::Overall, Algorithm::Foreign(Configure)));
+    assert_eq!(shared(3), ("four", Mode::Overall, Algorithm::Redisson(Configure)));
     assert_eq!((limits[2].limiter.quota.rate(), limits[3].limiter.quota.interval()), (5, 1_000));
 }

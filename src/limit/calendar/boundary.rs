@@ -8,7 +8,7 @@ use super::Unit;
 use crate::clock::Timestamp;
 
 /// The boundaries before and after a moment. Beyond the years that calendars know, all days are equal.
-pub(super) fn bounds(unit: Unit, zone: &TimeZone, at: Timestamp) -> (Timestamp, Timestamp) {
+pub(super) fn window_bounds(unit: Unit, zone: &TimeZone, at: Timestamp) -> (Timestamp, Timestamp) {
     let length = unit.millis();
     let start = at.as_millis() / length * length;
     let equal = (Timestamp::from_millis(start), Timestamp::from_millis(start).plus_millis(length));
@@ -44,10 +44,10 @@ fn date_bounds(unit: Unit, zone: &TimeZone, at: jiff::Timestamp) -> Option<(jiff
     let mut first = first_of(unit, zone.to_datetime(at).date())?;
     let mut next = next_after(unit, first)?;
     // Clocks that are set back over midnight show a date again that has ended.
-    while begin(zone, next)? <= at {
+    while start_of_date(zone, next)? <= at {
         (first, next) = (next, next_after(unit, next)?);
     }
-    Some((begin(zone, first)?, begin(zone, next)?))
+    Some((start_of_date(zone, first)?, start_of_date(zone, next)?))
 }
 
 /// The first day of the window that a date is in.
@@ -69,7 +69,7 @@ fn next_after(unit: Unit, first: Date) -> Option<Date> {
 }
 
 /// The moment of midnight: of two the earlier one, and of none when the clocks were set past it.
-fn begin(zone: &TimeZone, date: Date) -> Option<jiff::Timestamp> {
+fn start_of_date(zone: &TimeZone, date: Date) -> Option<jiff::Timestamp> {
     zone.to_timestamp(date.at(0, 0, 0, 0)).ok()
 }
 

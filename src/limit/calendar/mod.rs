@@ -20,7 +20,7 @@ use arc_swap::ArcSwap;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use parking_lot::Mutex;
 
-use self::boundary::bounds;
+use self::boundary::window_bounds;
 pub use self::span::{Span, Window};
 use crate::clock::Timestamp;
 
@@ -41,16 +41,16 @@ pub enum Unit {
     Month,
 }
 
-/// A unit in a time zone. Calendars are few, and are kept for as long as the process lives: copying one costs nothing,
+/// A unit in a time zone. Calendars are few, and are data for as long as the process lives: copying one costs nothing,
 /// and all limits with the same calendar share what it remembers.
 #[derive(Clone, Copy)]
-pub struct Calendar(&'static Kept);
+pub struct Calendar(&'static CalendarData);
 
-struct Kept {
+struct CalendarData {
     unit: Unit,
     zone: String,
     rules: TimeZone,
-    near: ArcSwap<Span>,
+    cached: ArcSwap<Span>,
 }
 
 /// No time zone has this name.
@@ -103,12 +103,12 @@ impl Calendar {
     pub fn new(unit: Unit, zone: &str) -> Result<Self, UnknownZone> {
         let rules = ZONES.get(zone).map_err(|_| UnknownZone(zone.to_owned()))?;
         let zone = rules.iana_name().unwrap_or(zone).to_owned();
-        let keep = || {
-            let kept = Kept { unit, zone: zone.clone(), rules, near: ArcSwap::from_pointee(Span::default()) };
+        let leak_data = || {
+            let data = CalendarData { unit, zone: zone.clone(), rules, cached: ArcSwap::from_pointee(Span::default()) };
             // There are no more calendars than units and zones.
-            Self(Box::leak(Box::new(kept)))
+            Self(Box::leak(Box::new(data)))
         };
-        Ok(*CALENDARS.lock().entry((unit, zone.clone())).or_insert_with(keep))
+        Ok(*CALENDARS.lock().entry((unit, zone.clone())).or_insert_with(leak_data))
     }
 
     /// The names of all zones.
@@ -138,22 +138,22 @@ impl Calendar {
 
     /// The window that a moment is in.
     pub fn window(&self, at: Timestamp) -> Window {
-        let near = self.0.near.load();
-        near.window(at).unwrap_or_else(|| self.span(at).middle())
+        let cached = self.0.cached.load();
+        cached.window(at).unwrap_or_else(|| self.span(at).middle())
     }
 
     /// The window that a moment is in, with its neighbours.
     pub fn span(&self, at: Timestamp) -> Span {
-        let near = self.0.near.load();
-        if (near.0[2]..near.0[3]).contains(&at) {
-            return **near;
+        let cached = self.0.cached.load();
+        if (cached.0[2]..cached.0[3]).contains(&at) {
+            return **cached;
         }
-        let around = |at| bounds(self.0.unit, &self.0.rules, at);
+        let around = |at| window_bounds(self.0.unit, &self.0.rules, at);
         let before = |start: Timestamp| around(Timestamp::from_millis(start.as_millis().saturating_sub(1))).0;
         let (start, end) = around(at);
         let previous = before(start);
         let span = Span([before(previous), previous, start, end, around(end).1]);
-        self.0.near.store(Arc::new(span));
+        self.0.cached.store(Arc::new(span));
         span
     }
 }

@@ -63,7 +63,7 @@ impl State {
     }
 
     /// After a refusal at `now`: changes nothing, unless the clock went back.
-    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+    pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         if self.at > now {
             self.advance(quota, now);
         }
@@ -110,13 +110,13 @@ impl State {
     }
 
     /// When the last `permits` that came in began to be all there was, if they were the last: for buckets with slots.
-    pub(super) fn slot_of_last(&self, quota: &Quota, permits: u32) -> Option<Timestamp> {
+    pub(super) fn last_slot(&self, quota: &Quota, permits: u32) -> Option<Timestamp> {
         let before = self.used_at(quota, self.at).checked_sub(parts(permits, quota))?;
         Some(self.at.plus_millis(millis_for(before, quota)))
     }
 
     /// Takes out `permits` that came in last.
-    pub(super) fn take_out(&mut self, quota: &Quota, permits: u32, now: Timestamp) {
+    pub(super) fn remove_last(&mut self, quota: &Quota, permits: u32, now: Timestamp) {
         self.used = self.used_at(quota, self.at).saturating_sub(parts(permits, quota));
         self.interval = quota.interval();
         self.advance(quota, now);

@@ -18,7 +18,7 @@ fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
     if decision.granted {
         return state.charge(quota, permits, at(now));
     }
-    state.settle(quota, at(now));
+    state.on_refusal(quota, at(now));
     decision
 }
 

@@ -175,7 +175,7 @@ impl Payment {
 
 impl Debt {
     fn add(&mut self, at: Timestamp, permits: u32) {
-        let slot = self.limiter.quota.lasts().div_ceil(SLOTS);
+        let slot = self.limiter.quota.retention_millis().div_ceil(SLOTS);
         match self.grants.last_mut() {
             Some((last, sum)) if last.as_millis() / slot == at.as_millis() / slot => {
                 *last = at.max(*last);
@@ -223,7 +223,7 @@ impl Debt {
 
     /// Removes what has returned; false if nothing is left.
     fn is_live(&mut self, now: Timestamp) -> bool {
-        let lasts = self.limiter.quota.lasts();
+        let lasts = self.limiter.quota.retention_millis();
         self.grants.retain(|(at, _)| at.plus_millis(lasts) > now);
         !self.grants.is_empty()
     }

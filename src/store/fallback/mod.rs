@@ -142,7 +142,7 @@ impl Fallback {
         }
         let counter = if outcome.granted() { &self.granted } else { &self.refused };
         counter.fetch_add(1, Ordering::Relaxed);
-        let made = outcome.made(charges.to_vec());
+        let made = outcome.granted_charges(charges.to_vec());
         if !made.is_empty() {
             self.debts.lock().add(&made, outcome.now);
             self.owing.send_replace(());
@@ -317,7 +317,7 @@ mod tests {
         let (fallback, _) = alone();
         let charge = charge(1, 1);
         let outcome = fallback.take(std::slice::from_ref(&charge)).expect("a decision");
-        fallback.give_back(&outcome.made(vec![charge.clone()]));
+        fallback.give_back(&outcome.granted_charges(vec![charge.clone()]));
         assert!(fallback.debts.lock().is_empty());
         assert_eq!(granted(&fallback, &charge, 5), 1);
     }

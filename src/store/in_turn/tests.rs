@@ -183,7 +183,7 @@ async fn all_groups_are_given_back_within_one_deadline() {
     let (cache, begin) = (on_their_way(true), Instant::now());
     let charges = ["a", "b", "c"].map(|name| charge(name, 5, 1, false));
     let outcome = take(&cache, &charges, None).await.expect("a decision");
-    let given_back = give_back(&cache, &outcome.made(charges.to_vec()), None).await;
+    let given_back = give_back(&cache, &outcome.granted_charges(charges.to_vec()), None).await;
     assert_eq!((given_back, begin.elapsed()), (Err(StoreError::Timeout), Duration::from_secs(1)));
 }
 

@@ -78,7 +78,7 @@ impl Progress {
 
     fn granted(&mut self, group: &[usize], outcome: &Outcome, asked: Vec<Charge>) {
         self.note(group, outcome);
-        self.made.extend(outcome.made(asked));
+        self.made.extend(outcome.granted_charges(asked));
     }
 
     /// Undoes what was made: it is as if it had only been looked at.
@@ -117,7 +117,7 @@ impl Progress {
             Some(decision) => Decision { ahead: shown.millis_since(now), ..decision },
             None => unknown,
         });
-        Outcome::decided(now, decisions.collect(), granted)
+        Outcome::with_granted(now, decisions.collect(), granted)
     }
 }
 

@@ -67,9 +67,9 @@ impl<'d, 'm, 'c> Deciding<'d, 'm, 'c> {
             let (made, shard) = (granted && decision.granted, shard(self.locked, lookup));
             match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
                 (Some((overflow, allotment)), _) if made => *decision = overflow.charge(allotment, lookup, now),
-                (Some((overflow, allotment)), _) => overflow.settle(allotment, lookup, now),
+                (Some((overflow, allotment)), _) => overflow.on_refusal(allotment, lookup, now),
                 (None, Location::Own { .. }) if made => *decision = shard.charge(lookup, now).unwrap_or(*decision),
-                (None, Location::Own { .. }) => shard.settle(lookup, now),
+                (None, Location::Own { .. }) => shard.on_refusal(lookup, now),
                 _ => {}
             }
         }

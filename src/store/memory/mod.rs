@@ -33,7 +33,7 @@ use self::shard::{SWEEP_PAUSE, Shard};
 use super::StoreError;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{Charge, Granted, Limiter, Mode, Outcome, live_granted};
+use crate::limit::{Charge, Granted, Limiter, Mode, Outcome, all_live_granted};
 
 /// One for each bit of a word, since a decision keeps the set of its shards in one.
 const SHARDS: usize = u64::BITS as usize;
@@ -140,10 +140,10 @@ impl Memory {
         let mut deciding = Deciding::begin(self, &mut lookups, &mut locked, now);
         let now = now.unwrap_or_else(|| self.clock.now());
         let mut decisions = deciding.check(now);
-        let granted = live_granted(charges, &decisions);
+        let granted = all_live_granted(charges, &decisions);
         deciding.charge_found(granted, &mut decisions, now);
         deciding.charge_new(granted, &mut decisions, now);
-        Ok(Outcome::decided(now, decisions, granted))
+        Ok(Outcome::with_granted(now, decisions, granted))
     }
 
     /// Gives back what was granted. Permits that have returned by themselves are left alone.

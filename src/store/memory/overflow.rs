@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use super::capacity::{Allotment, BucketCapacity};
 use super::lookup::Lookup;
 use crate::clock::Timestamp;
-use crate::limit::{Decision, Limiter, State};
+use crate::limit::{BucketState, Decision, Limiter};
 
 /// The overflow buckets, by the address of the limit's allotment.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ struct Bucket {
     limiter: Arc<Limiter>,
     /// Whether the first charge was a shadow.
     shadow: bool,
-    state: State,
+    state: BucketState,
 }
 
 impl Overflow {
@@ -42,8 +42,8 @@ impl Overflow {
         Decision { overflow: true, ..self.bucket(allotment, lookup).state.charge(quota, permits, now) }
     }
 
-    pub(super) fn settle(&mut self, allotment: &Arc<Allotment>, lookup: &Lookup<'_>, now: Timestamp) {
-        self.bucket(allotment, lookup).state.settle(&lookup.charge.limiter.quota, now);
+    pub(super) fn on_refusal(&mut self, allotment: &Arc<Allotment>, lookup: &Lookup<'_>, now: Timestamp) {
+        self.bucket(allotment, lookup).state.on_refusal(&lookup.charge.limiter.quota, now);
     }
 
     pub(super) fn give_back(&mut self, allotment: &Arc<Allotment>, lookup: &Lookup<'_>, at: Timestamp, now: Timestamp) {
@@ -89,7 +89,7 @@ impl Bucket {
             buckets = allotment.held(),
             "no room for new clients: they share one bucket"
         );
-        Self { allotment: Arc::clone(allotment), limiter: Arc::clone(limiter), shadow, state: State::EMPTY }
+        Self { allotment: Arc::clone(allotment), limiter: Arc::clone(limiter), shadow, state: BucketState::EMPTY }
     }
 
     /// Is it full, with ample capacity? Then logs that the overflow has ended.

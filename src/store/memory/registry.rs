@@ -34,7 +34,7 @@ impl Registry {
         let bucket = entry.buckets.entry(bucket_name(&config, of)).or_default();
         let decision = bucket.check(config.quota(), permits, now);
         if !decision.granted {
-            bucket.settle(config.quota(), now);
+            bucket.on_refusal(config.quota(), now);
             entry.outlast(decision.wait, now);
             return Ok(decision);
         }

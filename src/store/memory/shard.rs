@@ -8,7 +8,7 @@ use super::capacity::{Allotment, BucketCapacity};
 use super::lookup::{Location, Lookup};
 use super::table::Table;
 use crate::clock::Timestamp;
-use crate::limit::{Charge, Decision, State};
+use crate::limit::{BucketState, Charge, Decision};
 
 /// How long a full store waits before it sweeps again, in milliseconds, so that many new clients cost little.
 pub(super) const SWEEP_PAUSE: u64 = 250;
@@ -109,7 +109,7 @@ impl Shard {
         let (quota, permits) = (&lookup.charge.limiter.quota, lookup.charge.permits);
         match self.state(lookup) {
             Some(state) => state.check(quota, permits, now),
-            None => State::EMPTY.check(quota, permits, now),
+            None => BucketState::EMPTY.check(quota, permits, now),
         }
     }
 
@@ -152,9 +152,9 @@ impl Shard {
     }
 
     /// Follows a clock that went back, after a refusal.
-    pub(super) fn settle(&mut self, lookup: &Lookup<'_>, now: Timestamp) {
+    pub(super) fn on_refusal(&mut self, lookup: &Lookup<'_>, now: Timestamp) {
         if let Some(state) = self.state_mut(lookup) {
-            state.settle(&lookup.charge.limiter.quota, now);
+            state.on_refusal(&lookup.charge.limiter.quota, now);
         }
     }
 
@@ -170,14 +170,14 @@ impl Shard {
     }
 
     #[inline]
-    fn state(&self, lookup: &Lookup<'_>) -> Option<&State> {
+    fn state(&self, lookup: &Lookup<'_>) -> Option<&BucketState> {
         let Location::Own { table, slot } = lookup.location else { return None };
         self.tables.get_bucket(table)?.state(slot)
     }
 
     /// The bucket of a charge; its table takes over the quota of the charge.
     #[inline]
-    fn state_mut(&mut self, lookup: &Lookup<'_>) -> Option<&mut State> {
+    fn state_mut(&mut self, lookup: &Lookup<'_>) -> Option<&mut BucketState> {
         let Location::Own { table, slot } = lookup.location else { return None };
         let table = self.tables.get_bucket_mut(table)?;
         table.follow(&lookup.charge.limiter);

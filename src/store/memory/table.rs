@@ -9,7 +9,7 @@ use super::capacity::{Allotment, BucketCapacity};
 use super::lookup::{self, Lookup};
 use super::owner::Owner;
 use crate::clock::Timestamp;
-use crate::limit::{Limiter, State};
+use crate::limit::{BucketState, Limiter};
 
 /// Buckets, found by their owners.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Bucket {
     owner: Owner,
-    state: State,
+    state: BucketState,
 }
 
 // === impl Table ===
@@ -65,17 +65,17 @@ impl Table {
         self.buckets.find_bucket_index(lookup.hash, |bucket| bucket.owner == lookup.owner)
     }
 
-    pub(super) fn state(&self, slot: usize) -> Option<&State> {
+    pub(super) fn state(&self, slot: usize) -> Option<&BucketState> {
         self.buckets.get_bucket(slot).map(|bucket| &bucket.state)
     }
 
-    pub(super) fn state_mut(&mut self, slot: usize) -> Option<&mut State> {
+    pub(super) fn state_mut(&mut self, slot: usize) -> Option<&mut BucketState> {
         self.buckets.get_bucket_mut(slot).map(|bucket| &mut bucket.state)
     }
 
     /// Adds an unused bucket; returns its slot.
     pub(super) fn add(&mut self, lookup: &Lookup<'_>, hasher: &DefaultHashBuilder) -> usize {
-        let bucket = Bucket { owner: lookup.owner, state: State::EMPTY };
+        let bucket = Bucket { owner: lookup.owner, state: BucketState::EMPTY };
         let rehash = |bucket: &Bucket| lookup::hash(bucket.owner, hasher);
         self.buckets.insert_unique(lookup.hash, bucket, rehash).bucket_index()
     }

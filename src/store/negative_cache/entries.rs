@@ -13,7 +13,7 @@ use super::super::Known;
 use super::key::{Key, Keys};
 use super::refunds::Refunds;
 use crate::clock::Timestamp;
-use crate::limit::foreign::Sharing;
+use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, Charge, Decision, Limiter, Outcome, Wait};
 
 const SHARDS: usize = 64;
@@ -280,8 +280,8 @@ fn lasts(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
         Wait::Never => NEVER,
     };
     match limiter.quota.algorithm() {
-        Algorithm::Foreign(Sharing::Library) => None,
-        Algorithm::Foreign(_) => Some(lasts.min(OF_SHARED)),
+        Algorithm::Redisson(Sharing::Library) => None,
+        Algorithm::Redisson(_) => Some(lasts.min(OF_SHARED)),
         _ => Some(lasts),
     }
 }

@@ -9,7 +9,7 @@ use super::clock_watch::LOOK_AGAIN;
 use super::entries::MAX_BYTES;
 use super::*;
 use crate::clock::ManualClock;
-use crate::limit::foreign::Sharing;
+use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, ClientId, Decision, Limiter, Mode, Quota, Wait};
 use crate::store::Memory;
 
@@ -87,7 +87,7 @@ async fn one_request_a_second_asks_again_and_what_it_hears_counts() {
     }
     let charges = [charge(&limiter, 1)];
     let granted = Decision { granted: true, wait: Wait::Now, ..refusal(Wait::Now) };
-    let granted = Outcome::decided(Timestamp::default(), vec![granted], true);
+    let granted = Outcome::with_granted(Timestamp::default(), vec![granted], true);
     entries.answered(&charges, Instant::now(), Some(&granted));
     assert!(says(&entries, &limiter, 1).is_none());
     let before = Instant::now();
@@ -148,12 +148,12 @@ async fn many_refunds_take_bounded_memory() {
 #[tokio::test(start_paused = true)]
 async fn shared_limiters_are_remembered_for_a_moment_and_shadows_never_refuse() {
     let entries = Entries::default();
-    let shared = limiter(Algorithm::Foreign(Sharing::Configure));
+    let shared = limiter(Algorithm::Redisson(Sharing::Configure));
     refuse(&entries, &shared, 1, Wait::Millis(5_000));
     assert!(says(&entries, &shared, 1).is_some());
     pass(100).await;
     assert!(says(&entries, &shared, 1).is_none());
-    let library = limiter(Algorithm::Foreign(Sharing::Library));
+    let library = limiter(Algorithm::Redisson(Sharing::Library));
     refuse(&entries, &library, 1, Wait::Millis(5_000));
     assert!(says(&entries, &library, 1).is_none());
     let own = limiter(Algorithm::TokenBucket);

@@ -44,7 +44,7 @@ impl Redis {
         };
         let number = |text: &str| text.parse::<u64>().map_err(|_| StoreError::Shape);
         let keep_alive = keep_alive.as_deref().map_or(Ok(0), number)?;
-        RateConfig::stored(mode, number(rate)?, number(interval)?, keep_alive).map(Some).ok_or(StoreError::Shape)
+        RateConfig::from_stored(mode, number(rate)?, number(interval)?, keep_alive).map(Some).ok_or(StoreError::Shape)
     }
 
     /// Puts permits back; returns how many were in use. A call puts back what 512 entries hold, so that more take more.

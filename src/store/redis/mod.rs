@@ -137,7 +137,7 @@ impl Redis {
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
         let Some(first) = charges.first() else {
-            return Ok(Outcome::decided(now.unwrap_or_else(|| self.context.clock.redis_now()), Vec::new(), true));
+            return Ok(Outcome::with_granted(now.unwrap_or_else(|| self.context.clock.redis_now()), Vec::new(), true));
         };
         let since = Instant::now();
         let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
@@ -330,7 +330,7 @@ mod tests {
             assert_eq!(told, [(true, left); 2]);
             assert!(redis.context.clock.redis_now().millis_since(outcome.now) < 60_000, "it has not learned");
             redis.context.clock.learn(Timestamp::from_millis(guess));
-            redis.give_back(&outcome.made(charges[..1].to_vec()), None).await.expect("given back");
+            redis.give_back(&outcome.granted_charges(charges[..1].to_vec()), None).await.expect("given back");
             redis.take(&charges[..1], None, redis.deadline()).await.expect("a decision");
         }
     }

@@ -1,13 +1,13 @@
 //! The hash slots of a cluster. All keys of a slot are on one node, and a call is about the keys of one slot.
 
-pub(super) use crate::limit::crc16::SLOTS;
+pub(super) use crate::limit::crc16::HASH_SLOTS;
 use crate::limit::crc16::crc16;
 use crate::limit::{ClientId, Limiter};
 
 /// The slot of a bucket.
 pub(super) fn slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 {
     match limiter.partition_of(client) {
-        Some(partition) => limiter.slot_of_part(partition),
+        Some(partition) => limiter.hash_slot_of_part(partition),
         None => slot_of_key(&limiter.name),
     }
 }
@@ -15,7 +15,7 @@ pub(super) fn slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 {
 /// The slot of a key: of what stands between its first `{` and the `}` after it, if anything does; else of the whole.
 pub(super) fn slot_of_key(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
-    crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % SLOTS
+    crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % HASH_SLOTS
 }
 
 #[cfg(test)]
@@ -27,8 +27,8 @@ mod tests {
     #[test]
     fn the_slot_of_a_key_is_that_of_its_hash_tag() {
         assert_eq!([slot_of_key("foo"), slot_of_key("{foo}:bar"), slot_of_key("a{foo}{b}")], [12_182; 3]);
-        assert_eq!(slot_of_key("{}foo"), crc16(b"{}foo") % SLOTS);
-        assert_eq!(slot_of_key("foo{"), crc16(b"foo{") % SLOTS);
+        assert_eq!(slot_of_key("{}foo"), crc16(b"{}foo") % HASH_SLOTS);
+        assert_eq!(slot_of_key("foo{"), crc16(b"foo{") % HASH_SLOTS);
         assert_eq!(slot_of_key("{tidegate:rest}:all"), slot_of_key("tidegate:rest"));
     }
 

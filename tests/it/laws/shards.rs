@@ -59,7 +59,7 @@ fn what_is_given_back_is_in_the_shard_that_it_came_from() {
         for _ in 0..50 {
             let taken = stores.take(store, &charges, START);
             assert!(taken.granted());
-            stores.give_back(store, &taken.made(charges.to_vec()), START);
+            stores.give_back(store, &taken.granted_charges(charges.to_vec()), START);
         }
         let granted = (0..9).filter(|_| stores.take(store, &charges, START).granted()).count();
         assert_eq!(granted, 6);

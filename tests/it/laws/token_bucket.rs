@@ -38,7 +38,7 @@ fn a_request_that_is_undone_under_an_older_rate_frees_what_it_took() {
         let name = fresh_name();
         let older = [overall(&name, 1, 10_000, 1)];
         let newer = [overall(&name, 2, 10_000, 1)];
-        let undone = stores.take(store, &older, START).made(older.to_vec());
+        let undone = stores.take(store, &older, START).granted_charges(older.to_vec());
         assert!(stores.take(store, &newer, START).granted());
         stores.give_back(store, &undone, START);
         assert!(stores.take(store, &newer, START).granted());

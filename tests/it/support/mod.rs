@@ -17,7 +17,7 @@ pub mod wire;
 use std::sync::Arc;
 
 use tidegate::RateLimiter;
-use tidegate::limit::foreign::Sharing;
+use tidegate::limit::redisson::Sharing;
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
 use tidegate::rate_limiter::RateLimiterError;
 
@@ -50,7 +50,7 @@ pub fn adopted(name: &str, mode: Option<Mode>, client: Option<&str>, permits: u3
 
 /// A charge on a limiter that others use and we configure.
 pub fn configured(name: &str, rate: u64, interval: u64, permits: u32) -> Charge {
-    let quota = Quota::new(rate, interval, Algorithm::Foreign(Sharing::Configure)).expect("a quota");
+    let quota = Quota::new(rate, interval, Algorithm::Redisson(Sharing::Configure)).expect("a quota");
     shared(name, quota, None, permits)
 }
 

@@ -130,14 +130,14 @@ fn what_nobody_received_returns_to_the_bucket_that_it_was_taken_from() {
     store.flood(&store.flooded, 0..480, false);
     let charge = of(&store.flooded, 1_000, false);
     let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
-    let made = outcome.made(vec![charge.clone()]);
+    let made = outcome.granted_charges(vec![charge.clone()]);
     assert!(made[0].overflow);
     store.memory.give_back(&made);
     assert_eq!(store.ask(&[Charge { permits: 0, ..charge.clone() }])[0].remaining, 3);
 
     // The same again, and before it is given back the client has got a bucket of its own, at the same moment.
     let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
-    let made = outcome.made(vec![charge.clone()]);
+    let made = outcome.granted_charges(vec![charge.clone()]);
     let other = Timestamp::from_millis(START + 2 * INTERVAL);
     store.memory.take_at(&[of(&store.flooded, 5_000, false)], other).expect("a decision");
     let own = store.memory.take(std::slice::from_ref(&charge)).expect("a decision").decisions[0];

@@ -244,7 +244,7 @@ fn under_way(tickets: &Arc<()>) -> usize {
 /// The shared limiters among those that are asked; nothing if all are ours. What is wrong with a shared limiter is nobody
 /// else's error, and a flood of one takes no call from the others.
 fn shared_limiters(charges: &[Charge]) -> Option<String> {
-    let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Foreign(_));
+    let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Redisson(_));
     let names: Vec<&str> = charges.iter().filter(shared).map(|charge| charge.limiter.name.as_str()).collect();
     (!names.is_empty()).then(|| names.join("\n"))
 }
@@ -264,7 +264,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::limit::foreign::Sharing;
+    use crate::limit::redisson::Sharing;
     use crate::limit::{Limiter, Mode, Outcome, Quota};
 
     type Decision = oneshot::Receiver<Result<Outcome, StoreError>>;
@@ -308,7 +308,7 @@ mod tests {
     async fn who_comes_while_a_shared_call_waits_for_its_turn_leaves_with_it() {
         let (mut queue, mut waiting) = (Queue::new(2, false), Vec::new());
         let mut enter = |queue: &mut Queue, name| {
-            let (request, decision) = request(name, Algorithm::Foreign(Sharing::Configure));
+            let (request, decision) = request(name, Algorithm::Redisson(Sharing::Configure));
             queue.enter(request);
             waiting.push(decision);
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::super::slots::{SLOTS, slot_of};
+use super::super::slots::{HASH_SLOTS, slot_of};
 use crate::limit::{ClientId, Limiter};
 
 /// The slots of a node.
@@ -90,5 +90,5 @@ impl OwnedSlots {
 
 /// A set of none.
 pub(crate) fn no_slots() -> Box<[bool]> {
-    vec![false; usize::from(SLOTS)].into_boxed_slice()
+    vec![false; usize::from(HASH_SLOTS)].into_boxed_slice()
 }

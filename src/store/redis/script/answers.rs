@@ -59,7 +59,7 @@ impl Answers {
     /// What was decided of each request, in their order; with what all of them ask for.
     pub(crate) fn outcomes(&self, limits: &[AskedLimit]) -> impl Iterator<Item = Outcome> {
         let now = self.now;
-        let of_row = move |row: &Row, after: u32| Outcome::decided(now, row.decisions(limits, after), row.granted);
+        let of_row = move |row: &Row, after: u32| Outcome::with_granted(now, row.decisions(limits, after), row.granted);
         self.rows.iter().flat_map(move |row| (0..row.count).rev().map(move |after| of_row(row, after)))
     }
 }

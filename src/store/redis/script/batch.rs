@@ -199,7 +199,7 @@ impl Batch {
         self.buckets.each_key(secret, |key| _ = call.arg(key));
         call.arg("admit").arg(self.buckets.limiters(moment.near)).arg(self.asked());
         // Every argument costs Redis as much as a look at a small table: there are none that nobody needs.
-        let is_shared = |algorithm| matches!(algorithm, Algorithm::Foreign(_));
+        let is_shared = |algorithm| matches!(algorithm, Algorithm::Redisson(_));
         if moment.now.is_some() || self.buckets.algorithms().any(is_shared) {
             call.arg(&moment.random.to_be_bytes());
         }

@@ -7,7 +7,7 @@ use itoa::Integer;
 
 use super::keys;
 use crate::clock::Timestamp;
-use crate::limit::foreign::Sharing;
+use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, Charge, ClientId, Limiter, Mode};
 use crate::store::settings::KeySecret;
 
@@ -177,13 +177,13 @@ fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Words) {
                 call.number(boundary.as_millis());
             }
         }
-        Algorithm::Foreign(Sharing::Configure) => {
+        Algorithm::Redisson(Sharing::Configure) => {
             call.arg("configure").arg(kind(limiter.mode)).number(quota.rate()).number(quota.interval());
         }
-        Algorithm::Foreign(Sharing::Adopt(mode)) => {
+        Algorithm::Redisson(Sharing::Adopt(mode)) => {
             call.arg("adopt").arg(mode.map_or("", kind)).arg("").arg("");
         }
-        Algorithm::Foreign(Sharing::Library) => {
+        Algorithm::Redisson(Sharing::Library) => {
             call.arg("library").arg("").arg("").arg("");
         }
     }

@@ -32,7 +32,7 @@ struct Kept {
 /// How many keys so many buckets have.
 pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     match algorithm {
-        Algorithm::Foreign(_) => 6 * buckets,
+        Algorithm::Redisson(_) => 6 * buckets,
         _ => buckets,
     }
 }
@@ -40,7 +40,7 @@ pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
 /// What tells the buckets of an algorithm from those of the others; nothing for `token_bucket`.
 fn suffix(algorithm: Algorithm) -> &'static str {
     match algorithm {
-        Algorithm::TokenBucket | Algorithm::Foreign(_) => "",
+        Algorithm::TokenBucket | Algorithm::Redisson(_) => "",
         Algorithm::Gcra { .. } => ":gcra",
         Algorithm::LeakyBucket(_) => ":slots",
         Algorithm::SlidingWindow { .. } => ":segments",
@@ -60,7 +60,7 @@ pub(crate) fn each(
     let (name, algorithm) = (&limiter.name, limiter.quota.algorithm());
     for id in clients {
         key.clear();
-        if let Algorithm::Foreign(_) = algorithm {
+        if let Algorithm::Redisson(_) = algorithm {
             id.iter().for_each(|id| write_client(id, secret, key));
             foreign(name, key).iter().for_each(|key| each(key));
             continue;
@@ -75,7 +75,7 @@ pub(crate) fn each(
 /// The name of a limiter, with the client's partition in its hash tag if there are some.
 fn write_name(limiter: &Limiter, client: Option<&ClientId>, key: &mut String) {
     let Some(partition) = limiter.partition_of(client) else { return key.push_str(&limiter.name) };
-    let [tag, rest] = limiter.around_part();
+    let [tag, rest] = limiter.split_at_part_number();
     // Writing to a string cannot fail.
     _ = write!(key, "{tag}:{partition}{rest}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deadpool_redis::redis::Value;
 
 use super::super::node::{Node, no_slots};
-use super::super::slots::SLOTS;
+use super::super::slots::HASH_SLOTS;
 
 /// A slot that nobody has.
 const NOBODY: u16 = u16::MAX;
@@ -31,7 +31,7 @@ pub(super) struct SlotRange {
 impl SlotMap {
     /// A map in which nobody has any slot.
     pub(super) fn empty() -> Self {
-        Self { nodes: Vec::new(), slots: vec![NOBODY; usize::from(SLOTS)].into_boxed_slice() }
+        Self { nodes: Vec::new(), slots: vec![NOBODY; usize::from(HASH_SLOTS)].into_boxed_slice() }
     }
 
     /// From now on this node has these slots.
@@ -91,7 +91,7 @@ impl SlotRange {
             "?" => more.iter().find_map(address).unwrap_or_default(),
             host => host,
         };
-        let slot = |slot: &i64| u16::try_from(*slot).ok().filter(|slot| *slot < SLOTS);
+        let slot = |slot: &i64| u16::try_from(*slot).ok().filter(|slot| *slot < HASH_SLOTS);
         Some(Self { first: slot(first)?, last: slot(last)?, host: host.to_owned(), port: u16::try_from(*port).ok()? })
     }
 }

@@ -1,4 +1,4 @@
-//! `foreign`: a limiter that Redisson's clients use too, by its Redisson name.
+//! `redisson`: a limiter that Redisson's clients use too, by its Redisson name.
 //!
 //! **Law.** That of [`token_bucket`](super::token_bucket), except that others write the same log by their own clocks:
 //! it is exact as far as the clocks agree. Entries are never merged, nor redated, unless the log is our own.
