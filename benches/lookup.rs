@@ -11,7 +11,7 @@ use criterion::Criterion;
 use http::{HeaderMap, Method};
 use tidegate::clock::Stopwatch;
 use tidegate::internals::Facts;
-use tidegate::policy::Told;
+use tidegate::policy::RateLimitHeaders;
 use tidegate::route::{HostPattern, Matcher, PathPattern, Route, Routes};
 use tidegate::upgrade::Upgrades;
 
@@ -57,7 +57,7 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
             limits,
             max_body: 0,
             upgrades: Upgrades::default(),
-            told: Told::default(),
+            rate_limit_headers: RateLimitHeaders::default(),
             upstream: None,
         })
     };

@@ -39,12 +39,12 @@ impl Matcher {
         if let Some(host) = self.host.as_ref().filter(|host| !host.matches(&facts.host)) {
             return Some(Condition::Host(host));
         }
-        self.unmet_beside_place(facts)
+        self.unmet_method_or_header(facts)
     }
 
     /// The same, of a request whose host and path are known to be the route's.
     #[inline]
-    pub(crate) fn unmet_beside_place(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
+    pub(crate) fn unmet_method_or_header(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
         if !self.methods.is_empty() && !self.methods.contains(facts.method) {
             return Some(Condition::Methods(&self.methods));
         }
@@ -54,7 +54,7 @@ impl Matcher {
     }
 
     /// Does it ask for more than a host and a path?
-    pub(crate) fn has_conditions_beside_place(&self) -> bool {
+    pub(crate) fn has_method_or_header(&self) -> bool {
         !self.methods.is_empty() || !self.headers.is_empty()
     }
 
@@ -116,9 +116,9 @@ mod tests {
             sent in prop::option::of(prop::sample::select(vec!["1", "2"])),
         ) {
             let route = |(index, matcher): (usize, Matcher)| {
-                let (limits, told, upstream) = (Vec::new(), crate::policy::Told::default(), None);
+                let (limits, rate_limit_headers, upstream) = (Vec::new(), crate::policy::RateLimitHeaders::default(), None);
                 let upgrades = crate::upgrade::Upgrades::default();
-                Route { name: index.to_string().into(), matcher, limits, max_body: 0, upgrades, told, upstream }
+                Route { name: index.to_string().into(), matcher, limits, max_body: 0, upgrades, rate_limit_headers, upstream }
             };
             let routes = Routes::new(matchers.into_iter().enumerate().map(route).collect());
             let headers: HeaderMap =

@@ -30,7 +30,7 @@ pub struct HeaderCost {
 
 /// Why a request has no cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadCost {
+pub enum CostError {
     /// The field holds something other than digits.
     #[error("is not a whole number")]
     NotWhole,
@@ -47,7 +47,7 @@ impl Cost {
     ///
     /// # Errors
     /// The request tells its cost in a way that is none.
-    pub fn of(&self, facts: &Facts<'_>) -> Result<u32, BadCost> {
+    pub fn for_request(&self, facts: &Facts<'_>) -> Result<u32, CostError> {
         match self {
             Self::Fixed(permits) => Ok(*permits),
             Self::Header(cost) => cost.read(facts),
@@ -56,22 +56,22 @@ impl Cost {
 }
 
 impl HeaderCost {
-    fn read(&self, facts: &Facts<'_>) -> Result<u32, BadCost> {
+    fn read(&self, facts: &Facts<'_>) -> Result<u32, CostError> {
         let mut values = facts.headers.get_all(&self.name).iter();
         let permits = match (values.next(), values.next()) {
             (None, _) => return Ok(self.default),
-            (Some(_), Some(_)) => return Err(BadCost::Ambiguous),
-            (Some(value), None) => whole(value.as_bytes().trim_ascii()).ok_or(BadCost::NotWhole)?,
+            (Some(_), Some(_)) => return Err(CostError::Ambiguous),
+            (Some(value), None) => parse_digits(value.as_bytes().trim_ascii()).ok_or(CostError::NotWhole)?,
         };
         match self.max {
-            Some(max) if permits > max => Err(BadCost::AboveMax(max)),
+            Some(max) if permits > max => Err(CostError::AboveMax(max)),
             _ => Ok(permits),
         }
     }
 }
 
 /// Digits, however many: a number that is too large to count is larger than any limit's.
-fn whole(digits: &[u8]) -> Option<u32> {
+fn parse_digits(digits: &[u8]) -> Option<u32> {
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let add = |number: u32, digit: &u8| number.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
     valid.then(|| digits.iter().fold(0, add))
@@ -86,7 +86,7 @@ mod tests {
 
     const FIELD: HeaderName = HeaderName::from_static("x-cost");
 
-    fn cost(max: Option<u32>, values: &[&[u8]]) -> Result<u32, BadCost> {
+    fn cost(max: Option<u32>, values: &[&[u8]]) -> Result<u32, CostError> {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(FIELD, HeaderValue::from_bytes(value).expect("a header value"));
@@ -103,7 +103,7 @@ mod tests {
             tls: None,
             key: None,
         };
-        Cost::Header(HeaderCost { name: FIELD, default: 3, max }).of(&facts)
+        Cost::Header(HeaderCost { name: FIELD, default: 3, max }).for_request(&facts)
     }
 
     #[test]
@@ -120,11 +120,11 @@ mod tests {
         for garbage in
             [&b""[..], b" ", b"-1", b"+1", b"1.5", b"1e3", b"0x10", b"1,1", b"1 1", b"many", b"\xff", b"\xd9\xa3"]
         {
-            assert_eq!(cost(None, &[garbage]), Err(BadCost::NotWhole), "{garbage:?}");
+            assert_eq!(cost(None, &[garbage]), Err(CostError::NotWhole), "{garbage:?}");
         }
-        assert_eq!(cost(Some(50), &[b"51"]), Err(BadCost::AboveMax(50)));
-        assert_eq!(cost(Some(50), &[b"18446744073709551617"]), Err(BadCost::AboveMax(50)));
-        assert_eq!(cost(Some(50), &[b"1", b"1"]), Err(BadCost::Ambiguous));
+        assert_eq!(cost(Some(50), &[b"51"]), Err(CostError::AboveMax(50)));
+        assert_eq!(cost(Some(50), &[b"18446744073709551617"]), Err(CostError::AboveMax(50)));
+        assert_eq!(cost(Some(50), &[b"1", b"1"]), Err(CostError::Ambiguous));
     }
 
     proptest! {

@@ -26,7 +26,7 @@ pub(crate) struct Members(Vec<Option<Box<str>>>);
 impl Members {
     /// Those of the limits of a route.
     pub(crate) fn new(limits: &[Limit]) -> Self {
-        let member = |limit: &Limit| limit.is_told().then(|| format!("\"{}\";r=", limit.name).into());
+        let member = |limit: &Limit| limit.is_visible_to_clients().then(|| format!("\"{}\";r=", limit.name).into());
         Self(limits.iter().map(member).collect())
     }
 
@@ -63,7 +63,7 @@ pub(crate) struct Legacy {
 /// `X-RateLimit-*`; nothing if the request met no limit that clients are told of.
 pub(crate) fn legacy(limits: &[Limit], status: &LimitStatus) -> Option<Legacy> {
     let told = status.iter().filter_map(|(index, said)| Some((limits.get(index)?, said)));
-    let told = told.filter(|(limit, _)| limit.is_told());
+    let told = told.filter(|(limit, _)| limit.is_visible_to_clients());
     let (limit, said) = told.min_by_key(|(_, said)| (said.remaining, std::cmp::Reverse(said.reset)))?;
     let (rate, reset) = (limit.limiter.quota.full(), said.reset.div_ceil(1_000));
     Some(Legacy { rate, remaining: said.remaining, reset })

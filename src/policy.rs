@@ -15,14 +15,14 @@ use crate::rule::Limit;
 
 /// In which fields clients are told: a route's `headers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct RateLimitHeaders {
     /// `RateLimit-Policy` and `RateLimit`.
     pub ietf: bool,
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
     pub legacy: bool,
 }
 
-impl Default for Told {
+impl Default for RateLimitHeaders {
     fn default() -> Self {
         Self { ietf: true, legacy: false }
     }
@@ -55,7 +55,7 @@ struct Current {
 impl Policy {
     /// Returns `None` if the route has no limit that is visible to clients.
     pub(crate) fn new(limits: &[Limit]) -> Option<Self> {
-        let visible = limits.iter().filter(|limit| limit.is_told());
+        let visible = limits.iter().filter(|limit| limit.is_visible_to_clients());
         let limits: Vec<_> = visible.map(|limit| (limit.name.clone(), limit.limiter.quota)).collect();
         let current = Current::new(&limits, Timestamp::default())?;
         if !limits.iter().any(|(_, quota)| quota.refill_time_varies()) {

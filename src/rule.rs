@@ -78,7 +78,7 @@ impl Limit {
     }
 
     /// Are clients told of it? Only of their own buckets, and only of those that can refuse them.
-    pub fn is_told(&self) -> bool {
+    pub fn is_visible_to_clients(&self) -> bool {
         self.mode() == Mode::PerClient && !self.shadow && !self.limiter.quota.is_adopted()
     }
 }

@@ -188,7 +188,7 @@ fn method_for_handler<B>(request: &Request<B>) -> &Method {
 impl Prepared {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let limits = route.limits.iter().map(|limit| metrics.limit(&route.name, &limit.name)).collect();
-        let (policy, members) = match route.told.ietf {
+        let (policy, members) = match route.rate_limit_headers.ietf {
             true => (Policy::new(&route.limits), Members::new(&route.limits)),
             false => (None, Members::default()),
         };
@@ -204,10 +204,10 @@ impl Prepared {
             Err(Denial::Limited { status, .. }) => (Some(status), false),
             Err(Denial::StoreFailed(_)) => (None, false),
         };
-        let alone = status.is_some_and(|status| status.alone.is_some());
+        let alone = status.is_some_and(|status| status.fallback_cause.is_some());
         for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
-            let said = status.and_then(|status| status.said(one.index));
+            let said = status.and_then(|status| status.decision(one.index));
             if said.is_some_and(|decision| decision.overflow) {
                 counter.overflowed();
             }

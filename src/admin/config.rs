@@ -6,7 +6,7 @@ use crate::client::ClientSource;
 use crate::config::{AccessLog, Config, Listen};
 use crate::cost::{Cost, HeaderCost};
 use crate::limit::{Algorithm, Mode};
-use crate::policy::Told;
+use crate::policy::RateLimitHeaders;
 use crate::route::{Matcher, Route};
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
 use crate::rules::{FieldRules, Rules};
@@ -167,7 +167,7 @@ fn show_route(route: &Route) -> Value {
         "upstream": route.upstream.as_deref(),
         "max_body_bytes": route.max_body,
         "upgrades": show_upgrades(&route.upgrades),
-        "headers": show_told(route.told),
+        "headers": show_headers(route.rate_limit_headers),
         "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
     })
 }
@@ -182,8 +182,12 @@ fn show_upgrades(Upgrades { protocols, bounds }: &Upgrades) -> Value {
     })
 }
 
-fn show_told(told: Told) -> Vec<&'static str> {
-    [("ietf", told.ietf), ("legacy", told.legacy)].into_iter().filter(|(_, told)| *told).map(|(word, _)| word).collect()
+fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {
+    [("ietf", headers.ietf), ("legacy", headers.legacy)]
+        .into_iter()
+        .filter(|(_, is_sent)| *is_sent)
+        .map(|(word, _)| word)
+        .collect()
 }
 
 fn show_match(matcher: &Matcher) -> Value {

@@ -53,7 +53,7 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
     match admitted {
         Ok(Admitted { unchecked, .. }) => unchecked.as_ref(),
         Err(Denial::StoreFailed(error)) => Some(error),
-        Err(Denial::Limited { status, .. }) => status.alone.as_ref(),
+        Err(Denial::Limited { status, .. }) => status.fallback_cause.as_ref(),
     }
 }
 
@@ -68,22 +68,22 @@ pub(crate) async fn admit(
     may_wait: bool,
 ) -> Result<Admitted, Denial> {
     if charges.is_empty() {
-        return Ok(free());
+        return Ok(admit_unlimited());
     }
-    if !may_wait && let Some(said) = said_at_once(store, charges) {
-        return conclude(store, said, charges);
+    if !may_wait && let Some(said) = decide_immediately(store, charges) {
+        return to_admission(store, said, charges);
     }
     // Boxed, so that requests that are decided at once do without the memory that waiting needs.
-    Box::pin(ask_or_wait(store, queues, charges)).await
+    Box::pin(admit_with_waiting(store, queues, charges)).await
 }
 
 /// A request that costs nothing.
-pub(crate) fn free() -> Admitted {
+pub(crate) fn admit_unlimited() -> Admitted {
     Admitted { permit: Permit(()), status: LimitStatus::default(), unchecked: None }
 }
 
 /// What the limits say where nothing has to be waited for: the store is here, or knows that they refuse.
-fn said_at_once(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStatus, StoreError>> {
+fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStatus, StoreError>> {
     match store.take_at_once(charges.asked()) {
         Some(taken) => Some(taken.map(|outcome| LimitStatus::new(charges, outcome))),
         None => known_refusal(store, charges).map(Ok),
@@ -92,14 +92,14 @@ fn said_at_once(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStat
 
 /// Decides where the store must be asked, or the request may wait. Tries again without the adopted limits where Java has
 /// not configured one.
-async fn ask_or_wait(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    match admit_in_turn(store, queues, charges).await {
+async fn admit_with_waiting(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    match admit_from_queue(store, queues, charges).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
             let others = charges.only(|one| !is_adopted(one));
             if others.is_empty() {
-                return Ok(Admitted { unchecked: Some(error), ..free() });
+                return Ok(Admitted { unchecked: Some(error), ..admit_unlimited() });
             }
-            let admitted = admit_in_turn(store, queues, &others).await?;
+            let admitted = admit_from_queue(store, queues, &others).await?;
             Ok(Admitted { unchecked: admitted.unchecked.or(Some(error)), ..admitted })
         }
         admitted => admitted,
@@ -107,21 +107,21 @@ async fn ask_or_wait(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) 
 }
 
 /// Asks the store, and asks again for as long as the limits that refuse let the request wait.
-async fn admit_in_turn(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+async fn admit_from_queue(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, queues, charges);
     waiting.queue_behind_others().await?;
     loop {
-        waiting.turn().await?;
-        match conclude(store, ask(store, charges).await, charges) {
-            Ok(admitted) => return waiting.slot(admitted).await,
-            Err(Denial::Limited { status, wait }) => waiting.permits(status, wait).await?,
+        waiting.wait_until_first().await?;
+        match to_admission(store, decide(store, charges).await, charges) {
+            Ok(admitted) => return waiting.wait_for_time_slot(admitted).await,
+            Err(Denial::Limited { status, wait }) => waiting.wait_for_permits(status, wait).await?,
             Err(denial) => return Err(denial),
         }
     }
 }
 
 /// What the limits say: from the negative cache, or from the store.
-async fn ask(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, StoreError> {
+async fn decide(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, StoreError> {
     // What is known of the others was looked at before, by the one that found that it is time to ask again.
     let known = if charges.limits().iter().any(may_wait) { known_refusal(store, charges) } else { None };
     match known {
@@ -131,13 +131,17 @@ async fn ask(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, StoreE
 }
 
 /// What follows for the request from what its limits said.
-fn conclude(store: &Store, said: Result<LimitStatus, StoreError>, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+fn to_admission(
+    store: &Store,
+    said: Result<LimitStatus, StoreError>,
+    charges: &Charges<'_>,
+) -> Result<Admitted, Denial> {
     let (status, unchecked) = match said {
         Ok(status) => (status, None),
-        Err(error) => (decide_without(store, charges, &error)?, Some(error)),
+        Err(error) => (decide_without_store(store, charges, &error)?, Some(error)),
     };
     match status.wait {
-        Wait::Now => Ok(Admitted { status, unchecked, ..free() }),
+        Wait::Now => Ok(Admitted { status, unchecked, ..admit_unlimited() }),
         wait => Err(Denial::Limited { status, wait }),
     }
 }
@@ -146,8 +150,8 @@ fn conclude(store: &Store, said: Result<LimitStatus, StoreError>, charges: &Char
 ///
 /// # Errors
 /// A limit would rather deny than not count.
-fn decide_without(store: &Store, charges: &Charges<'_>, error: &StoreError) -> Result<LimitStatus, Denial> {
-    let does = |one: &LimitCharge<'_>, what| one.limit.on_store_failure == what && is_concerned(one, error);
+fn decide_without_store(store: &Store, charges: &Charges<'_>, error: &StoreError) -> Result<LimitStatus, Denial> {
+    let does = |one: &LimitCharge<'_>, what| one.limit.on_store_failure == what && applies_to(one, error);
     if charges.iter().any(|one| !one.limit.shadow && does(&one, OnStoreFailure::Deny)) {
         return Err(Denial::StoreFailed(error.clone()));
     }
@@ -156,7 +160,8 @@ fn decide_without(store: &Store, charges: &Charges<'_>, error: &StoreError) -> R
         return Ok(LimitStatus::default());
     }
     let decided = store.take_alone(local.asked());
-    Ok(decided.map_or_else(|_| LimitStatus::default(), |outcome| LimitStatus::alone(&local, outcome, error.clone())))
+    Ok(decided
+        .map_or_else(|_| LimitStatus::default(), |outcome| LimitStatus::new_local(&local, outcome, error.clone())))
 }
 
 /// What is known to refuse a request for good, so that the store need not be asked; the other limits are not. One that
@@ -165,11 +170,11 @@ fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
     let known = store.known_refusal(charges.asked())?;
     let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
     let for_good = refused.any(|(one, _)| one.limit.wait_policy.is_none());
-    for_good.then(|| LimitStatus::known(charges, known))
+    for_good.then(|| LimitStatus::from_known(charges, known))
 }
 
 /// Is such an error this limit's? One about adopted limits is theirs alone.
-fn is_concerned(one: &LimitCharge<'_>, error: &StoreError) -> bool {
+fn applies_to(one: &LimitCharge<'_>, error: &StoreError) -> bool {
     is_adopted(one) || !error.is_about_adopted()
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct WaitQueues {
 #[derive(Debug)]
 pub(crate) struct Ticket<'l> {
     queues: &'l WaitQueues,
-    ticket: u64,
-    moved: Arc<Notify>,
+    number: u64,
+    notify: Arc<Notify>,
     buckets: Vec<Bucket>,
 }
 
@@ -44,7 +44,7 @@ type Bucket = (String, Option<ClientId>);
 
 #[derive(Debug, Default)]
 struct Queues {
-    next_ticket: u64,
+    next_number: u64,
     queues: HashMap<Bucket, BTreeMap<u64, Arc<Notify>>>,
 }
 
@@ -69,14 +69,14 @@ impl WaitQueues {
     /// Does a request wait for this bucket?
     pub(crate) fn is_waited_for(&self, charge: &Charge) -> bool {
         let state = self.state.lock();
-        !state.queues.is_empty() && state.queues.contains_key(&bucket(charge))
+        !state.queues.is_empty() && state.queues.contains_key(&own_bucket(charge))
     }
 
     /// A new ticket, in no queue yet.
     pub(crate) fn ticket(&self) -> Ticket<'_> {
         let mut state = self.state.lock();
-        state.next_ticket += 1;
-        Ticket { queues: self, ticket: state.next_ticket, moved: Arc::default(), buckets: Vec::new() }
+        state.next_number += 1;
+        Ticket { queues: self, number: state.next_number, notify: Arc::default(), buckets: Vec::new() }
     }
 }
 
@@ -86,8 +86,8 @@ impl Ticket<'_> {
     /// Joins a queue of at most `limit` requests, behind all older tickets and before all younger ones.
     pub(crate) fn join(&mut self, charge: &Charge, kind: QueueKind, limit: usize) -> Result<(), QueueFull> {
         let bucket = match kind {
-            QueueKind::Own => bucket(charge),
-            QueueKind::Overflow => overflow(charge),
+            QueueKind::Own => own_bucket(charge),
+            QueueKind::Overflow => overflow_bucket(charge),
         };
         if self.buckets.contains(&bucket) {
             return Ok(());
@@ -100,27 +100,27 @@ impl Ticket<'_> {
         if queue.len() >= limit.max(1) {
             return Err(QueueFull);
         }
-        queue.insert(self.ticket, Arc::clone(&self.moved));
+        queue.insert(self.number, Arc::clone(&self.notify));
         self.buckets.push(bucket);
         Ok(())
     }
 
     /// Does it wait for this charge?
     pub(crate) fn waits_for(&self, charge: &Charge) -> bool {
-        self.buckets.contains(&bucket(charge)) || self.buckets.contains(&overflow(charge))
+        self.buckets.contains(&own_bucket(charge)) || self.buckets.contains(&overflow_bucket(charge))
     }
 
     /// Returns when this is the oldest ticket in each of its queues.
-    pub(crate) async fn turn(&self) {
+    pub(crate) async fn wait_until_first(&self) {
         while !self.is_first() {
-            self.moved.notified().await;
+            self.notify.notified().await;
         }
     }
 
     fn is_first(&self) -> bool {
         let state = self.queues.state.lock();
         let first = |bucket| state.queues.get(bucket).and_then(|queue| queue.first_key_value());
-        self.buckets.iter().all(|bucket| first(bucket).is_none_or(|(ticket, _)| *ticket == self.ticket))
+        self.buckets.iter().all(|bucket| first(bucket).is_none_or(|(ticket, _)| *ticket == self.number))
     }
 }
 
@@ -129,7 +129,7 @@ impl Drop for Ticket<'_> {
         let mut state = self.queues.state.lock();
         for bucket in &self.buckets {
             let Some(queue) = state.queues.get_mut(bucket) else { continue };
-            queue.remove(&self.ticket);
+            queue.remove(&self.number);
             match queue.first_key_value() {
                 Some((_, next)) => next.notify_one(),
                 None => _ = state.queues.remove(bucket),
@@ -138,11 +138,11 @@ impl Drop for Ticket<'_> {
     }
 }
 
-fn bucket(charge: &Charge) -> Bucket {
+fn own_bucket(charge: &Charge) -> Bucket {
     (charge.limiter.name.clone(), charge.client.clone())
 }
 
-fn overflow(charge: &Charge) -> Bucket {
+fn overflow_bucket(charge: &Charge) -> Bucket {
     (charge.limiter.name.clone(), None)
 }
 
@@ -169,19 +169,19 @@ mod tests {
         ticket
     }
 
-    fn is_its_turn(ticket: &Ticket<'_>) -> bool {
-        pin!(ticket.turn()).as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    fn is_first_now(ticket: &Ticket<'_>) -> bool {
+        pin!(ticket.wait_until_first()).as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 
     #[test]
     fn requests_go_on_in_the_order_of_arrival_on_every_bucket() {
         let queues = WaitQueues::new();
         let (one, both, other) = (ticket(&queues, &["a"]), ticket(&queues, &["a", "b"]), ticket(&queues, &["b"]));
-        assert_eq!([&one, &both, &other].map(is_its_turn), [true, false, false]);
+        assert_eq!([&one, &both, &other].map(is_first_now), [true, false, false]);
         drop(one);
-        assert_eq!([&both, &other].map(is_its_turn), [true, false]);
+        assert_eq!([&both, &other].map(is_first_now), [true, false]);
         drop(both);
-        assert!(is_its_turn(&other));
+        assert!(is_first_now(&other));
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         let (first, second, third) = (ticket(&queues, &["a"]), ticket(&queues, &["a"]), ticket(&queues, &["a"]));
         drop(second);
         drop(first);
-        assert!(is_its_turn(&third));
+        assert!(is_first_now(&third));
         drop(third);
         assert!(!queues.is_waited_for(&charge("a")), "an empty queue was kept");
     }

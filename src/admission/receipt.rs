@@ -27,7 +27,7 @@ impl Receipt {
         if granted.is_empty() {
             return;
         }
-        if self.status.alone.is_some() {
+        if self.status.fallback_cause.is_some() {
             return store.give_back_alone(&granted);
         }
         if let Err(error) = store.give_back(&granted).await {
@@ -38,7 +38,7 @@ impl Receipt {
     /// The charges that were made, each at the moment of its grant or slot.
     fn granted(&self) -> Vec<Granted> {
         let made = self.positions.iter().zip(&self.asked).filter_map(|(position, charge)| {
-            let decision = self.status.said(*position).filter(|said| said.granted && charge.permits > 0)?;
+            let decision = self.status.decision(*position).filter(|said| said.granted && charge.permits > 0)?;
             let at = self.status.now.plus_millis(decision.ahead + decision.delay);
             Some(Granted { charge: charge.on_shard(decision.shard), at, overflow: decision.overflow })
         });

@@ -9,34 +9,34 @@ use crate::store::{Known, StoreError};
 #[derive(Clone, Debug)]
 pub(crate) struct LimitStatus {
     /// By the position of the limit in its route; nothing of one that was not asked, or of which nothing is known.
-    said: Vec<Option<Decision>>,
+    decisions: Vec<Option<Decision>>,
     /// How long the request would have to wait for all its live limits.
     pub(super) wait: Wait,
     /// Would a limit have refused it that only watches?
     pub(crate) shadow_limited: bool,
     /// Why the store did not decide, if this gateway decided alone. Clients are told nothing of what is left then.
-    pub(crate) alone: Option<StoreError>,
+    pub(crate) fallback_cause: Option<StoreError>,
     pub(crate) now: Timestamp,
 }
 
 impl LimitStatus {
     /// What the store answered to these charges.
     pub(super) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
-        Self::of(charges, outcome.decisions.into_iter().map(Some).collect(), outcome.now)
+        Self::from_decisions(charges, outcome.decisions.into_iter().map(Some).collect(), outcome.now)
     }
 
     /// What this gateway says to these charges without the store.
-    pub(super) fn alone(charges: &Charges<'_>, outcome: Outcome, error: StoreError) -> Self {
-        Self { alone: Some(error), ..Self::new(charges, outcome) }
+    pub(super) fn new_local(charges: &Charges<'_>, outcome: Outcome, error: StoreError) -> Self {
+        Self { fallback_cause: Some(error), ..Self::new(charges, outcome) }
     }
 
     /// What is known of these charges; of the limits that were not asked it says nothing.
-    pub(super) fn known(charges: &Charges<'_>, known: Known) -> Self {
-        Self::of(charges, known.decisions, known.now)
+    pub(super) fn from_known(charges: &Charges<'_>, known: Known) -> Self {
+        Self::from_decisions(charges, known.decisions, known.now)
     }
 
     /// `said` is what was said to each charge. Limits that do not count the request have none, and say nothing.
-    fn of(charges: &Charges<'_>, mut said: Vec<Option<Decision>>, now: Timestamp) -> Self {
+    fn from_decisions(charges: &Charges<'_>, mut said: Vec<Option<Decision>>, now: Timestamp) -> Self {
         let (mut wait, mut shadow_limited) = (Wait::Now, false);
         for (position, said) in said.iter().enumerate() {
             let Some(refusal) = said.filter(|decision| !decision.granted) else { continue };
@@ -52,12 +52,12 @@ impl LimitStatus {
             }
             next = index + 1;
         }
-        Self { said, wait, shadow_limited, alone: None, now }
+        Self { decisions: said, wait, shadow_limited, fallback_cause: None, now }
     }
 
     /// What each limit said, with its position.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Decision)> {
-        self.said.iter().enumerate().filter_map(|(position, said)| Some((position, said.as_ref()?)))
+        self.decisions.iter().enumerate().filter_map(|(position, said)| Some((position, said.as_ref()?)))
     }
 
     /// Did no limit say anything?
@@ -66,18 +66,18 @@ impl LimitStatus {
     }
 
     /// What the limit at this position said, if it was asked and the store knew.
-    pub(crate) fn said(&self, index: usize) -> Option<&Decision> {
-        self.said.get(index)?.as_ref()
+    pub(crate) fn decision(&self, index: usize) -> Option<&Decision> {
+        self.decisions.get(index)?.as_ref()
     }
 
     /// Did this limit refuse?
     pub(crate) fn refused(&self, one: &LimitCharge<'_>) -> bool {
-        self.said(one.index).is_some_and(|decision| !decision.granted)
+        self.decision(one.index).is_some_and(|decision| !decision.granted)
     }
 
     /// How long it is until the last of the slots that the live limits granted.
     pub(super) fn delay(&self, charges: &Charges<'_>) -> u64 {
-        let live = charges.iter().filter(|one| !one.limit.shadow).filter_map(|one| self.said(one.index));
+        let live = charges.iter().filter(|one| !one.limit.shadow).filter_map(|one| self.decision(one.index));
         live.map(|decision| decision.delay).max().unwrap_or(0)
     }
 }
@@ -85,7 +85,13 @@ impl LimitStatus {
 /// Nothing was asked.
 impl Default for LimitStatus {
     fn default() -> Self {
-        Self { said: Vec::new(), wait: Wait::Now, shadow_limited: false, alone: None, now: Timestamp::default() }
+        Self {
+            decisions: Vec::new(),
+            wait: Wait::Now,
+            shadow_limited: false,
+            fallback_cause: None,
+            now: Timestamp::default(),
+        }
     }
 }
 
@@ -97,6 +103,6 @@ impl FromIterator<(usize, Decision)> for LimitStatus {
             said.resize(position, None);
             said.push(Some(decision));
         }
-        Self { said, ..Self::default() }
+        Self { decisions: said, ..Self::default() }
     }
 }

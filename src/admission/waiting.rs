@@ -17,12 +17,12 @@ pub(super) struct Waiting<'w> {
     queues: &'w WaitQueues,
     charges: &'w Charges<'w>,
     /// When it arrived, if a limit lets it wait.
-    began: Option<Instant>,
+    arrived_at: Option<Instant>,
     ticket: Option<Ticket<'w>>,
 }
 
 /// A slot in the future. On drop, it is given back unless it was reached.
-struct HeldSlot<'s> {
+struct TimeSlot<'s> {
     store: &'s Store,
     receipt: Option<Receipt>,
 }
@@ -30,45 +30,45 @@ struct HeldSlot<'s> {
 impl<'w> Waiting<'w> {
     pub(super) fn new(store: &'w Store, queues: &'w WaitQueues, charges: &'w Charges<'w>) -> Self {
         let may_wait = charges.iter().any(|one| one.limit.wait_policy.is_some());
-        Self { store, queues, charges, began: may_wait.then(Instant::now), ticket: None }
+        Self { store, queues, charges, arrived_at: may_wait.then(Instant::now), ticket: None }
     }
 
     /// Joins the queues in which others wait already.
     pub(super) async fn queue_behind_others(&mut self) -> Result<(), Denial> {
-        let waited_for = |one: &LimitCharge<'_>| waits(one) && self.queues.is_waited_for(one.charge);
+        let waited_for = |one: &LimitCharge<'_>| allows_waiting(one) && self.queues.is_waited_for(one.charge);
         let waited_for = self.positions(waited_for);
         match self.join(&waited_for, |_| QueueKind::Own) {
             Ok(()) => Ok(()),
-            Err(QueueFull) => self.turn_away(&waited_for).await,
+            Err(QueueFull) => self.reject_from_queue(&waited_for).await,
         }
     }
 
     /// Waits until this request is the first in its queues.
-    pub(super) async fn turn(&self) -> Result<(), Denial> {
+    pub(super) async fn wait_until_first(&self) -> Result<(), Denial> {
         let Some(ticket) = &self.ticket else { return Ok(()) };
-        let stands_in = self.positions(|one| ticket.waits_for(one.charge));
-        let wait_policy = stands_in.iter().filter_map(|position| self.charges.at(*position).limit.wait_policy.as_ref());
+        let joined = self.positions(|one| ticket.waits_for(one.charge));
+        let wait_policy = joined.iter().filter_map(|position| self.charges.at(*position).limit.wait_policy.as_ref());
         let shortest = wait_policy.map(|wait_policy| wait_policy.max_wait).min().unwrap_or(Duration::ZERO);
         tokio::select! {
             biased;
-            () = ticket.turn() => Ok(()),
-            () = sleep(shortest.saturating_sub(self.waited())) => self.turn_away(&stands_in).await,
-            () = self.queues.closed() => self.turn_away(&stands_in).await,
+            () = ticket.wait_until_first() => Ok(()),
+            () = sleep(shortest.saturating_sub(self.waited())) => self.reject_from_queue(&joined).await,
+            () = self.queues.closed() => self.reject_from_queue(&joined).await,
         }
     }
 
     /// Waits for the permits that were refused; an error if this request may not wait for them.
-    pub(super) async fn permits(&mut self, status: LimitStatus, wait: Wait) -> Result<(), Denial> {
+    pub(super) async fn wait_for_permits(&mut self, status: LimitStatus, wait: Wait) -> Result<(), Denial> {
         let live = self.positions(|one| !one.limit.shadow);
         let refused: Positions = live.into_iter().filter(|one| status.refused(&self.charges.at(*one))).collect();
         let all_may = refused.iter().all(|one| self.may_wait(&self.charges.at(*one), &status));
         let Wait::Millis(millis) = wait else { return Err(Denial::Limited { status, wait }) };
         // One queue for the overflow bucket, or a flood of clients would wait in as many queues.
-        let line = |one: &LimitCharge<'_>| match status.said(one.index) {
+        let queue_kind = |one: &LimitCharge<'_>| match status.decision(one.index) {
             Some(decision) if decision.overflow => QueueKind::Overflow,
             _ => QueueKind::Own,
         };
-        if !all_may || self.join(&refused, line).is_err() {
+        if !all_may || self.join(&refused, queue_kind).is_err() {
             return Err(Denial::Limited { status, wait });
         }
         tokio::select! {
@@ -79,13 +79,13 @@ impl<'w> Waiting<'w> {
     }
 
     /// Holds a request until the slot that it was granted.
-    pub(super) async fn slot(&self, admitted: Admitted) -> Result<Admitted, Denial> {
+    pub(super) async fn wait_for_time_slot(&self, admitted: Admitted) -> Result<Admitted, Denial> {
         let delay = admitted.status.delay(self.charges);
         if delay == 0 {
             return Ok(admitted);
         }
         let receipt = Receipt::new(self.charges.clone(), admitted.status.clone());
-        let mut slot = HeldSlot { store: self.store, receipt: Some(receipt) };
+        let mut slot = TimeSlot { store: self.store, receipt: Some(receipt) };
         tokio::select! {
             biased;
             () = sleep(Duration::from_millis(delay)) => {
@@ -100,34 +100,38 @@ impl<'w> Waiting<'w> {
 
     /// How long it has waited.
     fn waited(&self) -> Duration {
-        self.began.map_or(Duration::ZERO, |began| began.elapsed())
+        self.arrived_at.map_or(Duration::ZERO, |arrived_at| arrived_at.elapsed())
     }
 
     fn may_wait(&self, one: &LimitCharge<'_>, status: &LimitStatus) -> bool {
-        let wait = status.said(one.index).map(|decision| decision.wait);
+        let wait = status.decision(one.index).map(|decision| decision.wait);
         let (Some(wait_policy), Some(Wait::Millis(wait))) = (&one.limit.wait_policy, wait) else {
             return false;
         };
         self.waited() + Duration::from_millis(wait) <= wait_policy.max_wait
     }
 
-    fn join(&mut self, positions: &[usize], line: impl Fn(&LimitCharge<'_>) -> QueueKind) -> Result<(), QueueFull> {
+    fn join(
+        &mut self,
+        positions: &[usize],
+        queue_kind: impl Fn(&LimitCharge<'_>) -> QueueKind,
+    ) -> Result<(), QueueFull> {
         for position in positions {
             let one = self.charges.at(*position);
             let queue = one.limit.wait_policy.as_ref().map_or(0, |wait_policy| wait_policy.queue);
-            self.ticket.get_or_insert_with(|| self.queues.ticket()).join(one.charge, line(&one), queue)?;
+            self.ticket.get_or_insert_with(|| self.queues.ticket()).join(one.charge, queue_kind(&one), queue)?;
         }
         Ok(())
     }
 
     /// Refuses a request that may not wait in these queues, without charging it. Their limits refuse it until a permit returns
     /// at the earliest. While the store is away it goes on instead, to be decided without the store.
-    async fn turn_away(&self, queues: &[usize]) -> Result<(), Denial> {
+    async fn reject_from_queue(&self, queues: &[usize]) -> Result<(), Denial> {
         let ask = |charge: &Charge| Charge { permits: 0, ..charge.clone() };
         let asked: Vec<Charge> = self.charges.asked().iter().map(ask).collect();
         let Ok(mut outcome) = self.store.take(&asked).await else { return Ok(()) };
-        for line in queues {
-            let decision = &mut outcome.decisions[*line];
+        for position in queues {
+            let decision = &mut outcome.decisions[*position];
             (decision.granted, decision.wait) = (false, Wait::Millis(decision.reset));
         }
         let status = LimitStatus::new(self.charges, outcome);
@@ -141,11 +145,11 @@ impl<'w> Waiting<'w> {
 }
 
 /// May requests wait for this limit?
-fn waits(one: &LimitCharge<'_>) -> bool {
+fn allows_waiting(one: &LimitCharge<'_>) -> bool {
     !one.limit.shadow && one.limit.wait_policy.is_some()
 }
 
-impl Drop for HeldSlot<'_> {
+impl Drop for TimeSlot<'_> {
     fn drop(&mut self) {
         let (Some(receipt), Ok(runtime)) = (self.receipt.take(), Handle::try_current()) else { return };
         let store = self.store.clone();

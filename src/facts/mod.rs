@@ -150,7 +150,7 @@ impl<'a> Facts<'a> {
 
     /// Is it `OPTIONS *`, a question about the server as a whole (RFC 9110 section 9.3.7)?
     pub fn is_for_the_server(&self) -> bool {
-        self.path.whole() == SERVER
+        self.path.normalized() == SERVER
     }
 }
 

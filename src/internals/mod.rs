@@ -70,7 +70,7 @@ pub fn proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
 /// The normal form of a path; nothing if it has none.
 pub fn normal_path(path: &str) -> Option<String> {
     let normal = crate::path::normalize(path, EncodedSlash::Reject).ok()?;
-    Some(normal.whole().to_owned())
+    Some(normal.normalized().to_owned())
 }
 
 /// A body in chunks that was read to its end.

@@ -88,7 +88,7 @@ impl Passage {
             peer,
             &Requests::default(),
         )
-        .map(|facts| facts.path.whole().to_owned())
+        .map(|facts| facts.path.normalized().to_owned())
         .unwrap_or_default();
         // The whole body must be here, so that what is written is either whole or nothing.
         let framing = Framing::of_request(asked.told);

@@ -60,7 +60,7 @@ use self::peer::Hint;
 pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{ClientKey, OverTls, Peer};
 pub use self::rejection::Rejection;
-use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, free, store_failure};
+use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, admit_unlimited, store_failure};
 use crate::boxed::boxed;
 use crate::config::Config;
 pub use crate::facts::TlsPeer;
@@ -142,7 +142,7 @@ impl RateLimitLayer {
 
     fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
         let rules = RuleSet::new(rules, &metrics);
-        store.keep_room_for(rules.limiters(), std::iter::empty());
+        store.set_active_limits(rules.limiters(), std::iter::empty());
         store.be_gateway();
         let rules = Arc::new(ArcSwap::from_pointee(rules));
         let (queues, hint) = (Arc::new(WaitQueues::new()), Arc::default());
@@ -174,7 +174,7 @@ impl RateLimitLayer {
     /// Puts other rules in force, for all requests that come from now on. Buckets and counters stay.
     pub fn replace_rules(&self, rules: Rules) {
         let rules = RuleSet::new(rules, &self.limiter.metrics);
-        self.limiter.store.keep_room_for(rules.limiters(), self.limiter.rules.load().limiters());
+        self.limiter.store.set_active_limits(rules.limiters(), self.limiter.rules.load().limiters());
         self.limiter.rules.store(Arc::new(rules));
     }
 }
@@ -281,7 +281,7 @@ impl RateLimiting {
         };
         let Some((route, prepared)) = found else {
             let Unmatched::Pass = self.options.unmatched else { return Err(Refusal::NoRoute) }; // 404
-            let handover = rules.handover(free().permit, None, &facts, arrival, seen, None);
+            let handover = rules.handover(admit_unlimited().permit, None, &facts, arrival, seen, None);
             let target = self.target(request.uri(), &facts)?;
             hand_over(request, handover, target);
             return Ok(Receipt::default());
@@ -368,7 +368,7 @@ fn hand_over<B>(request: &mut Request<B>, handover: Handover, target: Option<Uri
 
 /// The target with its path in the normal form, so that what is served is what was judged; nothing where it is so already.
 fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, Refusal> {
-    let path = facts.path.whole();
+    let path = facts.path.normalized();
     if uri.path() == path {
         return Ok(None);
     }

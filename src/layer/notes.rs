@@ -174,11 +174,11 @@ impl Notes<'_> {
             Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
         };
         self.outcome = outcome;
-        let status = status.filter(|status| status.alone.is_none());
+        let status = status.filter(|status| status.fallback_cause.is_none());
         self.at = status.map(|status| status.now);
         let (Some((route, prepared)), Some(status)) = (self.route, status) else { return };
         self.rate_limit = prepared.members.rate_limit(status);
-        self.legacy = route.told.legacy.then(|| headers::legacy(&route.limits, status)).flatten();
+        self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(&route.limits, status)).flatten();
     }
 
     /// Adds the rate limit fields.

@@ -35,7 +35,7 @@ pub(super) fn decode(path: &str, slash: EncodedSlash) -> Result<String, PathErro
 
 /// Spells what [`decode`] made so that whatever origins take for the same is the same: no character is encoded that may
 /// stand for itself in a segment, and every other is.
-pub(super) fn spell(normal: &str) -> String {
+pub(super) fn encode_canonically(normal: &str) -> String {
     let mut spelt = String::with_capacity(normal.len());
     let mut rest = normal.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
@@ -59,7 +59,7 @@ pub(super) fn spell(normal: &str) -> String {
 
 /// Appends a byte of a segment in its one spelling.
 pub(super) fn push(byte: u8, spelt: &mut String) {
-    if needs_none(byte) {
+    if needs_no_encoding(byte) {
         spelt.push(char::from(byte));
     } else {
         encode(byte, spelt);
@@ -67,7 +67,7 @@ pub(super) fn push(byte: u8, spelt: &mut String) {
 }
 
 /// May it stand for itself in the name of a segment (RFC 3986 section 3.3)? A semicolon ends the name.
-pub(super) const fn needs_none(byte: u8) -> bool {
+pub(super) const fn needs_no_encoding(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@')
 }

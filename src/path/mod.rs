@@ -19,7 +19,7 @@ pub(crate) use self::readings::{Readings, readings};
 /// A path in its normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path<'a> {
-    whole: Cow<'a, str>,
+    normalized: Cow<'a, str>,
     /// Only if it is another.
     matched: Option<String>,
 }
@@ -80,14 +80,14 @@ pub(crate) fn normalize(path: &str, slash: EncodedSlash) -> Result<Path<'_>, Pat
     let decoded = encoding::decode(path, slash)?;
     let segments = segment::resolve(&decoded, slash)?;
     let whole = segment::join(segments.iter().map(|segment| segment.whole));
-    let matched = encoding::spell(&segment::join(segments.iter().map(|segment| segment.name)));
+    let matched = encoding::encode_canonically(&segment::join(segments.iter().map(|segment| segment.name)));
     let matched = Some(matched).filter(|matched| *matched != whole);
-    Ok(Path { whole: Cow::Owned(whole), matched })
+    Ok(Path { normalized: Cow::Owned(whole), matched })
 }
 
 /// All characters may stand where they stand, and no segment is empty or starts with a dot.
 fn is_plain(path: &[u8]) -> bool {
-    let plain = path.iter().all(|byte| *byte == b'/' || encoding::needs_none(*byte));
+    let plain = path.iter().all(|byte| *byte == b'/' || encoding::needs_no_encoding(*byte));
     plain && !path.windows(2).any(|pair| pair[0] == b'/' && matches!(pair[1], b'/' | b'.'))
 }
 
@@ -95,26 +95,26 @@ fn is_plain(path: &[u8]) -> bool {
 
 impl Path<'_> {
     /// What is forwarded.
-    pub fn whole(&self) -> &str {
-        &self.whole
+    pub fn normalized(&self) -> &str {
+        &self.normalized
     }
 
     /// What routes and clients are found by: no parameters, and each character spelt in one way.
     pub fn matched(&self) -> &str {
-        self.matched.as_deref().unwrap_or(&self.whole)
+        self.matched.as_deref().unwrap_or(&self.normalized)
     }
 }
 
 /// A path that is in its normal form, with nothing that is not matched.
 impl<'a> From<&'a str> for Path<'a> {
     fn from(path: &'a str) -> Self {
-        Self { whole: Cow::Borrowed(path), matched: None }
+        Self { normalized: Cow::Borrowed(path), matched: None }
     }
 }
 
 impl From<String> for Path<'_> {
     fn from(path: String) -> Self {
-        Self { whole: Cow::Owned(path), matched: None }
+        Self { normalized: Cow::Owned(path), matched: None }
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn readings(path: &str, slash: EncodedSlash) -> Option<Readings<'_>> 
 
 /// Removes the percent-encoding, however often it was applied, and makes slashes of backslashes.
 fn decode(path: &str) -> Vec<u8> {
-    let once = segment::peel(path);
+    let once = segment::collapse_percent_layers(path);
     let mut decoded = Vec::with_capacity(once.len());
     let mut rest = once.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

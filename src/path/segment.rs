@@ -65,7 +65,7 @@ fn check(whole: &str, slash: EncodedSlash) -> Result<(), PathError> {
         return Ok(());
     }
     // An origin that decodes twice would see it; honest clients do not encode it twice.
-    let once = peel(whole).to_ascii_uppercase();
+    let once = collapse_percent_layers(whole).to_ascii_uppercase();
     let has = |codes: &[&str]| codes.iter().any(|code| once.contains(code));
     match () {
         () if has_dots(&once.replace("%2E", ".")) => Err(PathError::Escape),
@@ -81,7 +81,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Takes off all layers of encoded percent signs but the last, in one go: a client pays for a layer with two bytes.
-pub(super) fn peel(text: &str) -> String {
+pub(super) fn collapse_percent_layers(text: &str) -> String {
     let mut peeled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("%25") {

@@ -14,7 +14,7 @@ use serde::Serialize;
 pub(crate) use self::grpc::Call;
 pub(crate) use self::limited::Violated;
 use crate::client::NoClient;
-use crate::cost::BadCost;
+use crate::cost::CostError;
 use crate::facts::BadRequest;
 use crate::rules::{Unclear, Unjudged};
 use crate::sift::BadField;
@@ -36,7 +36,7 @@ pub(crate) enum Refusal {
         /// The limit's name.
         limit: String,
         /// What the request says instead.
-        cause: BadCost,
+        cause: CostError,
     },
     /// 400: no request, or one that could be read in two ways.
     Malformed,

@@ -37,7 +37,7 @@ impl Matcher {
 
     /// The one host and the literal first segment that it asks for. Where it has one, it covers only matchers that
     /// have the same.
-    pub(crate) fn kin(&self) -> (Option<&str>, Option<&str>) {
+    pub(crate) fn lookup_key(&self) -> (Option<&str>, Option<&str>) {
         let host = match &self.host {
             Some(HostPattern::Exact(host)) => Some(host.as_str()),
             Some(HostPattern::Suffix(_)) | None => None,

@@ -14,7 +14,7 @@ pub use self::matcher::Matcher;
 pub use self::pattern::{HostPattern, PathPattern, PatternError};
 use self::table::Table;
 use crate::facts::{BadRequest, Facts, is_common};
-use crate::policy::Told;
+use crate::policy::RateLimitHeaders;
 use crate::rule::Limit;
 use crate::upgrade::Upgrades;
 
@@ -47,7 +47,7 @@ pub struct Route {
     /// What else than HTTP its clients may speak.
     pub upgrades: Upgrades,
     /// In which fields its clients are told what is left.
-    pub told: Told,
+    pub rate_limit_headers: RateLimitHeaders,
     /// The upstream's name; none where the layer stands in somebody's own service.
     pub upstream: Option<Arc<str>>,
 }
@@ -78,7 +78,7 @@ impl Routes {
     /// Routes in the order in which they are tried.
     pub fn new(list: Vec<Route>) -> Self {
         let table = Table::new(list.iter().map(|route| &route.matcher));
-        let conditional = list.iter().map(|route| route.matcher.has_conditions_beside_place()).collect();
+        let conditional = list.iter().map(|route| route.matcher.has_method_or_header()).collect();
         let asked = || list.iter().map(|route| &route.matcher);
         let methods = unique(asked().flat_map(|asked| &asked.methods).filter(|method| !is_common(method)));
         let fields =
@@ -106,11 +106,11 @@ impl Routes {
     /// The first route that matches, with its position. However many there are, few of them are looked at: those that
     /// the table has for the request's host and path.
     pub fn find(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
-        let meets_the_rest = |position: usize| {
+        let meets_other_conditions = |position: usize| {
             self.conditional.get(position) == Some(&false)
-                || self.list.get(position).is_some_and(|route| route.matcher.unmet_beside_place(facts).is_none())
+                || self.list.get(position).is_some_and(|route| route.matcher.unmet_method_or_header(facts).is_none())
         };
-        let position = self.table.find(&facts.host, facts.path.matched(), meets_the_rest)?;
+        let position = self.table.find(&facts.host, facts.path.matched(), meets_other_conditions)?;
         Some((position, self.list.get(position)?))
     }
 

@@ -133,7 +133,7 @@ impl PathPattern {
 
     /// Does `path`, in the form that is matched, match?
     pub fn matches(&self, path: &str) -> bool {
-        let path = bare(path);
+        let path = trim_slashes(path);
         let mut parts = path.split('/').filter(|_| !path.is_empty());
         let literal = self.segments.iter().all(|segment| parts.next().is_some_and(|part| segment.matches(part)));
         literal && (self.rest || parts.next().is_none())
@@ -197,7 +197,7 @@ impl Segment {
 }
 
 /// A path without the slashes at its ends: its segments, or nothing.
-pub(super) fn bare(path: &str) -> &str {
+pub(super) fn trim_slashes(path: &str) -> &str {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.strip_suffix('/').unwrap_or(path)
 }

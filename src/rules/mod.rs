@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 pub(crate) use self::charges::Positions;
 pub use self::charges::{Charges, LimitCharge};
 use crate::client::{AddressRules, ClientSource, NoClient};
-use crate::cost::{BadCost, Cost};
+use crate::cost::{Cost, CostError};
 use crate::facts::{BadRequest, Facts};
 pub use crate::facts::{HostNeed, Requests};
 use crate::limit::{Charge, ClientId, Mode};
@@ -58,7 +58,7 @@ pub enum Unclear {
     /// Who is asking.
     Client(NoClient),
     /// What it costs.
-    Cost(BadCost),
+    Cost(CostError),
 }
 
 /// What one limit asks of one request.
@@ -164,7 +164,7 @@ impl Rules {
                 Err(cause) => return Due::Deny(Unclear::Client(cause)),
             },
         };
-        match limit.permits.of(facts) {
+        match limit.permits.for_request(facts) {
             Ok(permits) => {
                 Due::Charge(Charge { limiter: Arc::clone(&limit.limiter), client, permits, shadow: limit.shadow })
             }

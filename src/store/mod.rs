@@ -6,9 +6,9 @@
 mod adopted;
 mod builder;
 mod fallback;
-mod in_turn;
 mod limiters;
 mod memory;
+mod multi_slot;
 mod negative_cache;
 mod redis;
 pub mod settings;
@@ -134,13 +134,13 @@ impl Store {
     }
 
     /// From now on these limits are in force, for which an embedded store keeps room, and no longer those that were.
-    pub(crate) fn keep_room_for<'l>(
+    pub(crate) fn set_active_limits<'l>(
         &self,
         limiters: impl Iterator<Item = &'l Limiter>,
         were: impl Iterator<Item = &'l Limiter>,
     ) {
         if let Self::Memory(memory) = self {
-            memory.keep_room_for(limiters, were);
+            memory.set_active_limits(limiters, were);
         }
     }
 
@@ -155,7 +155,7 @@ impl Store {
     /// Looks after what no request may come to look after; to be called now and then.
     pub(crate) fn tend(&self) {
         if let Self::Memory(memory) = self {
-            memory.tend();
+            memory.run_maintenance();
         }
     }
 
@@ -257,7 +257,7 @@ impl Store {
     pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => memory.take(charges),
-            Self::Redis(redis) => in_turn::take(redis, charges, None).await,
+            Self::Redis(redis) => multi_slot::take(redis, charges, None).await,
         }
     }
 
@@ -268,7 +268,7 @@ impl Store {
     pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => memory.take_at(charges, now),
-            Self::Redis(redis) => in_turn::take(redis, charges, Some(now)).await,
+            Self::Redis(redis) => multi_slot::take(redis, charges, Some(now)).await,
         }
     }
 }
@@ -311,7 +311,7 @@ impl Store {
                 memory.give_back(granted);
                 Ok(())
             }
-            Self::Redis(redis) => in_turn::give_back(redis, granted, None).await,
+            Self::Redis(redis) => multi_slot::give_back(redis, granted, None).await,
         }
     }
 
@@ -325,7 +325,7 @@ impl Store {
                 memory.give_back_at(granted, now);
                 Ok(())
             }
-            Self::Redis(redis) => in_turn::give_back(redis, granted, Some(now)).await,
+            Self::Redis(redis) => multi_slot::give_back(redis, granted, Some(now)).await,
         }
     }
 }
@@ -348,11 +348,11 @@ impl StoreError {
 
     /// Is the bucket at another node, or on its way there? Nothing ran.
     fn is_elsewhere(&self) -> bool {
-        matches!(self, Self::Elsewhere { .. }) || self.is_on_its_way()
+        matches!(self, Self::Elsewhere { .. }) || self.is_migrating()
     }
 
     /// Is the slot on its way from one node to another?
-    fn is_on_its_way(&self) -> bool {
+    fn is_migrating(&self) -> bool {
         match self {
             Self::Elsewhere { once, .. } => *once,
             Self::Answer(word) => word == "TRYAGAIN",

@@ -84,7 +84,7 @@ impl Termination {
             Some(certificate) => Arc::new(certificate.owner()),
             None => Arc::clone(&self.nobody),
         };
-        Ok(Tls::of_client(greeted, peer))
+        Ok(Tls::with_client(greeted, peer))
     }
 }
 

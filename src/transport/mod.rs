@@ -2,7 +2,7 @@
 //!
 //! Whoever reads and writes need not know which it is. Two things are asked of all of them that `AsyncRead` does not
 //! tell: whether something has come, or the end, without a buffer to read it into ([`Transport::poll_readable`],
-//! [`Transport::is_quiet`]); and that the other side sees a broken stream as such ([`Transport::reset_on_drop`]).
+//! [`Transport::has_nothing_to_read`]); and that the other side sees a broken stream as such ([`Transport::reset_on_drop`]).
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Ready when there is something to read, or the connection is over. Over TLS it may turn out that what came was not
+    /// Ready when there is something to read, or the connection is over. Over TLS it may turn out that what peeked was not
     /// for us to read; then the next read waits.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -43,16 +43,16 @@ impl Transport {
 
     /// Whether nothing has come that nobody asked for, nor the end. The system is asked; or the runtime alone, which costs
     /// no system call and knows what it was told when it last waited for events.
-    pub(crate) fn is_quiet(&mut self, is_runtime_enough: bool) -> bool {
-        let came = match self {
-            _ if !is_runtime_enough => peek(&*self),
+    pub(crate) fn has_nothing_to_read(&mut self, use_runtime_state: bool) -> bool {
+        let peeked = match self {
+            _ if !use_runtime_state => peek(&*self),
             Self::Tcp(stream) => stream.try_io(Interest::READABLE, || peek(&*stream)),
             Self::Unix(stream) => stream.try_io(Interest::READABLE, || peek(&*stream)),
             Self::Tls(stream) => stream.tcp().try_io(Interest::READABLE, || peek(stream.tcp())),
         };
         match self {
-            Self::Tcp(_) | Self::Unix(_) => came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
-            Self::Tls(stream) => stream.is_quiet(came),
+            Self::Tcp(_) | Self::Unix(_) => peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
+            Self::Tls(stream) => stream.has_nothing_to_read(peeked),
         }
     }
 
@@ -68,7 +68,7 @@ impl Transport {
     /// When this is dropped, the other side sees an error instead of the end; but not on a Unix socket, which knows no reset.
     pub(crate) fn reset_on_drop(&mut self) {
         if let Self::Tls(stream) = self {
-            stream.end_without_notice();
+            stream.skip_close_notify();
         }
         // A socket that is gone already needs no reset.
         _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));

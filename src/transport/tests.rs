@@ -67,10 +67,10 @@ async fn what_was_decrypted_and_not_read_yet_is_there_to_be_read() {
 async fn session_tickets_are_nothing_that_nobody_asked_for() {
     let (mut client, mut server) = pair().await;
     tcp(&client).readable().await.unwrap();
-    assert!(client.is_quiet(false) && client.is_quiet(true));
+    assert!(client.has_nothing_to_read(false) && client.has_nothing_to_read(true));
     server.write_all(b"HTTP/1.1 408 ").await.unwrap();
     tcp(&client).readable().await.unwrap();
-    assert!(!client.is_quiet(true) && !client.is_quiet(false));
+    assert!(!client.has_nothing_to_read(true) && !client.has_nothing_to_read(false));
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_connection_that_the_other_side_has_ended_is_not_quiet() {
             server.reset_on_drop();
         }
         drop(server);
-        while client.is_quiet(false) {
+        while client.has_nothing_to_read(false) {
             tokio::task::yield_now().await;
         }
     }

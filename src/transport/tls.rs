@@ -24,17 +24,17 @@ struct Inner {
     stream: TlsStream<TcpStream>,
     /// What is known of the other side, where that is a client.
     peer: Option<Arc<TlsPeer>>,
-    ends_without_notice: bool,
+    skips_close_notify: bool,
 }
 
 impl Tls {
     pub(crate) fn new(stream: impl Into<TlsStream<TcpStream>>) -> Self {
-        Self(Box::new(Inner { stream: stream.into(), peer: None, ends_without_notice: false }))
+        Self(Box::new(Inner { stream: stream.into(), peer: None, skips_close_notify: false }))
     }
 
     /// A connection of this client.
-    pub(crate) fn of_client(stream: impl Into<TlsStream<TcpStream>>, peer: Arc<TlsPeer>) -> Self {
-        Self(Box::new(Inner { stream: stream.into(), peer: Some(peer), ends_without_notice: false }))
+    pub(crate) fn with_client(stream: impl Into<TlsStream<TcpStream>>, peer: Arc<TlsPeer>) -> Self {
+        Self(Box::new(Inner { stream: stream.into(), peer: Some(peer), skips_close_notify: false }))
     }
 
     /// What is known of a client.
@@ -57,31 +57,31 @@ impl Tls {
     }
 
     /// What came may be a message of TLS itself, as session tickets are, which come after the handshake.
-    pub(super) fn is_quiet(&mut self, came: io::Result<usize>) -> bool {
-        match came {
+    pub(super) fn has_nothing_to_read(&mut self, peeked: io::Result<usize>) -> bool {
+        match peeked {
             _ if !self.state().wants_read() => false,
-            Ok(1..) => self.take_in().is_ok() && self.state().wants_read(),
-            came => came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
+            Ok(1..) => self.decrypt_pending().is_ok() && self.state().wants_read(),
+            peeked => peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
         }
     }
 
     /// Decrypts what has come, also where the runtime was not told of it yet.
-    fn take_in(&mut self) -> io::Result<()> {
+    fn decrypt_pending(&mut self) -> io::Result<()> {
         match &mut self.0.stream {
             TlsStream::Client(stream) => {
                 let (socket, session) = stream.get_mut();
-                take_in(socket, session)
+                decrypt_pending(socket, session)
             }
             TlsStream::Server(stream) => {
                 let (socket, session) = stream.get_mut();
-                take_in(socket, session)
+                decrypt_pending(socket, session)
             }
         }
     }
 
     /// The end is to look like a failure: nothing is said on drop.
-    pub(super) fn end_without_notice(&mut self) {
-        self.0.ends_without_notice = true;
+    pub(super) fn skip_close_notify(&mut self) {
+        self.0.skips_close_notify = true;
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TlsStream<TcpStream>> {
@@ -89,7 +89,7 @@ impl Tls {
     }
 }
 
-fn take_in<S: SideData>(
+fn decrypt_pending<S: SideData>(
     socket: &TcpStream,
     session: &mut impl DerefMut<Target = ConnectionCommon<S>>,
 ) -> io::Result<()> {
@@ -106,7 +106,7 @@ fn take_in<S: SideData>(
 
 impl Drop for Tls {
     fn drop(&mut self) {
-        if self.0.ends_without_notice {
+        if self.0.skips_close_notify {
             return;
         }
         // As much as the socket has room for: nobody waits for the end of a connection that is over.

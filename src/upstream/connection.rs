@@ -74,7 +74,7 @@ impl Connection {
     /// connection was idle: whatever came before the runtime last looked for events is known to it.
     pub(super) fn is_usable(&mut self, now: Instant, is_repeatable: bool) -> bool {
         let idle = now.saturating_duration_since(self.idle_since);
-        idle < IDLE_TIMEOUT && self.stream.is_quiet(is_repeatable && idle < JUST_USED)
+        idle < IDLE_TIMEOUT && self.stream.has_nothing_to_read(is_repeatable && idle < JUST_USED)
     }
 
     /// Whether bytes came behind the answer. They must not be taken for the next answer.

@@ -38,13 +38,13 @@ pub(super) fn limits(
 fn told(route: &Route, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let policy = Policy::new(&route.limits).map(|policy| policy.at(now));
     match &policy {
-        Some(policy) if route.told.ietf => {
+        Some(policy) if route.rate_limit_headers.ietf => {
             writeln!(f, "  clients see RateLimit-Policy: {}", policy.to_str().unwrap_or_default())?;
         }
-        Some(_) if route.told.legacy => {}
+        Some(_) if route.rate_limit_headers.legacy => {}
         _ => writeln!(f, "  clients see none of it")?,
     }
-    if policy.is_some() && route.told.legacy {
+    if policy.is_some() && route.rate_limit_headers.legacy {
         writeln!(f, "  clients see X-RateLimit-Limit, -Remaining and -Reset of the limit with the least left")?;
     }
     writeln!(f)

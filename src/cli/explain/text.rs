@@ -31,7 +31,7 @@ impl Explanation<'_> {
         writeln!(f, "{} {}\n", facts.method, self.sent)?;
         writeln!(f, "request")?;
         writeln!(f, "  host  {}", if facts.host.is_empty() { "none" } else { &facts.host })?;
-        let (matched, whole) = (facts.path.matched(), facts.path.whole());
+        let (matched, whole) = (facts.path.matched(), facts.path.normalized());
         write!(f, "  path  {matched}")?;
         if matched != whole {
             write!(f, ", forwarded as {whole}")?;

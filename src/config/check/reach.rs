@@ -15,7 +15,7 @@ pub(super) type Named<'f> = (Matcher, &'f str, Location);
 pub(super) fn check(routes: &[Named<'_>], problems: &mut Problems) {
     let mut kin: HashMap<_, Vec<usize>> = HashMap::new();
     for (index, (matcher, name, location)) in routes.iter().enumerate() {
-        let (host, segment) = matcher.kin();
+        let (host, segment) = matcher.lookup_key();
         let mut keys = vec![(host, segment), (None, segment), (host, None), (None, None)];
         keys.dedup();
         let earlier = keys.iter().filter_map(|key| kin.get(key)).flatten();

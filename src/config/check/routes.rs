@@ -10,7 +10,7 @@ use crate::config::file::{self, Fields, File};
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote, quote_all};
 use crate::config::suggest::nearest;
-use crate::policy::Told;
+use crate::policy::RateLimitHeaders;
 use crate::route::{Matcher, Route, Routes};
 use crate::rules::Requests;
 
@@ -68,7 +68,7 @@ fn route(
     limits: Checked<Vec<crate::rule::Limit>>,
     problems: &mut Problems,
 ) -> Checked<Route> {
-    let told = told(written, node, problems);
+    let rate_limit_headers = rate_limit_headers(written, node, problems);
     let upgrades = upgrades::upgrades(written, node, problems);
     let name = Arc::from(needed(&written.name, node, problems)?.as_str());
     let max_body = part(&written.max_body, node, "max_body", problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
@@ -78,7 +78,7 @@ fn route(
         limits: limits?,
         max_body,
         upgrades: upgrades?,
-        told: told?,
+        rate_limit_headers: rate_limit_headers?,
         upstream: upstream?,
     })
 }
@@ -90,12 +90,14 @@ fn carries_upgrades(file: &File, route: &Route) -> bool {
 }
 
 /// An empty list tells nothing; none at all is the default.
-fn told(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<Told> {
-    let Some(fields) = part(&written.headers, node, "headers", problems)? else { return Ok(Told::default()) };
+fn rate_limit_headers(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<RateLimitHeaders> {
+    let Some(fields) = part(&written.headers, node, "headers", problems)? else {
+        return Ok(RateLimitHeaders::default());
+    };
     let has = |fields: &[Fields], one| fields.contains(&one);
     let fields: Vec<Fields> =
         fields.iter().map(|field| needed(field, node, problems).copied()).collect::<Checked<_>>()?;
-    Ok(Told { ietf: has(&fields, Fields::Ietf), legacy: has(&fields, Fields::Legacy) })
+    Ok(RateLimitHeaders { ietf: has(&fields, Fields::Ietf), legacy: has(&fields, Fields::Legacy) })
 }
 
 fn upstream(

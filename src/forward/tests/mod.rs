@@ -36,7 +36,7 @@ mod to_http2;
 mod to_tls;
 
 use super::*;
-use crate::admission::free;
+use crate::admission::admit_unlimited;
 use crate::config::Listen;
 use crate::facts::BadRequest;
 use crate::metrics::Metrics;
@@ -129,7 +129,7 @@ async fn with_permit(
         Err(bad) => return refused(BadRequest::from(bad).into(), None),
     };
     let handover = Handover {
-        _permit: free().permit,
+        _permit: admit_unlimited().permit,
         upstream: Some("api".into()),
         peer: peer.ip(),
         trusted_peer,

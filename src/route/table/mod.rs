@@ -14,9 +14,9 @@ mod tree;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use self::tree::{Lowest, Root, Trees};
+use self::tree::{BestMatch, Root, Trees};
 use super::matcher::Matcher;
-use super::pattern::{HostPattern, bare};
+use super::pattern::{HostPattern, trim_slashes};
 
 /// The positions of routes, by host and path.
 #[derive(Clone, Debug, Default)]
@@ -48,13 +48,13 @@ impl Table {
 
     /// The lowest position of a route for this host, in lower case, and this path, in its normal form, that meets the
     /// rest of its conditions.
-    pub(super) fn find(&self, host: &str, path: &str, meets_the_rest: impl Fn(usize) -> bool) -> Option<usize> {
-        let mut lowest = Lowest::new(meets_the_rest);
-        let path = Some(bare(path)).filter(|path| !path.is_empty());
+    pub(super) fn find(&self, host: &str, path: &str, meets_other_conditions: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut best = BestMatch::new(meets_other_conditions);
+        let path = Some(trim_slashes(path)).filter(|path| !path.is_empty());
         for root in self.roots(host) {
-            self.trees.find(root, path, &mut lowest);
+            self.trees.find(root, path, &mut best);
         }
-        lowest.position()
+        best.position()
     }
 
     /// The trees of all host patterns that match.
@@ -74,7 +74,7 @@ impl Table {
             }
             None => return Root::ANYWHERE,
         };
-        *roots.entry(name.as_bytes().into()).or_insert_with(|| self.trees.plant())
+        *roots.entry(name.as_bytes().into()).or_insert_with(|| self.trees.add_root())
     }
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::facts::Facts;
-use crate::policy::Told;
+use crate::policy::RateLimitHeaders;
 use crate::route::{PathPattern, Route, Routes};
 use crate::upgrade::Upgrades;
 
@@ -13,8 +13,16 @@ const FIELD: HeaderName = HeaderName::from_static("x");
 
 fn routes(matchers: Vec<Matcher>) -> Routes {
     let route = |matcher| {
-        let (limits, told, upstream) = (Vec::new(), Told::default(), None);
-        Route { name: "route".into(), matcher, limits, max_body: 0, upgrades: Upgrades::default(), told, upstream }
+        let (limits, rate_limit_headers, upstream) = (Vec::new(), RateLimitHeaders::default(), None);
+        Route {
+            name: "route".into(),
+            matcher,
+            limits,
+            max_body: 0,
+            upgrades: Upgrades::default(),
+            rate_limit_headers,
+            upstream,
+        }
     };
     Routes::new(matchers.into_iter().map(route).collect())
 }

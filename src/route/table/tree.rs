@@ -35,13 +35,13 @@ const _: () = assert!(size_of::<Node>() == 64, "a node has grown beyond a line")
 struct End(u32);
 
 /// The lowest position so far, and what it has to meet.
-pub(super) struct Lowest<M> {
+pub(super) struct BestMatch<M> {
     position: Option<usize>,
-    meets_the_rest: M,
+    meets_other_conditions: M,
 }
 
 /// A position or the number of a node. There is no memory for so many routes that one would not fit.
-fn small(number: usize) -> u32 {
+fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
@@ -49,9 +49,9 @@ fn small(number: usize) -> u32 {
 
 impl Trees {
     /// A new tree.
-    pub(super) fn plant(&mut self) -> Root {
-        let root = Root(small(self.0.len()));
-        self.0.push(Node::above(usize::MAX));
+    pub(super) fn add_root(&mut self) -> Root {
+        let root = Root(to_u32(self.0.len()));
+        self.0.push(Node::with_lowest(usize::MAX));
         root
     }
 
@@ -59,40 +59,40 @@ impl Trees {
     pub(super) fn insert(&mut self, root: Root, path: Option<&PathPattern>, position: usize) {
         let (segments, rest) = path.map_or((&[][..], true), |path| (path.segments.as_slice(), path.rest));
         let node = &mut self.0[root.0 as usize];
-        node.lowest = node.lowest.min(small(position));
+        node.lowest = node.lowest.min(to_u32(position));
         let end = segments.iter().fold(root.0, |node, segment| self.child(node, segment, position).get());
         self.0[end as usize].ends.push(End::new(position, rest));
     }
 
     /// The node after this one and the segment; a new one if there is none.
     fn child(&mut self, node: u32, segment: &Segment, position: usize) -> Child {
-        let new = Child::MIN.saturating_add(small(self.0.len() - 1));
+        let new = Child::MIN.saturating_add(to_u32(self.0.len() - 1));
         let parent = &mut self.0[node as usize];
         let child = match segment {
             Segment::Literal(text) => parent.literals.get_or_insert(text, new),
             Segment::Any(_) => *parent.any.get_or_insert(new),
         };
         if child == new {
-            self.0.push(Node::above(position));
+            self.0.push(Node::with_lowest(position));
         }
         child
     }
 
     /// Looks in a tree for what meets the path.
-    pub(super) fn find<M: Fn(usize) -> bool>(&self, root: Root, path: Option<&str>, lowest: &mut Lowest<M>) {
-        self.find_from(root.0, path, lowest);
+    pub(super) fn find<M: Fn(usize) -> bool>(&self, root: Root, path: Option<&str>, best: &mut BestMatch<M>) {
+        self.find_from(root.0, path, best);
     }
 
     /// Looks from this node on for what is left of a path.
-    fn find_from<M: Fn(usize) -> bool>(&self, node: u32, mut path: Option<&str>, lowest: &mut Lowest<M>) {
+    fn find_from<M: Fn(usize) -> bool>(&self, node: u32, mut path: Option<&str>, best: &mut BestMatch<M>) {
         let mut next = Some(node);
-        while let Some(node) = next.and_then(|node| self.0.get(node as usize)).filter(|node| lowest.is_above(node)) {
-            let Some(left) = path else { return lowest.look_among(node.ends.iter()) };
-            lowest.look_among(node.ends.iter().filter(|end| end.takes_in_the_rest()));
+        while let Some(node) = next.and_then(|node| self.0.get(node as usize)).filter(|node| best.can_improve(node)) {
+            let Some(left) = path else { return best.try_candidates(node.ends.iter()) };
+            best.try_candidates(node.ends.iter().filter(|end| end.is_prefix()));
             let (segment, after) = left.split_once('/').map_or((left, None), |(segment, after)| (segment, Some(after)));
             let literal = node.literals.get(segment);
             if let (Some(literal), Some(_)) = (literal, node.any) {
-                self.find_from(literal.get(), after, lowest);
+                self.find_from(literal.get(), after, best);
             }
             (next, path) = (node.any.or(literal).map(Child::get), after);
         }
@@ -109,7 +109,7 @@ impl Default for Trees {
     /// The tree for any host alone, with nothing in it.
     fn default() -> Self {
         let mut trees = Self(Vec::new());
-        trees.plant();
+        trees.add_root();
         trees
     }
 }
@@ -122,8 +122,8 @@ impl Root {
 // === impl Node ===
 
 impl Node {
-    fn above(lowest: usize) -> Self {
-        Self { lowest: small(lowest), ..Self::default() }
+    fn with_lowest(lowest: usize) -> Self {
+        Self { lowest: to_u32(lowest), ..Self::default() }
     }
 }
 
@@ -131,23 +131,23 @@ impl End {
     const REST: u32 = 1 << 31;
 
     fn new(position: usize, rest: bool) -> Self {
-        Self(small(position) & !Self::REST | if rest { Self::REST } else { 0 })
+        Self(to_u32(position) & !Self::REST | if rest { Self::REST } else { 0 })
     }
 
     fn position(self) -> usize {
         (self.0 & !Self::REST) as usize
     }
 
-    fn takes_in_the_rest(self) -> bool {
+    fn is_prefix(self) -> bool {
         self.0 & Self::REST != 0
     }
 }
 
-// === impl Lowest ===
+// === impl BestMatch ===
 
-impl<M: Fn(usize) -> bool> Lowest<M> {
-    pub(super) fn new(meets_the_rest: M) -> Self {
-        Self { position: None, meets_the_rest }
+impl<M: Fn(usize) -> bool> BestMatch<M> {
+    pub(super) fn new(meets_other_conditions: M) -> Self {
+        Self { position: None, meets_other_conditions }
     }
 
     pub(super) fn position(&self) -> Option<usize> {
@@ -155,13 +155,13 @@ impl<M: Fn(usize) -> bool> Lowest<M> {
     }
 
     /// May anything below be lower than what is found?
-    fn is_above(&self, node: &Node) -> bool {
+    fn can_improve(&self, node: &Node) -> bool {
         self.position.is_none_or(|found| found > node.lowest as usize)
     }
 
-    fn look_among<'e>(&mut self, ends: impl Iterator<Item = &'e End>) {
+    fn try_candidates<'e>(&mut self, ends: impl Iterator<Item = &'e End>) {
         let mut lower = ends.map(|end| end.position()).take_while(|end| self.position.is_none_or(|found| found > *end));
-        if let Some(position) = lower.find(|position| (self.meets_the_rest)(*position)) {
+        if let Some(position) = lower.find(|position| (self.meets_other_conditions)(*position)) {
             self.position = Some(position);
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct BucketCapacity {
     share: AtomicUsize,
     /// Buckets left in the common half.
     common: AtomicUsize,
-    limits: Mutex<HashMap<Key, Arc<Allotment>>>,
+    limits: Mutex<HashMap<Key, Arc<LimitCapacity>>>,
 }
 
 /// A name and an algorithm: what a limit must keep in a reload to keep its buckets.
@@ -30,16 +30,16 @@ type Key = (String, Discriminant<Algorithm>);
 
 /// The buckets that one PER_CLIENT limit uses.
 #[derive(Debug, Default)]
-pub(super) struct Allotment {
+pub(super) struct LimitCapacity {
     /// Whether the rules in force have it. Nothing is reserved for other limits.
-    in_force: AtomicBool,
-    held: Mutex<Held>,
+    active: AtomicBool,
+    counts: Mutex<BucketCounts>,
     /// Whether new clients share the overflow bucket.
     pub(super) overflowing: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct BucketCounts {
     reserved: usize,
     borrowed: usize,
 }
@@ -47,90 +47,91 @@ struct Held {
 // === impl BucketCapacity ===
 
 impl BucketCapacity {
-    pub(super) fn new(most: usize) -> Self {
-        let half = most / 2;
-        let (share, common) = (AtomicUsize::new(half), AtomicUsize::new(most - half));
+    pub(super) fn new(max_buckets: usize) -> Self {
+        let half = max_buckets / 2;
+        let (share, common) = (AtomicUsize::new(half), AtomicUsize::new(max_buckets - half));
         Self { half, share, common, limits: Mutex::default() }
     }
 
     /// Replaces the limits that `were` in force. Buckets in use stay.
-    pub(super) fn set_in_force<'l>(
+    pub(super) fn set_active<'l>(
         &self,
         limiters: impl Iterator<Item = &'l Limiter>,
         were: impl Iterator<Item = &'l Limiter>,
     ) {
         let mut limits = self.limits.lock();
-        for allotment in were.filter_map(|limiter| limits.get(&key(limiter))) {
-            allotment.in_force.store(false, Ordering::Relaxed);
+        for limit_capacity in were.filter_map(|limiter| limits.get(&key(limiter))) {
+            limit_capacity.active.store(false, Ordering::Relaxed);
         }
         for limiter in limiters.filter(|limiter| limiter.mode == Mode::PerClient) {
-            limits.entry(key(limiter)).or_default().in_force.store(true, Ordering::Relaxed);
+            limits.entry(key(limiter)).or_default().active.store(true, Ordering::Relaxed);
         }
-        limits
-            .retain(|_, allotment| allotment.is_in_force() || allotment.held() > 0 || Arc::strong_count(allotment) > 1);
+        limits.retain(|_, limit_capacity| {
+            limit_capacity.is_active() || limit_capacity.bucket_count() > 0 || Arc::strong_count(limit_capacity) > 1
+        });
         self.divide(&limits);
     }
 
-    /// The allotment of this limit. A limit seen for the first time is in force from now on.
-    pub(super) fn allotment_of(&self, limiter: &Limiter) -> Arc<Allotment> {
+    /// The limit_capacity of this limit. A limit seen for the first time is in force from now on.
+    pub(super) fn limit_capacity_of(&self, limiter: &Limiter) -> Arc<LimitCapacity> {
         let mut limits = self.limits.lock();
-        if let Some(allotment) = limits.get(&key(limiter)) {
-            return Arc::clone(allotment);
+        if let Some(limit_capacity) = limits.get(&key(limiter)) {
+            return Arc::clone(limit_capacity);
         }
-        let allotment = Arc::clone(limits.entry(key(limiter)).or_default());
-        allotment.in_force.store(true, Ordering::Relaxed);
+        let limit_capacity = Arc::clone(limits.entry(key(limiter)).or_default());
+        limit_capacity.active.store(true, Ordering::Relaxed);
         self.divide(&limits);
-        allotment
+        limit_capacity
     }
 
-    /// The allotment of this limit, if it has one.
-    pub(super) fn known(&self, limiter: &Limiter) -> Option<Arc<Allotment>> {
+    /// The limit_capacity of this limit, if it has one.
+    pub(super) fn get(&self, limiter: &Limiter) -> Option<Arc<LimitCapacity>> {
         self.limits.lock().get(&key(limiter)).cloned()
     }
 
     /// Reserves one bucket; false if there is no capacity.
-    pub(super) fn reserve(&self, allotment: &Allotment, shadow: bool) -> bool {
-        let mut held = allotment.held.lock();
-        if held.reserved < self.share_of(allotment) {
-            held.reserved += 1;
+    pub(super) fn reserve(&self, limit_capacity: &LimitCapacity, shadow: bool) -> bool {
+        let mut counts = limit_capacity.counts.lock();
+        if counts.reserved < self.share_of(limit_capacity) {
+            counts.reserved += 1;
             return true;
         }
         let borrows =
             !shadow && self.common.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
-        held.borrowed += usize::from(borrows);
+        counts.borrowed += usize::from(borrows);
         borrows
     }
 
     /// Can this limit have another bucket?
-    pub(super) fn is_free(&self, allotment: &Allotment, shadow: bool) -> bool {
-        allotment.held.lock().reserved < self.share_of(allotment)
+    pub(super) fn has_capacity(&self, limit_capacity: &LimitCapacity, shadow: bool) -> bool {
+        limit_capacity.counts.lock().reserved < self.share_of(limit_capacity)
             || (!shadow && self.common.load(Ordering::Relaxed) > 0)
     }
 
     /// Is an eighth of the share or of the common half free? Then the limit does not overflow again at once.
-    pub(super) fn is_ample(&self, allotment: &Allotment, shadow: bool) -> bool {
-        let share = self.share_of(allotment);
+    pub(super) fn has_ample_capacity(&self, limit_capacity: &LimitCapacity, shadow: bool) -> bool {
+        let share = self.share_of(limit_capacity);
         let borrows = !shadow && self.common.load(Ordering::Relaxed) > self.half / 8;
-        allotment.held.lock().reserved < share - share / 8 || borrows
+        limit_capacity.counts.lock().reserved < share - share / 8 || borrows
     }
 
     /// Releases so many buckets, borrowed ones first.
-    pub(super) fn release(&self, allotment: &Allotment, buckets: usize) {
-        let mut held = allotment.held.lock();
-        let borrowed = buckets.min(held.borrowed);
-        held.borrowed -= borrowed;
-        held.reserved -= (buckets - borrowed).min(held.reserved);
+    pub(super) fn release(&self, limit_capacity: &LimitCapacity, buckets: usize) {
+        let mut counts = limit_capacity.counts.lock();
+        let borrowed = buckets.min(counts.borrowed);
+        counts.borrowed -= borrowed;
+        counts.reserved -= (buckets - borrowed).min(counts.reserved);
         self.common.fetch_add(borrowed, Ordering::Relaxed);
     }
 
     /// How many buckets are reserved for this limit.
-    pub(super) fn share_of(&self, allotment: &Allotment) -> usize {
-        if allotment.is_in_force() { self.share.load(Ordering::Relaxed) } else { 0 }
+    pub(super) fn share_of(&self, limit_capacity: &LimitCapacity) -> usize {
+        if limit_capacity.is_active() { self.share.load(Ordering::Relaxed) } else { 0 }
     }
 
-    fn divide(&self, limits: &HashMap<Key, Arc<Allotment>>) {
-        let in_force = limits.values().filter(|allotment| allotment.is_in_force()).count();
-        self.share.store(self.half / in_force.max(1), Ordering::Relaxed);
+    fn divide(&self, limits: &HashMap<Key, Arc<LimitCapacity>>) {
+        let active = limits.values().filter(|limit_capacity| limit_capacity.is_active()).count();
+        self.share.store(self.half / active.max(1), Ordering::Relaxed);
     }
 }
 
@@ -138,16 +139,16 @@ fn key(limiter: &Limiter) -> Key {
     (limiter.name.clone(), discriminant(&limiter.quota.algorithm()))
 }
 
-// === impl Allotment ===
+// === impl LimitCapacity ===
 
-impl Allotment {
+impl LimitCapacity {
     /// How many buckets it uses.
-    pub(super) fn held(&self) -> usize {
-        let held = self.held.lock();
-        held.reserved + held.borrowed
+    pub(super) fn bucket_count(&self) -> usize {
+        let counts = self.counts.lock();
+        counts.reserved + counts.borrowed
     }
 
-    fn is_in_force(&self) -> bool {
-        self.in_force.load(Ordering::Relaxed)
+    fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
     }
 }

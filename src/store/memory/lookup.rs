@@ -36,8 +36,8 @@ pub(super) enum Location {
 }
 
 impl<'c> Lookup<'c> {
-    pub(super) fn of(charge: &'c Charge, hasher: &DefaultHashBuilder, secret: &KeySecret) -> Self {
-        let owner = Owner::of(charge.client.as_ref(), secret);
+    pub(super) fn new(charge: &'c Charge, hasher: &DefaultHashBuilder, secret: &KeySecret) -> Self {
+        let owner = Owner::new(charge.client.as_ref(), secret);
         let hash = if owner.is_overall() { 0 } else { hash(owner, hasher) };
         let mut of_name = hasher.build_hasher();
         of_name.write(charge.limiter.name.as_bytes());

@@ -8,7 +8,6 @@
 //! When that is used up, no bucket in use is evicted, and new clients of the limit share one [`overflow`] bucket.
 
 mod capacity;
-mod deciding;
 mod lookup;
 mod overflow;
 mod owner;
@@ -17,6 +16,7 @@ mod shard;
 mod table;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,12 +24,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, MutexGuard};
 
-use self::capacity::{Allotment, BucketCapacity};
-use self::deciding::{Deciding, Lookups, lock};
+use self::capacity::{BucketCapacity, LimitCapacity};
 use self::lookup::Lookup;
 use self::overflow::Overflow;
 use self::registry::Registry;
 use self::shard::{SWEEP_PAUSE, Shard};
+use self::transaction::{Lookups, Transaction, lock};
 use super::StoreError;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
@@ -87,13 +87,13 @@ impl Memory {
 
     /// An empty store of at most so many buckets: half of them divided evenly among the limits, half for any limit that
     /// needs more. The buckets of OVERALL limits are not counted.
-    pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, most: usize) -> Self {
+    pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, max_buckets: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let secret = secret.unwrap_or_else(KeySecret::random);
         Self {
             shards,
             overflow: Mutex::default(),
-            capacity: BucketCapacity::new(most),
+            capacity: BucketCapacity::new(max_buckets),
             next_shard: AtomicUsize::default(),
             no_sweep_until: AtomicU64::default(),
             clock,
@@ -105,12 +105,12 @@ impl Memory {
 
     /// Reserves capacity for these limits, and no longer for those that `were` in force. A limit that is named in neither
     /// gets its share when it is first used.
-    pub fn keep_room_for<'l>(
+    pub fn set_active_limits<'l>(
         &self,
         limiters: impl IntoIterator<Item = &'l Limiter>,
         were: impl IntoIterator<Item = &'l Limiter>,
     ) {
-        self.capacity.set_in_force(limiters.into_iter(), were.into_iter());
+        self.capacity.set_active(limiters.into_iter(), were.into_iter());
     }
 
     /// Makes all live charges or none, now; with live charges, also the shadow charges that their buckets grant.
@@ -137,34 +137,34 @@ impl Memory {
         }
         let mut lookups: Lookups<'_> = charges.iter().map(|charge| self.lookup(charge)).collect();
         let mut locked = lock(self, &lookups);
-        let mut deciding = Deciding::begin(self, &mut lookups, &mut locked, now);
+        let mut transaction = Transaction::new(self, &mut lookups, &mut locked, now);
         let now = now.unwrap_or_else(|| self.clock.now());
-        let mut decisions = deciding.check(now);
+        let mut decisions = transaction.check(now);
         let granted = all_live_granted(charges, &decisions);
-        deciding.charge_found(granted, &mut decisions, now);
-        deciding.charge_new(granted, &mut decisions, now);
+        transaction.charge_found(granted, &mut decisions, now);
+        transaction.charge_new(granted, &mut decisions, now);
         Ok(Outcome::with_granted(now, decisions, granted))
     }
 
     /// Gives back what was granted. Permits that have returned by themselves are left alone.
     pub fn give_back(&self, granted: &[Granted]) {
-        self.put_back(granted, None);
+        self.give_back_with(granted, None);
     }
 
     /// As [`give_back`](Self::give_back), at the time `now`.
     pub fn give_back_at(&self, granted: &[Granted], now: Timestamp) {
-        self.put_back(granted, Some(now));
+        self.give_back_with(granted, Some(now));
     }
 
     /// Reads the clock under the lock, unless `now` is given.
-    fn put_back(&self, granted: &[Granted], now: Option<Timestamp>) {
+    fn give_back_with(&self, granted: &[Granted], now: Option<Timestamp>) {
         let present = || now.unwrap_or_else(|| self.clock.now());
         for Granted { charge, at, overflow } in granted {
             let mut lookup = self.lookup(charge);
             if *overflow {
-                let Some(allotment) = self.capacity.known(&charge.limiter) else { continue };
+                let Some(limit_capacity) = self.capacity.get(&charge.limiter) else { continue };
                 let mut overflow = self.overflow.lock();
-                overflow.give_back(&allotment, &lookup, *at, present());
+                overflow.give_back(&limit_capacity, &lookup, *at, present());
                 continue;
             }
             let mut shard = self.shards[lookup.shard()].lock();
@@ -175,7 +175,7 @@ impl Memory {
     }
 
     /// Ends overflows that are over, for limits that get no new requests. A request for a new bucket does the same.
-    pub fn tend(&self) {
+    pub fn run_maintenance(&self) {
         if self.overflow.lock().is_empty() {
             return;
         }
@@ -184,7 +184,7 @@ impl Memory {
             shard.sweep_if_due(&self.capacity, self.clock.now());
         }
         let mut overflow = self.overflow.lock();
-        overflow.end_all(&self.capacity, self.clock.now());
+        overflow.remove_recovered(&self.capacity, self.clock.now());
     }
 
     /// How many buckets this limit has.
@@ -195,11 +195,11 @@ impl Memory {
             let found = self.shards[lookup.shard()].lock().find(&mut lookup);
             return Usage { held: found.into(), share: 1, overflowing: false };
         }
-        let Some(allotment) = self.capacity.known(limiter) else {
+        let Some(limit_capacity) = self.capacity.get(limiter) else {
             return Usage { held: 0, share: 0, overflowing: false };
         };
-        let overflowing = allotment.overflowing.load(Ordering::Relaxed);
-        Usage { held: allotment.held(), share: self.capacity.share_of(&allotment), overflowing }
+        let overflowing = limit_capacity.overflowing.load(Ordering::Relaxed);
+        Usage { held: limit_capacity.bucket_count(), share: self.capacity.share_of(&limit_capacity), overflowing }
     }
 
     /// The limiters of the library, and the time, read under their lock.
@@ -225,10 +225,10 @@ impl Memory {
 
     /// Sweeps other shards, one after the other, until there is capacity or [`MAX_VISITED`] buckets were visited. After a
     /// round without success it pauses, so that new clients cost no more than their refusals.
-    fn sweep_other_shards(&self, allotment: &Allotment, shadow: bool, now: Timestamp) {
+    fn sweep_other_shards(&self, limit_capacity: &LimitCapacity, shadow: bool, now: Timestamp) {
         let mut visited = 0;
         while visited < MAX_VISITED && now.as_millis() >= self.no_sweep_until.load(Ordering::Relaxed) {
-            if self.capacity.is_free(allotment, shadow) {
+            if self.capacity.has_capacity(limit_capacity, shadow) {
                 return;
             }
             let next = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
@@ -241,6 +241,6 @@ impl Memory {
     }
 
     fn lookup<'c>(&self, charge: &'c Charge) -> Lookup<'c> {
-        Lookup::of(charge, &self.hasher, &self.secret)
+        Lookup::new(charge, &self.hasher, &self.secret)
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Owner([u8; LENGTH]);
 const LENGTH: usize = 16;
 
 /// The longest IPv6 prefix that fits beside the kind and its length.
-const LONGEST: u8 = 112;
+const MAX_INLINE_PREFIX: u8 = 112;
 
 const V4: u8 = 1;
 const V6: u8 = 2;
@@ -23,7 +23,7 @@ const INSTANCE: u8 = 5;
 impl Owner {
     /// An address as it is, if it fits; anything else as a hash with a secret, so that clients cannot produce
     /// collisions.
-    pub(super) fn of(client: Option<&ClientId>, secret: &KeySecret) -> Self {
+    pub(super) fn new(client: Option<&ClientId>, secret: &KeySecret) -> Self {
         let Some(client) = client else { return Self::default() };
         match client {
             ClientId::Address(IpNet::V4(network)) => {
@@ -32,7 +32,7 @@ impl Owner {
             }
             ClientId::Address(IpNet::V6(network)) => {
                 let (address, prefix) = (network.network().octets(), network.prefix_len());
-                if prefix > LONGEST {
+                if prefix > MAX_INLINE_PREFIX {
                     let mut long = [prefix; LENGTH + 1];
                     long[..LENGTH].copy_from_slice(&address);
                     return Self::hashed(LONG_V6, &long, secret);

@@ -28,14 +28,14 @@ struct Entry {
 // === impl Registry ===
 
 impl Registry {
-    pub(crate) fn acquire(&mut self, of: &Named, permits: u32, now: Timestamp) -> Result<Decision, StoreError> {
+    pub(crate) fn acquire(&mut self, limiter: &Named, permits: u32, now: Timestamp) -> Result<Decision, StoreError> {
         let limiters = &mut self.0;
-        let (entry, config) = configured(limiters, of, now)?;
-        let bucket = entry.buckets.entry(bucket_name(&config, of)).or_default();
+        let (entry, config) = configured(limiters, limiter, now)?;
+        let bucket = entry.buckets.entry(bucket_name(&config, limiter)).or_default();
         let decision = bucket.check(config.quota(), permits, now);
         if !decision.granted {
             bucket.on_refusal(config.quota(), now);
-            entry.outlast(decision.wait, now);
+            entry.extend_past_wait(decision.wait, now);
             return Ok(decision);
         }
         let decision = bucket.charge(config.quota(), permits, now);
@@ -47,41 +47,41 @@ impl Registry {
 
     pub(crate) fn set_rate(
         &mut self,
-        of: &Named,
+        limiter: &Named,
         how: SetRate,
         config: &RateConfig,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let limiters = &mut self.0;
-        let exists = configured(limiters, of, now).is_ok();
+        let exists = configured(limiters, limiter, now).is_ok();
         match how {
             SetRate::Try if exists => return Ok(false),
             SetRate::UpdateAndKeep | SetRate::UpdateAndReset if !exists => return Ok(false),
             _ => {}
         }
-        make_room(limiters, of, now)?;
+        ensure_capacity(limiters, limiter, now)?;
         let empty = || Entry { config: None, last: *config, expires_at: None, buckets: HashMap::new() };
-        let entry = limiters.entry(of.name().to_owned()).or_insert_with(empty);
+        let entry = limiters.entry(limiter.name().to_owned()).or_insert_with(empty);
         if entry.last.mode() != config.mode() {
-            entry.buckets.remove(&bucket_name(&entry.last, of));
-            entry.buckets.remove(&bucket_name(config, of));
+            entry.buckets.remove(&bucket_name(&entry.last, limiter));
+            entry.buckets.remove(&bucket_name(config, limiter));
         }
         if matches!(how, SetRate::Reset | SetRate::UpdateAndReset) {
-            entry.buckets.remove(&bucket_name(config, of));
+            entry.buckets.remove(&bucket_name(config, limiter));
         }
         (entry.config, entry.last, entry.expires_at) = (Some(*config), *config, None);
         entry.keep_alive(now);
         Ok(true)
     }
 
-    pub(crate) fn config(&mut self, of: &Named, now: Timestamp) -> Option<RateConfig> {
-        configured(&mut self.0, of, now).ok().map(|(_, config)| config)
+    pub(crate) fn config(&mut self, limiter: &Named, now: Timestamp) -> Option<RateConfig> {
+        configured(&mut self.0, limiter, now).ok().map(|(_, config)| config)
     }
 
-    pub(crate) fn release(&mut self, of: &Named, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
+    pub(crate) fn release(&mut self, limiter: &Named, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
         let limiters = &mut self.0;
-        let (entry, config) = configured(limiters, of, now)?;
-        let bucket = entry.buckets.get_mut(&bucket_name(&config, of));
+        let (entry, config) = configured(limiters, limiter, now)?;
+        let bucket = entry.buckets.get_mut(&bucket_name(&config, limiter));
         let released = bucket.map_or(0, |bucket| bucket.release(config.quota(), permits, now));
         if released > 0 {
             entry.keep_alive(now);
@@ -89,46 +89,46 @@ impl Registry {
         Ok(released)
     }
 
-    pub(crate) fn expire(&mut self, of: &Named, after: Option<u64>, now: Timestamp) -> bool {
+    pub(crate) fn expire(&mut self, limiter: &Named, after: Option<u64>, now: Timestamp) -> bool {
         let limiters = &mut self.0;
-        let Ok((entry, _)) = configured(limiters, of, now) else { return false };
+        let Ok((entry, _)) = configured(limiters, limiter, now) else { return false };
         let before = std::mem::replace(&mut entry.expires_at, after.map(|millis| now.plus_millis(millis)));
         after.is_some() || before.is_some()
     }
 
     /// Milliseconds until a limiter vanishes; nothing if it stays.
-    pub(crate) fn time_to_live(&mut self, of: &Named, now: Timestamp) -> Result<Option<u64>, StoreError> {
-        let (entry, _) = configured(&mut self.0, of, now)?;
+    pub(crate) fn time_to_live(&mut self, limiter: &Named, now: Timestamp) -> Result<Option<u64>, StoreError> {
+        let (entry, _) = configured(&mut self.0, limiter, now)?;
         Ok(entry.expires_at.map(|at| at.millis_since(now)))
     }
 
-    pub(crate) fn delete(&mut self, of: &Named, now: Timestamp) -> bool {
+    pub(crate) fn delete(&mut self, limiter: &Named, now: Timestamp) -> bool {
         let limiters = &mut self.0;
-        let Ok((entry, config)) = configured(limiters, of, now) else { return false };
-        entry.buckets.remove(&bucket_name(&config, of));
+        let Ok((entry, config)) = configured(limiters, limiter, now) else { return false };
+        entry.buckets.remove(&bucket_name(&config, limiter));
         (entry.config, entry.expires_at) = (None, None);
         if entry.buckets.is_empty() {
-            limiters.remove(of.name());
+            limiters.remove(limiter.name());
         }
         true
     }
 }
 
 /// OVERALL has one bucket; PER_CLIENT one for each instance.
-fn bucket_name(config: &RateConfig, of: &Named) -> String {
+fn bucket_name(config: &RateConfig, limiter: &Named) -> String {
     match config.mode() {
         Mode::Overall => String::new(),
-        Mode::PerClient => of.instance().to_owned(),
+        Mode::PerClient => limiter.instance().to_owned(),
     }
 }
 
 /// The limiter of this name, if it has a configuration that has not expired.
 fn configured<'l>(
     limiters: &'l mut HashMap<String, Entry>,
-    of: &Named,
+    limiter: &Named,
     now: Timestamp,
 ) -> Result<(&'l mut Entry, RateConfig), StoreError> {
-    let entry = limiters.get_mut(of.name()).ok_or(StoreError::NotInitialised)?;
+    let entry = limiters.get_mut(limiter.name()).ok_or(StoreError::NotInitialised)?;
     if entry.expires_at.is_some_and(|at| at <= now) {
         (entry.config, entry.expires_at) = (None, None);
     }
@@ -136,11 +136,11 @@ fn configured<'l>(
     Ok((entry, config))
 }
 
-fn make_room(limiters: &mut HashMap<String, Entry>, of: &Named, now: Timestamp) -> Result<(), StoreError> {
-    if limiters.len() < MAX_LIMITERS || limiters.contains_key(of.name()) {
+fn ensure_capacity(limiters: &mut HashMap<String, Entry>, limiter: &Named, now: Timestamp) -> Result<(), StoreError> {
+    if limiters.len() < MAX_LIMITERS || limiters.contains_key(limiter.name()) {
         return Ok(());
     }
-    limiters.retain(|_, entry| !entry.is_gone(now));
+    limiters.retain(|_, entry| !entry.is_expired(now));
     if limiters.len() < MAX_LIMITERS { Ok(()) } else { Err(StoreError::Full) }
 }
 
@@ -160,7 +160,7 @@ impl Entry {
     }
 
     /// After a refusal the limiter is there until the wait is over, and no longer for it.
-    fn outlast(&mut self, wait: Wait, now: Timestamp) {
+    fn extend_past_wait(&mut self, wait: Wait, now: Timestamp) {
         if let (Wait::Millis(wait), Some(at), Some(_)) = (wait, self.expires_at, self.last.keep_alive())
             && at <= now.plus_millis(wait)
         {
@@ -168,7 +168,7 @@ impl Entry {
         }
     }
 
-    fn is_gone(&self, now: Timestamp) -> bool {
+    fn is_expired(&self, now: Timestamp) -> bool {
         let expired = self.config.is_none() || self.expires_at.is_some_and(|at| at <= now);
         expired && self.buckets.values().all(|bucket| bucket.full_at(self.last.quota()) <= now)
     }

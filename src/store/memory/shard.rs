@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::capacity::{Allotment, BucketCapacity};
+use super::capacity::{BucketCapacity, LimitCapacity};
 use super::lookup::{Location, Lookup};
 use super::table::Table;
 use crate::clock::Timestamp;
@@ -14,7 +14,7 @@ use crate::limit::{BucketState, Charge, Decision};
 pub(super) const SWEEP_PAUSE: u64 = 250;
 
 /// Shards with fewer buckets are not swept.
-pub(super) const SMALL: usize = 256;
+pub(super) const MIN_SWEEP_SIZE: usize = 256;
 
 /// The limits with buckets in this shard. Aligned to a cache line, so that locking one shard does not slow down its neighbour.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Shard {
 
 impl Default for Shard {
     fn default() -> Self {
-        Self { tables: HashTable::new(), buckets: 0, sweep_at: SMALL, no_sweep_until: Timestamp::default() }
+        Self { tables: HashTable::new(), buckets: 0, sweep_at: MIN_SWEEP_SIZE, no_sweep_until: Timestamp::default() }
     }
 }
 
@@ -78,14 +78,18 @@ impl Shard {
     fn sweep(&mut self, capacity: &BucketCapacity, now: Timestamp) {
         self.tables.retain(|table| table.sweep(capacity, now));
         self.buckets = self.tables.iter().map(Table::len).sum();
-        self.sweep_at = (self.buckets * 2).max(SMALL);
+        self.sweep_at = (self.buckets * 2).max(MIN_SWEEP_SIZE);
     }
 
     /// What the bucket of a charge is counted in; none for an OVERALL limit.
-    pub(super) fn allotment_for(&self, lookup: &Lookup<'_>, capacity: &BucketCapacity) -> Option<Arc<Allotment>> {
+    pub(super) fn limit_capacity_for(
+        &self,
+        lookup: &Lookup<'_>,
+        capacity: &BucketCapacity,
+    ) -> Option<Arc<LimitCapacity>> {
         match self.table(lookup) {
-            Some(table) => self.allotment(table).cloned(),
-            None => (!lookup.owner.is_overall()).then(|| capacity.allotment_of(&lookup.charge.limiter)),
+            Some(table) => self.limit_capacity(table).cloned(),
+            None => (!lookup.owner.is_overall()).then(|| capacity.limit_capacity_of(&lookup.charge.limiter)),
         }
     }
 
@@ -99,7 +103,9 @@ impl Shard {
     /// Reserves capacity for a bucket that was not found. No table may be added or removed until the decision is made.
     pub(super) fn reserve(&self, lookup: &mut Lookup<'_>, capacity: &BucketCapacity) {
         let Some(table) = self.table(lookup) else { return };
-        let reserved = self.allotment(table).is_none_or(|allotment| capacity.reserve(allotment, lookup.charge.shadow));
+        let reserved = self
+            .limit_capacity(table)
+            .is_none_or(|limit_capacity| capacity.reserve(limit_capacity, lookup.charge.shadow));
         lookup.location = if reserved { Location::New { table } } else { Location::Overflow { table } };
     }
 
@@ -141,14 +147,14 @@ impl Shard {
 
     /// Releases the capacity that was reserved for a bucket which is not added.
     pub(super) fn release(&self, table: usize, capacity: &BucketCapacity) {
-        if let Some(allotment) = self.allotment(table) {
-            capacity.release(allotment, 1);
+        if let Some(limit_capacity) = self.limit_capacity(table) {
+            capacity.release(limit_capacity, 1);
         }
     }
 
     /// What the buckets of a table are counted in.
-    pub(super) fn allotment(&self, table: usize) -> Option<&Arc<Allotment>> {
-        self.tables.get_bucket(table)?.allotment()
+    pub(super) fn limit_capacity(&self, table: usize) -> Option<&Arc<LimitCapacity>> {
+        self.tables.get_bucket(table)?.limit_capacity()
     }
 
     /// Follows a clock that went back, after a refusal.
@@ -180,7 +186,7 @@ impl Shard {
     fn state_mut(&mut self, lookup: &Lookup<'_>) -> Option<&mut BucketState> {
         let Location::Own { table, slot } = lookup.location else { return None };
         let table = self.tables.get_bucket_mut(table)?;
-        table.follow(&lookup.charge.limiter);
+        table.update_limiter(&lookup.charge.limiter);
         table.state_mut(slot)
     }
 }

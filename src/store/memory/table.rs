@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::capacity::{Allotment, BucketCapacity};
+use super::capacity::{BucketCapacity, LimitCapacity};
 use super::lookup::{self, Lookup};
 use super::owner::Owner;
 use crate::clock::Timestamp;
@@ -18,7 +18,7 @@ pub(super) struct Table {
     /// The latest limiter of this name; a reload brings a new one.
     limiter: Arc<Limiter>,
     /// What its buckets are counted in; none for an OVERALL limit.
-    allotment: Option<Arc<Allotment>>,
+    limit_capacity: Option<Arc<LimitCapacity>>,
     buckets: HashTable<Bucket>,
 }
 
@@ -34,8 +34,8 @@ struct Bucket {
 impl Table {
     pub(super) fn new(lookup: &Lookup<'_>, capacity: &BucketCapacity) -> Self {
         let limiter = Arc::clone(&lookup.charge.limiter);
-        let allotment = (!lookup.owner.is_overall()).then(|| capacity.allotment_of(&limiter));
-        Self { name_hash: lookup.name_hash, limiter, allotment, buckets: HashTable::new() }
+        let limit_capacity = (!lookup.owner.is_overall()).then(|| capacity.limit_capacity_of(&limiter));
+        Self { name_hash: lookup.name_hash, limiter, limit_capacity, buckets: HashTable::new() }
     }
 
     /// Does it hold the buckets of this name, algorithm and mode?
@@ -43,7 +43,7 @@ impl Table {
         let (own, asked) = (&self.limiter, &lookup.charge.limiter);
         let alike = || discriminant(&own.quota.algorithm()) == discriminant(&asked.quota.algorithm());
         let same = Arc::ptr_eq(own, asked) || (own.name == asked.name && alike());
-        same && self.allotment.is_none() == lookup.owner.is_overall()
+        same && self.limit_capacity.is_none() == lookup.owner.is_overall()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -56,8 +56,8 @@ impl Table {
         self.buckets.allocation_size()
     }
 
-    pub(super) fn allotment(&self) -> Option<&Arc<Allotment>> {
-        self.allotment.as_ref()
+    pub(super) fn limit_capacity(&self) -> Option<&Arc<LimitCapacity>> {
+        self.limit_capacity.as_ref()
     }
 
     /// The slot of the bucket. Valid until a bucket is added or the table is swept.
@@ -81,7 +81,7 @@ impl Table {
     }
 
     /// Takes over the quota of this limiter.
-    pub(super) fn follow(&mut self, limiter: &Arc<Limiter>) {
+    pub(super) fn update_limiter(&mut self, limiter: &Arc<Limiter>) {
         if !Arc::ptr_eq(&self.limiter, limiter) {
             self.limiter = Arc::clone(limiter);
         }
@@ -91,8 +91,8 @@ impl Table {
     pub(super) fn sweep(&mut self, capacity: &BucketCapacity, now: Timestamp) -> bool {
         let (before, quota) = (self.buckets.len(), &self.limiter.quota);
         self.buckets.retain(|bucket| bucket.state.full_at(quota) > now);
-        if let Some(allotment) = &self.allotment {
-            capacity.release(allotment, before - self.buckets.len());
+        if let Some(limit_capacity) = &self.limit_capacity {
+            capacity.release(limit_capacity, before - self.buckets.len());
         }
         !self.buckets.is_empty()
     }

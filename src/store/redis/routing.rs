@@ -117,7 +117,7 @@ impl Redis {
                 rest(hop).await;
                 Some((other, *once))
             }
-            error if error.is_on_its_way() => {
+            error if error.is_migrating() => {
                 sleep(jittered(PAUSE)).await;
                 Some((self.topology.node_of(slot, deadline).await.ok()?, false))
             }

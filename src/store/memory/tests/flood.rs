@@ -35,7 +35,7 @@ impl Flooded {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
         let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, 640);
         let (flooded, login) = (limiter("a", 3, Mode::PerClient), limiter("login", 3, Mode::PerClient));
-        memory.keep_room_for([&*flooded, &*login], []);
+        memory.set_active_limits([&*flooded, &*login], []);
         Self { memory, clock, flooded, login }
     }
 
@@ -79,10 +79,10 @@ fn a_flood_of_clients_is_limited_and_changes_nothing_for_others() {
 
     store.clock.advance_millis(INTERVAL);
     assert_eq!(store.flood(&store.flooded, 0..480, false), 480, "the room comes back with the interval");
-    store.memory.tend();
+    store.memory.run_maintenance();
     assert!(store.memory.usage(&store.flooded).overflowing, "there is no room to speak of");
     store.clock.advance_millis(INTERVAL);
-    store.memory.tend();
+    store.memory.run_maintenance();
     let held = store.memory.usage(&store.flooded);
     assert_eq!((held.held, held.overflowing), (0, false));
 }
@@ -151,7 +151,7 @@ fn shares_follow_the_rules_and_what_is_in_use_stays() {
     let store = Flooded::new();
     store.flood(&store.flooded, 0..480, false);
     let limiters: Vec<_> = (0..8).map(|number| limiter(&format!("new {number}"), 3, Mode::PerClient)).collect();
-    store.memory.keep_room_for(limiters.iter().map(|limiter| &**limiter), [&*store.flooded, &*store.login]);
+    store.memory.set_active_limits(limiters.iter().map(|limiter| &**limiter), [&*store.flooded, &*store.login]);
     for limiter in &limiters {
         assert_eq!(store.memory.usage(limiter).share, 40);
         assert_eq!(store.flood(limiter, 0..40, false), 40, "a limit that is new has its share at once");
@@ -218,7 +218,7 @@ fn threads_that_flood_one_limit_leave_the_others_their_room_and_the_counts_right
     let memory = Memory::bounded(Arc::new(ManualClock::default()), None, 640);
     let limiters: Vec<_> =
         (0..2).map(|number| limiter(&format!("{number}"), MAX_RATE.into(), Mode::PerClient)).collect();
-    memory.keep_room_for(limiters.iter().map(|limiter| &**limiter), []);
+    memory.set_active_limits(limiters.iter().map(|limiter| &**limiter), []);
     std::thread::scope(|scope| {
         for thread in 0..4_u32 {
             let (memory, limiters) = (&memory, &limiters);

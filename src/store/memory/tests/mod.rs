@@ -140,5 +140,5 @@ fn unused_buckets_are_swept_out_while_others_come() {
         assert!(memory.take(&[charge(client)]).expect("room").granted());
     }
     // A thousand are in use at a time; a shard is swept when it has grown to twice what it kept.
-    assert!(memory.len() <= 64 * shard::SMALL, "{} buckets", memory.len());
+    assert!(memory.len() <= 64 * shard::MIN_SWEEP_SIZE, "{} buckets", memory.len());
 }

@@ -1,9 +1,9 @@
 //! Charges that no one call can decide, since their keys are on several nodes: they are made group by group, and given back if
 //! a later group refuses. In between, others may be refused because of permits that are about to be given back.
 
-mod moving;
+mod migration;
+mod sequence;
 mod shards;
-mod turns;
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::turns::{Group, Taker, give_back_until, take_in_turn};
+use self::sequence::{ChargeTarget, Group, charge_in_sequence, give_back_until};
 use super::StoreError;
 use super::negative_cache::{NegativeCache, Remote};
 use crate::clock::Timestamp;
@@ -32,17 +32,17 @@ pub(super) async fn take<S: Remote>(
         return shards::take(cache, charges, now, deadline).await;
     }
     // Boxed, so that those who need one call do without the memory that this needs.
-    take_in_turn(charges, &groups, &OfStore { cache, now, deadline }).boxed().await
+    charge_in_sequence(charges, &groups, &StoreTarget { cache, now, deadline }).boxed().await
 }
 
 /// Takes from a store.
-struct OfStore<'s, S> {
+struct StoreTarget<'s, S> {
     cache: &'s NegativeCache<S>,
     now: Option<Timestamp>,
     deadline: Instant,
 }
 
-impl<S: Remote> Taker for OfStore<'_, S> {
+impl<S: Remote> ChargeTarget for StoreTarget<'_, S> {
     async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         shards::take(self.cache, charges, self.now, self.deadline).await
     }

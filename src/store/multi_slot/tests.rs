@@ -16,15 +16,17 @@ use crate::store::Memory;
 /// A store of which some buckets cannot be reached.
 struct Nodes {
     memory: Memory,
-    away: Mutex<Option<&'static str>>,
+    unreachable: Mutex<Option<&'static str>>,
 }
 
-impl Taker for Nodes {
+impl ChargeTarget for Nodes {
     /// Takes from the first of its shards, if a limiter has some.
     async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         let charges: Vec<Charge> = charges.iter().map(|charge| charge.on_shard(Some(0))).collect();
-        match *self.away.lock() {
-            Some(away) if charges.iter().any(|charge| charge.limiter.name == away) => Err(StoreError::Unreachable),
+        match *self.unreachable.lock() {
+            Some(unreachable) if charges.iter().any(|charge| charge.limiter.name == unreachable) => {
+                Err(StoreError::Unreachable)
+            }
             _ => self.memory.take(&charges),
         }
     }
@@ -36,7 +38,7 @@ impl Taker for Nodes {
 
 fn nodes() -> Nodes {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
-    Nodes { memory: Memory::new(clock, None), away: Mutex::default() }
+    Nodes { memory: Memory::new(clock, None), unreachable: Mutex::default() }
 }
 
 fn charge(name: &str, rate: u64, permits: u32, shadow: bool) -> Charge {
@@ -46,9 +48,9 @@ fn charge(name: &str, rate: u64, permits: u32, shadow: bool) -> Charge {
 }
 
 /// Whether it was granted, and what each limit said and has left.
-async fn asked(nodes: &Nodes, charges: &[Charge]) -> Result<(bool, Vec<(bool, u32)>), StoreError> {
+async fn decide(nodes: &Nodes, charges: &[Charge]) -> Result<(bool, Vec<(bool, u32)>), StoreError> {
     let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
-    let outcome = take_in_turn(charges, &groups(charges, slot), nodes).await?;
+    let outcome = charge_in_sequence(charges, &groups(charges, slot), nodes).await?;
     Ok((outcome.granted(), outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect()))
 }
 
@@ -68,34 +70,34 @@ fn those_of_a_slot_are_a_group_and_those_that_only_watch_come_last() {
 async fn what_a_later_group_refuses_is_given_back_and_all_say_what_they_have_left() {
     let nodes = nodes();
     let charges = [charge("a", 5, 2, false), charge("b", 3, 2, false), charge("c", 9, 2, false)];
-    assert_eq!(asked(&nodes, &charges).await, Ok((true, vec![(true, 3), (true, 1), (true, 7)])));
+    assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(true, 3), (true, 1), (true, 7)])));
     for _ in 0..3 {
-        assert_eq!(asked(&nodes, &charges).await, Ok((false, vec![(true, 3), (false, 1), (true, 7)])));
+        assert_eq!(decide(&nodes, &charges).await, Ok((false, vec![(true, 3), (false, 1), (true, 7)])));
     }
-    assert_eq!(asked(&nodes, &[charge("c", 9, 7, false)]).await, Ok((true, vec![(true, 0)])));
+    assert_eq!(decide(&nodes, &[charge("c", 9, 7, false)]).await, Ok((true, vec![(true, 0)])));
     // The last group is only looked at, and would refuse as well.
-    assert_eq!(asked(&nodes, &charges).await, Ok((false, vec![(true, 3), (false, 1), (false, 0)])));
+    assert_eq!(decide(&nodes, &charges).await, Ok((false, vec![(true, 3), (false, 1), (false, 0)])));
 }
 
 #[tokio::test]
 async fn what_a_later_group_does_not_answer_is_given_back() {
     let nodes = nodes();
     let charges = [charge("a", 5, 5, false), charge("b", 5, 5, false)];
-    *nodes.away.lock() = Some("b");
-    assert_eq!(asked(&nodes, &charges).await, Err(StoreError::Unreachable));
-    *nodes.away.lock() = None;
-    assert_eq!(asked(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, 0)])));
+    *nodes.unreachable.lock() = Some("b");
+    assert_eq!(decide(&nodes, &charges).await, Err(StoreError::Unreachable));
+    *nodes.unreachable.lock() = None;
+    assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, 0)])));
 }
 
 #[tokio::test]
 async fn a_group_that_only_watches_and_is_away_refuses_nobody() {
     let nodes = nodes();
     let charges = [charge("s", 1, 1, true), charge("a", 2, 1, false)];
-    *nodes.away.lock() = Some("s");
+    *nodes.unreachable.lock() = Some("s");
     for left in [1, 0] {
-        assert_eq!(asked(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, left)])));
+        assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, left)])));
     }
-    assert_eq!(asked(&nodes, &charges).await.map(|(granted, _)| granted), Ok(false));
+    assert_eq!(decide(&nodes, &charges).await.map(|(granted, _)| granted), Ok(false));
 }
 
 /// The other shards may have permits.
@@ -105,29 +107,29 @@ async fn a_shard_that_is_only_looked_at_does_not_refuse_for_its_limit() {
     let wide = charge("{w}", 6, 2, false);
     let limiter = Limiter::new("{w}".to_owned(), Mode::Overall, wide.limiter.quota).sharded(3);
     let wide = Charge { limiter: Arc::new(limiter), ..wide };
-    assert_eq!(asked(&nodes, std::slice::from_ref(&wide)).await, Ok((true, vec![(true, 0)])));
+    assert_eq!(decide(&nodes, std::slice::from_ref(&wide)).await, Ok((true, vec![(true, 0)])));
     let charges = [charge("a", 1, 2, false), wide];
-    assert_eq!(asked(&nodes, &charges).await, Ok((false, vec![(false, 1), (true, 0)])));
+    assert_eq!(decide(&nodes, &charges).await, Ok((false, vec![(false, 1), (true, 0)])));
 }
 
 #[tokio::test]
 async fn a_group_that_only_watches_refuses_nobody() {
     let nodes = nodes();
     let charges = [charge("s", 1, 1, true), charge("a", 5, 1, false)];
-    assert_eq!(asked(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, 4)])));
-    assert_eq!(asked(&nodes, &charges).await, Ok((true, vec![(false, 0), (true, 3)])));
+    assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, 4)])));
+    assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(false, 0), (true, 3)])));
 }
 
 /// A cluster whose slots are on their way, if the slot of a bucket is the first letter of its name.
-struct OnTheirWay {
+struct MigratingStore {
     memory: Memory,
     /// Does nobody answer who is given permits back?
     is_silent: bool,
     /// Whom the bucket called `later` waits for.
-    go_on: Notify,
+    proceed: Notify,
 }
 
-impl Remote for OnTheirWay {
+impl Remote for MigratingStore {
     fn slot(&self, charge: &Charge) -> Option<u16> {
         charge.limiter.name.bytes().next().map(u16::from)
     }
@@ -153,7 +155,7 @@ impl Remote for OnTheirWay {
 
     async fn take_one(&self, charge: &Charge, _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
         if charge.limiter.name == "later" {
-            self.go_on.notified().await;
+            self.proceed.notified().await;
         }
         self.memory.take(std::slice::from_ref(charge))
     }
@@ -172,15 +174,15 @@ impl Remote for OnTheirWay {
     }
 }
 
-fn on_their_way(is_silent: bool) -> NegativeCache<OnTheirWay> {
-    let store = OnTheirWay { memory: nodes().memory, is_silent, go_on: Notify::new() };
+fn migrating(is_silent: bool) -> NegativeCache<MigratingStore> {
+    let store = MigratingStore { memory: nodes().memory, is_silent, proceed: Notify::new() };
     NegativeCache::new(store, Arc::new(Metrics::new()))
 }
 
 /// Each group had a deadline of its own: three seconds for three of them.
 #[tokio::test(start_paused = true)]
 async fn all_groups_are_given_back_within_one_deadline() {
-    let (cache, begin) = (on_their_way(true), Instant::now());
+    let (cache, begin) = (migrating(true), Instant::now());
     let charges = ["a", "b", "c"].map(|name| charge(name, 5, 1, false));
     let outcome = take(&cache, &charges, None).await.expect("a decision");
     let given_back = give_back(&cache, &outcome.granted_charges(charges.to_vec()), None).await;
@@ -189,7 +191,7 @@ async fn all_groups_are_given_back_within_one_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_beyond_the_deadline_for_what_is_given_back() {
-    let (cache, begin) = (on_their_way(true), Instant::now());
+    let (cache, begin) = (migrating(true), Instant::now());
     let charges = [charge("a", 5, 1, false), charge("b", 5, 1, false), charge("c", 1, 2, false)];
     assert!(!take(&cache, &charges, None).await.expect("a decision").granted());
     assert_eq!(begin.elapsed(), Duration::from_secs(1));
@@ -198,13 +200,13 @@ async fn nobody_waits_beyond_the_deadline_for_what_is_given_back() {
 /// Who came in between was refused for a permit that was given back, and so was everybody after that, from memory.
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_is_given_back_while_its_slot_moves_is_there_at_once() {
-    let cache = on_their_way(false);
+    let cache = migrating(false);
     let charges = [charge("last", 1, 1, false), charge("later", 1, 2, false)];
     let only = &charges[..1];
     let in_between = async {
         assert!(!take(&cache, only, None).await.expect("a decision").granted());
         assert!(cache.known_refusal(only).is_some());
-        cache.store().go_on.notify_one();
+        cache.store().proceed.notify_one();
     };
     let (both, ()) = tokio::join!(take(&cache, &charges, None), in_between);
     assert!(!both.expect("a decision").granted());

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::turns::{Group, Taker, give_back_until, take_in_turn};
+use super::sequence::{ChargeTarget, Group, charge_in_sequence, give_back_until};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::store::StoreError;
@@ -24,23 +24,23 @@ pub(super) async fn take<S: Remote>(
     deadline: Instant,
 ) -> Result<Outcome, StoreError> {
     match cache.take(charges, now, deadline).await {
-        Err(error) if error.is_on_its_way() => {
+        Err(error) if error.is_migrating() => {
             let groups: Vec<Group> = (0..charges.len()).map(|position| vec![position]).collect();
             // Boxed, so that all others do without the memory that this needs.
-            take_in_turn(charges, &groups, &OneByOne { cache, now, deadline }).boxed().await
+            charge_in_sequence(charges, &groups, &PerBucketTarget { cache, now, deadline }).boxed().await
         }
         decided => decided,
     }
 }
 
 /// Has each charge of a request decided by itself.
-struct OneByOne<'s, S> {
+struct PerBucketTarget<'s, S> {
     cache: &'s NegativeCache<S>,
     now: Option<Timestamp>,
     deadline: Instant,
 }
 
-impl<S: Remote> Taker for OneByOne<'_, S> {
+impl<S: Remote> ChargeTarget for PerBucketTarget<'_, S> {
     async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         let [charge] = charges else { return Err(StoreError::Shape) };
         self.cache.take_one(charge, self.now, self.deadline).await

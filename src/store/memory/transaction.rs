@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::Memory;
-use super::capacity::Allotment;
+use super::capacity::LimitCapacity;
 use super::lookup::{Location, Lookup};
 use super::overflow::Overflow;
 use super::shard::Shard;
@@ -15,16 +15,16 @@ use crate::clock::Timestamp;
 use crate::limit::Decision;
 
 /// Decisions over more limits than this allocate.
-const FEW: usize = 4;
+const INLINE_CHARGES: usize = 4;
 
 /// The charges of a decision, with the lookup of each.
-pub(super) type Lookups<'c> = SmallVec<[Lookup<'c>; FEW]>;
+pub(super) type Lookups<'c> = SmallVec<[Lookup<'c>; INLINE_CHARGES]>;
 
 /// The shards that a decision has locked, with their numbers.
-pub(super) type Locked<'m> = SmallVec<[(usize, MutexGuard<'m, Shard>); FEW]>;
+pub(super) type Locked<'m> = SmallVec<[(usize, MutexGuard<'m, Shard>); INLINE_CHARGES]>;
 
 /// A decision under way: its charges, and the locks of their buckets.
-pub(super) struct Deciding<'d, 'm, 'c> {
+pub(super) struct Transaction<'d, 'm, 'c> {
     memory: &'m Memory,
     lookups: &'d mut [Lookup<'c>],
     locked: &'d mut [(usize, MutexGuard<'m, Shard>)],
@@ -32,19 +32,19 @@ pub(super) struct Deciding<'d, 'm, 'c> {
     overflow: Option<MutexGuard<'m, Overflow>>,
 }
 
-impl<'d, 'm, 'c> Deciding<'d, 'm, 'c> {
+impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     /// Finds the bucket of each charge. The shards of all lookups are locked.
-    pub(super) fn begin(
+    pub(super) fn new(
         memory: &'m Memory,
         lookups: &'d mut Lookups<'c>,
         locked: &'d mut Locked<'m>,
         now: Option<Timestamp>,
     ) -> Self {
-        let mut deciding = Self { memory, lookups, locked, overflow: None };
-        if !deciding.find() {
-            deciding.reserve(now);
+        let mut transaction = Self { memory, lookups, locked, overflow: None };
+        if !transaction.find() {
+            transaction.reserve(now);
         }
-        deciding
+        transaction
     }
 
     /// Checks all charges; changes nothing.
@@ -54,7 +54,7 @@ impl<'d, 'm, 'c> Deciding<'d, 'm, 'c> {
             let shard = shard(self.locked, lookup);
             let overflow = overflow_of(lookup, shard, &mut self.overflow);
             decisions.push(match overflow {
-                Some((overflow, allotment)) => overflow.check(allotment, lookup, now),
+                Some((overflow, limit_capacity)) => overflow.check(limit_capacity, lookup, now),
                 None => shard.check(lookup, now),
             });
         }
@@ -66,8 +66,10 @@ impl<'d, 'm, 'c> Deciding<'d, 'm, 'c> {
         for (lookup, decision) in self.lookups.iter().zip(decisions) {
             let (made, shard) = (granted && decision.granted, shard(self.locked, lookup));
             match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
-                (Some((overflow, allotment)), _) if made => *decision = overflow.charge(allotment, lookup, now),
-                (Some((overflow, allotment)), _) => overflow.on_refusal(allotment, lookup, now),
+                (Some((overflow, limit_capacity)), _) if made => {
+                    *decision = overflow.charge(limit_capacity, lookup, now)
+                }
+                (Some((overflow, limit_capacity)), _) => overflow.on_refusal(limit_capacity, lookup, now),
                 (None, Location::Own { .. }) if made => *decision = shard.charge(lookup, now).unwrap_or(*decision),
                 (None, Location::Own { .. }) => shard.on_refusal(lookup, now),
                 _ => {}
@@ -87,10 +89,14 @@ impl<'d, 'm, 'c> Deciding<'d, 'm, 'c> {
                 shard.release(table, capacity);
             }
             // A bucket was added, so the overflow of this limit may have ended.
-            if let Some(allotment) =
-                shard.allotment(table).filter(|allotment| allotment.overflowing.load(Ordering::Relaxed))
+            if let Some(limit_capacity) =
+                shard.limit_capacity(table).filter(|limit_capacity| limit_capacity.overflowing.load(Ordering::Relaxed))
             {
-                self.overflow.get_or_insert_with(|| self.memory.overflow.lock()).end(allotment, capacity, now);
+                self.overflow.get_or_insert_with(|| self.memory.overflow.lock()).remove_if_recovered(
+                    limit_capacity,
+                    capacity,
+                    now,
+                );
             }
         }
     }
@@ -112,10 +118,10 @@ impl<'d, 'm, 'c> Deciding<'d, 'm, 'c> {
         for lookup in self.lookups.iter().filter(missing) {
             let shard = shard(self.locked, lookup);
             shard.sweep_if_grown(capacity, now);
-            let Some(allotment) = shard.allotment_for(lookup, capacity) else { continue };
-            if !capacity.is_free(&allotment, lookup.charge.shadow) {
+            let Some(limit_capacity) = shard.limit_capacity_for(lookup, capacity) else { continue };
+            if !capacity.has_capacity(&limit_capacity, lookup.charge.shadow) {
                 shard.sweep_if_due(capacity, now);
-                self.memory.sweep_other_shards(&allotment, lookup.charge.shadow, now);
+                self.memory.sweep_other_shards(&limit_capacity, lookup.charge.shadow, now);
             }
         }
         for lookup in self.lookups.iter().filter(missing) {
@@ -158,7 +164,7 @@ fn overflow_of<'o>(
     lookup: &Lookup<'_>,
     shard: &'o Shard,
     overflow: &'o mut Option<MutexGuard<'_, Overflow>>,
-) -> Option<(&'o mut Overflow, &'o Arc<Allotment>)> {
+) -> Option<(&'o mut Overflow, &'o Arc<LimitCapacity>)> {
     let Location::Overflow { table } = lookup.location else { return None };
-    Some((overflow.as_mut()?, shard.allotment(table)?))
+    Some((overflow.as_mut()?, shard.limit_capacity(table)?))
 }

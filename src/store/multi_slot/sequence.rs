@@ -12,7 +12,7 @@ use crate::limit::{Charge, Decision, Granted, Outcome, Wait};
 pub(super) type Group = Vec<usize>;
 
 /// Takes and gives back the charges of a group.
-pub(super) trait Taker: Sync {
+pub(super) trait ChargeTarget: Sync {
     /// Makes all charges of a group or none.
     fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
@@ -21,10 +21,10 @@ pub(super) trait Taker: Sync {
 }
 
 /// What has been decided so far.
-struct Progress {
+struct SequenceState {
     decisions: Vec<Option<Decision>>,
     /// By which clock each was decided: what that showed.
-    shown: Vec<Timestamp>,
+    clock_times: Vec<Timestamp>,
     made: Vec<Granted>,
 }
 
@@ -32,31 +32,31 @@ struct Progress {
 ///
 /// # Errors
 /// That of the first group with a live charge that was not decided.
-pub(super) async fn take_in_turn(
+pub(super) async fn charge_in_sequence(
     charges: &[Charge],
     groups: &[Group],
-    taker: &impl Taker,
+    target: &impl ChargeTarget,
 ) -> Result<Outcome, StoreError> {
-    let mut progress = Progress::new(charges.len());
+    let mut state = SequenceState::new(charges.len());
     for (done, group) in groups.iter().enumerate() {
         let asked: Vec<Charge> = group.iter().map(|position| charges[*position].clone()).collect();
-        match taker.take(&asked).await {
-            Ok(outcome) if outcome.granted() => progress.granted(group, &outcome, asked),
+        match target.take(&asked).await {
+            Ok(outcome) if outcome.granted() => state.granted(group, &outcome, asked),
             Ok(outcome) => {
-                progress.note(group, &outcome);
-                progress.take_back(charges, taker).await;
-                progress.look_at(charges, &groups[done + 1..], taker).await;
-                return Ok(progress.outcome(false));
+                state.record(group, &outcome);
+                state.undo(charges, target).await;
+                state.peek(charges, &groups[done + 1..], target).await;
+                return Ok(state.outcome(false));
             }
             // Whether shadows were made matters to nobody else.
             Err(_) if group.iter().all(|position| charges[*position].shadow) => {}
             Err(error) => {
-                progress.take_back(charges, taker).await;
+                state.undo(charges, target).await;
                 return Err(error);
             }
         }
     }
-    Ok(progress.outcome(true))
+    Ok(state.outcome(true))
 }
 
 /// Waits for what gives back, until the deadline; after that it goes on alone. What is not given back returns by itself.
@@ -64,27 +64,27 @@ pub(super) async fn give_back_until(deadline: Instant, giving_back: impl Future<
     _ = timeout_at(deadline, tokio::spawn(giving_back)).await;
 }
 
-impl Progress {
+impl SequenceState {
     fn new(charges: usize) -> Self {
-        Self { decisions: vec![None; charges], shown: vec![Timestamp::default(); charges], made: Vec::new() }
+        Self { decisions: vec![None; charges], clock_times: vec![Timestamp::default(); charges], made: Vec::new() }
     }
 
-    fn note(&mut self, group: &[usize], outcome: &Outcome) {
+    fn record(&mut self, group: &[usize], outcome: &Outcome) {
         for (position, decision) in group.iter().zip(&outcome.decisions) {
             self.decisions[*position] = Some(*decision);
-            self.shown[*position] = outcome.now;
+            self.clock_times[*position] = outcome.now;
         }
     }
 
     fn granted(&mut self, group: &[usize], outcome: &Outcome, asked: Vec<Charge>) {
-        self.note(group, outcome);
+        self.record(group, outcome);
         self.made.extend(outcome.granted_charges(asked));
     }
 
     /// Undoes what was made: it is as if it had only been looked at.
-    async fn take_back(&mut self, charges: &[Charge], taker: &impl Taker) {
+    async fn undo(&mut self, charges: &[Charge], target: &impl ChargeTarget) {
         if !self.made.is_empty() {
-            taker.give_back(std::mem::take(&mut self.made)).await;
+            target.give_back(std::mem::take(&mut self.made)).await;
         }
         for (decision, charge) in self.decisions.iter_mut().zip(charges) {
             if let Some(decision) = decision.as_mut().filter(|decision| decision.granted) {
@@ -95,24 +95,24 @@ impl Progress {
     }
 
     /// Asks groups that need not decide any more what is left.
-    async fn look_at(&mut self, charges: &[Charge], groups: &[Group], taker: &impl Taker) {
+    async fn peek(&mut self, charges: &[Charge], groups: &[Group], target: &impl ChargeTarget) {
         for group in groups {
             let look = |position: &usize| Charge { permits: 0, ..charges[*position].clone() };
             let asked: Vec<Charge> = group.iter().map(look).collect();
-            let Ok(mut outcome) = taker.take(&asked).await else { continue };
+            let Ok(mut outcome) = target.take(&asked).await else { continue };
             for (position, decision) in group.iter().zip(&mut outcome.decisions) {
-                would_say(decision, &charges[*position]);
+                project_decision(decision, &charges[*position]);
             }
-            self.note(group, &outcome);
+            self.record(group, &outcome);
         }
     }
 
     /// The answer to all charges. Of one that nobody answered to, nothing is known, and it refuses nobody.
     fn outcome(self, granted: bool) -> Outcome {
         let unknown = Decision::new(0, Wait::Now, 0);
-        let known = self.decisions.iter().zip(&self.shown).filter(|(decision, _)| decision.is_some());
+        let known = self.decisions.iter().zip(&self.clock_times).filter(|(decision, _)| decision.is_some());
         let now = known.map(|(_, shown)| *shown).min().unwrap_or_default();
-        let decided = self.decisions.into_iter().zip(self.shown);
+        let decided = self.decisions.into_iter().zip(self.clock_times);
         let decisions = decided.map(|(decision, shown)| match decision {
             Some(decision) => Decision { ahead: shown.millis_since(now), ..decision },
             None => unknown,
@@ -123,7 +123,7 @@ impl Progress {
 
 /// What a limit that was only looked at would say to the charge: that it grants it if so much is left. Of one in shards only
 /// one shard was looked at, and another may have more.
-fn would_say(decision: &mut Decision, charge: &Charge) {
+fn project_decision(decision: &mut Decision, charge: &Charge) {
     if charge.permits > decision.remaining && charge.limiter.shards().is_empty() {
         decision.granted = false;
         decision.wait = match charge.permits > charge.limiter.quota.capacity() {

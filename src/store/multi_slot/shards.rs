@@ -1,5 +1,5 @@
-//! Charges on limits that are spread over shards: each takes from one of them. They are tried in turn until one grants, without
-//! those that are known to refuse. In a cluster those whose node is away are passed over: the store has decided only if
+//! Charges on limits that are spread over shards: each takes from one of them. They are tried in round until one grants, without
+//! those that are known to refuse. In a cluster those whose node is unreachable are passed over: the store has decided only if
 //! another shard grants, or all of them refuse.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use super::moving;
+use super::migration;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Outcome};
 use crate::store::StoreError;
@@ -16,10 +16,10 @@ use crate::store::negative_cache::{NegativeCache, Remote};
 /// So often calls leave before requests begin at another shard. As long as they begin at one, those who wait for its node leave
 /// together; each shard that they begin at meanwhile would have smaller calls under way. A call for many counts as several, so
 /// that a slow node has help sooner.
-const TOGETHER: u64 = 16;
+const CALLS_PER_SHARD: u64 = 16;
 
 /// A charge on a limit in shards.
-struct Tour<'c, S> {
+struct ShardSearch<'c, S> {
     cache: &'c NegativeCache<S>,
     /// Its position among the charges.
     position: usize,
@@ -27,7 +27,7 @@ struct Tour<'c, S> {
     /// The shard to begin with.
     first: u16,
     /// How many were looked at.
-    looked_at: u16,
+    tried: u16,
     /// The shard that is asked.
     shard: u16,
     /// Of the shards that refused, what the one said that has a permit first.
@@ -45,7 +45,7 @@ pub(super) async fn take<S: Remote>(
     deadline: Instant,
 ) -> Result<Outcome, StoreError> {
     if charges.iter().all(|charge| charge.limiter.shards().is_empty()) {
-        return moving::take(cache, charges, now, deadline).await;
+        return migration::take(cache, charges, now, deadline).await;
     }
     // Boxed, so that limits without shards do without the memory that this needs.
     take_from_shards(cache, charges, now, deadline).boxed().await
@@ -59,52 +59,53 @@ async fn take_from_shards<S: Remote>(
 ) -> Result<Outcome, StoreError> {
     let is_in_shards = |(_, charge): &(usize, &Charge)| !charge.limiter.shards().is_empty();
     let in_shards = charges.iter().enumerate().filter(is_in_shards);
-    let mut tours: Vec<Tour<'_, S>> = in_shards.map(|(position, charge)| Tour::new(cache, position, charge)).collect();
-    let (mut asked, mut away) = (charges.to_vec(), Ok(()));
+    let mut searches: Vec<ShardSearch<'_, S>> =
+        in_shards.map(|(position, charge)| ShardSearch::new(cache, position, charge)).collect();
+    let (mut asked, mut unreachable) = (charges.to_vec(), Ok(()));
     loop {
-        tours.iter().for_each(|tour| asked[tour.position] = tour.asked());
-        let mut outcome = match moving::take(cache, &asked, now, deadline).await {
+        searches.iter().for_each(|search| asked[search.position] = search.charge_on_shard());
+        let mut outcome = match migration::take(cache, &asked, now, deadline).await {
             Ok(outcome) => outcome,
             // Nothing was sent. Charges on one limit in shards are alone in a call there.
-            Err(error @ StoreError::Unreachable) if is_in_cluster(cache, charges) && tours[0].goes_on() => {
-                away = Err(error);
+            Err(error @ StoreError::Unreachable) if is_in_cluster(cache, charges) && searches[0].advance() => {
+                unreachable = Err(error);
                 continue;
             }
             Err(error) => return Err(error),
         };
-        tours.iter_mut().for_each(|tour| tour.note(&mut outcome.decisions[tour.position]));
+        searches.iter_mut().for_each(|search| search.record(&mut outcome.decisions[search.position]));
         if outcome.granted() {
             // Only shadows can have been refused.
-            for tour in &mut tours {
-                let decision = &mut outcome.decisions[tour.position];
+            for search in &mut searches {
+                let decision = &mut outcome.decisions[search.position];
                 if !decision.granted {
-                    tour.watch_on(decision, now, deadline).await;
+                    search.retry_shadow(decision, now, deadline).await;
                 }
             }
             return Ok(outcome);
         }
-        if !Tour::all_go_on(&mut tours, &outcome) {
-            return away.map(|()| outcome);
+        if !ShardSearch::advance_all(&mut searches, &outcome) {
+            return unreachable.map(|()| outcome);
         }
     }
 }
 
-impl<'c, S: Remote> Tour<'c, S> {
+impl<'c, S: Remote> ShardSearch<'c, S> {
     /// Begins with the first shard that is not known to refuse; if all are, with any.
     fn new(cache: &'c NegativeCache<S>, position: usize, charge: &'c Charge) -> Self {
-        let first = a_shard_of(shards_of(charge), in_a_row(charge), cache.store().departures());
-        let mut tour = Self { cache, position, charge, first, looked_at: 0, shard: first, refusal: None };
-        tour.goes_on();
-        tour
+        let first = choose_first_shard(shard_count(charge), requests_per_shard(charge), cache.store().departures());
+        let mut search = Self { cache, position, charge, first, tried: 0, shard: first, refusal: None };
+        search.advance();
+        search
     }
 
     /// What the present shard is asked for.
-    fn asked(&self) -> Charge {
+    fn charge_on_shard(&self) -> Charge {
         self.charge.on_shard(Some(self.shard))
     }
 
     /// Notes what the present shard said, and puts what the limit says so far in its place.
-    fn note(&mut self, decision: &mut Decision) {
+    fn record(&mut self, decision: &mut Decision) {
         decision.shard = Some(self.shard);
         if !decision.granted {
             let first = self.refusal.filter(|first| first.wait <= decision.wait).unwrap_or(*decision);
@@ -113,11 +114,11 @@ impl<'c, S: Remote> Tour<'c, S> {
     }
 
     /// Turns to the next shard that is not known to refuse, if there is one.
-    fn goes_on(&mut self) -> bool {
-        let shards = shards_of(self.charge);
-        while self.looked_at < shards {
-            let next = (self.first + self.looked_at) % shards;
-            self.looked_at += 1;
+    fn advance(&mut self) -> bool {
+        let shards = shard_count(self.charge);
+        while self.tried < shards {
+            let next = (self.first + self.tried) % shards;
+            self.tried += 1;
             if !self.cache.refuses(&self.charge.on_shard(Some(next))) {
                 self.shard = next;
                 return true;
@@ -127,26 +128,28 @@ impl<'c, S: Remote> Tour<'c, S> {
     }
 
     /// Those that were refused go on to their next shards; false if that cannot help, since one that must grant has none.
-    fn all_go_on(tours: &mut [Self], outcome: &Outcome) -> bool {
-        let is_refused = |tour: &&mut Self| !tour.charge.shadow && !outcome.decisions[tour.position].granted;
-        let mut refused: Vec<_> = tours.iter_mut().filter(is_refused).collect();
-        !refused.is_empty() && refused.iter_mut().all(|tour| tour.goes_on())
+    fn advance_all(searches: &mut [Self], outcome: &Outcome) -> bool {
+        let is_refused = |search: &&mut Self| !search.charge.shadow && !outcome.decisions[search.position].granted;
+        let mut refused: Vec<_> = searches.iter_mut().filter(is_refused).collect();
+        !refused.is_empty() && refused.iter_mut().all(|search| search.advance())
     }
 
     /// Charges a shadow whose first shard refused, after the live charges were made.
-    async fn watch_on(&mut self, decision: &mut Decision, now: Option<Timestamp>, deadline: Instant) {
-        while !decision.granted && self.goes_on() {
+    async fn retry_shadow(&mut self, decision: &mut Decision, now: Option<Timestamp>, deadline: Instant) {
+        while !decision.granted && self.advance() {
             // The request goes on all the same.
-            let Ok(outcome) = moving::take(self.cache, &[self.asked()], now, deadline).await else { return };
+            let Ok(outcome) = migration::take(self.cache, &[self.charge_on_shard()], now, deadline).await else {
+                return;
+            };
             *decision = outcome.decisions[0];
-            self.note(decision);
+            self.record(decision);
         }
     }
 }
 
 /// How many requests in a row may begin at one shard: only a part of what it grants, for whoever is refused there asks another
 /// one.
-fn in_a_row(charge: &Charge) -> u32 {
+fn requests_per_shard(charge: &Charge) -> u32 {
     charge.limiter.shards().first().map_or(1, |shard| (shard.quota.rate() / 8).max(1))
 }
 
@@ -155,16 +158,16 @@ fn is_in_cluster<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]) -> boo
 }
 
 /// How many shards its limit has: a few hundred at most.
-fn shards_of(charge: &Charge) -> u16 {
+fn shard_count(charge: &Charge) -> u16 {
     u16::try_from(charge.limiter.shards().len()).unwrap_or_default()
 }
 
 /// Where to begin: at one shard for some calls. Steps of the golden ratio leave no shard out, whatever number of charges a
 /// request has.
-fn a_shard_of(shards: u16, in_a_row: u32, departures: u64) -> u16 {
+fn choose_first_shard(shards: u16, requests_per_shard: u32, departures: u64) -> u16 {
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
-    let rows = REQUESTS.fetch_add(1, Ordering::Relaxed) / u64::from(in_a_row);
-    let step = (rows + departures / TOGETHER).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let rows = REQUESTS.fetch_add(1, Ordering::Relaxed) / u64::from(requests_per_shard);
+    let step = (rows + departures / CALLS_PER_SHARD).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     u16::try_from(((step >> 48) * u64::from(shards)) >> 16).unwrap_or_default()
 }
 
@@ -174,13 +177,13 @@ mod tests {
 
     #[test]
     fn requests_begin_at_one_shard_for_some_calls_and_at_all_shards_as_often() {
-        let shard = |calls: u64| usize::from(a_shard_of(8, u32::MAX, calls));
-        let mut turns = [0; 8];
-        for turn in 0..800 {
-            let first = shard(turn * TOGETHER);
-            assert_eq!(shard(turn * TOGETHER + TOGETHER - 1), first);
-            turns[first] += 1;
+        let shard = |calls: u64| usize::from(choose_first_shard(8, u32::MAX, calls));
+        let mut counts = [0; 8];
+        for round in 0..800 {
+            let first = shard(round * CALLS_PER_SHARD);
+            assert_eq!(shard(round * CALLS_PER_SHARD + CALLS_PER_SHARD - 1), first);
+            counts[first] += 1;
         }
-        assert!(turns.iter().all(|turns| (98..=102).contains(turns)), "{turns:?}");
+        assert!(counts.iter().all(|counts| (98..=102).contains(counts)), "{counts:?}");
     }
 }
