@@ -11,6 +11,7 @@ use hyper::ext::ReasonPhrase;
 
 use super::framing::Told;
 use super::{MAX_FIELDS, MOST_FIELDS, Malformed};
+use crate::reason;
 
 /// The head of an answer, but for its fields.
 #[derive(Debug)]
@@ -218,7 +219,7 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
         return Err(Malformed); // HTTP/1.0 has no transfer codings, so the framing is unclear
     }
     let status = StatusCode::from_u16(code).map_err(|_| Malformed)?;
-    let reason = parsed.reason.filter(|reason| Some(*reason) != status.canonical_reason());
+    let reason = parsed.reason.filter(|reason| *reason != reason::phrase(status));
     let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok());
     let line = StatusLine { status, version, reason };
     let keeps_open = persistence.keeps_open() && !told.is_doubtful();

@@ -7,6 +7,7 @@ use hyper::ext::ReasonPhrase;
 
 use super::Framing;
 use super::date::date;
+use crate::reason;
 
 /// What the head of an answer depends on, beside the answer.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +96,7 @@ fn start<B>(bytes: &mut Vec<u8>, response: &Response<B>) {
     bytes.extend_from_slice(status.as_str().as_bytes());
     bytes.push(b' ');
     let said = response.extensions().get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
-    bytes.extend_from_slice(said.or_else(|| status.canonical_reason().map(str::as_bytes)).unwrap_or_default());
+    bytes.extend_from_slice(said.unwrap_or_else(|| reason::phrase(status).as_bytes()));
     bytes.extend_from_slice(b"\r\n");
 }
 

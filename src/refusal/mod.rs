@@ -16,6 +16,7 @@ pub(crate) use self::limited::Violated;
 use crate::client::NoClient;
 use crate::cost::CostError;
 use crate::facts::BadRequest;
+use crate::reason;
 use crate::rules::{Unclear, Unjudged};
 use crate::sift::BadField;
 
@@ -152,7 +153,7 @@ impl Refusal {
             _ => {}
         }
         let (status, detail) = self.cause();
-        let title = title(status);
+        let title = reason::phrase(status); // RFC 9457 section 4.2.1
         let problem = Problem { kind: "about:blank", title, status: status.as_u16(), detail: &detail };
         // Strings and numbers can always be written.
         let mut body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -225,14 +226,6 @@ impl Refusal {
             Self::Limited { violated, .. } => violated.names(),
             _ => Vec::new(),
         }
-    }
-}
-
-/// The title of a problem without a type: the status in words (RFC 9457 section 4.2.1).
-fn title(status: StatusCode) -> &'static str {
-    match status {
-        StatusCode::PAYLOAD_TOO_LARGE => "Content Too Large", // `http` has its name from before RFC 9110
-        _ => status.canonical_reason().unwrap_or_default(),
     }
 }
 

@@ -31,6 +31,7 @@ async fn a_body_that_says_it_is_too_long_is_neither_charged_nor_forwarded() {
     assert_eq!(client.ask(post("/small", "Content-Length: 5", "12345")).await.status(), 200);
     let refused = client.ask(post("/small", "Content-Length: 6", "123456")).await;
     assert_eq!((refused.status(), refused.field("content-type").as_deref()), (413, Some("application/problem+json")));
+    assert!(refused.start.ends_with(" 413 Content Too Large"), "{}", refused.start);
     assert!(refused.text().contains(r#""title":"Content Too Large""#), "{}", refused.text());
     assert_eq!(client.ask(post("/other", "Content-Length: 6", "123456")).await.status(), 200);
     // One with a method that has no body in the eyes of most is not looked at until it would be sent.

@@ -22,7 +22,20 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "1 vocabulary",
-        &["client", "condition", "cost", "facts", "path", "policy", "route", "rule", "rules", "sift", "upgrade"],
+        &[
+            "client",
+            "condition",
+            "cost",
+            "facts",
+            "path",
+            "policy",
+            "reason",
+            "route",
+            "rule",
+            "rules",
+            "sift",
+            "upgrade",
+        ],
         "what a request says and costs: no IO",
     ),
     (
