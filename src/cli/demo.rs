@@ -4,8 +4,11 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
+
 use super::logging::{self, Logs};
-use super::run::{Signals, until_ended};
+use super::serve::serve;
+use super::signals::Signals;
 use super::succession::Succession;
 use super::{CommonArgs, ConfigArg, RunArgs};
 use crate::config::{Config, ListenAddress, RuleFile};
@@ -16,7 +19,7 @@ const RULES: &str = include_str!("../../config/demo.yaml");
 /// Runs the demo; returns the exit code.
 pub(super) fn demo(args: &CommonArgs) -> u8 {
     match start(args) {
-        Ok((gateway, signals, logs)) => {
+        Ok((gateway, runtime, signals, logs)) => {
             let args = RunArgs {
                 rules: ConfigArg { config: RuleFile::Path("demo".into()) },
                 common: args.clone(),
@@ -24,16 +27,20 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
                 drain_delay: Duration::ZERO,
                 handover: None,
             };
-            until_ended(gateway, &args, signals, Succession::default(), &logs)
+            let served = runtime.block_on(serve(gateway, &args, signals, Succession::default(), &logs));
+            runtime.shutdown_background();
+            served.map_or_else(|error| could_not(&error), |()| 0)
         }
-        Err(error) => {
-            _ = writeln!(std::io::stderr(), "tidegate: {error}");
-            2
-        }
+        Err(error) => could_not(&*error),
     }
 }
 
-type Started = (Gateway, Signals, Logs);
+fn could_not(error: &dyn std::error::Error) -> u8 {
+    _ = writeln!(std::io::stderr(), "tidegate: {error}");
+    2
+}
+
+type Started = (Gateway, Runtime, Signals, Logs);
 
 fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     let mut config = Config::parse_for_gateway(RULES)?;
@@ -43,11 +50,11 @@ fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     }
     config.admin = config.admin.as_ref().map(free);
     let access_log = config.access_log.clone();
-    let signals = Signals::new()?;
+    let (runtime, signals) = Signals::install()?;
     let gateway: Result<Gateway, StartError> = Gateway::start(config, args.workers());
     let gateway = gateway?;
     print_what_to_try(&gateway)?;
-    Ok((gateway, signals, logging::start(args, &access_log)?))
+    Ok((gateway, runtime, signals, logging::start(args, &access_log)?))
 }
 
 fn free(address: &ListenAddress) -> ListenAddress {

@@ -6,6 +6,8 @@ mod explain;
 mod logging;
 mod notify;
 mod run;
+mod serve;
+mod signals;
 mod succession;
 
 use std::io;

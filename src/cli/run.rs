@@ -4,28 +4,19 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::spawn_blocking;
+use tokio::runtime::Runtime;
 
-use super::logging::{self, Logs};
+use super::logging;
 use super::notify::notify;
+use super::serve::serve;
+use super::signals::Signals;
 use super::succession::Succession;
 use super::{ConfigArg, FileArg, RunArgs};
-use crate::config::{ListenAddress, LoadError};
+use crate::config::{Config, ListenAddress, LoadError};
 use crate::gateway::{Gateway, Inherited};
 
 /// The default rule file.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
-
-/// Handlers for SIGTERM, SIGINT and SIGHUP. Before it is made, each of them ends the process at once.
-#[derive(Debug)]
-pub(super) struct Signals {
-    runtime: Runtime,
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
 
 /// `tidegate run`: the rule file is an argument or that of `-c`.
 #[derive(Debug, Args)]
@@ -63,23 +54,54 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     for warning in &config.warnings {
         tracing::warn!("{}:{warning}", args.rules.config);
     }
-    let signals = match Signals::new() {
-        Ok(signals) => signals,
+    let (runtime, mut signals) = match Signals::install() {
+        Ok(installed) => installed,
         Err(error) => return could_not(&error),
     };
-    let mut succession = match signals.runtime.block_on(Succession::begin(args.handover.as_deref())) {
-        Ok(succession) => succession,
-        Err(error) => {
-            let path = args.handover.as_deref().unwrap_or(Path::new("")).display();
-            return could_not(&format_args!("cannot use the socket of `--handover`, {path}: {error}"));
+    let result = match start(args, config, inherited, &runtime, &mut signals) {
+        Ok(Some((gateway, succession))) => {
+            runtime.block_on(serve(gateway, args, signals, succession, &logs)).map_err(Into::into)
         }
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
     };
+    // After a second signal, does not wait for threads that still drain.
+    runtime.shutdown_background();
+    result.map_or_else(|error: Failure| could_not(&error), |()| 0)
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Starts a gateway, and takes over from its predecessor. Returns `None` if a signal has ended it before that.
+fn start(
+    args: &RunArgs,
+    config: Config,
+    inherited: Inherited,
+    runtime: &Runtime,
+    signals: &mut Signals,
+) -> Result<Option<(Gateway, Succession)>, Failure> {
+    let begun = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = signals.end() => None,
+            begun = Succession::begin(args.handover.as_deref()) => Some(begun),
+        }
+    });
+    let Some(begun) = begun else { return Ok(ended_early()) };
+    let mut succession = begun.map_err(|error| cannot_use(args.handover.as_deref(), &error))?;
     let schemes: Vec<_> =
         config.listen.iter().map(|listen| if listen.tls.is_some() { "https" } else { "http" }).collect();
-    let mut gateway = match Gateway::start_on(config, args.common.workers(), succession.inherit(inherited)) {
-        Ok(gateway) => gateway,
-        Err(error) => return could_not(&error),
-    };
+    let inherited = succession.inherit(inherited);
+    let started = Gateway::start_on(config, args.common.workers(), inherited);
+    let gateway = started.inspect_err(|_| succession.give_up())?;
+    if runtime.block_on(signals.is_asked_to_end()) {
+        drop(gateway);
+        succession.give_up();
+        return Ok(ended_early());
+    }
+    let taken = runtime.block_on(succession.take_over());
+    taken.map_err(|error| cannot_use(args.handover.as_deref(), &error))?;
+    gateway.serve();
     for (address, scheme) in gateway.addresses().iter().zip(schemes) {
         tracing::info!("listening on {}", url(scheme, address));
     }
@@ -87,83 +109,21 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         tracing::info!("admin on {}", url("http", address));
     }
     notify("READY=1");
-    signals.runtime.block_on(succession.serves(&mut gateway));
-    until_ended(gateway, args, signals, succession, &logs)
+    Ok(Some((gateway, succession)))
+}
+
+fn ended_early<T>() -> Option<T> {
+    tracing::info!("ended by a signal before it served");
+    None
+}
+
+fn cannot_use(path: Option<&Path>, error: &io::Error) -> Failure {
+    let path = path.unwrap_or(Path::new("")).display();
+    format!("cannot use the socket of `--handover`, {path}: {error}").into()
 }
 
 fn url(scheme: &str, address: &ListenAddress) -> String {
     address.tcp().map_or_else(|| address.to_string(), |address| format!("{scheme}://{address}"))
-}
-
-/// Waits for a signal or a successor, and drains. A signal during the drain ends the process at once. SIGHUP reopens the
-/// access log and has certificates looked at: log rotation sends it, who renews certificates, and a closing terminal, which must
-/// not end the gateway.
-pub(super) fn until_ended(
-    gateway: Gateway,
-    args: &RunArgs,
-    signals: Signals,
-    mut succession: Succession,
-    logs: &Logs,
-) -> u8 {
-    let Signals { runtime, mut terminate, mut interrupt, mut hangup } = signals;
-    let drained = runtime.block_on(async {
-        let mut has_successor = false;
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
-                () = succession.is_over(&gateway) => {
-                    has_successor = true;
-                    break;
-                }
-                _ = hangup.recv() => {
-                    let does = "the access log's file is opened anew, and certificates are looked at; the rules stay as they are";
-                    tracing::info!("SIGHUP: {does}");
-                    logs.reopen();
-                    gateway.look_at_certificates();
-                }
-            }
-        }
-        drop(succession);
-        notify("STOPPING=1");
-        let (delay, timeout) = (args.drain_delay, args.drain_timeout);
-        let drain = async {
-            if has_successor {
-                tracing::info!("a successor serves: draining");
-                return spawn_blocking(move || gateway.leave(timeout)).await.map_err(io::Error::other)?;
-            }
-            tracing::info!("draining");
-            gateway.fail_readiness();
-            tokio::time::sleep(delay).await;
-            spawn_blocking(move || gateway.drain(timeout)).await.map_err(io::Error::other)?
-        };
-        tokio::select! {
-            drained = drain => drained,
-            _ = terminate.recv() => Err(io::Error::other("ended by a second signal")),
-            _ = interrupt.recv() => Err(io::Error::other("ended by a second signal")),
-        }
-    });
-    // After a second signal, does not wait for threads that still drain.
-    runtime.shutdown_background();
-    match drained {
-        Ok(()) => 0,
-        Err(error) => could_not(&error),
-    }
-}
-
-impl Signals {
-    /// Installs the handlers.
-    ///
-    /// # Errors
-    /// The runtime or a handler cannot be created.
-    pub(super) fn new() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let context = runtime.enter();
-        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let hangup = signal(SignalKind::hangup())?;
-        drop(context);
-        Ok(Self { runtime, terminate, interrupt, hangup })
-    }
 }
 
 fn could_not(error: &dyn std::fmt::Display) -> u8 {

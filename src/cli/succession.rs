@@ -1,13 +1,15 @@
-//! Which gateway this one takes the place of, and which one takes its own.
+//! Takes the place of another gateway, and hands over to a successor.
 
-use std::future::pending;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::gateway::handover::{Handover, Predecessor};
-use crate::gateway::{Gateway, Inherited};
+use tokio::sync::oneshot;
 
-/// Both, where `--handover` names a socket.
+use crate::gateway::handover::{Answer, Handover, Outcome, Predecessor};
+use crate::gateway::{Inherited, Listening};
+
+/// The predecessor and the socket for successors, if `--handover` names a socket.
 #[derive(Debug, Default)]
 pub(super) struct Succession {
     predecessor: Option<Predecessor>,
@@ -15,7 +17,7 @@ pub(super) struct Succession {
 }
 
 impl Succession {
-    /// Asks who listens at `path` for its sockets; where nobody does, listens there.
+    /// Asks the gateway that listens at `path` for its sockets. If there is none, listens there.
     ///
     /// # Errors
     /// What is there does not hand over, or is no socket.
@@ -34,26 +36,37 @@ impl Succession {
         }
     }
 
-    /// The gateway serves: its predecessor may go.
-    pub(super) async fn serves(&mut self, gateway: &mut Gateway) {
-        let Some(predecessor) = self.predecessor.take() else { return };
-        let (told, handover) = predecessor.release().await;
-        gateway.claim_files();
-        match told {
-            Ok(()) => tracing::info!("took over from a gateway, which drains"),
-            Err(error) => tracing::warn!(%error, "took over from a gateway that does not drain: end it"),
-        }
-        match handover {
-            Ok(handover) => self.handover = Some(handover),
-            Err(error) => tracing::warn!(%error, "cannot hand over to a successor"),
+    /// Does not take over: the predecessor serves on.
+    pub(super) fn give_up(&mut self) {
+        if let Some(predecessor) = self.predecessor.take() {
+            predecessor.give_up();
         }
     }
 
-    /// Returns once a successor serves.
-    pub(super) async fn is_over(&mut self, gateway: &Gateway) {
-        match &mut self.handover {
-            Some(handover) => handover.taken_over(gateway.sockets()).await,
-            None => pending().await,
+    /// Takes over from the predecessor, since this gateway can serve. Must not be cancelled.
+    ///
+    /// # Errors
+    /// The predecessor serves on, so this gateway must not.
+    pub(super) async fn take_over(&mut self) -> io::Result<()> {
+        let Some(mut predecessor) = self.predecessor.take() else { return Ok(()) };
+        match predecessor.take_over().await? {
+            Answer::Releases => tracing::info!("took over from a gateway, which drains"),
+            Answer::HasEnded => tracing::warn!("took over from a gateway that has ended without a drain"),
+            Answer::Fails(error) => tracing::warn!(%error, "took over from a gateway that does not drain: end it"),
         }
+        match predecessor.succeed() {
+            Ok(handover) => self.handover = Some(handover),
+            Err(error) => tracing::warn!(%error, "cannot hand over to a successor"),
+        }
+        Ok(())
+    }
+
+    /// Hands these sockets over to a successor; returns when one takes over, or at `stop`. Must not be cancelled.
+    pub(super) async fn run(&mut self, sockets: &Arc<[Listening]>, stop: oneshot::Receiver<()>) -> Outcome {
+        if let Some(handover) = &mut self.handover {
+            return handover.run(sockets, stop).await;
+        }
+        _ = stop.await;
+        Outcome::Stopped(None)
     }
 }

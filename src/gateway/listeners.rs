@@ -105,7 +105,10 @@ fn listen(
             return Ok(sockets.into_iter().map(Listening::without_file).collect());
         }
         ListenAddress::Unix(path) if inherited.is_empty() => inherited.push(socket_file::listen(path, mode)?),
-        ListenAddress::Unix(_) => {}
+        ListenAddress::Unix(_) => {
+            let files = inherited.iter().filter_map(|listening| listening.file.as_ref());
+            files.for_each(|file| file.request_mode(mode));
+        }
     }
     Ok(inherited)
 }

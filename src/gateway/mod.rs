@@ -16,6 +16,7 @@ pub(crate) mod handover;
 mod inherited;
 mod listeners;
 mod socket_file;
+mod socket_inode;
 
 use socket2::Socket;
 use tokio::runtime::{self, Runtime};
@@ -25,7 +26,7 @@ use tower::Layer;
 
 pub(crate) use self::inherited::Inherited;
 use self::listeners::Listeners;
-use self::socket_file::{Listening, SocketFile};
+pub(crate) use self::socket_file::Listening;
 use crate::access::AccessLogLayer;
 use crate::admin::{self, Admin};
 use crate::config::{Config, ListenAddress};
@@ -51,8 +52,10 @@ pub struct Gateway {
     drain: DrainTrigger,
     workers: Vec<JoinHandle<io::Result<()>>>,
     control: Control,
+    /// Whether the workers accept connections.
+    accepting: watch::Sender<bool>,
     /// All that it listens on, for a successor.
-    sockets: Vec<Listening>,
+    sockets: Arc<[Listening]>,
 }
 
 /// The thread of the operators, which outlives the workers.
@@ -104,6 +107,8 @@ struct Worker {
     metrics: Arc<Metrics>,
     identities: Arc<Identities>,
     listeners: Vec<(Server, Socket)>,
+    /// Becomes `true` when it is to accept connections.
+    accepting: watch::Receiver<bool>,
     /// How many there are.
     workers: usize,
 }
@@ -116,10 +121,13 @@ impl Gateway {
     /// # Errors
     /// See [`StartError`]. A store or an upstream that cannot be reached is none.
     pub fn start(config: Config, workers: usize) -> Result<Self, StartError> {
-        Self::start_on(config, workers, Inherited::default())
+        let gateway = Self::start_on(config, workers, Inherited::default())?;
+        gateway.serve();
+        Ok(gateway)
     }
 
-    /// Starts a gateway that listens on these sockets, where the rule file names their addresses.
+    /// Starts a gateway that listens on these sockets, where the rule file names their addresses. Clients wait in the queues of
+    /// the sockets until it [serves](Self::serve).
     ///
     /// # Errors
     /// See [`start`](Self::start).
@@ -143,6 +151,7 @@ impl Gateway {
         let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
         let control =
             Control::start(layer.clone(), admin, listeners.admin, listeners.watches).map_err(StartError::Worker)?;
+        let (accepting, accept) = watch::channel(false);
         let start = |number: usize| {
             let worker = Worker {
                 layer: layer.for_worker(),
@@ -150,6 +159,7 @@ impl Gateway {
                 metrics: Arc::clone(&metrics),
                 identities: Arc::clone(&identities),
                 listeners: std::mem::take(&mut listeners.of_workers[number]),
+                accepting: accept.clone(),
                 workers,
             };
             let runtime = runtime()?;
@@ -157,7 +167,13 @@ impl Gateway {
         };
         let workers = (0..workers).map(start).collect::<io::Result<_>>().map_err(StartError::Worker)?;
         let Listeners { addresses, sockets, .. } = listeners;
-        Ok(Self { addresses, admin_address, layer, readiness, drain, workers, control, sockets })
+        let sockets = sockets.into();
+        Ok(Self { addresses, admin_address, layer, readiness, drain, workers, control, accepting, sockets })
+    }
+
+    /// Accepts connections from now on.
+    pub(crate) fn serve(&self) {
+        self.accepting.send_replace(true);
     }
 
     /// Where clients connect: one address for each entry of `listen`, with the ports that the system chose.
@@ -182,13 +198,8 @@ impl Gateway {
     }
 
     /// All that it listens on.
-    pub(crate) fn sockets(&self) -> &[Listening] {
-        &self.sockets
-    }
-
-    /// The gateway that it has the sockets of has left them: their files are its own.
-    pub(crate) fn claim_files(&mut self) {
-        self.sockets.iter_mut().flat_map(|listening| &mut listening.file).for_each(SocketFile::claim);
+    pub(crate) fn sockets(&self) -> Arc<[Listening]> {
+        Arc::clone(&self.sockets)
     }
 
     /// Ends: nothing new is accepted, idle connections close, requests that run have until `limit` to finish. Blocks
@@ -210,8 +221,7 @@ impl Gateway {
     ///
     /// # Errors
     /// See [`drain`](Self::drain).
-    pub(crate) fn leave(mut self, limit: Duration) -> io::Result<()> {
-        self.sockets.iter_mut().flat_map(|listening| &mut listening.file).for_each(SocketFile::leave);
+    pub(crate) fn leave(self, limit: Duration) -> io::Result<()> {
         self.control.close();
         self.drain(limit)
     }
@@ -312,13 +322,16 @@ async fn look_after(mut watch: Watch, mut asked: watch::Receiver<()>) {
 // === impl Worker ===
 
 impl Worker {
-    fn run(self, runtime: &Runtime) -> io::Result<()> {
+    fn run(mut self, runtime: &Runtime) -> io::Result<()> {
         let settings = self.config.upstreams.values();
         let upstreams = Arc::new(Upstreams::sharing(settings, self.workers, &self.metrics, &self.identities));
         let service = AccessLogLayer.layer(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
             self.layer.connect();
             tokio::spawn(give_back_memory());
+            if self.accepting.wait_for(|accepting| *accepting).await.is_err() {
+                return Ok(()); // the gateway is not to serve
+            }
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
                 serving.spawn(server.serve(listener, service.clone()));

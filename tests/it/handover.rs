@@ -183,7 +183,7 @@ async fn twenty_successors_take_over_under_load_and_no_request_fails() {
 
     program.signal("TERM");
     let (status, log) = program.end();
-    assert!(status.success() && log.contains("took over"), "{log}");
+    assert!(status.success(), "{log}");
     assert!(!socket.0.exists(), "the last one removes the socket");
 }
 
@@ -206,7 +206,7 @@ async fn a_successor_that_does_not_start_leaves_everything_as_it_was() {
     let next = RuleFile::new("succeeding", &rules(&gateway.to_string(), &admin.to_string()));
     let (successor, ..) = Program::run(&next, &["--handover", socket.path()]);
     let (status, log) = program.end();
-    assert!(status.success() && log.contains("this gateway goes on"), "{log}");
+    assert!(status.success() && log.contains("this gateway serves on"), "{log}");
     assert_eq!(get(&mut Raw::connect(gateway).await, "/", "").await.status(), 200);
     drop(successor);
 }
@@ -223,7 +223,7 @@ fn a_socket_of_something_else_is_left_alone() {
     std::fs::remove_file(&socket.0).expect("removed");
     let other = UnixListener::bind(&socket.0).expect("a socket");
     let speaking =
-        std::thread::spawn(move || io::Write::write_all(&mut other.accept().expect("one").0, b"220 hello\r\n"));
+        std::thread::spawn(move || io::Write::write_all(&mut other.accept().expect("one").0, b"+OK hello\r\n"));
     let run = output(&["run", "-c", file.path(), "--handover", socket.path()]);
     assert_eq!(run.status.code(), Some(2), "{run:?}");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();

@@ -1,0 +1,159 @@
+use std::path::PathBuf;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::wire::{OF_SUCCESSORS, VERSION};
+use super::*;
+use crate::gateway::socket_file::{self, Listening};
+
+/// A gateway that hands over: its socket for successors, and a socket of clients with a file.
+struct Old {
+    path: PathBuf,
+    clients: PathBuf,
+    stop: oneshot::Sender<()>,
+    run: JoinHandle<Outcome>,
+}
+
+impl Old {
+    fn start(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
+        let clients = path.with_extension("clients");
+        let mut handover = Handover::listen(&path).unwrap();
+        let sockets = [socket_file::listen(&clients, 0o600).unwrap()].into();
+        let (stop, stopped) = oneshot::channel();
+        let run = tokio::spawn(async move { handover.run(&sockets, stopped).await });
+        Self { path, clients, stop, run }
+    }
+
+    async fn ask(&self) -> Predecessor {
+        Predecessor::ask(&self.path).await.unwrap().expect("a predecessor")
+    }
+
+    /// Waits until a successor takes over, and releases it.
+    async fn release(self) {
+        match self.run.await.unwrap() {
+            Outcome::TakenOver(successor) => successor.release().await.unwrap(),
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+
+    /// Ends the wait for a successor that starts.
+    async fn stop(self) -> Option<Successor> {
+        self.stop.send(()).unwrap();
+        match self.run.await.unwrap() {
+            Outcome::Stopped(successor) => successor,
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+}
+
+/// Takes over, while the old gateway releases; returns the sockets that are served.
+async fn succeed(old: Old, mut new: Predecessor) -> (Vec<Listening>, Handover) {
+    let (answer, ()) = tokio::join!(new.take_over(), old.release());
+    assert!(matches!(answer, Ok(Answer::Releases)), "{answer:?}");
+    (new.take_sockets(), new.succeed().unwrap())
+}
+
+#[tokio::test]
+async fn successor_owns_the_files_and_removes_them() {
+    let old = Old::start("owned");
+    let (path, clients) = (old.path.clone(), old.clients.clone());
+    let new = old.ask().await;
+    let served = succeed(old, new).await;
+    assert!(path.exists() && clients.exists());
+    drop(served);
+    assert!(!path.exists() && !clients.exists());
+}
+
+#[tokio::test]
+async fn file_of_an_unserved_socket_is_removed() {
+    let old = Old::start("unserved");
+    let (path, clients) = (old.path.clone(), old.clients.clone());
+    let mut new = old.ask().await;
+    drop(new.take_sockets());
+    assert!(clients.exists(), "the old gateway serves it");
+    let _served = succeed(old, new).await;
+    assert!(path.exists() && !clients.exists());
+}
+
+#[tokio::test]
+async fn silent_connection_delays_no_successor() {
+    let old = Old::start("silent");
+    let mut silent = UnixStream::connect(&old.path).await.unwrap();
+    let new = old.ask().await;
+    let _served = succeed(old, new).await;
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "nothing is sent to a process that asks for nothing");
+}
+
+#[tokio::test]
+async fn newest_successor_replaces_one_that_starts() {
+    let old = Old::start("newest");
+    let (mut first, clients) = (old.ask().await, old.clients.clone());
+    let second = old.ask().await;
+    assert!(first.take_over().await.unwrap_err().to_string().contains("another successor has connected"));
+    first.give_up();
+    assert!(clients.exists(), "the old gateway serves on");
+    let _served = succeed(old, second).await;
+    assert!(clients.exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn successor_that_takes_too_long_is_refused() {
+    let old = Old::start("late");
+    let mut late = UnixStream::connect(&old.path).await.unwrap();
+    late.write_all(&[VERSION]).await.unwrap();
+    let mut received = Vec::new();
+    late.read_to_end(&mut received).await.unwrap();
+    assert_eq!(received, [VERSION, wire::WITH_FILE, OF_SUCCESSORS, wire::END, wire::REFUSES]);
+    drop(old.stop().await);
+}
+
+#[tokio::test]
+async fn files_return_from_a_successor_that_fails() {
+    let old = Old::start("returned");
+    let (path, clients) = (old.path.clone(), old.clients.clone());
+    let failing = old.ask().await;
+    let successor = old.stop().await.expect("a successor that starts");
+    failing.give_up();
+    let error = successor.takes_over().await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    assert!(path.exists() && clients.exists());
+    successor.fail();
+    assert!(!path.exists() && !clients.exists());
+}
+
+#[tokio::test]
+async fn successor_serves_if_its_predecessor_has_ended() {
+    let old = Old::start("ended");
+    let (path, clients) = (old.path.clone(), old.clients.clone());
+    let mut new = old.ask().await;
+    drop(old.stop().await);
+    assert!(path.exists() && clients.exists(), "they are the successor's");
+    assert!(matches!(new.take_over().await, Ok(Answer::HasEnded)));
+    drop(new.succeed().unwrap());
+    assert!(!path.exists() && !clients.exists());
+}
+
+#[tokio::test]
+async fn failing_successor_removes_files_of_an_ended_predecessor() {
+    let old = Old::start("both");
+    let (path, clients) = (old.path.clone(), old.clients.clone());
+    let new = old.ask().await;
+    drop(old.stop().await);
+    new.give_up();
+    assert!(!path.exists() && !clients.exists());
+}
+
+#[tokio::test]
+async fn other_version_is_rejected() {
+    let old = Old::start("version");
+    let mut other = UnixStream::connect(&old.path).await.unwrap();
+    other.write_all(b"1").await.unwrap();
+    let mut received = Vec::new();
+    other.read_to_end(&mut received).await.unwrap();
+    assert_eq!(received, [VERSION]);
+    drop(old.stop().await);
+}
