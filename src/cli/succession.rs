@@ -48,13 +48,14 @@ impl Succession {
     /// # Errors
     /// The predecessor serves on, so this gateway must not.
     pub(super) async fn take_over(&mut self) -> io::Result<()> {
-        let Some(mut predecessor) = self.predecessor.take() else { return Ok(()) };
-        match predecessor.take_over().await? {
+        let Some(predecessor) = self.predecessor.take() else { return Ok(()) };
+        let (answer, handover) = predecessor.take_over().await?;
+        match answer {
             Answer::Releases => tracing::info!("took over from a gateway, which drains"),
             Answer::HasEnded => tracing::warn!("took over from a gateway that has ended without a drain"),
             Answer::Fails(error) => tracing::warn!(%error, "took over from a gateway that does not drain: end it"),
         }
-        match predecessor.succeed() {
+        match handover {
             Ok(handover) => self.handover = Some(handover),
             Err(error) => tracing::warn!(%error, "cannot hand over to a successor"),
         }

@@ -105,12 +105,19 @@ impl Predecessor {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Asks for the release, since this gateway can serve; returns when it may.
+    /// Asks for the release, since this gateway can serve. Then owns all files, and removes those of sockets that it does not
+    /// serve. Returns the socket for this gateway's own successor, too.
     ///
     /// # Errors
-    /// It must not: the predecessor serves on.
-    pub(crate) async fn take_over(&mut self) -> io::Result<Answer> {
-        // If it has ended the connection, its last message may still be there to read.
+    /// The predecessor serves on, so this gateway must not.
+    pub(crate) async fn take_over(self) -> io::Result<(Answer, io::Result<Handover>)> {
+        let answer = self.ask_for_release().await?;
+        self.claim_files();
+        Ok((answer, Handover::new(self.of_successors, Some(self.own_file))))
+    }
+
+    async fn ask_for_release(&self) -> io::Result<Answer> {
+        // If the predecessor has ended the connection, its last message may still be there to read.
         _ = timeout(PATIENCE, send(&self.stream, TAKES_OVER, None)).await;
         match timeout(PATIENCE, receive(&self.stream)).await.unwrap_or_else(|late| Err(late.into())) {
             Ok((RELEASES, _)) => Ok(Answer::Releases),
@@ -119,16 +126,6 @@ impl Predecessor {
             Err(error) if is_end(&error) => Ok(Answer::HasEnded),
             Err(error) => Ok(Answer::Fails(error)),
         }
-    }
-
-    /// Becomes the owner of all files, and removes those of sockets that this gateway does not serve. Returns the socket for
-    /// this one's own successor.
-    ///
-    /// # Errors
-    /// The socket cannot be used.
-    pub(crate) fn succeed(self) -> io::Result<Handover> {
-        self.claim_files();
-        Handover::new(self.of_successors, Some(self.own_file))
     }
 
     /// Does not take over. If the predecessor has ended in the meantime, removes the files that it left to this process.

@@ -52,9 +52,11 @@ impl Old {
 
 /// Takes over, while the old gateway releases; returns the sockets that are served.
 async fn succeed(old: Old, mut new: Predecessor) -> (Vec<Listening>, Handover) {
-    let (answer, ()) = tokio::join!(new.take_over(), old.release());
-    assert!(matches!(answer, Ok(Answer::Releases)), "{answer:?}");
-    (new.take_sockets(), new.succeed().unwrap())
+    let sockets = new.take_sockets();
+    let (taken, ()) = tokio::join!(new.take_over(), old.release());
+    let (answer, handover) = taken.unwrap();
+    assert!(matches!(answer, Answer::Releases), "{answer:?}");
+    (sockets, handover.unwrap())
 }
 
 #[tokio::test]
@@ -91,10 +93,9 @@ async fn silent_connection_delays_no_successor() {
 #[tokio::test]
 async fn newest_successor_replaces_one_that_starts() {
     let old = Old::start("newest");
-    let (mut first, clients) = (old.ask().await, old.clients.clone());
+    let (first, clients) = (old.ask().await, old.clients.clone());
     let second = old.ask().await;
     assert!(first.take_over().await.unwrap_err().to_string().contains("another successor has connected"));
-    first.give_up();
     assert!(clients.exists(), "the old gateway serves on");
     let _served = succeed(old, second).await;
     assert!(clients.exists());
@@ -129,11 +130,12 @@ async fn files_return_from_a_successor_that_fails() {
 async fn successor_serves_if_its_predecessor_has_ended() {
     let old = Old::start("ended");
     let (path, clients) = (old.path.clone(), old.clients.clone());
-    let mut new = old.ask().await;
+    let new = old.ask().await;
     drop(old.stop().await);
     assert!(path.exists() && clients.exists(), "they are the successor's");
-    assert!(matches!(new.take_over().await, Ok(Answer::HasEnded)));
-    drop(new.succeed().unwrap());
+    let (answer, handover) = new.take_over().await.unwrap();
+    assert!(matches!(answer, Answer::HasEnded), "{answer:?}");
+    drop(handover.unwrap());
     assert!(!path.exists() && !clients.exists());
 }
 
