@@ -23,6 +23,7 @@ mod functions;
 mod gateway;
 mod ha;
 mod handover;
+mod handover_signals;
 mod http2;
 mod http2_large;
 mod http2_shutdown;

@@ -13,17 +13,17 @@ use crate::support::process::{Program, RuleFile, output, tidegate};
 use crate::support::wire::{soon, until};
 
 /// A path for a socket, in a folder that is gone with its owner. It is short: the system takes 107 bytes at most.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("tg-{name}-{}", std::process::id()));
         _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).expect("a folder");
         Self(folder)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
     }
 }
@@ -34,7 +34,7 @@ impl Drop for Folder {
     }
 }
 
-fn rules(listen: &str, admin: &str, target: &str) -> String {
+pub fn rules(listen: &str, admin: &str, target: &str) -> String {
     format!(
         "listen: {listen}
 admin: {admin}
@@ -45,7 +45,7 @@ routes: [{{ name: all, match: {{}}, upstream: origin, limits: [{{ name: l, mode:
 }
 
 /// Sends this, and reads all that comes back until the end.
-async fn ask(path: &str, request: &str) -> String {
+pub async fn ask(path: &str, request: &str) -> String {
     let mut client = soon(UnixStream::connect(path)).await.expect("a connection");
     client.write_all(request.as_bytes()).await.expect("sent");
     let mut answer = String::new();
@@ -53,7 +53,7 @@ async fn ask(path: &str, request: &str) -> String {
     answer
 }
 
-fn get(path: &str) -> String {
+pub fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 }
 
@@ -139,6 +139,38 @@ async fn a_gateway_takes_over_the_sockets_with_their_files() {
     for path in [&clients, &admin] {
         assert!(ask(path, &get("/healthz")).await.starts_with("HTTP/1.1 200"), "{path}");
     }
+    new.signal("TERM");
+    assert!(new.end().0.success());
+    let left: Vec<_> = std::fs::read_dir(&folder.0).expect("a folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn mode(path: &str) -> u32 {
+    std::fs::metadata(path).expect("a file").permissions().mode() & 0o777
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn successor_applies_its_modes_and_removes_unused_files() {
+    let folder = Folder::new("modes");
+    let [clients, more, admin, handover] = ["c", "m", "a", "h"].map(|name| folder.path(name));
+    let listen = |entries: &str| rules(entries, &format!("unix:{admin}"), "builtin:echo");
+    let both = format!("[{{ address: 'unix:{clients}', mode: '0666' }}, 'unix:{more}']");
+    let file = RuleFile::new("unix-modes", &listen(&both));
+    // The umask does not narrow the mode of the rule file.
+    let mut shell = std::process::Command::new("sh");
+    let narrowed = "umask 077 && exec \"$0\" run --workers 2 -c \"$1\" --handover \"$2\"";
+    shell.args(["-c", narrowed, env!("CARGO_BIN_EXE_tidegate"), file.path(), &handover]);
+    let old = Program::start(&mut shell);
+    until(|| std::os::unix::net::UnixStream::connect(&admin).is_ok()).await;
+    assert_eq!([&clients, &more, &admin, &handover].map(|path| mode(path)), [0o666, 0o660, 0o600, 0o600]);
+
+    let file = RuleFile::new("unix-mode", &listen(&format!("{{ address: 'unix:{clients}', mode: '0640' }}")));
+    let new = Program::start(&mut tidegate(&["run", "--workers", "2", "-c", file.path(), "--handover", &handover]));
+    let (status, log) = old.end();
+    assert!(status.success() && log.contains("a successor serves"), "{log}");
+    until(|| !Path::new(&more).exists()).await;
+    until(|| mode(&clients) == 0o640).await;
+    assert!(ask(&clients, &get("/")).await.starts_with("HTTP/1.1 200"));
     new.signal("TERM");
     assert!(new.end().0.success());
     let left: Vec<_> = std::fs::read_dir(&folder.0).expect("a folder").collect();

@@ -96,7 +96,8 @@ impl Predecessor {
         let of_successors = of_successors.ok_or_else(|| invalid("the gateway there keeps its own socket"))?;
         let own_file = Arc::new(SocketFile::of_another(&path));
         own_file.request_mode(OWNER_ALONE);
-        let files = sockets.iter().filter_map(|listening| listening.file.clone()).chain([Arc::clone(&own_file)]).collect();
+        let files =
+            sockets.iter().filter_map(|listening| listening.file.clone()).chain([Arc::clone(&own_file)]).collect();
         Ok(Self { stream, sockets, of_successors, own_file, files })
     }
 
