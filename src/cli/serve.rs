@@ -75,7 +75,7 @@ pub(super) async fn serve(
 }
 
 fn reopen(gateway: &Gateway, logs: &Logs) {
-    let does = "the access log's file is opened anew, and certificates are looked at; the rules stay as they are";
+    let does = "the access log is reopened, and certificates are re-read; the rules stay as they are";
     tracing::info!("SIGHUP: {does}");
     logs.reopen();
     gateway.look_at_certificates();
@@ -110,7 +110,7 @@ impl Drain {
         sleep_until(end_of_delay).await;
         match starting {
             None => spawn_blocking(move || gateway.drain(self.timeout)).await.map_err(io::Error::other)?,
-            Some(successor) => self.drain_beside(gateway, successor).await,
+            Some(successor) => self.drain_during_start(gateway, successor).await,
         }
     }
 
@@ -123,7 +123,7 @@ impl Drain {
     }
 
     /// Drains while the successor starts. At the end, the sockets are the successor's.
-    async fn drain_beside(self, gateway: Gateway, successor: Successor) -> io::Result<()> {
+    async fn drain_during_start(self, gateway: Gateway, successor: Successor) -> io::Result<()> {
         let mut drained = spawn_blocking(move || gateway.leave(self.timeout));
         let taken = tokio::select! {
             drained = &mut drained => return drained.map_err(io::Error::other)?,

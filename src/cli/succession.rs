@@ -17,10 +17,10 @@ pub(super) struct Succession {
 }
 
 impl Succession {
-    /// Asks the gateway that listens at `path` for its sockets. If there is none, listens there.
+    /// Asks the gateway that listens at `path` for its sockets. If no process listens there, this one does.
     ///
     /// # Errors
-    /// What is there does not hand over, or is no socket.
+    /// The process there does not hand over, or the file there is not a socket.
     pub(super) async fn begin(path: Option<&Path>) -> io::Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
         let predecessor = Predecessor::ask(path).await?;

@@ -40,7 +40,7 @@ pub(crate) struct SocketFile {
     is_owned: AtomicBool,
 }
 
-/// Listens at `path`. A socket that is there already is replaced if nobody listens on it.
+/// Listens at `path`. Replaces a socket that is there already if no process listens on it.
 ///
 /// # Errors
 /// Another process listens there, the path is that of something else, or the system reports an error.
@@ -244,7 +244,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Regression test: the mode was set by path, so that of a link's target changed.
+    /// Regression test: the mode was set by path, so and the mode of a link's target changed.
     #[test]
     fn mode_of_a_link_target_stays() {
         let (path, target) = (path("link"), path("target"));

@@ -88,7 +88,7 @@ impl Handover {
         }
     }
 
-    /// Sends the sockets to a process that has asked for them.
+    /// Sends the sockets to a successor.
     async fn hand_over(
         &self,
         stream: UnixStream,

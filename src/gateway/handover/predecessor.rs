@@ -106,8 +106,8 @@ impl Predecessor {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Asks for the release, since this gateway can serve. Then owns all files, and removes those of sockets that it does not
-    /// serve. Returns the socket for this gateway's own successor, too.
+    /// Requests the release, since this gateway can serve. Then owns all files, and removes the files of sockets that it does
+    /// not serve. Returns the socket for this gateway's own successor, too.
     ///
     /// # Errors
     /// The predecessor serves on, so this gateway must not.

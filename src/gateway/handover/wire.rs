@@ -67,7 +67,7 @@ pub(super) async fn receive(stream: &UnixStream) -> io::Result<(u8, Option<Socke
     stream.async_io(Interest::READABLE, || receive_now(stream)).await
 }
 
-/// Receives a byte if one has come.
+/// Receives a byte if one is available.
 ///
 /// # Errors
 /// [`WouldBlock`](ErrorKind::WouldBlock) if none has, and [`UnexpectedEof`](ErrorKind::UnexpectedEof) if the other process
