@@ -66,13 +66,15 @@ fn show_listen(listen: &Listen) -> Value {
     })
 }
 
-fn show_listen_tls(ListenTls { certificates, min_version, client_auth, .. }: &ListenTls) -> Value {
+fn show_listen_tls(tls: &ListenTls) -> Value {
+    let ListenTls { certificates, min_version, client_auth, max_handshake_rate, .. } = tls;
     let show =
         |CertificateFiles { cert, key, ocsp }: &CertificateFiles| json!({ "cert": cert, "key": key, "ocsp": ocsp });
     json!({
         "certificates": certificates.iter().map(show).collect::<Vec<_>>(),
         "min_version": min_version.name(),
         "client_auth": client_auth.as_ref().map(|auth| json!({ "ca": auth.ca, "required": auth.required })),
+        "max_handshake_rate": max_handshake_rate,
     })
 }
 

@@ -2,7 +2,6 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -67,13 +66,9 @@ impl Listener {
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.closing.clone()
     }
-}
 
-impl axum::serve::Listener for Listener {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    /// Accepts the next connection. Waits forever once the listener is closed.
+    pub(super) async fn accept(&mut self) -> Connection {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -82,8 +77,8 @@ impl axum::serve::Listener for Listener {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => {
-                    return (Connection { stream: Some(stream), reserve: Arc::clone(&self.reserve) }, peer);
+                Ok((stream, _)) => {
+                    return Connection { stream: Some(stream), reserve: Arc::clone(&self.reserve) };
                 }
                 // Whatever is wrong, the next attempt has a descriptor that this one had not.
                 Err(_) if self.reserve.give_up_one() => {}
@@ -93,11 +88,6 @@ impl axum::serve::Listener for Listener {
                 }
             }
         }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        // Nobody asks, and a Unix socket has none.
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -3,12 +3,16 @@
 mod config;
 mod limits;
 mod listener;
+mod open;
+mod phase;
+mod probe;
+mod serve;
+#[cfg(test)]
+mod tests;
 
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
@@ -20,12 +24,10 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 pub(crate) use self::listener::Listener;
+use self::probe::Probe;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
-
-/// How long after the close an operator who has connected before may take to ask.
-const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// The service of the operators.
 #[derive(Clone, Debug)]
@@ -34,6 +36,7 @@ pub(crate) struct Admin {
     metrics: Arc<Metrics>,
     store: Store,
     readiness: Readiness,
+    probe: Probe,
 }
 
 /// Whether this gateway wants new connections.
@@ -69,21 +72,13 @@ impl Default for Readiness {
 impl Admin {
     /// A service that tells about these.
     pub(crate) fn new(config: Arc<Config>, metrics: Arc<Metrics>, store: Store, readiness: Readiness) -> Self {
-        Self { config, metrics, store, readiness }
+        let probe = Probe::new(store.clone());
+        Self { config, metrics, store, readiness, probe }
     }
 
-    /// Serves until the listener is closed, and then what may have been asked already.
-    ///
-    /// # Errors
-    /// A listener that cannot be used.
-    pub(crate) async fn serve(self, listener: Listener) -> io::Result<()> {
-        let mut closing = listener.closing();
-        let last_word = async move {
-            // An error is as good: nobody is left to close it.
-            _ = closing.wait_for(|closed| *closed).await;
-            tokio::time::sleep(LAST_WORD).await;
-        };
-        axum::serve(listener, self.router()).with_graceful_shutdown(last_word).await
+    /// Serves until the listener is closed, then finishes the requests that were sent before.
+    pub(crate) async fn serve(self, listener: Listener) {
+        serve::serve(listener, self.router()).await;
     }
 
     fn router(self) -> Router {
@@ -103,16 +98,17 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Should load balancers send requests here? A store that is away is told, and is no reason to send them elsewhere, unless
-/// the rule file says so: mostly the other gateways miss it as well.
+/// Returns whether load balancers should send requests here. An unreachable store is reported, and fails the check only if
+/// the rule file says so: mostly it is unreachable for the other gateways as well. Probes may send any `Host`, so the body
+/// has no addresses; `/api/v1/config` has the cause of an outage.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
-    let (is_up, cause) = (admin.store.is_up().await, admin.store.outage());
+    let is_up = admin.probe.is_up().await && admin.store.outage().is_none();
     match admin.readiness.is_ready() {
-        true if is_up && cause.is_none() => (StatusCode::OK, Json(json!({ "ready": true, "store": "up" }))),
+        true if is_up => (StatusCode::OK, Json(json!({ "ready": true, "store": "up" }))),
         true => {
             let ready = !admin.config.store.fails_readiness();
             let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-            (status, Json(json!({ "ready": ready, "store": "unreachable", "cause": cause })))
+            (status, Json(json!({ "ready": ready, "store": "unreachable" })))
         }
         false => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "ready": false, "reason": "draining" }))),
     }

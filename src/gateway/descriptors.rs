@@ -8,9 +8,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 
-/// What is open beside connections and workers, with room: logs, signals, operators, the store, and clients that are
-/// told that there is no place for them.
-const RESERVE: u64 = 128;
+/// What is open in addition to connections and workers, with room: logs, signals, the store, 64 admin connections, and up
+/// to 64 rejected clients that still read their response.
+const RESERVE: u64 = 192;
 
 /// What each worker has open beside connections and listeners: its runtime, its share of the store.
 const OF_WORKER: u64 = 16;
@@ -79,10 +79,10 @@ mod tests {
     fn a_connection_needs_two_descriptors_and_there_is_always_a_reserve() {
         let listen = "listen: [0.0.0.0:1, 0.0.0.0:2]\nmax_connections: 15000\nroutes: [{ name: a, match: {} }]";
         let need = Need::of(&Config::parse(listen).unwrap(), 4);
-        assert_eq!(need, Need { connections: 15_000, beside: 128 + 4 * 20 });
-        assert_eq!(need.descriptors(), 30_208);
-        assert_eq!((need.affordable(30_208), need.affordable(u64::MAX)), (15_000, 15_000));
-        assert_eq!((need.affordable(1200), need.affordable(256), need.affordable(64)), (496, 24, 1));
+        assert_eq!(need, Need { connections: 15_000, beside: 192 + 4 * 20 });
+        assert_eq!(need.descriptors(), 30_272);
+        assert_eq!((need.affordable(30_272), need.affordable(u64::MAX)), (15_000, 15_000));
+        assert_eq!((need.affordable(1200), need.affordable(256), need.affordable(64)), (464, 1, 1));
     }
 
     #[test]

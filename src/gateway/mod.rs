@@ -263,7 +263,7 @@ impl Control {
                 }
             });
             tokio::select! {
-                served = &mut serving => served,
+                () = &mut serving => Ok(()),
                 _ = ending => {
                     if *closing.borrow() {
                         // Who was accepted before the close is answered.

@@ -78,7 +78,7 @@ impl<S: HttpService> Client<S> {
         let Held::Fresh(stream) = take(&mut self.socket) else { return };
         let Watch { activity, terms } = &self.watch;
         let Some(stream) = identified(stream, terms, &self.slot).await else { return };
-        let Some(stream) = greet(stream, terms, activity, self.slot.peer()).await else { return };
+        let Some(stream) = greet(stream, terms, activity, &self.slot).await else { return };
         let mut io = Watched::new(Socket::new(stream, activity.clone()));
         match self.first_bytes(&mut io).await {
             Some(Protocol::Http1) => self.serve_http1(io).await,

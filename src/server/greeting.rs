@@ -1,6 +1,5 @@
 //! The beginning of a connection of TLS, up to where HTTP is spoken.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 
 use tokio::net::TcpStream;
@@ -8,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Terms;
 use super::activity::Activity;
-use super::slots::wait_for_end;
+use super::slots::{Slot, wait_for_end};
 use super::stream::LINGER;
 use super::watch::last_word;
 use crate::transport::Transport;
@@ -17,6 +16,7 @@ use crate::transport::Transport;
 const SLOW: &str = "slow_handshake";
 const BAD: &str = "bad_handshake";
 const IN_CLEAR: &str = "not_tls";
+const TOO_MANY: &str = "handshake_rate";
 
 /// The first byte of every client that speaks TLS: that of a record of the handshake (RFC 8446 section 5.1).
 const HANDSHAKE: u8 = 22;
@@ -27,12 +27,8 @@ const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/p
     {\"detail\":\"this port speaks TLS: ask by https\",\"status\":400,\"title\":\"Bad Request\",\"type\":\"about:blank\"}\n";
 
 /// Speaks TLS with a client, where the listener does; nothing if that comes to nothing in time.
-pub(super) async fn greet(
-    stream: Transport,
-    terms: &Terms,
-    activity: &Activity,
-    peer: SocketAddr,
-) -> Option<Transport> {
+pub(super) async fn greet(stream: Transport, terms: &Terms, activity: &Activity, slot: &Slot) -> Option<Transport> {
+    let peer = slot.peer();
     let (tls, stream) = match (&terms.tls, stream) {
         (None, stream) => return Some(stream),
         (Some(tls), Transport::Tcp(stream)) => (tls, stream),
@@ -52,6 +48,14 @@ pub(super) async fn greet(
             _ = stream.try_write(NOT_TLS); // a fresh socket has room for it
             linger(stream).await;
         }
+        return None;
+    }
+    if let Some(limit) = &terms.handshakes
+        && let Some(client) = slot.client()
+        && !limit.allows(&client)
+    {
+        terms.metrics.rejected(TOO_MANY);
+        tracing::debug!(%peer, "too many TLS handshakes of this client, closing");
         return None;
     }
     // Boxed: it is large, and over before the first request.

@@ -26,6 +26,7 @@ mod connection;
 mod crowd;
 mod drain;
 mod greeting;
+mod handshakes;
 mod head;
 mod http1;
 mod http2;
@@ -65,6 +66,7 @@ use crate::transport::Transport;
 use crate::upstream::RequestBody;
 use accept::Accept;
 use activity::Activity;
+use handshakes::HandshakeLimit;
 use head::Bounds;
 use open::Open;
 use pace::Demand;
@@ -104,6 +106,8 @@ pub(crate) struct Terms {
     pub(crate) trust_unknown: bool,
     /// TLS, where it is spoken.
     pub(crate) tls: Option<Arc<Termination>>,
+    /// Limits TLS handshakes, if the listener has TLS and a rate.
+    pub(crate) handshakes: Option<HandshakeLimit>,
     /// Whether HTTP/2 is spoken beside HTTP/1.
     pub(crate) http2: bool,
     pub(crate) limits: ConnectionLimits,
@@ -148,7 +152,8 @@ impl Server {
         let (limits, http2) = (ConnectionLimits::of(listen), listen.http2);
         let (proxy_protocol, trust_unknown) = (listen.proxy_protocol, listen.trust_unknown);
         let metrics = Arc::clone(capacity.metrics());
-        let terms = Terms { proxy_protocol, trust_unknown, tls, http2, limits, drain, metrics, on_refused };
+        let handshakes = listen.tls.as_ref().and_then(|tls| HandshakeLimit::new(tls.max_handshake_rate));
+        let terms = Terms { proxy_protocol, trust_unknown, tls, handshakes, http2, limits, drain, metrics, on_refused };
         Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
     }
 

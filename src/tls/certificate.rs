@@ -73,7 +73,7 @@ fn alternative_names(mut extensions: Der<'_>) -> Option<Der<'_>> {
 }
 
 /// Seconds since the Unix epoch (section 4.1.2.5).
-fn time((tag, text): (u8, &[u8])) -> Option<i64> {
+pub(super) fn time((tag, text): (u8, &[u8])) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     let (year, rest) = match tag {
         UTC_TIME => {

@@ -1,5 +1,7 @@
 //! A certificate with its key, ready to be shown.
 
+use std::sync::Arc;
+
 use rustls::sign::CertifiedKey;
 
 use super::certificate::Certificate;
@@ -10,7 +12,9 @@ use crate::clock::unix_seconds;
 /// What is shown to clients, and until when it is worth anything.
 #[derive(Debug)]
 pub(crate) struct Certified {
-    pub(crate) key: CertifiedKey,
+    key: Arc<CertifiedKey>,
+    /// The end of its OCSP response, if it has one that ends, and the key without that response.
+    ocsp_end: Option<(i64, Arc<CertifiedKey>)>,
     /// Seconds since the Unix epoch.
     pub(crate) not_after: i64,
     /// Whether it has a name that clients can ask for.
@@ -38,8 +42,34 @@ impl Certified {
         }
         let (not_after, has_hosts) = (leaf.not_after, leaf.hosts().next().is_some());
         let mut key = key.key_of(chain, &key.read()?)?;
+        let without_ocsp = key.clone();
         key.ocsp = files.ocsp.as_deref().map(ocsp).transpose()?;
-        Ok(Self { key, not_after, has_hosts })
+        let next_update = key.ocsp.as_deref().and_then(super::ocsp::next_update);
+        let ocsp_end = next_update.map(|end| (end, Arc::new(without_ocsp)));
+        Ok(Self { key: Arc::new(key), ocsp_end, not_after, has_hosts })
+    }
+
+    /// Returns what clients are sent now. An expired OCSP response is not: clients reject it.
+    #[cfg(feature = "gateway")]
+    pub(super) fn presented(&self) -> &Arc<CertifiedKey> {
+        match &self.ocsp_end {
+            Some((end, without_ocsp)) if *end < i64::try_from(unix_seconds()).unwrap_or(i64::MAX) => without_ocsp,
+            _ => &self.key,
+        }
+    }
+
+    /// Returns when its OCSP response expires, in seconds since the Unix epoch.
+    #[cfg(feature = "gateway")]
+    pub(super) fn ocsp_not_after(&self) -> Option<i64> {
+        self.ocsp_end.as_ref().map(|(end, _)| *end)
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "gateway")]
+impl From<CertifiedKey> for Certified {
+    fn from(key: CertifiedKey) -> Self {
+        Self { key: Arc::new(key), ocsp_end: None, not_after: i64::MAX, has_hosts: true }
     }
 }
 

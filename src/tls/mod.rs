@@ -14,6 +14,8 @@ mod der;
 pub(crate) mod files;
 #[cfg(feature = "gateway")]
 mod names;
+#[cfg(feature = "tls")]
+mod ocsp;
 #[cfg(feature = "gateway")]
 mod renewal;
 pub mod settings;
@@ -24,6 +26,8 @@ mod termination;
 #[cfg(feature = "gateway")]
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "gateway")]
+mod tickets;
 #[cfg(feature = "gateway")]
 mod watch;
 

@@ -7,21 +7,22 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::certificate::Certificate;
+use super::certified::Certified;
 
 /// Certificates by the names of hosts in them.
 #[derive(Debug)]
 pub(super) struct Names {
     /// Under each name, in the order of the rule file: where it has certificates with keys of different kinds, a client is
     /// shown the first that it can verify.
-    exact: HashMap<String, Vec<Arc<CertifiedKey>>>,
+    exact: HashMap<String, Vec<Arc<Certified>>>,
     /// Under `example.com` those for `*.example.com`, which is any one label before it.
-    wild: HashMap<String, Vec<Arc<CertifiedKey>>>,
+    wild: HashMap<String, Vec<Arc<Certified>>>,
     /// Those that have the names of the first: for clients that ask for no name, or for one that none has.
-    default: Vec<Arc<CertifiedKey>>,
+    default: Vec<Arc<Certified>>,
 }
 
 impl Names {
-    pub(super) fn new(certificates: &[Arc<CertifiedKey>]) -> Self {
+    pub(super) fn new(certificates: &[Arc<Certified>]) -> Self {
         let mut names = Self { exact: HashMap::new(), wild: HashMap::new(), default: Vec::new() };
         let of_first = certificates.first().map(|first| hosts(first));
         for certified in certificates {
@@ -40,7 +41,7 @@ impl Names {
         names
     }
 
-    fn of(&self, asked: Option<&str>) -> &[Arc<CertifiedKey>] {
+    fn of(&self, asked: Option<&str>) -> &[Arc<Certified>] {
         let named = asked.and_then(|asked| {
             let asked = asked.strip_suffix('.').unwrap_or(asked).to_ascii_lowercase();
             let wild = || self.wild.get(asked.split_once('.')?.1);
@@ -50,16 +51,17 @@ impl Names {
     }
 }
 
-fn hosts(certified: &CertifiedKey) -> Vec<String> {
-    let certificate = certified.cert.first().and_then(|der| Certificate::read(der));
+fn hosts(certified: &Certified) -> Vec<String> {
+    let certificate = certified.presented().cert.first().and_then(|der| Certificate::read(der));
     certificate.map(|certificate| certificate.hosts().collect()).unwrap_or_default()
 }
 
 impl ResolvesServerCert for Names {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let fitting = self.of(hello.server_name());
-        let verifiable = |one: &&Arc<CertifiedKey>| one.key.choose_scheme(hello.signature_schemes()).is_some();
-        fitting.iter().find(verifiable).or(fitting.first()).cloned()
+        let verifiable = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(hello.signature_schemes()).is_some();
+        let mut presented = fitting.iter().map(|certified| certified.presented());
+        presented.clone().find(verifiable).or_else(|| presented.next()).cloned()
     }
 }
 
@@ -70,12 +72,13 @@ mod tests {
 
     use super::*;
 
-    fn certified(hosts: &[&str]) -> Arc<CertifiedKey> {
+    fn certified(hosts: &[&str]) -> Arc<Certified> {
         let key = KeyPair::generate().unwrap();
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let signed = rcgen::CertificateParams::new(hosts).unwrap().self_signed(&key).unwrap();
         let key = key.serialize_der().try_into().unwrap();
-        Arc::new(CertifiedKey::from_der(vec![signed.der().clone()], key, &ring::default_provider()).unwrap())
+        let key = CertifiedKey::from_der(vec![signed.der().clone()], key, &ring::default_provider()).unwrap();
+        Arc::new(key.into())
     }
 
     #[test]

@@ -26,15 +26,23 @@ pub(crate) trait Renewable: Debug + Send + Sync {
 /// A certificate that is shown to the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
+    pub(super) kind: Kind,
     pub(super) file: PathBuf,
     /// Seconds since the Unix epoch.
     pub(super) not_after: i64,
+}
+
+/// What a file holds that expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Certificate,
+    OcspResponse,
 }
 
 impl Shown {
     /// The first certificate of a file; nothing if it tells nothing.
     pub(crate) fn first(file: &Path, chain: &[CertificateDer<'_>]) -> Option<Self> {
         let Certificate { not_after, .. } = Certificate::read(chain.first()?)?;
-        Some(Self { file: file.to_owned(), not_after })
+        Some(Self { kind: Kind::Certificate, file: file.to_owned(), not_after })
     }
 }

@@ -12,9 +12,15 @@ pub struct ListenTls {
     pub min_version: TlsVersion,
     /// Whether clients show a certificate, too.
     pub client_auth: Option<ClientAuth>,
+    /// TLS handshakes of one client in a second, as an average of ten seconds; 0 does not limit them.
+    pub max_handshake_rate: u32,
     /// How often the files are looked at. The rule file has no key for it.
     pub look_every: Duration,
 }
+
+/// Handshakes in a second unless the rule file says otherwise: enough for a thousand clients behind one address that reconnect
+/// at once, and about a hundredth of a core with ECDSA keys.
+pub const DEFAULT_MAX_HANDSHAKE_RATE: u32 = 100;
 
 /// How often files are looked at: they are replaced days before they must be.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);

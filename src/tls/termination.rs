@@ -18,8 +18,9 @@ use super::certificate::Certificate;
 use super::certified::Certified;
 use super::files::{BadFile, Named};
 use super::names::Names;
-use super::renewal::{Renewable, Shown};
+use super::renewal::{Kind, Renewable, Shown};
 use super::settings::{ClientAuth, ListenTls, TlsVersion};
+use super::tickets::BoundTickets;
 use crate::facts::TlsPeer;
 use crate::transport::Tls;
 
@@ -120,33 +121,39 @@ impl Termination {
 }
 
 /// Tickets under keys that change every six hours, and are known to nobody but this process (RFC 8446 section 4.6.1).
-fn tickets() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
-    ring::Ticketer::new()
+fn tickets(client_auth: Option<&ClientAuth>) -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
+    let tickets = ring::Ticketer::new()?;
+    Ok(match client_auth {
+        Some(auth) => Arc::new(BoundTickets::new(tickets, auth.required)),
+        None => tickets,
+    })
 }
 
 /// Reads the files. Who was trusted before still is, and his sessions are known, unless the file of authorities has changed.
 fn load(settings: &ListenTls, http2: bool, before: Option<&InUse>) -> Result<InUse, Fault> {
-    let trusted = settings
-        .client_auth
-        .as_ref()
-        .and_then(|auth| super::read_bounded(&auth.ca).ok())
-        .map(|text| blake3::hash(&text));
+    let provider = Arc::new(ring::default_provider());
+    let client_auth = settings.client_auth.as_ref();
+    let (verifier, trusted) = match client_auth {
+        Some(auth) => verifier(auth, &provider).map(|(verifier, trusted)| (verifier, Some(trusted)))?,
+        None => (Arc::new(NoClientAuth) as _, None),
+    };
     let tickets = match before.filter(|before| before.trusted == trusted) {
         Some(before) => Arc::clone(&before.config.ticketer),
-        None => tickets()?,
+        None => tickets(client_auth)?,
     };
     let (mut keys, mut shown) = (Vec::new(), Vec::new());
     for files in &settings.certificates {
-        let Certified { key, not_after, .. } = Certified::read(files)?;
-        keys.push(Arc::new(key));
-        shown.push(Shown { file: files.cert.clone(), not_after });
+        let certified = Certified::read(files)?;
+        shown.push(Shown { kind: Kind::Certificate, file: files.cert.clone(), not_after: certified.not_after });
+        if let Some((file, not_after)) = files.ocsp.clone().zip(certified.ocsp_not_after()) {
+            shown.push(Shown { kind: Kind::OcspResponse, file, not_after });
+        }
+        keys.push(Arc::new(certified));
     }
-    let provider = Arc::new(ring::default_provider());
     let versions = match settings.min_version {
         TlsVersion::Tls12 => TLS_1_2,
         TlsVersion::Tls13 => TLS_1_3,
     };
-    let verifier = verifier(settings.client_auth.as_ref(), &provider)?;
     let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
     let mut config = config.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(Names::new(&keys)));
     let offered = http2.then_some(HTTP2).into_iter().chain(HTTP1);
@@ -157,14 +164,16 @@ fn load(settings: &ListenTls, http2: bool, before: Option<&InUse>) -> Result<InU
     Ok(InUse { config: Arc::new(config), shown, trusted })
 }
 
+/// Reads the file of authorities, once: the hash is that of the authorities that the verifier trusts.
 fn verifier(
-    client_auth: Option<&ClientAuth>,
+    ClientAuth { ca, required }: &ClientAuth,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, Fault> {
-    let Some(ClientAuth { ca, required }) = client_auth else { return Ok(Arc::new(NoClientAuth)) };
+) -> Result<(Arc<dyn ClientCertVerifier>, Hash), Fault> {
     let file = Named { key: "ca", path: ca };
-    let authorities = file.authorities(&file.read()?)?;
+    let text = file.read()?;
+    let authorities = file.authorities(&text)?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider));
     let verifier = if *required { verifier } else { verifier.allow_unauthenticated() };
-    Ok(verifier.build().map_err(|error| file.bad(format!("cannot be used: {error}")))?)
+    let verifier = verifier.build().map_err(|error| file.bad(format!("cannot be used: {error}")))?;
+    Ok((verifier, blake3::hash(&text)))
 }

@@ -6,8 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, KeyPair};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
 
+use super::ocsp::testing::response as ocsp_response;
 use super::settings::{CertificateFiles, ClientAuth, LOOK_EVERY, ListenTls, TlsVersion};
 use super::termination::Termination;
 use super::watch::Watch;
@@ -43,7 +49,8 @@ impl Folder {
     fn settings(&self) -> ListenTls {
         let files = CertificateFiles { cert: self.0.join("cert"), key: self.0.join("key"), ocsp: None };
         let look_every = LOOK_EVERY;
-        ListenTls { certificates: vec![files], min_version: TlsVersion::Tls12, client_auth: None, look_every }
+        let min_version = TlsVersion::Tls12;
+        ListenTls { certificates: vec![files], min_version, client_auth: None, max_handshake_rate: 0, look_every }
     }
 
     fn watch(&self, metrics: &Arc<Metrics>) -> Watch {
@@ -170,12 +177,96 @@ fn a_certificate_that_ends_soon_is_warned_of_once() {
     assert_eq!(times(&log, "WARN"), 0, "{log}");
 }
 
+/// Returns the OCSP response that clients are sent.
+async fn stapled(termination: &Arc<Termination>) -> Vec<u8> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (accepted, _) = listener.accept().await.unwrap();
+    let responses = Arc::new(OcspResponses::default());
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().dangerous();
+    let config = config.with_custom_certificate_verifier(Arc::clone(&responses) as _).with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let client = connector.connect(ServerName::try_from("a.example").unwrap(), stream);
+    let (client, server) = tokio::join!(client, termination.accept(accepted));
+    assert!(client.is_ok() && server.is_ok(), "{client:?} {server:?}");
+    responses.0.lock().pop().expect("a certificate")
+}
+
+/// Accepts any certificate, and keeps the OCSP responses.
+#[derive(Debug, Default)]
+struct OcspResponses(Mutex<Vec<Vec<u8>>>);
+
+impl ServerCertVerifier for OcspResponses {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        ocsp_response: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.0.lock().push(ocsp_response.to_vec());
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Regression test: an expired response was sent until its file was replaced.
+#[tokio::test]
+async fn ocsp_response_is_not_sent_after_its_end() {
+    let folder = Folder::new();
+    folder.renew("cert", "key", 40 * DAY);
+    let mut settings = folder.settings();
+    settings.certificates[0].ocsp = Some(folder.0.join("ocsp"));
+    let load = |seconds: i64| {
+        let end = jiff::Timestamp::from_second(i64::try_from(unix_seconds()).unwrap() + seconds).unwrap();
+        let response = ocsp_response(&[Some(&end.strftime("%Y%m%d%H%M%SZ").to_string())]);
+        fs::write(folder.0.join("ocsp"), &response).unwrap();
+        (Arc::new(Termination::new(&settings, true).unwrap()), response)
+    };
+    let (current, response) = load(DAY);
+    assert_eq!(stapled(&current).await, response);
+    let (expired, _) = load(-10);
+    assert_eq!(stapled(&expired).await, b"");
+    let (expiring, _) = load(1);
+    crate::wire::soon(async { while !stapled(&expiring).await.is_empty() {} }).await;
+
+    let log = logged_by(|| {
+        let mut watch = Watch::new(expiring, "a test", LOOK_EVERY, Arc::default());
+        watch.look();
+        watch.look();
+    });
+    assert_eq!((times(&log, "OCSP response has expired"), times(&log, "WARN")), (1, 1), "{log}");
+}
+
 #[test]
 fn sessions_of_before_are_known_unless_whom_to_trust_has_changed() {
     let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
     folder.renew("cert", "key", 40 * DAY);
     folder.write("ca", &signed(40 * DAY).0);
-    let client_auth = Some(ClientAuth { ca: folder.0.join("ca"), required: true });
+    let client_auth = Some(ClientAuth { ca: folder.0.join("ca"), required: false });
     let settings = ListenTls { client_auth, ..folder.settings() };
     let termination = Arc::new(Termination::new(&settings, true).unwrap());
     let mut watch = Watch::new(Arc::clone(&termination) as _, "a test", settings.look_every, metrics);

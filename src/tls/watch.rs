@@ -10,7 +10,7 @@ use std::time::Duration;
 use blake3::{Hash, Hasher};
 
 use super::certified::date;
-use super::renewal::{Renewable, Shown};
+use super::renewal::{Kind, Renewable, Shown};
 use crate::clock::unix_seconds;
 use crate::metrics::Metrics;
 
@@ -101,7 +101,7 @@ impl Watch {
 
     fn show(&mut self) {
         let shown = self.of.shown();
-        for one in &shown {
+        for one in shown.iter().filter(|one| one.kind == Kind::Certificate) {
             self.metrics.certificate_expires(&one.file.display().to_string(), one.not_after);
         }
         self.shown = shown.into_iter().map(|one| (one, Life::Long)).collect();
@@ -111,10 +111,11 @@ impl Watch {
     /// Warns of what ends soon, once of each.
     fn warn(&mut self) {
         let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
-        for (Shown { file, not_after }, told) in &mut self.shown {
+        for (Shown { kind, file, not_after }, told) in &mut self.shown {
             let life = match not_after.saturating_sub(now) {
                 ..0 => Life::Over,
-                0..SOON => Life::Short,
+                // An OCSP response lives for a few days.
+                0..SOON if *kind == Kind::Certificate => Life::Short,
                 _ => Life::Long,
             };
             if life <= *told {
@@ -122,6 +123,10 @@ impl Watch {
             }
             let (certificate, on) = (file.display(), date(*not_after));
             match life {
+                Life::Over if *kind == Kind::OcspResponse => {
+                    let ocsp = file.display();
+                    tracing::warn!(%ocsp, %on, "OCSP response has expired and is no longer sent to clients");
+                }
                 Life::Over => {
                     tracing::error!(%certificate, %on, "a certificate has expired: whoever is shown it refuses it");
                 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod access_log;
+mod admin_listener;
 mod attacks;
 mod batches;
 mod check;
@@ -73,6 +74,7 @@ mod tls_clients;
 mod tls_files;
 mod tls_names;
 mod tls_reload;
+mod tls_sessions;
 mod unix_sockets;
 mod upgrade;
 mod waiting;

@@ -91,7 +91,7 @@ async fn an_outage_is_shown_to_operators_with_its_cause_and_what_was_charged_aft
     let cause = r#""cause":"no answer in time""#;
     assert!(config.contains(r#""state":"down""#) && config.contains(cause), "{config}");
     assert!(config.contains(r#""gateways":1"#), "{config}");
-    assert!(ready.contains("unreachable") && ready.contains(cause), "{ready}");
+    assert!(ready.contains("unreachable") && !ready.contains("cause"), "{ready}");
     redis.signal("CONT");
     soon(async { while gateway.counter("tidegate_store_up").await == 0 {} }).await;
     assert_eq!(charged().await - before, u64::from(granted));
@@ -131,7 +131,7 @@ async fn a_redis_without_memory_is_charged_by_those_who_come_back_before_it_deci
     assert!(alone > 0);
     cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).exec(&mut control).expect("set");
     proxy.heal();
-    soon(async { while !gateway.admin_get("/readyz").await.text().contains("OOM") {} }).await;
+    gateway.until_config_has(&["OOM"]).await;
     for _ in 0..50 {
         let answer = ask(&gateway).await;
         assert!(answer.status() == 429 && !is_of_store(&answer), "{}", answer.text());

@@ -37,8 +37,7 @@ async fn is_decided(gateway: &TestGateway) -> bool {
 async fn assert_outage(store: &str, why: &str) {
     let gateway = TestGateway::start(&rules(store));
     assert_eq!(gateway.get("/", "").await.status(), 503);
-    let told = gateway.admin_get("/readyz").await.text();
-    assert!(told.contains(why), "{told}");
+    gateway.until_config_has(&[why]).await;
     assert_eq!(gateway.get("/", "").await.status(), 503);
 }
 
@@ -93,7 +92,7 @@ async fn a_gateway_decides_over_tls_and_says_nothing_in_clear_text() {
         let (port, heard) = tap(port).await;
         let store = format!("url: 'rediss://:hunter2@{host}:{port}/2', tls: {{ ca: '{}' }}", ca.path("ca.pem"));
         let gateway = TestGateway::start(&rules(&store));
-        assert!(is_decided(&gateway).await, "{host}: {}", gateway.admin_get("/readyz").await.text());
+        assert!(is_decided(&gateway).await, "{host}: {}", gateway.config().await);
         assert!(!gateway.admin_get("/api/v1/config").await.text().contains("hunter2"));
         let heard = heard.lock().clone();
         assert!(!heard.is_empty());
@@ -151,7 +150,7 @@ async fn a_redis_that_wants_a_certificate_is_shown_one() {
         )
     };
     let gateway = TestGateway::start(&rules(&as_signed_by(&ca)));
-    assert!(is_decided(&gateway).await, "{}", gateway.admin_get("/readyz").await.text());
+    assert!(is_decided(&gateway).await, "{}", gateway.config().await);
     assert_outage(&trusting(port, &ca), "CertificateRequired").await;
     assert_outage(&as_signed_by(&other), "UnknownCA").await;
 }
@@ -184,16 +183,16 @@ async fn a_password_that_changes_in_redis_and_in_its_file_is_used_under_load() {
     let file = files.path("password");
     let store = format!("url: 'redis://default@127.0.0.1:{}', password_file: '{file}'", redis.port);
     let gateway = TestGateway::start(&rules(&store));
-    assert!(is_decided(&gateway).await, "{}", gateway.admin_get("/readyz").await.text());
+    assert!(is_decided(&gateway).await, "{}", gateway.config().await);
     change("hunter3");
     soon(async { while is_decided(&gateway).await {} }).await;
-    soon(async { while !gateway.admin_get("/readyz").await.text().contains("WRONGPASS") {} }).await;
+    gateway.until_config_has(&["WRONGPASS"]).await;
     files.write("password", "hunter3");
     soon(async { while !is_decided(&gateway).await {} }).await;
     std::fs::remove_file(&file).expect("removed");
     change("hunter4");
     let gone = format!("password_file `{file}` cannot be read");
-    soon(async { while !gateway.admin_get("/readyz").await.text().contains(&gone) {} }).await;
+    gateway.until_config_has(&[&gone]).await;
     assert!(!gateway.admin_get("/api/v1/config").await.text().contains("hunter"));
 }
 
@@ -210,7 +209,7 @@ async fn a_redis_is_reached_by_its_unix_socket() {
     let password_file = files.path("password");
     let store = format!("url: 'unix://{socket}?user=gate&db=3', password_file: '{password_file}'");
     let gateway = TestGateway::start(&rules(&store));
-    assert!(is_decided(&gateway).await, "{}", gateway.admin_get("/readyz").await.text());
+    assert!(is_decided(&gateway).await, "{}", gateway.config().await);
     let list: String = cmd("CLIENT").arg("LIST").query(&mut redis.connection()).expect("a list");
     let is_it = |line: &str| line.contains(&socket) && line.contains(" db=3 ") && line.contains(" user=gate ");
     assert!(list.lines().any(is_it), "{list}");

@@ -1,11 +1,13 @@
 //! TLS of a listener. Its files are read here once, so that an error is found before a client connects.
 
-use super::{Checked, needed, part};
+use super::{Checked, needed, number, part};
 use crate::config::file;
 use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::Problems;
-use crate::tls::settings::{CertificateFiles, ClientAuth, LOOK_EVERY, ListenTls, TlsVersion};
+use crate::tls::settings::{
+    CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, LOOK_EVERY, ListenTls, TlsVersion,
+};
 
 pub(super) fn tls(
     of: &file::Listen,
@@ -22,8 +24,10 @@ pub(super) fn tls(
         Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
         Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
     };
+    let (rate, default) = (written.max_handshake_rate, DEFAULT_MAX_HANDSHAKE_RATE);
+    let max_handshake_rate = number(rate, default, node.at("max_handshake_rate"), problems)?;
     let (certificates, client_auth) = (certificates?, client_auth?);
-    Ok(Some(ListenTls { certificates, min_version, client_auth, look_every: LOOK_EVERY }))
+    Ok(Some(ListenTls { certificates, min_version, client_auth, max_handshake_rate, look_every: LOOK_EVERY }))
 }
 
 fn certificates(

@@ -109,6 +109,9 @@ shape! {
         min_version: TlsVersion = TlsVersion::KIND, Default("1.2");
         /// Whether clients show a certificate of their own.
         client_auth: ClientAuth = Map(&CLIENT_AUTH), Optional;
+        /// TLS handshakes of one client in a second, as an average of ten seconds; further connections are closed. 0 does not
+        /// limit them. Trusted proxies are not counted.
+        max_handshake_rate: u64 = Whole(0, 1_000_000), Default("100");
     }
 }
 

@@ -26,8 +26,7 @@ async fn a_primary_that_hangs_is_waited_for_once_and_all_others_decide() {
     }
     assert!((150..=250).contains(&of_store) && waited <= 2, "{of_store} of 300, {waited} waited");
     assert_eq!(gateway.counter("tidegate_store_up").await, 0);
-    let ready = gateway.admin_get("/readyz").await.text();
-    assert!(ready.contains(&format!("127.0.0.1:{}: no answer in time", cluster.nodes[2].port)), "{ready}");
+    gateway.until_config_has(&[&format!("127.0.0.1:{}: no answer in time", cluster.nodes[2].port)]).await;
     cluster.nodes[2].signal("CONT");
     is_there_for_all(&gateway).await;
     soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;

@@ -14,7 +14,7 @@ use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, free_port};
 use crate::support::sentinel::{MASTER, Watched, wait_for};
 use crate::support::tls::Authority;
-use crate::support::wire::raw::{Message, Raw};
+use crate::support::wire::raw::Message;
 use crate::support::wire::soon;
 
 /// The rate of the limit that clients are told of.
@@ -44,13 +44,8 @@ fn remaining(answer: &Message) -> Option<u32> {
     rest.split(';').next()?.parse().ok()
 }
 
-async fn ready(gateway: &TestGateway) -> String {
-    gateway.admin_get("/readyz").await.text()
-}
-
 async fn config(gateway: &TestGateway) -> String {
-    let ask = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    Raw::connect(gateway.admin).await.ask(ask).await.text()
+    gateway.config().await
 }
 
 /// The connections to this server that are neither ours nor those of sentinels and replicas.
@@ -84,7 +79,7 @@ async fn shared_again(gateways: [&TestGateway; 2], server: &RedisServer) -> Dura
         {
             return away.map_or(Duration::ZERO, |away| since.elapsed() - away);
         }
-        assert!(since.elapsed() < Duration::from_secs(30), "{told:?} {config} {}", ready(gateways[0]).await);
+        assert!(since.elapsed() < Duration::from_secs(30), "{told:?} {config}");
     }
 }
 
@@ -202,8 +197,8 @@ async fn a_sentinel_that_lies_or_hangs_does_no_harm() {
     let store = format!("{{ sentinel: {{ urls: ['{}'], master: {MASTER} }} }}", liar.url());
     let gateway = TestGateway::start(&rules(&store));
     assert_eq!(ask(&gateway).await.status(), 200);
-    let (told, place) = (ready(&gateway).await, format!("127.0.0.1:{}", replica.port));
-    assert!(told.contains(&format!("{place}: not a master, although a sentinel says so")), "{told}");
+    let place = format!("127.0.0.1:{}", replica.port);
+    gateway.until_config_has(&[&format!("{place}: not a master, although a sentinel says so")]).await;
 }
 
 /// The users have the permissions of the page, and no others.
@@ -233,8 +228,7 @@ async fn sentinels_and_their_master_are_told_passwords_of_their_own() {
     files.write("password", "hunter3");
     let gateway = TestGateway::start(&rules(&store));
     assert_eq!(ask(&gateway).await.status(), 200);
-    let told = ready(&gateway).await;
-    assert!(told.contains("no sentinel of 1 answers") && told.contains("WRONGPASS"), "{told}");
+    gateway.until_config_has(&["no sentinel of 1 answers", "WRONGPASS"]).await;
     files.write("password", "hunter2\n");
     soon(async { while remaining(&ask(&gateway).await).is_none() {} }).await;
     let config = config(&gateway).await;
@@ -267,8 +261,7 @@ async fn sentinels_and_their_master_are_reached_by_tls() {
     assert!(config(&gateway).await.contains(&format!(r#""master":"127.0.0.1:{port}""#)));
     let untrusting = TestGateway::start(&rules(&at("{}")));
     assert_eq!(ask(&untrusting).await.status(), 200);
-    let told = ready(&untrusting).await;
-    assert!(told.contains("no sentinel of 1 answers") && told.contains("UnknownIssuer"), "{told}");
+    untrusting.until_config_has(&["no sentinel of 1 answers", "UnknownIssuer"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -283,7 +276,7 @@ async fn sentinels_that_are_all_away_change_nothing_while_the_master_is_there() 
     }
     assert_eq!(gateways[0].counter("tidegate_store_up").await, 1);
     drop(watched.servers.remove(0));
-    soon(async { while !ready(&gateways[0]).await.contains("no sentinel of 3 answers: 127.0.0.1:") {} }).await;
+    gateways[0].until_config_has(&["no sentinel of 3 answers: 127.0.0.1:"]).await;
     assert_eq!(ask(&gateways[0]).await.status(), 200);
 }
 
@@ -293,6 +286,5 @@ async fn a_master_that_no_sentinel_knows_is_an_outage_that_says_so() {
     let store = watched.rule().replace(&format!("master: {MASTER}"), "master: nobody");
     let gateway = TestGateway::start(&rules(&store));
     assert_eq!(ask(&gateway).await.status(), 200);
-    let told = ready(&gateway).await;
-    assert!(told.contains("no sentinel knows a master called `nobody`"), "{told}");
+    gateway.until_config_has(&["no sentinel knows a master called `nobody`"]).await;
 }

@@ -40,8 +40,7 @@ async fn a_certificate_is_held_against_the_name_that_a_sentinel_tells() {
             assert!(config(&gateway).await.contains(&format!(r#""master":"localhost:{port}""#)));
         } else {
             assert_eq!(ask(&gateway).await.status(), 200);
-            let told = gateway.admin_get("/readyz").await.text();
-            assert!(told.contains("not valid for name"), "{told}");
+            gateway.until_config_has(&["not valid for name"]).await;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A gateway of the tests' own, on ports that the system chose.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate::config::ListenAddress;
 use tidegate::{Config, Gateway};
@@ -52,6 +52,24 @@ impl TestGateway {
     /// Asks the operators' side for a path.
     pub async fn admin_get(&self, path: &str) -> Message {
         get(&mut Raw::connect(self.admin).await, path, "").await
+    }
+
+    /// Reads `/api/v1/config`, which has the cause of a store outage.
+    pub async fn config(&self) -> String {
+        let request = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        Raw::connect(self.admin).await.ask(request).await.text()
+    }
+
+    /// Waits until `/api/v1/config` contains all of these: a gateway may learn the cause of an outage after the outage began.
+    pub async fn until_config_has(&self, texts: &[&str]) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let config = self.config().await;
+            if texts.iter().all(|text| config.contains(text)) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "no {texts:?} in {config}");
+        }
     }
 
     /// The value of a counter; one that has counted nothing is not there.
