@@ -96,7 +96,7 @@ async fn slow_reader_ends_after_the_response_timeout() {
     let begin = Instant::now();
     tokio::spawn(async move {
         while client.read_u8().await.is_ok() {
-            sleep(Duration::from_secs(1)).await
+            sleep(Duration::from_secs(1)).await;
         }
     });
     sleep(Duration::from_secs(1)).await;
