@@ -2,22 +2,27 @@
 //! connection, or the client has gone. `docs/operations.md` lists the fields.
 //!
 //! `at` is when the store decided, in milliseconds of the store's clock: over the lines of all gateways, anybody can count
-//! that no window held more than its rate. A line never tells the query or a header field: secrets travel there.
+//! that no window held more than its rate. A line never has the query, nor a header field other than `Host` and `User-Agent`:
+//! secrets travel there.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tracing::field::display;
 
 use super::TARGET;
 use crate::clock::{Stopwatch, Timestamp};
 use crate::layer::{Peer, Report, ReportSlot};
 use crate::server::Refused;
+use crate::upstream::{LastAttempt, RequestBody, Trace};
 
 /// The status of a request that got no answer, since its client did not wait for it; nginx's number.
 const CLIENT_GONE: u16 = 499;
+
+/// The longest prefix of a user agent that is logged, in bytes: clients choose it, and lines are kept in memory.
+const MAX_USER_AGENT: usize = 256;
 
 /// What a call of gRPC came to: its answer's status is 200 whatever that was.
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -25,17 +30,29 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// What is known of a request. Dropped, it is written.
 #[derive(Debug)]
 pub(super) struct LogLine {
-    method: Method,
-    path: String,
+    asked: Asked,
     peer: IpAddr,
     stopwatch: Stopwatch,
     report: ReportSlot,
+    trace: Trace,
     /// The answer's status, and when its head was made.
     head: Option<(StatusCode, Duration)>,
     /// Of a call of gRPC.
     grpc_status: Option<u16>,
     bytes: u64,
     end: End,
+}
+
+/// What the client asked for, in one allocation.
+#[derive(Debug)]
+struct Asked {
+    method: Method,
+    /// The path, the host, and the user agent.
+    text: String,
+    /// Where the host begins.
+    host: usize,
+    /// Where the user agent begins.
+    user_agent: usize,
 }
 
 /// How the answer ends.
@@ -49,16 +66,19 @@ enum End {
 
 impl LogLine {
     /// Begins the line of a request, if anybody reads the log.
-    pub(super) fn begin<B>(request: &mut Request<B>) -> Option<Box<Self>> {
+    pub(super) fn begin(request: &mut Request<RequestBody>) -> Option<Box<Self>> {
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return None;
         }
         let (peer, report) = (request.extensions().get::<Peer>(), ReportSlot::default());
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0); // the server notes it
+        let (asked, trace) = (Asked::new(request), Trace::default());
+        request.body_mut().trace(&trace);
         request.extensions_mut().insert(report.clone());
+        request.extensions_mut().insert(trace.clone());
         Some(Box::new(Self {
-            method: request.method().clone(),
-            path: request.uri().path().to_owned(),
+            asked,
+            trace,
             peer,
             stopwatch: Stopwatch::start(),
             report,
@@ -73,7 +93,7 @@ impl LogLine {
     pub(super) fn head<B>(&mut self, response: &Response<B>) {
         self.head = Some((response.status(), self.stopwatch.elapsed()));
         self.fields(response.headers());
-        if self.method == Method::HEAD {
+        if self.asked.method == Method::HEAD {
             self.complete();
         }
     }
@@ -106,23 +126,26 @@ impl LogLine {
 impl Drop for LogLine {
     fn drop(&mut self) {
         let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
-        let reason = match self.end {
+        let nothing = Report::default();
+        let report = self.report.get().unwrap_or(&nothing);
+        let LastAttempt { target, reason } = self.trace.last();
+        let reason = reason.or(report.reason).or(match self.end {
             End::Pending => Some("client_gone"),
             End::Complete => None,
             End::Early(reason) => Some(reason),
-        };
-        let nothing = Report::default();
-        let report = self.report.get().unwrap_or(&nothing);
+        });
         let route = report.route.as_deref().unwrap_or("-");
-        let limits = report.outcome.as_str();
+        let (limits, limit) = (report.outcome.as_str(), report.limit.as_deref());
+        let (upstream, target) = target.as_ref().map(|name| (&*name.upstream, name.target.as_str())).unzip();
         let at = report.at.map(Timestamp::as_millis); // absent unless the store decided
         let client = report.client.map(display);
         let client_key = report.client_key.map(Hex).map(display);
         let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, took)| millis(took)));
-        let (method, path, peer, bytes) = (self.method.as_str(), self.path.as_str(), self.peer, self.bytes);
-        let grpc_status = self.grpc_status;
+        let (method, path, host, user_agent) = self.asked.parts();
+        let (peer, bytes, bytes_in, grpc_status) = (self.peer, self.bytes, self.trace.bytes_in(), self.grpc_status);
         tracing::info!(
-            target: TARGET, status, grpc_status, reason, route, limits, at, client, client_key, %peer, bytes, head_ms, ms, "{method} {path}"
+            target: TARGET, status, grpc_status, reason, route, limits, limit, upstream, target, at, client, client_key,
+            %peer, bytes, bytes_in, head_ms, ms, method, path, host, user_agent, "{method} {path}"
         );
     }
 }
@@ -130,11 +153,46 @@ impl Drop for LogLine {
 /// The line of what was answered without the gateway's service.
 pub(crate) fn refused(refused: &Refused<'_>) {
     let Refused { peer, status, cause, asked } = *refused;
-    let (method, path) = asked.map_or(("-", "-"), |(method, path)| (method.as_str(), path));
-    let (status, peer) = (status.as_u16(), peer.ip());
+    let (method, path) = asked.map(|(method, path)| (method.as_str(), path)).unzip();
+    let (status, peer, nothing) = (status.as_u16(), peer.ip(), "-");
     tracing::info!(
-        target: TARGET, status, reason = cause, route = "-", limits = "unlimited", %peer, "{method} {path}"
+        target: TARGET, status, reason = cause, route = nothing, limits = "unlimited", %peer, method, path,
+        "{} {}", method.unwrap_or(nothing), path.unwrap_or(nothing)
     );
+}
+
+impl Asked {
+    fn new<B>(request: &Request<B>) -> Self {
+        let (path, headers) = (request.uri().path(), request.headers());
+        let host = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+        let host = host.or_else(|| headers.get(header::HOST).map(HeaderValue::as_bytes)).unwrap_or_default();
+        // Anything else is no host: the request is rejected.
+        let host = str::from_utf8(host).ok().filter(|host| host.bytes().all(is_host_byte)).unwrap_or_default();
+        let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
+        let user_agent = String::from_utf8_lossy(&user_agent[..user_agent.len().min(MAX_USER_AGENT)]);
+        Self {
+            method: request.method().clone(),
+            text: [path, host, &user_agent].concat(),
+            host: path.len(),
+            user_agent: path.len() + host.len(),
+        }
+    }
+
+    /// Returns the method, the path, the host and the user agent.
+    fn parts(&self) -> (&str, &str, Option<&str>, Option<&str>) {
+        let (rest, user_agent) = self.text.split_at(self.user_agent);
+        let (path, host) = rest.split_at(self.host);
+        (self.method.as_str(), path, given(host), given(user_agent))
+    }
+}
+
+/// Returns the text, if there is any.
+fn given(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte)
 }
 
 /// As it is written in keys.

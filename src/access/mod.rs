@@ -28,6 +28,7 @@ use self::line::LogLine;
 pub(crate) use self::line::refused;
 use crate::metrics::Metrics;
 use crate::refusal::{Call, Refusal};
+use crate::upstream::RequestBody;
 
 /// The target of access lines, which the logs are told apart by.
 pub(crate) const TARGET: &str = "tidegate::access";
@@ -63,9 +64,9 @@ impl<S> Layer<S> for AccessLogLayer {
     }
 }
 
-impl<S, B, RB> Service<Request<B>> for AccessLog<S>
+impl<S, RB> Service<Request<RequestBody>> for AccessLog<S>
 where
-    S: Service<Request<B>, Response = Response<RB>, Error = Infallible>,
+    S: Service<Request<RequestBody>, Response = Response<RB>, Error = Infallible>,
     RB: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     type Response = Response<LoggedBody<RB>>;
@@ -76,7 +77,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<B>) -> Logged<S::Future> {
+    fn call(&mut self, mut request: Request<RequestBody>) -> Logged<S::Future> {
         let line = LogLine::begin(&mut request);
         let call = Call::of(request.method(), request.headers());
         Logged { answer: catch(|| self.inner.call(request)).ok().map(caught), line, call }

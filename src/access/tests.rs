@@ -14,7 +14,7 @@ use super::*;
 use crate::config::{Config, Listen};
 use crate::layer::RateLimitLayer;
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
-use crate::upstream::{BoxError, RequestBody, ResponseBody};
+use crate::upstream::{BoxError, ResponseBody};
 use crate::wire::raw::Raw;
 use crate::wire::soon;
 

@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::store::settings::{RedisSettings, RedisTls, SentinelSettings, StoreSettings};
 use crate::tls::settings::{CertificateFiles, ListenTls};
 use crate::upgrade::Upgrades;
-use crate::upstream::settings::{Target, UpstreamSettings, UpstreamTls};
+use crate::upstream::settings::{UpstreamSettings, UpstreamTls};
 
 /// All of it.
 pub(super) fn show(config: &Config, store: &Store) -> Value {
@@ -139,16 +139,7 @@ fn show_upstream_tls(UpstreamTls { ca, server_name, identity, verify, .. }: &Ups
 }
 
 fn show_upstream(upstream: &UpstreamSettings) -> Value {
-    let targets: Vec<String> = upstream
-        .targets
-        .iter()
-        .map(|target| match target {
-            Target::Http(authority) => format!("http://{authority}"),
-            Target::Https(authority) => format!("https://{authority}"),
-            Target::Unix(path) => format!("unix:{}", path.display()),
-            Target::Echo => "builtin:echo".to_owned(),
-        })
-        .collect();
+    let targets: Vec<String> = upstream.targets.iter().map(ToString::to_string).collect();
     json!({
         "targets": targets,
         "protocol": upstream.protocol.name(),

@@ -151,17 +151,22 @@ fn to_admission(
 /// # Errors
 /// A limit would rather deny than not count.
 fn decide_without_store(store: &Store, charges: &Charges<'_>, error: &StoreError) -> Result<LimitStatus, Denial> {
-    let does = |one: &LimitCharge<'_>, what| one.limit.on_store_failure == what && applies_to(one, error);
-    if charges.iter().any(|one| !one.limit.shadow && does(&one, OnStoreFailure::Deny)) {
+    if denying(charges, error).is_some() {
         return Err(Denial::StoreFailed(error.clone()));
     }
-    let local = charges.only(|one| does(one, OnStoreFailure::Local));
+    let local = charges.only(|one| one.limit.on_store_failure == OnStoreFailure::Local && applies_to(one, error));
     if local.is_empty() {
         return Ok(LimitStatus::default());
     }
     let decided = store.take_alone(local.asked());
     Ok(decided
         .map_or_else(|_| LimitStatus::default(), |outcome| LimitStatus::new_local(&local, outcome, error.clone())))
+}
+
+/// Returns the first limit that denies a request when the store fails so.
+pub(crate) fn denying<'c>(charges: &'c Charges<'_>, error: &StoreError) -> Option<LimitCharge<'c>> {
+    let denies = |one: &LimitCharge<'_>| one.limit.on_store_failure == OnStoreFailure::Deny && applies_to(one, error);
+    charges.iter().find(|one| !one.limit.shadow && denies(one))
 }
 
 /// What is known to refuse a request for good, so that the store need not be asked; the other limits are not. One that

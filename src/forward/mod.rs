@@ -30,10 +30,14 @@ pub(crate) use self::head::response as rewrite_answer;
 use self::upgrade::Connect;
 use crate::boxed::boxed;
 use crate::layer::{Handover, NotSent};
+use crate::metrics::AttemptOutcome;
 use crate::refusal::{Call, Refusal};
 use crate::sift::{Field, Seen};
 use crate::upgrade::is_tunnel;
-use crate::upstream::{Answer, Client, Failure, RequestBody, ResponseBody, TooLong, Upstream, Upstreams};
+use crate::upstream::{Answer, Client, Failure, RequestBody, ResponseBody, TooLong, Trace, Upstream, Upstreams};
+
+/// The reason in the access log where the deadline of a call has passed.
+const DEADLINE_PASSED: &str = "deadline_passed";
 
 /// The service under the rate limit.
 #[derive(Clone, Debug)]
@@ -64,6 +68,8 @@ pub(crate) struct Ready<'u> {
     takes_trailers: bool,
     /// Boxed, as few requests are one.
     connect: Option<Box<Connect>>,
+    /// What the access log reports, if it is on.
+    trace: Option<Trace>,
 }
 
 // === impl Forward ===
@@ -78,6 +84,7 @@ impl Forward {
     pub(crate) fn prepare(&self, request: &mut Request<RequestBody>) -> Result<Ready<'_>, Box<Response<ResponseBody>>> {
         let call = Call::of(request.method(), request.headers());
         let handover = request.extensions_mut().remove::<Handover>(); // one permit, one request
+        let trace = request.extensions_mut().remove::<Trace>();
         let Some(handover) = handover else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
         let Handover { upstream, peer, trusted_peer, over_tls, client, max_body, seen, sieve, upgrade, .. } = handover;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
@@ -99,7 +106,7 @@ impl Forward {
         request.body_mut().limit(max_body).map_err(|TooLong| refused(Refusal::BodyTooLong, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::of(call, request.headers());
-        Ok(Ready { upstream, client, call, deadline, takes_trailers, connect })
+        Ok(Ready { upstream, client, call, deadline, takes_trailers, connect, trace })
     }
 }
 
@@ -117,23 +124,24 @@ impl Service<Request<RequestBody>> for Forward {
         let forward = self.clone();
         // Written in line: a future within this one would have room for the request once more.
         boxed(|| async move {
-            let Ready { upstream, client, call, mut deadline, takes_trailers, connect } =
+            let Ready { upstream, client, call, mut deadline, takes_trailers, connect, trace } =
                 match forward.prepare(&mut request) {
                     Ok(ready) => ready,
                     Err(here) => return Ok(*here),
                 };
-            let sent = deadline.before(pin!(upstream.send(&mut request, client))).await;
+            let sent = deadline.before(pin!(upstream.send(&mut request, client, trace.as_ref()))).await;
             let mut response = match sent {
-                Some(Ok(answer)) => whole(answer, &mut request, call, takes_trailers),
+                Some(Ok(answer)) => whole(answer, &mut request, call, takes_trailers, trace.as_ref()),
                 Some(Err(failure)) => failed(failure, call),
                 None => {
                     upstream.was_late();
+                    note(trace.as_ref(), DEADLINE_PASSED);
                     refused(Refusal::DeadlinePassed, call)
                 }
             };
             deadline.bound(&mut response, call, takes_trailers);
             if let Some(connect) = connect {
-                response = connect.judge(response);
+                response = connect.judge(response, || note(trace.as_ref(), AttemptOutcome::InvalidResponse.as_str()));
             }
             response.extensions_mut().extend(take(request.extensions_mut())); // its room is used for the next request
             Ok(response)
@@ -152,11 +160,22 @@ fn whole(
     request: &mut Request<RequestBody>,
     call: Option<Call>,
     takes_trailers: bool,
+    trace: Option<&Trace>,
 ) -> Response<ResponseBody> {
     let mut response = answer.whole(request);
     match head::response(&mut response, takes_trailers) {
         Some(()) => response,
-        None => refused(Refusal::UpstreamBroken, call),
+        None => {
+            note(trace, AttemptOutcome::InvalidResponse.as_str());
+            refused(Refusal::UpstreamBroken, call)
+        }
+    }
+}
+
+/// Records for the access log why the upstream's response is replaced.
+fn note(trace: Option<&Trace>, reason: &'static str) {
+    if let Some(trace) = trace {
+        trace.fail(reason);
     }
 }
 

@@ -34,12 +34,17 @@ pub(super) fn offer(request: &mut Request<RequestBody>, upgrade: Upgrade, is_con
 }
 
 impl Connect {
-    /// The answer for the client. A success that is no switch would tell it that the tunnel is there.
-    pub(super) fn judge(&self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    /// The answer for the client. A success that is no switch would tell it that the tunnel is there. Calls `broken` if it
+    /// replaces the response.
+    pub(super) fn judge(&self, mut response: Response<ResponseBody>, broken: impl FnOnce()) -> Response<ResponseBody> {
         let accepted = response.headers_mut().remove(ACCEPT);
         let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let is_wrong = is_switched && self.accept.is_some() && self.accept != accepted;
-        if is_wrong || response.status().is_success() { refused(Refusal::UpstreamBroken, None) } else { response }
+        if !is_wrong && !response.status().is_success() {
+            return response;
+        }
+        broken();
+        refused(Refusal::UpstreamBroken, None)
     }
 }
 

@@ -22,7 +22,8 @@ struct Need {
     beside: u64,
 }
 
-/// Sees to it that there are enough, as far as the system lets it; returns how many connections may be served in all.
+/// Sees to it that there are enough, as far as the system lets it; returns how many connections may be served in all. Warns
+/// if those are far fewer than the rule file allows.
 pub(super) fn provide(config: &Config, workers: usize) -> usize {
     let need = Need::of(config, workers);
     let limit = raise(need.descriptors());
@@ -30,12 +31,24 @@ pub(super) fn provide(config: &Config, workers: usize) -> usize {
     if connections == need.connections {
         return config.max_connections;
     }
-    tracing::warn!(
-        "the limit of file descriptors is {limit}, and {} connections would need {}: at most {connections} are \
-         served at once; raise it (`ulimit -n`, `LimitNOFILE`) or lower `max_connections`",
-        need.connections,
-        need.descriptors(),
-    );
+    let (max_connections, needed) = (need.connections, need.descriptors());
+    match need.is_far_above(connections) {
+        true => tracing::warn!(
+            limit,
+            needed,
+            max_connections,
+            served = connections,
+            "file descriptor limit is too low for `max_connections`: raise it (`ulimit -n`, `LimitNOFILE`) or lower \
+             `max_connections`"
+        ),
+        false => tracing::info!(
+            limit,
+            needed,
+            max_connections,
+            served = connections,
+            "file descriptor limit lowers the number of connections"
+        ),
+    }
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 
@@ -65,6 +78,11 @@ impl Need {
         self.connections.saturating_mul(2).saturating_add(self.beside)
     }
 
+    /// Returns `true` if so many connections are less than nine tenths of those that it needs.
+    fn is_far_above(self, connections: u64) -> bool {
+        connections < self.connections - self.connections / 10
+    }
+
     /// How many connections `limit` is enough for; one at least, since a gateway that serves nobody is none.
     fn affordable(self, limit: u64) -> u64 {
         (limit.saturating_sub(self.beside) / 2).clamp(1, self.connections)
@@ -83,6 +101,13 @@ mod tests {
         assert_eq!(need.descriptors(), 30_272);
         assert_eq!((need.affordable(30_272), need.affordable(u64::MAX)), (15_000, 15_000));
         assert_eq!((need.affordable(1200), need.affordable(256), need.affordable(64)), (464, 1, 1));
+    }
+
+    #[test]
+    fn only_a_far_lower_descriptor_limit_warns() {
+        let need = Need { connections: 10_000, beside: 200 };
+        assert!(need.is_far_above(28) && need.is_far_above(8_999));
+        assert!(!need.is_far_above(9_000) && !need.is_far_above(10_000));
     }
 
     #[test]

@@ -37,9 +37,9 @@ use crate::server::{Drain, DrainTrigger, Server};
 use crate::sift::NextHop;
 use crate::store::{OpenError, Store};
 use crate::tls::{CannotSpeak, Watch};
-use crate::upstream::Upstreams;
 use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::tls::Identities;
+use crate::upstream::{TargetStates, Upstreams};
 
 /// A running gateway.
 #[derive(Debug)]
@@ -106,6 +106,7 @@ struct Worker {
     config: Arc<Config>,
     metrics: Arc<Metrics>,
     identities: Arc<Identities>,
+    targets: Arc<TargetStates>,
     listeners: Vec<(Server, Socket)>,
     /// Becomes `true` when it is to accept connections.
     accepting: watch::Receiver<bool>,
@@ -146,6 +147,7 @@ impl Gateway {
 
         let identities = Arc::new(Identities::read(config.upstreams.values()));
         listeners.watches.extend(identities.watches(&metrics));
+        let targets = Arc::new(TargetStates::new(config.upstreams.values(), &metrics));
 
         let readiness = admin::Readiness::new();
         let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
@@ -158,6 +160,7 @@ impl Gateway {
                 config: Arc::clone(&config),
                 metrics: Arc::clone(&metrics),
                 identities: Arc::clone(&identities),
+                targets: Arc::clone(&targets),
                 listeners: std::mem::take(&mut listeners.of_workers[number]),
                 accepting: accept.clone(),
                 workers,
@@ -323,8 +326,9 @@ async fn look_after(mut watch: Watch, mut asked: watch::Receiver<()>) {
 
 impl Worker {
     fn run(mut self, runtime: &Runtime) -> io::Result<()> {
-        let settings = self.config.upstreams.values();
-        let upstreams = Arc::new(Upstreams::sharing(settings, self.workers, &self.metrics, &self.identities));
+        let Self { config, workers, metrics, identities, targets, .. } = &self;
+        let upstreams = Upstreams::sharing(config.upstreams.values(), *workers, metrics, identities, targets);
+        let upstreams = Arc::new(upstreams);
         let service = AccessLogLayer.layer(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
             self.layer.connect();

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::admission::{Admitted, Denial};
+use crate::admission::{Admitted, Denial, denying};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::facts::Facts;
 use crate::headers;
@@ -31,6 +31,10 @@ pub struct Report {
     /// What stands for the client in the store's keys, of the first limit that knows clients otherwise than by address: a
     /// keyed hash.
     pub client_key: Option<u128>,
+    /// The limit that rejected the request: of several, the one with the longest wait.
+    pub limit: Option<Arc<str>>,
+    /// Why the request was rejected, if no limit did: `store_failed`.
+    pub reason: Option<&'static str>,
 }
 
 /// Where the layer leaves the [`Report`] of a request: put a clone into the request's extensions, and look here when the
@@ -69,6 +73,8 @@ pub(super) struct Notes<'r> {
     names_client: bool,
     client: Option<IpAddr>,
     client_key: Option<u128>,
+    limit: Option<Arc<str>>,
+    reason: Option<&'static str>,
 }
 
 /// A request under way. On drop, it is counted and reported as abandoned, so clients that always hang up show too.
@@ -121,9 +127,9 @@ impl<'r> Life<'r> {
             }
         }
         if let Some(ReportSlot(slot)) = &self.report {
-            let Notes { route, outcome, at, client, client_key, .. } = &self.notes;
+            let Notes { route, outcome, at, client, client_key, reason, .. } = self.notes;
             let route = route.map(|(route, _)| Arc::clone(&route.name));
-            let report = Report { route, outcome: *outcome, at: *at, client: *client, client_key: *client_key };
+            let report = Report { route, outcome, at, client, client_key, limit: self.notes.limit.take(), reason };
             _ = slot.set(report); // the first one, should a slot be used again
         }
     }
@@ -174,11 +180,31 @@ impl Notes<'_> {
             Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
         };
         self.outcome = outcome;
+        if let Err(denial) = admitted
+            && self.names_client
+        {
+            self.name_limit(charges, denial);
+        }
         let status = status.filter(|status| status.fallback_cause.is_none());
         self.at = status.map(|status| status.now);
         let (Some((route, prepared)), Some(status)) = (self.route, status) else { return };
         self.rate_limit = prepared.members.rate_limit(status);
         self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(&route.limits, status)).flatten();
+    }
+
+    /// Notes which limit rejected the request.
+    fn name_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
+        let limit = match denial {
+            Denial::Limited { status, .. } => {
+                let refused = charges.iter().filter(|one| !one.limit.shadow && status.refused(one));
+                refused.max_by_key(|one| status.decision(one.index).map(|decision| decision.wait))
+            }
+            Denial::StoreFailed(error) => {
+                self.reason = Some("store_failed");
+                denying(charges, error)
+            }
+        };
+        self.limit = limit.map(|one| one.limit.name.as_str().into());
     }
 
     /// Adds the rate limit fields.

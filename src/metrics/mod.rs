@@ -8,6 +8,7 @@ mod family;
 mod histogram;
 mod in_use;
 mod nodes;
+mod responses;
 mod upstream;
 
 use std::sync::{Arc, LazyLock};
@@ -23,8 +24,12 @@ use self::histogram::Histogram;
 use self::in_use::{InUse, Use};
 use self::nodes::Nodes;
 pub use self::nodes::{NodeMetrics, ShownNode};
+use self::responses::{Responses, RouteResponses};
 use self::upstream::Upstreams;
-pub use self::upstream::{BrokenOff, GaugeGuard, Switched, UpstreamMetrics};
+pub use self::upstream::{AttemptOutcome, BrokenOff, GaugeGuard, Switched, TargetMetrics, UpstreamMetrics};
+
+/// The code of a request whose client left before its response.
+const CLIENT_GONE: u16 = 499;
 
 /// All that this process counts.
 #[derive(Debug)]
@@ -33,6 +38,7 @@ pub struct Metrics {
     in_use: InUse,
     decisions: Family<DecisionLabels, Counter>,
     requests: Family<RequestLabels, Histogram>,
+    responses: Responses,
     connections: Gauge,
     connections_refused: Counter,
     accept_failures: Counter,
@@ -71,6 +77,7 @@ pub struct LimitMetrics {
 /// Counts the answers of one route, by the class of their status, and the requests whose clients did not wait for one.
 #[derive(Clone, Debug)]
 pub struct RouteMetrics {
+    responses: RouteResponses,
     classes: [Histogram; 5],
     abandoned: Histogram,
     _use: Arc<Use>,
@@ -115,6 +122,7 @@ impl Metrics {
             in_use: InUse::default(),
             decisions: Family::default(),
             requests: Family::default(),
+            responses: Responses::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             accept_failures: Counter::default(),
@@ -147,6 +155,8 @@ impl Metrics {
         registry.register("decisions", "What each limit decided", self.decisions.clone());
         let help = "Seconds from a request's head to its answer's head";
         registry.register("request_duration_seconds", help, self.requests.clone());
+        let help = "Responses to the requests of a route, by status code; 499 if the client left before its response";
+        registry.register("responses", help, self.responses.clone());
         registry.register("connections", "Open client connections", self.connections.clone());
         let help = "Client connections refused at the connection cap";
         registry.register("connections_refused", help, self.connections_refused.clone());
@@ -213,17 +223,24 @@ impl Metrics {
         const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         const ABANDONED: &str = "499";
         let labels = |route: &str, status| RequestLabels { route: route.to_owned(), status };
-        let (requests, removed) = (self.requests.clone(), route.to_owned());
+        let (requests, responses, removed) = (self.requests.clone(), self.responses.clone(), route.to_owned());
         let _use = self.in_use.add((route.to_owned(), None), move || {
             CLASSES.iter().chain([&ABANDONED]).for_each(|status| requests.remove(&labels(&removed, status)));
+            responses.remove(&removed);
         });
         let histogram = |status| self.requests.get_or_create(&labels(route, status));
-        RouteMetrics { classes: CLASSES.map(histogram), abandoned: histogram(ABANDONED), _use }
+        let responses = self.responses.route(route);
+        RouteMetrics { responses, classes: CLASSES.map(histogram), abandoned: histogram(ABANDONED), _use }
     }
 
     /// The counters of one upstream.
     pub fn upstream(&self, upstream: &str) -> UpstreamMetrics {
         self.upstreams.of(upstream)
+    }
+
+    /// Returns the counters of one target of an upstream, named as in the rule file.
+    pub fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
+        self.upstreams.target(upstream, target)
     }
 
     /// A client connection was accepted.
@@ -354,12 +371,14 @@ impl LimitMetrics {
 impl RouteMetrics {
     /// An answer's head was made `took` after the request's.
     pub fn answered(&self, status: u16, took: Duration) {
+        self.responses.count(status);
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         self.classes[class].observe(took);
     }
 
     /// The client left `took` after its request's head, before there was an answer.
     pub fn abandoned(&self, took: Duration) {
+        self.responses.count(CLIENT_GONE);
         self.abandoned.observe(took);
     }
 }
@@ -433,8 +452,8 @@ mod tests {
         let text = metrics.render();
         let of_routes: Vec<_> = text.lines().filter(|line| line.contains("route-")).collect();
         assert!(of_routes.iter().all(|line| line.contains(r#"route="route-7""#)), "{of_routes:?}");
-        // One counter; the sum, the count and the buckets of one histogram.
-        assert_eq!(of_routes.len(), 1 + 2 + BOUNDS.len());
+        // Two counters; the sum, the count and the buckets of one histogram.
+        assert_eq!(of_routes.len(), 2 + 2 + BOUNDS.len());
         assert!(text.contains("# TYPE tidegate_decisions counter\n"), "{text}");
     }
 }

@@ -14,6 +14,7 @@ use super::family::{Family, Quiet};
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
     requests: Family<RequestLabels, Counter>,
+    attempts: Family<AttemptLabels, Counter>,
     repeats: Family<Name, Counter>,
     broken_off: Family<BrokenOffLabels, Counter>,
     connections: Family<Name, Gauge>,
@@ -39,6 +40,37 @@ pub struct UpstreamMetrics {
     upgrades_ended: [Counter; 6],
     waiting: Gauge,
     response: Histogram,
+}
+
+/// Counts what became of the attempts to have a request answered by one target.
+#[derive(Clone, Debug)]
+pub struct TargetMetrics([Counter; AttemptOutcome::ALL.len()]);
+
+/// What became of an attempt to have a request answered by a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// The target sent the head of a response.
+    Ok,
+    /// The target's name has no address.
+    ResolveFailed,
+    /// No connection could be opened.
+    ConnectFailed,
+    /// The TLS handshake failed.
+    TlsFailed,
+    /// The target closed the connection before it sent a response.
+    Closed,
+    /// The target sent something that is not a valid response.
+    InvalidResponse,
+    /// The target did not begin its response in time.
+    Timeout,
+    /// The target refused to process the request (HTTP/2 REFUSED_STREAM or GOAWAY).
+    Refused,
+    /// All connections were in use, and the queue for one was full.
+    QueueFull,
+    /// All connections were in use for as long as a request may wait.
+    QueueTimeout,
+    /// The client left, its body failed, or its deadline passed before the target sent a response.
+    Canceled,
 }
 
 /// Why an answer ends before its end.
@@ -80,6 +112,13 @@ struct RequestLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    upstream: String,
+    target: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BrokenOffLabels {
     upstream: String,
     cause: &'static str,
@@ -93,6 +132,8 @@ struct Name {
 impl Upstreams {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("upstream_requests", "What became of requests to upstreams", self.requests.clone());
+        let help = "Attempts to have a request answered by a target";
+        registry.register("upstream_attempts", help, self.attempts.clone());
         let help = "Requests sent once more, since a kept connection ended before it answered";
         registry.register("upstream_repeats", help, self.repeats.clone());
         let help = "Answers of upstreams that ended before their end";
@@ -136,6 +177,58 @@ impl Upstreams {
             upgrades_ended: ["closed", "broken", "idle", "max_time", "max_bytes", "cut_off"].map(ended),
             waiting: self.waiting.get_or_create(&name),
             response: self.responses.get_or_create(&name),
+        }
+    }
+}
+
+impl Upstreams {
+    /// Returns the counters of one target.
+    pub(super) fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
+        let (upstream, target) = (upstream.to_owned(), target.to_owned());
+        TargetMetrics(AttemptOutcome::ALL.map(|outcome| {
+            let outcome = outcome.as_str();
+            self.attempts.get_or_create(&AttemptLabels { upstream: upstream.clone(), target: target.clone(), outcome })
+        }))
+    }
+}
+
+impl TargetMetrics {
+    /// Counts an attempt.
+    pub fn attempted(&self, outcome: AttemptOutcome) {
+        self.0[outcome as usize].inc();
+    }
+}
+
+impl AttemptOutcome {
+    /// All outcomes, in the order of their numbers.
+    const ALL: [Self; 11] = [
+        Self::Ok,
+        Self::ResolveFailed,
+        Self::ConnectFailed,
+        Self::TlsFailed,
+        Self::Closed,
+        Self::InvalidResponse,
+        Self::Timeout,
+        Self::Refused,
+        Self::QueueFull,
+        Self::QueueTimeout,
+        Self::Canceled,
+    ];
+
+    /// Returns the word for it in metrics and in the access log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ResolveFailed => "resolve_failed",
+            Self::ConnectFailed => "connect_failed",
+            Self::TlsFailed => "tls_failed",
+            Self::Closed => "closed",
+            Self::InvalidResponse => "invalid_response",
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::QueueFull => "queue_full",
+            Self::QueueTimeout => "queue_timeout",
+            Self::Canceled => "canceled",
         }
     }
 }
@@ -220,5 +313,17 @@ impl Drop for GaugeGuard {
 impl Quiet for Gauge {
     fn is_quiet(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_listed_in_the_order_of_their_numbers() {
+        for (number, outcome) in AttemptOutcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, number, "{outcome:?}");
+        }
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use http::uri::Authority;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
+use super::fault::{Fault, timed_out, within};
 use super::settings::UpstreamSettings;
 use crate::transport::Transport;
 
@@ -47,6 +48,11 @@ impl Timeouts {
         Self { connect: settings.connect_timeout, unacknowledged }
     }
 
+    /// How long a connection may take to open.
+    pub(crate) fn limit(self) -> Duration {
+        self.connect
+    }
+
     /// By when a connection that is opened now has to be ready.
     pub(crate) fn deadline(self) -> Instant {
         Instant::now() + self.connect
@@ -65,19 +71,24 @@ impl Address {
     }
 
     /// Opens a connection; looking up the name and trying all its addresses happen within the time to connect.
-    pub(crate) async fn connect(&self, Timeouts { connect: limit, unacknowledged }: Timeouts) -> io::Result<Transport> {
+    pub(crate) async fn connect(&self, timeouts: Timeouts) -> Result<Transport, Fault> {
+        let Timeouts { connect: limit, unacknowledged } = timeouts;
+        let deadline = timeouts.deadline();
         let stream = match self {
-            Self::Ip(address) => timeout(limit, TcpStream::connect(address)).await??,
+            Self::Ip(address) => within(deadline, limit, TcpStream::connect(address)).await,
             Self::Name(host, port) => {
-                let deadline = Instant::now() + limit;
-                let addresses = timeout_at(deadline, lookup_host((host.as_str(), *port))).await??;
-                connect_to_one(&addresses.collect::<Vec<_>>(), deadline).await?
+                let resolved = within(deadline, limit, lookup_host((host.as_str(), *port))).await;
+                let addresses: Vec<_> = resolved.map_err(|error| Fault::resolve(host, &error))?.collect();
+                connect_to_one(&addresses, deadline).await
             }
             // Whether the other end is there needs no asking on one machine.
-            Self::Unix(path) => return Ok(timeout(limit, UnixStream::connect(path)).await??.into()),
+            Self::Unix(path) => {
+                let stream = within(deadline, limit, UnixStream::connect(path)).await;
+                return stream.map(Transport::from).map_err(|error| Fault::connect(&error));
+            }
         };
-        prepare(&stream, unacknowledged)?;
-        Ok(stream.into())
+        let prepared = stream.and_then(|stream| prepare(&stream, unacknowledged).map(|()| stream));
+        prepared.map(Transport::from).map_err(|error| Fault::connect(&error))
     }
 }
 
@@ -104,7 +115,7 @@ async fn connect_to_one(addresses: &[SocketAddr], deadline: Instant) -> io::Resu
         failure = match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => error,
-            Err(elapsed) => elapsed.into(),
+            Err(_) => timed_out(share),
         };
     }
     Err(failure)

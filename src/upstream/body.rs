@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
 use super::inform::Informer;
+use super::trace::Trace;
 use super::transfer::Transfer;
 use crate::sift::{self, Sieve, trailers};
 
@@ -101,6 +102,17 @@ impl RequestBody {
         }
         self.transfer = Some(Arc::new(Transfer::new(waits)));
         self.transfer.clone()
+    }
+
+    /// Counts its bytes as they come.
+    pub(crate) fn trace(&mut self, trace: &Trace) {
+        if !self.is_end_stream()
+            && let Some(stream) = self.stream.take()
+        {
+            let trace = trace.clone();
+            let count = move |frame: &Frame<Bytes>| trace.read(frame.data_ref().map_or(0, Bytes::len));
+            self.stream = Some(Box::pin(stream.inspect_frame(count)));
+        }
     }
 
     fn note(&self, polled: &Poll<Option<Result<Frame<Bytes>, BoxError>>>) {

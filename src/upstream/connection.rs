@@ -13,6 +13,7 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
 use super::dial::Dial;
+use super::fault::Fault;
 use super::settings::Protocol;
 use crate::http1::{Framing, Left, Malformed, Outgoing, ParsedResponse, Piece, poll_head_bytes, read_answer};
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
@@ -51,7 +52,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Opens a connection.
-    pub(super) async fn open(dial: &Dial, metrics: &UpstreamMetrics) -> io::Result<Box<Self>> {
+    pub(super) async fn open(dial: &Dial, metrics: &UpstreamMetrics) -> Result<Box<Self>, Fault> {
         let (stream, _) = dial.open(Protocol::Http1).await?;
         Ok(Self::new(stream, metrics))
     }

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::uri::{Authority, Scheme};
-use tokio::time::timeout_at;
 
 use super::address::{Address, Timeouts};
+use super::fault::{Fault, within};
 use super::settings::{Protocol, UpstreamSettings};
 use super::tls::{Connector, Identity};
 use crate::transport::Transport;
@@ -63,17 +63,15 @@ impl Dial {
     }
 
     /// Opens a connection on which this is spoken, or what the target prefers; without TLS nobody asks it.
-    pub(super) async fn open(&self, protocol: Protocol) -> io::Result<(Transport, Protocol)> {
+    pub(super) async fn open(&self, protocol: Protocol) -> Result<(Transport, Protocol), Fault> {
         let deadline = self.timeouts.deadline();
         let socket = self.address.connect(self.timeouts).await?;
         match (&self.security, socket) {
             (Security::Tls(connector), Transport::Tcp(socket)) => {
-                let greeted = timeout_at(deadline, connector.greet(socket, protocol)).await;
-                greeted
-                    .unwrap_or_else(|elapsed| Err(elapsed.into()))
-                    .inspect_err(|error| connector.tell(&self.address, error))
+                let greeted = within(deadline, self.timeouts.limit(), connector.greet(socket, protocol)).await;
+                greeted.map_err(|error| Fault::tls(&error))
             }
-            (Security::Broken(why), _) => Err(io::Error::other(why.clone())),
+            (Security::Broken(why), _) => Err(Fault::tls(&io::Error::other(why.clone()))),
             (_, socket) => Ok((socket, protocol)),
         }
     }

@@ -101,12 +101,12 @@ impl Download {
     /// Closes the connection; the rest of the answer is lost.
     fn break_off(&mut self, error: &io::Error) {
         let Some(lease) = self.lease.take() else { return };
-        tracing::debug!(%error, "an upstream's answer broke off");
-        lease.metrics().broken_off(match error.kind() {
+        let why = match error.kind() {
             io::ErrorKind::TimedOut => BrokenOff::Silent,
             io::ErrorKind::InvalidData => BrokenOff::Malformed,
             _ => BrokenOff::Closed,
-        });
+        };
+        lease.broke_off(why, error);
     }
 
     /// The next frame, or nothing at the end.

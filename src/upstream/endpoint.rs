@@ -1,24 +1,25 @@
 //! One target: its idle connections, how to open more, and how a request is sent on one.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
 use http_body::Body;
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::body::RequestBody;
 use super::connection::Connection;
 use super::dial::Dial;
 use super::exchange::exchange;
+use super::fault::{Fault, within};
 use super::http2::Http2;
 use super::pool::Pool;
 use super::response_body::ResponseBody;
 use super::seats::{Client, Seat};
 use super::settings::{Protocol, UpstreamSettings};
+use super::target::TargetState;
 use super::turn::Turn;
 use super::{Attempt, Failure};
 use crate::metrics::UpstreamMetrics;
@@ -41,13 +42,19 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(dial: Dial, settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
+    pub(crate) fn new(
+        dial: Dial,
+        settings: &UpstreamSettings,
+        metrics: UpstreamMetrics,
+        target: &Arc<TargetState>,
+    ) -> Self {
         let chooses = settings.protocol == Protocol::Auto && dial.is_tls();
         let spoken = match settings.protocol {
             Protocol::Auto if !chooses => Protocol::Http1,
             written => written,
         };
-        let (pool, http2) = (Pool::new(settings, metrics.clone()), Http2::new(settings, metrics));
+        let pool = Pool::new(settings, metrics.clone(), Arc::clone(target));
+        let http2 = Http2::new(settings, metrics, Arc::clone(target));
         Self { dial: Arc::new(dial), pool, http2, spoken: Mutex::new(spoken), chooses, asking: Turn::default() }
     }
 
@@ -89,8 +96,8 @@ impl Endpoint {
             let mut lease = self.pool.lease(connection, seat);
             match exchange(lease.connection(), request, now, limit).await {
                 Ok(begun) => return Ok(begun.on(lease)),
-                Err(Attempt::NotSent) => {}
-                Err(Attempt::Unanswered) => {
+                Err(Attempt::NotSent(_)) => {}
+                Err(Attempt::Unanswered(_)) => {
                     was_sent = true;
                     self.pool.metrics().repeated();
                 }
@@ -100,7 +107,7 @@ impl Endpoint {
         }
         // Boxed, as it is rare and large: what is in line makes the future of every request larger.
         match Box::pin(self.send_on_new(seat, request, limit)).await {
-            Err(Attempt::NotSent) if was_sent => Err(Attempt::Unanswered),
+            Err(Attempt::NotSent(fault)) if was_sent => Err(Attempt::Unanswered(fault)),
             over => over,
         }
     }
@@ -115,10 +122,10 @@ impl Endpoint {
         let connection = match Connection::open(&self.dial, self.pool.metrics()).await {
             Ok(connection) => connection,
             // The target has chosen HTTP/2 or would: that is not forgotten for the requests that can use it.
-            Err(error) if self.chooses && is_upgrade(request) && error.kind() == io::ErrorKind::Unsupported => {
+            Err(fault) if self.chooses && is_upgrade(request) && fault.is_unsupported => {
                 return Err(Attempt::Failed(Failure::CannotSwitch));
             }
-            Err(error) => return Err(self.unreachable(&error)),
+            Err(fault) => return Err(self.unreachable(fault)),
         };
         let mut lease = self.pool.lease(connection, seat);
         exchange(lease.connection(), request, Instant::now(), limit).await.map(|begun| begun.on(lease))
@@ -132,7 +139,7 @@ impl Endpoint {
         was_sent: bool,
     ) -> Result<Answer, Attempt> {
         let sent = self.http2.send(seat, &self.dial, request, limit, was_sent).await;
-        if matches!(sent, Err(Attempt::NotSent)) {
+        if matches!(sent, Err(Attempt::NotSent(_))) {
             self.forget();
         }
         sent.map(|response| Answer::of(response.map(ResponseBody::http2), request))
@@ -141,26 +148,26 @@ impl Endpoint {
     /// Finds out what the target chooses to speak. The connection is kept for the requests that follow.
     async fn ask(&self) -> Result<Protocol, Attempt> {
         let asking = async {
+            let timeouts = self.dial.timeouts();
+            let deadline = timeouts.deadline();
             let (stream, spoken) = self.dial.open(Protocol::Auto).await?;
             match spoken {
-                Protocol::Http2 => self.http2.add(stream).await?,
+                Protocol::Http2 => {
+                    let added = within(deadline, timeouts.limit(), self.http2.add(stream)).await;
+                    added.map_err(|error| Fault::http2(&error))?;
+                }
                 Protocol::Http1 | Protocol::Auto => self.pool.add(Connection::new(stream, self.pool.metrics())),
             }
             *self.spoken.lock() = spoken;
             Ok(spoken)
         };
         let known = || Some(*self.spoken.lock()).filter(|spoken| *spoken != Protocol::Auto);
-        let in_time = async {
-            let asked = timeout_at(self.dial.timeouts().deadline(), asking).await;
-            asked.unwrap_or_else(|elapsed| Err(elapsed.into()))
-        };
-        self.asking.open(known, in_time).await.map_err(|error| self.unreachable(&error))
+        self.asking.open(known, asking).await.map_err(|fault| self.unreachable(fault))
     }
 
-    fn unreachable(&self, error: &io::Error) -> Attempt {
-        tracing::debug!(dial = ?self.dial, %error, "cannot connect to an upstream");
+    fn unreachable(&self, fault: Fault) -> Attempt {
         self.forget();
-        Attempt::NotSent
+        Attempt::NotSent(fault)
     }
 
     /// What it spoke once may be no more what it speaks.

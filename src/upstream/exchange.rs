@@ -14,6 +14,7 @@ use super::answer::Answer;
 use super::body::RequestBody;
 use super::connection::Connection;
 use super::download::Download;
+use super::fault::Fault;
 use super::pool::Lease;
 use super::response_body::ResponseBody;
 use super::transfer::{Transfer, expects_continue};
@@ -60,7 +61,7 @@ pub(super) async fn exchange(
     let framing = Framing::of_answer(request.method(), line.status, told);
     if framing == Framing::Chunked {
         // While the client has no head of the response, it can still get a 502.
-        connection.check_chunks().map_err(|error| Attempt::broken(&error))?;
+        connection.check_chunks().map_err(|error| Attempt::Broken(Fault::response(&error)))?;
     }
     let body = request.body_mut().take();
     // A body that the client was not told to send (`100 Continue`) is not needed: the answer came without it. An upstream that
@@ -108,7 +109,7 @@ fn switch(request: &mut Request<RequestBody>, answer: ParsedResponse, is_sent: b
         is_sent && upgrades && !told.promises_body() && protocol.as_ref().is_some_and(is_the_offered)
     });
     let Some(Upgrade { bounds, .. }) = upgrade else {
-        return Err(Attempt::broken(&io::Error::other("a switch to a protocol that was not offered")));
+        return Err(Attempt::Broken(Fault::invalid(&"a switch to a protocol that was not offered")));
     };
     let mut client = request.body_mut().take();
     client.unlimit();
@@ -138,7 +139,9 @@ impl Asking<'_> {
             Some(Trouble::Client) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientBroken))),
             Some(Trouble::Stalled) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientStalled))),
             Some(Trouble::TooLong) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientTooLong))),
-            Some(_) if !connection.has_written && self.is_whole() => return Poll::Ready(Err(Attempt::NotSent)),
+            Some(_) if !connection.has_written && self.is_whole() => {
+                return Poll::Ready(Err(Attempt::NotSent(Fault::send())));
+            }
             None if !connection.has_written => return Poll::Pending,
             _ => {}
         }
@@ -177,8 +180,8 @@ impl Asking<'_> {
         }
         let request = &mut self.request;
         loop {
-            let answer =
-                ready!(connection.poll_head(request.headers_mut(), cx)).map_err(|error| Attempt::broken(&error))?;
+            let answer = ready!(connection.poll_head(request.headers_mut(), cx))
+                .map_err(|error| Attempt::Broken(Fault::response(&error)))?;
             let status = answer.line.status;
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Poll::Ready(Ok(answer));
@@ -187,7 +190,9 @@ impl Asking<'_> {
             // follows would be taken for what it is not.
             self.informed += 1;
             if self.informed > MAX_INFORMATIONAL || answer.told.promises_body() {
-                return Poll::Ready(Err(Attempt::broken(&io::Error::from(io::ErrorKind::InvalidData))));
+                return Poll::Ready(Err(Attempt::Broken(Fault::invalid(
+                    &"informational responses that are not valid",
+                ))));
             }
             let fields = take(request.headers_mut());
             if let Some(informer) = request.body_mut().informer() {
@@ -205,8 +210,8 @@ impl Asking<'_> {
     /// request arrived; whatever may arrive twice is then sent again (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
     fn unanswered(&self, connection: &Connection, error: &io::Error) -> Attempt {
         if connection.is_reused && self.request.method().is_idempotent() && self.is_whole() {
-            return Attempt::Unanswered;
+            return Attempt::Unanswered(Fault::response(error));
         }
-        Attempt::broken(error)
+        Attempt::Broken(Fault::response(error))
     }
 }

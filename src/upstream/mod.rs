@@ -6,6 +6,7 @@
 //! twice does no harm (RFC 9110 section 9.2.2), and if its body is still whole. Over HTTP/2 an upstream may also say that it
 //! did not look at a request, which then counts as not sent. Whether to repeat anything else is the client's decision.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ mod download;
 mod echo;
 mod endpoint;
 mod exchange;
+mod fault;
 mod http2;
 mod inform;
 mod pool;
@@ -30,7 +32,9 @@ mod response_body;
 mod seats;
 mod select;
 pub mod settings;
+mod target;
 pub(crate) mod tls;
+mod trace;
 mod transfer;
 mod tunnel;
 mod turn;
@@ -39,15 +43,19 @@ mod upload;
 pub use body::{BoxError, RequestBody, TooLong};
 pub(crate) use inform::{Inform, Informer};
 pub use response_body::ResponseBody;
+pub(crate) use target::TargetStates;
+pub(crate) use trace::{LastAttempt, Trace};
 pub(crate) use transfer::expects_continue;
 
 use crate::metrics::{Metrics, UpstreamMetrics};
 pub(crate) use answer::Answer;
 use dial::Dial;
 use endpoint::Endpoint;
+use fault::Fault;
 pub(crate) use seats::Client;
 use select::RoundRobin;
 use settings::{Protocol, Target, UpstreamSettings};
+use target::{Attempting, TargetState};
 use tls::Identities;
 
 /// The upstreams of a rule file, each with its own connections. Every worker has its own.
@@ -57,7 +65,7 @@ pub struct Upstreams(BTreeMap<Arc<str>, Upstream>);
 /// One of them.
 #[derive(Debug)]
 pub struct Upstream {
-    targets: Vec<Backend>,
+    targets: Vec<(Arc<TargetState>, Backend)>,
     /// The name of its first target, for requests that name none.
     host: HeaderValue,
     turn: RoundRobin,
@@ -112,10 +120,12 @@ const MAX_INFORMATIONAL: u8 = 16;
 #[derive(Debug)]
 enum Attempt {
     /// Nothing was sent; the request is whole.
-    NotSent,
+    NotSent(Fault),
     /// It was sent on a kept connection, which ended before any of the answer came. The request is whole, and may be
     /// sent once more.
-    Unanswered,
+    Unanswered(Fault),
+    /// The connection broke, or what came back is no response.
+    Broken(Fault),
     /// It is over.
     Failed(Failure),
 }
@@ -123,10 +133,12 @@ enum Attempt {
 // === impl Attempt ===
 
 impl Attempt {
-    /// What came back is no answer.
-    fn broken(error: &impl std::fmt::Display) -> Self {
-        tracing::debug!(%error, "no valid answer from an upstream");
-        Self::Failed(Failure::Broken)
+    /// Returns the fault of the target, if it is the target's. `limit` is how long a response may take to begin.
+    fn fault(&self, limit: Duration) -> Option<Cow<'_, Fault>> {
+        match self {
+            Self::NotSent(fault) | Self::Unanswered(fault) | Self::Broken(fault) => Some(Cow::Borrowed(fault)),
+            Self::Failed(failure) => Fault::of_failure(*failure, limit).map(Cow::Owned),
+        }
     }
 }
 
@@ -139,18 +151,22 @@ impl Upstreams {
         workers: usize,
         metrics: &Metrics,
     ) -> Self {
-        Self::sharing(settings, workers, metrics, &Identities::default())
+        let settings: Vec<_> = settings.into_iter().collect();
+        let targets = TargetStates::new(settings.iter().copied(), metrics);
+        Self::sharing(settings, workers, metrics, &Identities::default(), &targets)
     }
 
-    /// Likewise; those of all workers share what was read of the files.
+    /// Likewise; those of all workers share what was read of the files, and the states of the targets.
     pub(crate) fn sharing<'a>(
         settings: impl IntoIterator<Item = &'a UpstreamSettings>,
         workers: usize,
         metrics: &Metrics,
         identities: &Identities,
+        targets: &TargetStates,
     ) -> Self {
         let named = |settings: &UpstreamSettings| {
-            (settings.name.clone(), Upstream::new(&settings.share(workers.max(1)), metrics, identities))
+            let upstream = Upstream::new(&settings.share(workers.max(1)), metrics, identities, targets);
+            (settings.name.clone(), upstream)
         };
         Self(settings.into_iter().map(named).collect())
     }
@@ -164,14 +180,17 @@ impl Upstreams {
 // === impl Upstream ===
 
 impl Upstream {
-    fn new(settings: &UpstreamSettings, metrics: &Metrics, identities: &Identities) -> Self {
+    fn new(settings: &UpstreamSettings, metrics: &Metrics, identities: &Identities, targets: &TargetStates) -> Self {
         let metrics = metrics.upstream(&settings.name);
-        let remote = |dial| Backend::Http(Endpoint::new(dial, settings, metrics.clone()));
-        let place = |target: &Target| match target {
-            Target::Http(authority) => remote(Dial::clear(authority, settings)),
-            Target::Https(authority) => remote(Dial::tls(authority, settings, identities.of(settings))),
-            Target::Unix(path) => remote(Dial::unix(path, settings)),
-            Target::Echo => Backend::Echo,
+        let place = |(target, state): (&Target, &Arc<TargetState>)| {
+            let remote = |dial| Backend::Http(Endpoint::new(dial, settings, metrics.clone(), state));
+            let backend = match target {
+                Target::Http(authority) => remote(Dial::clear(authority, settings)),
+                Target::Https(authority) => remote(Dial::tls(authority, settings, identities.of(settings))),
+                Target::Unix(path) => remote(Dial::unix(path, settings)),
+                Target::Echo => Backend::Echo,
+            };
+            (Arc::clone(state), backend)
         };
         let authority = settings.targets.iter().find_map(|target| match target {
             Target::Http(authority) | Target::Https(authority) => HeaderValue::from_str(authority.as_str()).ok(),
@@ -180,7 +199,7 @@ impl Upstream {
         });
         Self {
             host: authority.unwrap_or(HeaderValue::from_static("")),
-            targets: settings.targets.iter().map(place).collect(),
+            targets: settings.targets.iter().zip(targets.of(&settings.name)).map(place).collect(),
             turn: RoundRobin::default(),
             response_timeout: settings.response_timeout,
             switches: settings.protocol != Protocol::Http2,
@@ -204,9 +223,14 @@ impl Upstream {
     ///
     /// # Errors
     /// See [`Failure`]. Dropping the future cancels the request.
-    pub(crate) async fn send(&self, request: &mut Request<RequestBody>, client: Client) -> Result<Answer, Failure> {
+    pub(crate) async fn send(
+        &self,
+        request: &mut Request<RequestBody>,
+        client: Client,
+        trace: Option<&Trace>,
+    ) -> Result<Answer, Failure> {
         let begin = Instant::now();
-        let result = self.send_to_one(request, client, begin).await;
+        let result = self.send_to_one(request, client, trace, begin).await;
         match &result {
             Ok(_) => self.metrics.answered(begin.elapsed()),
             Err(Failure::Unreachable | Failure::CannotSwitch) => self.metrics.unreachable(),
@@ -230,40 +254,57 @@ impl Upstream {
         &self,
         request: &mut Request<RequestBody>,
         client: Client,
+        trace: Option<&Trace>,
         mut now: Instant,
     ) -> Result<Answer, Failure> {
         let (mut was_sent, mut full) = (false, None);
         for index in self.turn.next(self.targets.len()) {
-            let attempt = match &self.targets[index] {
-                Backend::Echo => Ok(Answer::of(echo::answer(request), request)),
+            let (target, backend) = &self.targets[index];
+            let (attempting, result) = match backend {
+                Backend::Echo => (target.attempt(trace), Ok(Answer::of(echo::answer(request), request))),
                 Backend::Http(endpoint) => match endpoint.try_take_seat(client) {
-                    Some(seat) => endpoint.send(seat, request, now, self.response_timeout, was_sent).await,
+                    Some(seat) => {
+                        let attempting = target.attempt(trace);
+                        let limit = self.response_timeout;
+                        (attempting, endpoint.send(seat, request, now, limit, was_sent).await)
+                    }
                     None => {
-                        full.get_or_insert(endpoint);
+                        full.get_or_insert((target, endpoint));
                         continue;
                     }
                 },
             };
-            match attempt {
+            match self.end(attempting, result) {
                 Ok(answer) => return Ok(answer),
-                Err(Attempt::NotSent) => {}
-                Err(Attempt::Unanswered) => was_sent = true,
+                Err(Attempt::NotSent(_)) => {}
+                Err(Attempt::Unanswered(_)) => was_sent = true,
+                Err(Attempt::Broken(_)) => return Err(Failure::Broken),
                 Err(Attempt::Failed(failure)) => return Err(failure),
             }
             now = Instant::now(); // a connection may have been waited for
         }
-        let attempt = match full {
-            Some(endpoint) => Box::pin(self.send_later(endpoint, request, client, was_sent)).await,
-            None => Err(Attempt::NotSent),
+        let Some((target, endpoint)) = full else {
+            return Err(if was_sent { Failure::Broken } else { Failure::Unreachable });
         };
-        attempt.map_err(|attempt| match attempt {
-            Attempt::Failed(Failure::QueueFull | Failure::QueueTimedOut) | Attempt::NotSent if was_sent => {
+        let attempting = target.attempt(trace);
+        let result = Box::pin(self.send_later(endpoint, request, client, was_sent)).await;
+        self.end(attempting, result).map_err(|attempt| match attempt {
+            Attempt::Failed(Failure::QueueFull | Failure::QueueTimedOut) | Attempt::NotSent(_) if was_sent => {
                 Failure::Broken
             }
             Attempt::Failed(failure) => failure,
-            Attempt::Unanswered => Failure::Broken,
-            Attempt::NotSent => Failure::Unreachable,
+            Attempt::Unanswered(_) | Attempt::Broken(_) => Failure::Broken,
+            Attempt::NotSent(_) => Failure::Unreachable,
         })
+    }
+
+    /// Records how an attempt ended.
+    fn end(&self, attempting: Attempting<'_>, result: Result<Answer, Attempt>) -> Result<Answer, Attempt> {
+        match &result {
+            Ok(_) => attempting.succeeded(),
+            Err(attempt) => attempting.failed(attempt.fault(self.response_timeout).as_deref()),
+        }
+        result
     }
 
     /// Sends as soon as there is a connection for the client.

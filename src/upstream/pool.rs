@@ -5,6 +5,7 @@
 //! whose answer was not read to its end, never comes back.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use tokio::time::{Instant, sleep_until};
 use super::connection::{Connection, IDLE_TIMEOUT};
 use super::seats::{Seat, Seats};
 use super::settings::UpstreamSettings;
-use crate::metrics::UpstreamMetrics;
+use super::target::TargetState;
+use crate::metrics::{BrokenOff, UpstreamMetrics};
 
 /// How often idle connections are looked at, to close those that the other side has closed.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -34,6 +36,7 @@ struct PoolConnections {
     seats: Seats,
     body_timeout: Duration,
     metrics: UpstreamMetrics,
+    target: Arc<TargetState>,
 }
 
 /// A connection in use. It goes back when it is released, and is closed when it is dropped.
@@ -56,9 +59,9 @@ struct Idle {
 // === impl Pool ===
 
 impl Pool {
-    pub(crate) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
+    pub(crate) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics, target: Arc<TargetState>) -> Self {
         let (idle, seats, body_timeout) = (Mutex::default(), Seats::new(settings), settings.body_timeout);
-        Self(Arc::new(PoolConnections { idle, seats, body_timeout, metrics }))
+        Self(Arc::new(PoolConnections { idle, seats, body_timeout, metrics, target }))
     }
 
     /// How many connections there may be, and whose.
@@ -150,6 +153,12 @@ impl Lease {
         self.pool.metrics()
     }
 
+    /// Records that the response broke off.
+    pub(crate) fn broke_off(&self, why: BrokenOff, error: &io::Error) {
+        self.metrics().broken_off(why);
+        self.pool.0.target.broke_off(error);
+    }
+
     /// Closes the connection, and keeps its seat for another.
     pub(crate) fn close(self) -> Seat {
         self.seat
@@ -172,13 +181,16 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
     use crate::upstream::dial::Dial;
+    use crate::upstream::settings::Target;
 
     /// A pool with one idle connection, and the other end of it.
     async fn one_idle() -> (Pool, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let authority = Authority::try_from(listener.local_addr().unwrap().to_string()).unwrap();
         let settings = UpstreamSettings { max_connections: 2, ..UpstreamSettings::new("api".into(), Vec::new()) };
-        let pool = Pool::new(&settings, Metrics::new().upstream("api"));
+        let metrics = Metrics::new();
+        let target = TargetState::new(&settings.name, &Target::Http(authority.clone()), &metrics);
+        let pool = Pool::new(&settings, metrics.upstream("api"), target);
         let connection = Connection::open(&Dial::clear(&authority, &settings), pool.metrics()).await.unwrap();
         pool.lease(connection, pool.seats().try_take(None).unwrap()).release();
         (pool, listener.accept().unwrap().0)

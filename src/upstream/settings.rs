@@ -1,5 +1,6 @@
 //! What the rule file says about an upstream.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,18 @@ pub struct TlsIdentity {
     pub cert: PathBuf,
     /// Its private key, not encrypted.
     pub key: PathBuf,
+}
+
+/// Writes the target as in the rule file.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(authority) => write!(f, "http://{authority}"),
+            Self::Https(authority) => write!(f, "https://{authority}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Echo => f.write_str("builtin:echo"),
+        }
+    }
 }
 
 impl Default for UpstreamTls {

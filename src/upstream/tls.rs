@@ -5,11 +5,9 @@ use std::error::Error as Fault;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::uri::Authority;
-use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,7 +15,6 @@ use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::settings::{Protocol, UpstreamSettings, UpstreamTls};
@@ -29,16 +26,12 @@ use crate::transport::{Tls, Transport};
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
-/// How often it is told why a target cannot be reached, however many requests ask for it.
-const REPEATED: Duration = Duration::from_secs(10);
-
 /// TLS to one target.
 #[derive(Debug)]
 pub(super) struct Connector {
     /// Its certificate has to be for this name.
     name: ServerName<'static>,
     identity: Arc<Identity>,
-    told: Mutex<Option<Instant>>,
 }
 
 /// Those of all upstreams, by name. Workers share them, so that files are read once.
@@ -201,7 +194,7 @@ impl Connector {
     pub(super) fn new(identity: Arc<Identity>, authority: &Authority) -> Option<Self> {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(identity.tls.server_name.as_deref().unwrap_or(host).to_owned()).ok()?;
-        Some(Self { name, identity, told: Mutex::default() })
+        Some(Self { name, identity })
     }
 
     /// Makes of a connection one of TLS. Returns what will be spoken: what was asked for, or what the target prefers.
@@ -217,15 +210,6 @@ impl Connector {
         }
         let spoken = if speaks_http2 { Protocol::Http2 } else { Protocol::Http1 };
         Ok((Transport::Tls(Tls::new(stream)), spoken))
-    }
-
-    /// Tells why, though not for every request.
-    pub(super) fn tell(&self, target: &impl std::fmt::Debug, error: &io::Error) {
-        let mut told = self.told.lock();
-        if told.is_none_or(|told| told.elapsed() >= REPEATED) {
-            *told = Some(Instant::now());
-            tracing::warn!(?target, name = %self.name.to_str(), %error, "no connection of TLS to an upstream");
-        }
     }
 }
 

@@ -1,17 +1,19 @@
 //! One at a time: many requests need the same thing at once, and one of them opens it for all.
 
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::Mutex;
+
+use super::fault::Fault;
 
 /// Whose turn it is to open something.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     taken: Arc<Mutex<()>>,
     failures: AtomicU64,
+    last: parking_lot::Mutex<Option<Fault>>,
 }
 
 impl Turn {
@@ -20,8 +22,8 @@ impl Turn {
     pub(super) async fn open<T>(
         &self,
         there: impl Fn() -> Option<T>,
-        opening: impl Future<Output = io::Result<T>>,
-    ) -> io::Result<T> {
+        opening: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
         let failures = self.failures.load(Relaxed);
         if let Some(there) = there() {
             return Ok(there);
@@ -31,7 +33,7 @@ impl Turn {
             return Ok(opened);
         }
         self.follow(failures)?;
-        opening.await.inspect_err(|_| self.fail())
+        opening.await.inspect_err(|fault| self.fail(fault))
     }
 
     /// The same, by a task of its own: it is opened for all, also where who asked for it has left.
@@ -39,10 +41,10 @@ impl Turn {
         self: &Arc<Self>,
         there: impl Fn() -> Option<T>,
         opening: impl FnOnce() -> F,
-    ) -> io::Result<T>
+    ) -> Result<T, Fault>
     where
         T: Send + 'static,
-        F: Future<Output = io::Result<T>> + Send + 'static,
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
         let failures = self.failures.load(Relaxed);
         if let Some(there) = there() {
@@ -56,18 +58,19 @@ impl Turn {
         let (this, opening) = (Arc::clone(self), opening());
         let opened = tokio::spawn(async move {
             let _turn = turn;
-            opening.await.inspect_err(|_| this.fail())
+            opening.await.inspect_err(|fault| this.fail(fault))
         });
-        opened.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+        opened.await.unwrap_or_else(|panic| Err(Fault::connect(&panic.into())))
     }
 
     /// Fails with an attempt that was under way.
-    fn follow(&self, failures: u64) -> io::Result<()> {
+    fn follow(&self, failures: u64) -> Result<(), Fault> {
         let has_failed = self.failures.load(Relaxed) != failures;
-        if has_failed { Err(io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+        self.last.lock().clone().filter(|_| has_failed).map_or(Ok(()), Err)
     }
 
-    fn fail(&self) {
+    fn fail(&self, fault: &Fault) {
+        *self.last.lock() = Some(fault.clone());
         self.failures.fetch_add(1, Relaxed);
     }
 }

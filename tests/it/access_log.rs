@@ -69,7 +69,7 @@ routes:
         let (status, log) = ended.await.expect("an end");
         assert!(status.success(), "{log}");
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        lines.filter(|line| line["target"] == "tidegate::access").collect()
+        lines.filter(|line| line["limits"].is_string()).collect()
     }
 }
 
@@ -270,6 +270,76 @@ async fn the_client_is_told_by_its_address_or_as_it_stands_in_the_stores_keys() 
     let key = line["client_key"].as_str().expect("a key");
     assert!(keys.len() == 1 && keys[0].ends_with(&format!(":{key}")) && key.len() == 32, "{keys:?} {key}");
     assert!(!line.to_string().contains("CANARY"), "{line}");
+}
+
+#[tokio::test]
+async fn json_lines_have_a_field_for_each_part() {
+    let limits =
+        "{ name: wide, mode: OVERALL, rate: 9, interval: 1h }, { name: narrow, mode: OVERALL, rate: 1, interval: 1h }";
+    let gateway = Logged::start("fields", "builtin:echo", limits);
+    let mut client = gateway.client().await;
+    for status in [200, 429] {
+        let request = "POST /a/b?q=CANARY HTTP/1.1\r\nHost: API.example:80\r\nUser-Agent: x\" 1\r\nContent-Length: 5\r\n\r\nhello";
+        assert_eq!(client.ask(request).await.status(), status);
+    }
+    let lines = gateway.lines().await;
+    for line in &lines {
+        let parts = json!([line["method"], line["path"], line["host"], line["user_agent"], line["route"]]);
+        assert_eq!(parts, json!(["POST", "/a/b", "API.example:80", "x\" 1", "all"]), "{line}");
+    }
+    let parts = |line: &Value| json!([line["limit"], line["upstream"], line["target"], line["bytes_in"]]);
+    assert_eq!(parts(&lines[0]), json!([null, "origin", "builtin:echo", 5]), "{lines:?}");
+    assert_eq!(parts(&lines[1]), json!(["narrow", null, null, 0]), "{lines:?}");
+}
+
+#[tokio::test]
+async fn human_lines_have_no_text_that_looks_like_fields() {
+    let file = RuleFile::new(
+        "human",
+        "listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+access_log: stdout
+upstreams: { echo: { targets: [builtin:echo] } }
+routes: [{ name: all, match: {}, upstream: echo }]\n",
+    );
+    let (program, address, _) = Program::run(&file, &[]);
+    let fields = "User-Agent: x status=500 at=1\r\n";
+    assert_eq!(get(&mut Raw::connect(address).await, "/a", fields).await.status(), 200);
+    let bad = "GET /b HTTP/1.1\r\nHost: x status=500\r\n\r\n";
+    assert_eq!(Raw::connect(address).await.ask(bad).await.status(), 400);
+    program.signal("TERM");
+    let (_, log) = tokio::task::spawn_blocking(|| program.end()).await.expect("an end");
+    let line = log.lines().find(|line| line.contains(" GET /a ")).expect("a line");
+    assert!(line.contains(r#" GET /a status=200 route="all" limits="unlimited" upstream="echo" "#), "{line}");
+    assert!(line.ends_with(r#" host="test.example""#) && !line.contains("method="), "{line}");
+    assert!(!log.contains("status=500"), "{log}");
+}
+
+#[tokio::test]
+async fn denial_by_a_failed_store_has_its_reason() {
+    let Some(redis) = RedisServer::start() else { return };
+    let more = format!("listen: 127.0.0.1:0\nstore: {}", redis.rule());
+    drop(redis);
+    let limits = "{ name: first, mode: OVERALL, rate: 9, interval: 1h, on_store_failure: allow }, \
+                  { name: strict, mode: OVERALL, rate: 9, interval: 1h, on_store_failure: deny }";
+    let gateway = Logged::listening("denied", &more, "builtin:echo", limits);
+    assert_eq!(get(&mut gateway.client().await, "/", "").await.status(), 503);
+    let lines = gateway.lines().await;
+    let line = line(&lines, "GET /");
+    let parts = json!([line["reason"], line["limits"], line["limit"], line["target"]]);
+    assert_eq!(parts, json!(["store_failed", "store_failed", "strict", null]), "{line}");
+}
+
+#[tokio::test]
+async fn rejections_are_counted_by_their_exact_code() {
+    let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 1h }";
+    let gateway = Logged::start("codes", "builtin:echo", limit);
+    let mut client = gateway.client().await;
+    for status in [200, 429, 429] {
+        assert_eq!(get(&mut client, "/", "").await.status(), status);
+    }
+    gateway.counts(r#"tidegate_responses_total{route="all",code="200"}"#, 1).await;
+    gateway.counts(r#"tidegate_responses_total{route="all",code="429"}"#, 2).await;
 }
 
 #[tokio::test]

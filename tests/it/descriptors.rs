@@ -44,7 +44,7 @@ async fn is_idle(program: &Program) -> bool {
 async fn with_few_descriptors_fewer_clients_are_served_and_the_others_are_told() {
     let file = RuleFile::new("few-descriptors", RULES);
     let (program, said, address, admin) = Program::run_with_descriptors(256, &file);
-    assert!(said.contains("the limit of file descriptors is 256") && said.contains("10000 connections"), "{said}");
+    assert!(said.contains(" WARN ") && said.contains("limit=256 needed=2") && said.contains("served=4"), "{said}");
     let mut clients = Vec::new();
     for _ in 0..300 {
         clients.push(Raw::connect(address).await);
@@ -61,6 +61,14 @@ async fn with_few_descriptors_fewer_clients_are_served_and_the_others_are_told()
     assert!(series(admin, ended).await > 0);
     drop(clients);
     until_served(address).await;
+}
+
+#[test]
+fn slightly_low_descriptor_limit_is_no_warning() {
+    let file = RuleFile::new("enough-descriptors", &format!("max_connections: 1000\n{RULES}"));
+    let (_program, said, ..) = Program::run_with_descriptors(2100, &file);
+    assert!(said.contains(" INFO ") && said.contains("limit=2100"), "{said}");
+    assert!(said.contains("max_connections=1000 served=9"), "{said}");
 }
 
 #[tokio::test]

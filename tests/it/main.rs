@@ -77,5 +77,6 @@ mod tls_reload;
 mod tls_sessions;
 mod unix_sockets;
 mod upgrade;
+mod upstream_failures;
 mod waiting;
 mod windows_redis;

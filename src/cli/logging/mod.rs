@@ -1,9 +1,10 @@
 //! The logs: events of the process go to standard error, requests to where `access_log` says.
 //!
-//! `--log` or `TIDEGATE_LOG` says what of the first is written ([`filter`]). Neither log ever holds a header
-//! field, a query or a body.
+//! `--log` or `TIDEGATE_LOG` says what of the first is written ([`filter`]). Neither log ever holds a query, a body, or
+//! a header field other than `Host` and `User-Agent`.
 
 mod clean;
+mod fields;
 mod filter;
 mod lines;
 mod panics;
@@ -19,6 +20,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use self::fields::Fields;
 pub(super) use self::filter::LogFilter;
 use self::lines::{Guard, Lines};
 use self::sink::Sink;
@@ -79,10 +81,10 @@ pub(super) fn start(args: &CommonArgs, access_log: &AccessLog) -> Result<Logs, L
     let (access, access_guard) = access.unzip();
     // Filters by target, which tracing caches: an access log that is off costs nothing.
     let not_access = Targets::new().with_default(LevelFilter::TRACE).with_target(access::TARGET, LevelFilter::OFF);
-    let mut logs = vec![lines(format, errors).with_filter(args.log.filter().and(not_access)).boxed()];
+    let mut logs = vec![lines(format, errors, &[]).with_filter(args.log.filter().and(not_access)).boxed()];
     if let Some(writer) = access.clone() {
         let access = Targets::new().with_target(access::TARGET, LevelFilter::INFO);
-        logs.push(lines(format, writer).with_filter(access).boxed());
+        logs.push(lines(format, writer, &IN_MESSAGE).with_filter(access).boxed());
     }
     tracing_subscriber::registry().with(logs).try_init().map_err(io::Error::other)?;
     panics::log();
@@ -99,13 +101,19 @@ impl Logs {
     }
 }
 
-fn lines<S>(format: LogFormat, writer: Lines) -> Box<dyn Layer<S> + Send + Sync>
+/// The fields of an access line that human lines omit: the message has two of them, and the third may hold anything that
+/// looks like other fields.
+const IN_MESSAGE: [&str; 3] = ["method", "path", "user_agent"];
+
+/// Writes events as lines; human lines without the `omitted` fields.
+fn lines<S>(format: LogFormat, writer: Lines, omitted: &'static [&'static str]) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
 {
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     match format {
-        LogFormat::Human => lines.with_target(false).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Human => lines.with_target(false).fmt_fields(Fields { omitted }).boxed(),
+        // Without the module of an event, whose key is `target`: that is the target of a request.
+        LogFormat::Json => lines.with_target(false).json().flatten_event(true).boxed(),
     }
 }

@@ -44,6 +44,7 @@ use crate::server::testing::Handled;
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::sift::{Arrival, NextHop, Sieve};
 use crate::upgrade::Upgrades;
+use crate::upstream::TargetStates;
 use crate::upstream::settings::{Protocol, Target, UpstreamSettings, UpstreamTls};
 use crate::upstream::tls::Identities;
 use crate::wire::raw::{Message, Raw};
@@ -100,7 +101,9 @@ impl Settings {
         }
         (self.adjust)(&mut upstream);
         let metrics = Arc::new(Metrics::new());
-        let forward = Forward::new(Arc::new(Upstreams::sharing([&upstream], 1, &metrics, &self.identities)));
+        let targets = TargetStates::new([&upstream], &metrics);
+        let upstreams = Upstreams::sharing([&upstream], 1, &metrics, &self.identities, &targets);
+        let forward = Forward::new(Arc::new(upstreams));
         let trusted_peer = self.trusted_peer;
         let handler = move |request, peer| with_permit(forward.clone(), request, peer, trusted_peer);
         let listener = bind_one(&listen.address);

@@ -9,6 +9,7 @@ use h2::{Reason, RecvStream};
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
+use super::super::fault::timed_out;
 use super::super::seats::Seat;
 use super::super::transfer::Transfer;
 use super::Shared;
@@ -64,9 +65,12 @@ impl Download {
         let polled = match coming.poll_frame(cx) {
             Poll::Ready(polled) => polled.map_err(|error| {
                 coming.place.ended();
-                cause(&error)
+                (cause(&error), error.to_string())
             }),
-            Poll::Pending => Err(ready!(self.poll_silent(cx))),
+            Poll::Pending => {
+                let why = ready!(self.poll_silent(cx));
+                Err((why, timed_out(self.shared.body_timeout).to_string()))
+            }
         };
         self.silent_since = None;
         match polled {
@@ -74,8 +78,8 @@ impl Download {
                 self.note(frame.as_ref());
                 Poll::Ready(frame.map(Ok))
             }
-            Err(why) => {
-                self.break_off(why);
+            Err((why, error)) => {
+                self.break_off(why, &error);
                 Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())))
             }
         }
@@ -113,9 +117,10 @@ impl Download {
     }
 
     /// Resets the stream; the rest of the answer is lost.
-    fn break_off(&mut self, why: BrokenOff) {
+    fn break_off(&mut self, why: BrokenOff, error: &String) {
         self.coming = None;
         self.shared.metrics.broken_off(why);
+        self.shared.target.broke_off(error);
     }
 }
 
@@ -151,6 +156,5 @@ impl Coming {
 }
 
 fn cause(error: &h2::Error) -> BrokenOff {
-    tracing::debug!(%error, "an upstream's answer broke off");
     if error.is_remote() || error.is_io() { BrokenOff::Closed } else { BrokenOff::Malformed }
 }

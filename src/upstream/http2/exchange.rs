@@ -14,6 +14,7 @@ use http_body::Body;
 use tokio::time::timeout;
 
 use super::super::body::RequestBody;
+use super::super::fault::Fault;
 use super::super::seats::Seat;
 use super::super::transfer::{Transfer, expects_continue};
 use super::super::upload::Trouble;
@@ -35,24 +36,24 @@ pub(super) async fn exchange(
     let is_empty = request.body().is_end_stream();
     let waits = !is_empty && expects_continue(request.headers());
     let opened = place.sender.send_request(head::of(request, scheme), is_empty);
-    let Ok((response, stream)) = opened else { return Err(Attempt::NotSent) };
+    let Ok((response, stream)) = opened else { return Err(Attempt::NotSent(Fault::send())) };
     place.opened();
     let transfer = request.body_mut().watch(waits);
     let upload = (!is_empty).then(|| Upload::new(stream));
     let mut asking = Asking { request, upload, response, transfer: transfer.clone(), informed: 0 };
     let answer = poll_fn(|cx| asking.poll(cx));
     let answered = match &transfer {
-        Some(transfer) => transfer.wait(answer, limit).await.unwrap_or_else(|failure| Err(Fault::Over(failure))),
-        None => timeout(limit, answer).await.unwrap_or(Err(Fault::Over(Failure::TimedOut))),
+        Some(transfer) => transfer.wait(answer, limit).await.unwrap_or_else(|failure| Err(End::Over(failure))),
+        None => timeout(limit, answer).await.unwrap_or(Err(End::Over(Failure::TimedOut))),
     };
     place.heard();
     match answered {
         Ok(response) => Ok(asking.begun(response)),
-        Err(fault) => {
-            if let Fault::Stream(_) = fault {
+        Err(end) => {
+            if let End::Stream(_) = end {
                 place.ended();
             }
-            Err(asking.failed(fault, place.is_reused))
+            Err(asking.failed(end, place.is_reused))
         }
     }
 }
@@ -76,8 +77,9 @@ struct Asking<'a> {
 }
 
 /// Why there is no answer.
-enum Fault {
+enum End {
     Over(Failure),
+    Invalid,
     Stream(h2::Error),
 }
 
@@ -91,20 +93,20 @@ impl Begun {
 
 impl Asking<'_> {
     /// Sends on, and looks for the answer.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, Fault>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, End>> {
         if let Some(upload) = &mut self.upload
             && let Poll::Ready(Err(trouble)) = upload.poll(self.request.body_mut(), cx)
             && let Some(failure) = of_client(trouble)
         {
-            return Poll::Ready(Err(Fault::Over(failure)));
+            return Poll::Ready(Err(End::Over(failure)));
         }
         // An upstream that takes no more has said why.
         while let Poll::Ready(Some(informed)) = self.response.poll_informational(cx) {
-            let informed = informed.map_err(Fault::Stream)?;
+            let informed = informed.map_err(End::Stream)?;
             let status = informed.status();
             self.informed += 1;
             if self.informed > MAX_INFORMATIONAL || status == StatusCode::SWITCHING_PROTOCOLS {
-                return Poll::Ready(Err(Fault::Over(Failure::Broken)));
+                return Poll::Ready(Err(End::Invalid));
             }
             if let Some(informer) = self.request.body_mut().informer() {
                 informer.pass_on(informed);
@@ -114,7 +116,7 @@ impl Asking<'_> {
             }
         }
         let response = ready!(Pin::new(&mut self.response).poll(cx));
-        Poll::Ready(response.map_err(Fault::Stream))
+        Poll::Ready(response.map_err(End::Stream))
     }
 
     fn begun(self, response: Response<RecvStream>) -> Begun {
@@ -128,18 +130,22 @@ impl Asking<'_> {
     }
 
     /// Whether it may be sent again, and if so makes it whole.
-    fn failed(self, fault: Fault, is_reused: bool) -> Attempt {
-        let error = match fault {
-            Fault::Over(failure) => return Attempt::Failed(failure),
-            Fault::Stream(error) => error,
+    fn failed(self, end: End, is_reused: bool) -> Attempt {
+        let error = match end {
+            End::Over(failure) => return Attempt::Failed(failure),
+            End::Invalid => return Attempt::Broken(Fault::invalid(&"informational responses that are not valid")),
+            End::Stream(error) => error,
         };
         let (was_refused, was_cut) = (is_refused(&error), error.is_io() && self.informed == 0);
         let may_repeat = was_cut && is_reused && self.request.method().is_idempotent();
         let body = self.request.body_mut();
         if (was_refused || may_repeat) && self.upload.is_none_or(|upload| upload.into_sent().give_back(body)) {
-            return if was_refused { Attempt::NotSent } else { Attempt::Unanswered };
+            return match was_refused {
+                true => Attempt::NotSent(Fault::refused(&error)),
+                false => Attempt::Unanswered(Fault::stream(&error)),
+            };
         }
-        Attempt::broken(&error)
+        Attempt::Broken(Fault::stream(&error))
     }
 }
 

@@ -21,16 +21,17 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use parking_lot::Mutex;
-use tokio::time::timeout_at;
 
 pub(super) use self::download::Download;
 use self::link::{Link, Place};
+use super::Attempt;
 use super::body::RequestBody;
 use super::dial::Dial;
+use super::fault::{Fault, within};
 use super::seats::Seat;
 use super::settings::{Protocol, UpstreamSettings};
+use super::target::TargetState;
 use super::turn::Turn;
-use super::{Attempt, Failure};
 use crate::metrics::UpstreamMetrics;
 use crate::transport::Transport;
 
@@ -57,12 +58,13 @@ struct Shared {
     opening: Arc<Turn>,
     body_timeout: Duration,
     metrics: UpstreamMetrics,
+    target: Arc<TargetState>,
 }
 
 impl Http2 {
-    pub(super) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics) -> Self {
+    pub(super) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics, target: Arc<TargetState>) -> Self {
         let (links, opening, body_timeout) = (Mutex::default(), Arc::default(), settings.body_timeout);
-        Self(Arc::new(Shared { links, opening, body_timeout, metrics }))
+        Self(Arc::new(Shared { links, opening, body_timeout, metrics, target }))
     }
 
     /// Sends, and returns the answer as soon as its head is here. What an upstream refuses to look at is sent again; what
@@ -75,26 +77,29 @@ impl Http2 {
         limit: Duration,
         mut was_sent: bool,
     ) -> Result<Response<Download>, Attempt> {
+        let mut last = None;
         for _ in 0..TRIES {
             let mut place = match self.place(dial).await {
                 Ok(place) => place,
-                Err(error) => {
-                    tracing::debug!(?dial, %error, "no connection of HTTP/2 to an upstream");
+                Err(fault) => {
+                    last = Some(fault);
                     break;
                 }
             };
             match exchange::exchange(&mut place, request, dial.scheme(), limit).await {
                 Ok(begun) => return Ok(begun.on(place, seat, &self.0)),
-                Err(Attempt::NotSent) => {}
-                Err(Attempt::Unanswered) if was_sent => return Err(Attempt::Failed(Failure::Broken)),
-                Err(Attempt::Unanswered) => {
+                Err(Attempt::NotSent(fault)) => last = Some(fault),
+                Err(Attempt::Unanswered(fault)) if was_sent => return Err(Attempt::Broken(fault)),
+                Err(Attempt::Unanswered(fault)) => {
+                    last = Some(fault);
                     was_sent = true;
                     self.0.metrics.repeated();
                 }
                 Err(over) => return Err(over),
             }
         }
-        Err(if was_sent { Attempt::Unanswered } else { Attempt::NotSent })
+        let fault = last.unwrap_or_else(Fault::send);
+        Err(if was_sent { Attempt::Unanswered(fault) } else { Attempt::NotSent(fault) })
     }
 
     /// Takes a connection that was opened already, on which HTTP/2 is spoken.
@@ -106,16 +111,16 @@ impl Http2 {
 
     /// A place on the oldest connection that has one, else on a new connection. That is opened also if the client leaves: clients
     /// that come and go in numbers would have each attempt given up, with all others waiting for the next.
-    async fn place(&self, dial: &Arc<Dial>) -> io::Result<Place> {
+    async fn place(&self, dial: &Arc<Dial>) -> Result<Place, Fault> {
         let open = || {
             let (this, dial) = (self.clone(), Arc::clone(dial));
             async move {
-                timeout_at(dial.timeouts().deadline(), async {
-                    let (stream, _) = dial.open(Protocol::Http2).await?;
-                    this.add(stream).await
-                })
-                .await??;
-                this.take().ok_or(io::ErrorKind::ConnectionAborted.into())
+                let timeouts = dial.timeouts();
+                let deadline = timeouts.deadline();
+                let (stream, _) = dial.open(Protocol::Http2).await?;
+                let added = within(deadline, timeouts.limit(), this.add(stream)).await;
+                let place = added.and_then(|()| this.take().ok_or_else(|| io::ErrorKind::ConnectionAborted.into()));
+                place.map_err(|error| Fault::http2(&error))
             }
         };
         self.0.opening.open_for_all(|| self.take(), open).await

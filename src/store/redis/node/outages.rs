@@ -77,7 +77,7 @@ impl Outages {
         let alone = self.fallback.tally().since(outage.before);
         tracing::info!(
             url = %self.url,
-            error = outage.cause,
+            last_error = outage.cause,
             attempts = outage.attempts,
             lasted_ms = u64::try_from(outage.since.elapsed().as_millis()).unwrap_or(u64::MAX),
             granted = alone.granted,
@@ -169,7 +169,10 @@ mod tests {
             assert!(metrics.render().contains("tidegate_store_up 1\n"));
         });
         assert_eq!(log.lines().count(), 2, "{log}");
-        assert!(log.contains(r#"error="slow" attempts=2 lasted_ms="#), "{log}");
+        assert!(
+            log.contains(r#"store is back url=redis://127.0.0.1:1 last_error="slow" attempts=2 lasted_ms="#),
+            "{log}"
+        );
         assert!(log.contains("granted=0 refused=0 charged=0 untold=0"), "{log}");
     }
 }

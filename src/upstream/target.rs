@@ -1,0 +1,292 @@
+//! The state of each target, which all workers share: counts attempts, and logs when the target begins to fail, while it
+//! fails, and when it answers again.
+//!
+//! Log lines are bounded: for each target one line on failures in a second, and one on its recovery for each of those. A
+//! target that fails again within a second of its recovery has to answer for a second without a failure until the next one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::fault::Fault;
+use super::settings::{Target, UpstreamSettings};
+use super::trace::{TargetName, Trace};
+use crate::metrics::{AttemptOutcome, Metrics, TargetMetrics};
+
+/// The least time between two log lines on the failures of a target.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The states of the targets of all upstreams.
+#[derive(Debug, Default)]
+pub(crate) struct TargetStates(BTreeMap<Arc<str>, Vec<Arc<TargetState>>>);
+
+/// The state of one target.
+#[derive(Debug)]
+pub(crate) struct TargetState {
+    name: Arc<TargetName>,
+    metrics: TargetMetrics,
+    /// Whether the target fails. A success reads nothing else while it does not.
+    is_failing: AtomicBool,
+    log: Mutex<FailureLog>,
+}
+
+/// An attempt at a target that is in flight. On drop, it counts as canceled.
+pub(super) struct Attempting<'a> {
+    target: &'a TargetState,
+    trace: Option<&'a Trace>,
+    is_over: bool,
+}
+
+#[derive(Debug, Default)]
+struct FailureLog {
+    outage: Option<Outage>,
+    last_line: Option<Instant>,
+    last_recovery: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    last_failure: Instant,
+    /// Failures since it began.
+    failures: u64,
+    /// Failures since the last line.
+    unlogged: u64,
+    is_logged: bool,
+    /// Whether it began just after a recovery.
+    is_repeated: bool,
+    last_error: String,
+}
+
+/// What is to be logged of a failure.
+struct Line {
+    message: &'static str,
+    failures: u64,
+    total: u64,
+    failing_ms: u64,
+}
+
+// === impl TargetStates ===
+
+impl TargetStates {
+    /// Creates the states of the targets of these upstreams.
+    pub(crate) fn new<'a>(upstreams: impl IntoIterator<Item = &'a UpstreamSettings>, metrics: &Metrics) -> Self {
+        let states = |settings: &UpstreamSettings| {
+            let state = |target| TargetState::new(&settings.name, target, metrics);
+            (Arc::clone(&settings.name), settings.targets.iter().map(state).collect())
+        };
+        Self(upstreams.into_iter().map(states).collect())
+    }
+
+    /// Returns the states of an upstream's targets, in their order.
+    pub(super) fn of(&self, upstream: &str) -> &[Arc<TargetState>] {
+        self.0.get(upstream).map_or(&[], Vec::as_slice)
+    }
+}
+
+// === impl TargetState ===
+
+impl TargetState {
+    pub(super) fn new(upstream: &Arc<str>, target: &Target, metrics: &Metrics) -> Arc<Self> {
+        let name = Arc::new(TargetName { upstream: Arc::clone(upstream), target: target.to_string() });
+        let metrics = metrics.target(upstream, &name.target);
+        Arc::new(Self { name, metrics, is_failing: AtomicBool::new(false), log: Mutex::default() })
+    }
+
+    /// Begins an attempt.
+    pub(super) fn attempt<'a>(self: &'a Arc<Self>, trace: Option<&'a Trace>) -> Attempting<'a> {
+        if let Some(trace) = trace {
+            trace.begin(&self.name);
+        }
+        Attempting { target: self, trace, is_over: false }
+    }
+
+    /// Records that a response broke off behind its head.
+    pub(super) fn broke_off(&self, error: &impl ToString) {
+        self.failed(&Fault::body(error));
+    }
+
+    fn answered(&self) {
+        if self.is_failing.load(Relaxed) {
+            self.recovered(Instant::now());
+        }
+    }
+
+    fn recovered(&self, now: Instant) {
+        let ended = {
+            let mut log = self.log.lock();
+            let Some(ended) = log.outage.take_if(|outage| outage.is_over(now)) else { return };
+            self.is_failing.store(false, Relaxed);
+            log.last_recovery = Some(now);
+            ended
+        };
+        if ended.is_logged {
+            tracing::warn!(
+                upstream = %self.name.upstream,
+                target = self.name.target,
+                failures = ended.failures,
+                failing_ms = millis(now - ended.since),
+                last_error = ended.last_error,
+                "upstream target answers again"
+            );
+        }
+    }
+
+    fn failed(&self, fault: &Fault) {
+        let (Fault { phase, error, .. }, TargetName { upstream, target }) = (fault, &*self.name);
+        let line = self.log.lock().failed(fault, Instant::now());
+        self.is_failing.store(true, Relaxed);
+        match line {
+            Some(Line { message, failures, total, failing_ms }) => tracing::warn!(
+                %upstream, target, phase, error, failures, total, failing_ms, "{message}"
+            ),
+            None => tracing::debug!(%upstream, target, phase, error, "upstream target fails"),
+        }
+    }
+}
+
+// === impl Attempting ===
+
+impl Attempting<'_> {
+    /// Ends with the head of a response.
+    pub(super) fn succeeded(mut self) {
+        self.end(AttemptOutcome::Ok);
+        self.target.answered();
+    }
+
+    /// Ends with a fault of the target, or without one if the client has failed.
+    pub(super) fn failed(mut self, fault: Option<&Fault>) {
+        let Some(fault) = fault else { return };
+        self.end(fault.outcome);
+        if let Some(trace) = self.trace {
+            trace.fail(fault.outcome.as_str());
+        }
+        self.target.failed(fault);
+    }
+
+    fn end(&mut self, outcome: AttemptOutcome) {
+        self.is_over = true;
+        self.target.metrics.attempted(outcome);
+    }
+}
+
+impl Drop for Attempting<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.target.metrics.attempted(AttemptOutcome::Canceled);
+        }
+    }
+}
+
+// === impl FailureLog, Outage ===
+
+impl FailureLog {
+    /// Notes a failure. Returns what is to be logged, unless another line was logged just before.
+    fn failed(&mut self, fault: &Fault, now: Instant) -> Option<Line> {
+        let is_recent = |at: Option<Instant>| at.is_some_and(|at| now - at < LOG_INTERVAL);
+        let (is_repeated, is_quiet) = (is_recent(self.last_recovery), is_recent(self.last_line));
+        let outage = self.outage.get_or_insert_with(|| Outage::new(now, is_repeated));
+        outage.last_failure = now;
+        outage.failures += 1;
+        outage.unlogged += 1;
+        outage.last_error.clone_from(&fault.error);
+        if is_quiet {
+            return None;
+        }
+        self.last_line = Some(now);
+        let message = if outage.is_logged { "upstream target still fails" } else { "upstream target fails" };
+        outage.is_logged = true;
+        let failures = std::mem::take(&mut outage.unlogged);
+        Some(Line { message, failures, total: outage.failures, failing_ms: millis(now - outage.since) })
+    }
+}
+
+impl Outage {
+    fn new(now: Instant, is_repeated: bool) -> Self {
+        let (failures, unlogged, is_logged, last_error) = (0, 0, false, String::new());
+        Self { since: now, last_failure: now, failures, unlogged, is_logged, is_repeated, last_error }
+    }
+
+    /// Returns `true` if a success at this moment ends it.
+    fn is_over(&self, now: Instant) -> bool {
+        !self.is_repeated || now - self.last_failure >= LOG_INTERVAL
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::store::testing::logged_by;
+
+    const HALF: Duration = Duration::from_millis(500);
+
+    fn state() -> Arc<TargetState> {
+        TargetState::new(&"api".into(), &Target::Echo, &Metrics::new())
+    }
+
+    /// Has attempts fail (`false`) or succeed; returns the messages that were logged, with the failures of each.
+    fn logged(state: &Arc<TargetState>, attempts: &[bool]) -> Vec<String> {
+        let log = logged_by(|| {
+            for is_ok in attempts {
+                match is_ok {
+                    true => state.attempt(None).succeeded(),
+                    false => state.attempt(None).failed(Some(&Fault::connect(&io::ErrorKind::TimedOut.into()))),
+                }
+            }
+        });
+        let number = |line: &str| {
+            let (_, rest) = line.split_once("failures=").expect("a number");
+            rest.split(' ').next().expect("a number").to_owned()
+        };
+        let message = |line: &str| {
+            let words = ["still fails", "answers again", "fails"].into_iter().find(|words| line.contains(words));
+            format!("{} {}", words.expect("a message"), number(line))
+        };
+        log.lines().inspect(|line| assert!(line.contains(" WARN "), "{line}")).map(message).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_logged_once_a_second() {
+        let state = state();
+        assert_eq!(logged(&state, &[false; 100]), ["fails 1"]);
+        advance(HALF).await;
+        assert!(logged(&state, &[false; 100]).is_empty());
+        advance(HALF).await;
+        assert_eq!(logged(&state, &[false; 100]), ["still fails 200"]);
+        assert_eq!(logged(&state, &[true; 100]), ["answers again 300"]);
+        assert!(logged(&state, &[true; 100]).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flapping_target_is_logged_once_a_second() {
+        let state = state();
+        let flapping = [[false, true]; 100].concat();
+        assert_eq!(logged(&state, &flapping), ["fails 1", "answers again 1"]);
+        advance(2 * HALF).await;
+        assert_eq!(logged(&state, &flapping), ["fails 100"]);
+        advance(HALF).await;
+        assert!(logged(&state, &flapping).is_empty());
+        advance(2 * HALF).await;
+        assert_eq!(logged(&state, &[true]), ["answers again 299"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn canceled_attempt_is_no_failure() {
+        let state = state();
+        assert!(logged_by(|| drop(state.attempt(None))).is_empty());
+        assert!(logged_by(|| state.attempt(None).failed(None)).is_empty());
+        assert!(logged(&state, &[true]).is_empty());
+    }
+}

@@ -1,0 +1,62 @@
+//! What the access log reports of a request's way to its upstream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+/// Records which target a request is sent to, why it failed, and how much of its body was read. The access log puts a clone
+/// into the request's extensions; without it nothing is recorded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trace(Arc<Traced>);
+
+#[derive(Debug, Default)]
+struct Traced {
+    last: Mutex<LastAttempt>,
+    bytes_in: AtomicU64,
+}
+
+/// The last attempt to have a request answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastAttempt {
+    /// The target, if there was an attempt.
+    pub(crate) target: Option<Arc<TargetName>>,
+    /// Why the gateway answered in place of the upstream, if it did.
+    pub(crate) reason: Option<&'static str>,
+}
+
+/// The names of a target.
+#[derive(Debug)]
+pub(crate) struct TargetName {
+    /// The name of its upstream.
+    pub(crate) upstream: Arc<str>,
+    /// The target, as in the rule file.
+    pub(crate) target: String,
+}
+
+impl Trace {
+    /// Records the target of an attempt that begins.
+    pub(super) fn begin(&self, target: &Arc<TargetName>) {
+        *self.0.last.lock() = LastAttempt { target: Some(Arc::clone(target)), reason: None };
+    }
+
+    /// Records why the gateway answers in place of the upstream.
+    pub(crate) fn fail(&self, reason: &'static str) {
+        self.0.last.lock().reason = Some(reason);
+    }
+
+    /// Counts bytes of the request's body.
+    pub(super) fn read(&self, count: usize) {
+        self.0.bytes_in.fetch_add(count as u64, Relaxed);
+    }
+
+    /// Returns the last attempt.
+    pub(crate) fn last(&self) -> LastAttempt {
+        self.0.last.lock().clone()
+    }
+
+    /// Returns how many bytes of the request's body were read.
+    pub(crate) fn bytes_in(&self) -> u64 {
+        self.0.bytes_in.load(Relaxed)
+    }
+}

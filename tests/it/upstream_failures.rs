@@ -1,0 +1,235 @@
+//! What operators see of an upstream that fails: the log of the process, the access log, and the counters.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::support::gateway::get;
+use crate::support::process::{Program, RuleFile};
+use crate::support::wire::raw::{Message, Raw};
+use crate::support::wire::soon;
+use crate::support::wire::upstream::{Origin, Visit};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// A gateway as a process, with one upstream `api`.
+struct Gateway {
+    program: Program,
+    address: SocketAddr,
+    admin: SocketAddr,
+    _file: RuleFile,
+}
+
+/// The lines of a gateway that has ended.
+struct Log {
+    access: Vec<Value>,
+    process: Vec<Value>,
+}
+
+impl Gateway {
+    fn start(name: &str, upstream: &str) -> Self {
+        let rules = format!(
+            "listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+access_log: stdout
+upstreams: {{ api: {{ {upstream} }} }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]\n"
+        );
+        let file = RuleFile::new(name, &rules);
+        let (program, address, admin) = Program::run(&file, &["--log-format", "json", "--workers", "2"]);
+        Self { program, address, admin, _file: file }
+    }
+
+    async fn get(&self, path: &str) -> Message {
+        get(&mut Raw::connect(self.address).await, path, "").await
+    }
+
+    async fn attempts(&self, target: &str, outcome: &str) -> u64 {
+        let labels = format!("upstream=\"api\",target=\"{target}\",outcome=\"{outcome}\"");
+        let series = format!("tidegate_upstream_attempts_total{{{labels}}} ");
+        let page = get(&mut Raw::connect(self.admin).await, "/metrics", "").await.text();
+        page.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or(0)
+    }
+
+    async fn end(self) -> Log {
+        self.program.signal("TERM");
+        let (status, text) = tokio::task::spawn_blocking(|| self.program.end()).await.expect("an end");
+        assert!(status.success(), "{text}");
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let (access, process) = lines.partition(|line| line.get("method").is_some());
+        Log { access, process }
+    }
+}
+
+impl Log {
+    /// Returns the lines of the process with this message.
+    fn messages(&self, message: &str) -> Vec<&Value> {
+        self.process.iter().filter(|line| line["message"] == message).collect()
+    }
+}
+
+/// Asks an upstream once, which fails. Returns the response, the access line and the line of the process.
+async fn fail_once(name: &str, target: &str, more: &str) -> (Message, Value, Value) {
+    let gateway = Gateway::start(name, &format!("targets: ['{target}']{more}"));
+    let response = gateway.get("/").await;
+    let log = gateway.end().await;
+    let failures = log.messages("upstream target fails");
+    assert_eq!((log.access.len(), failures.len()), (1, 1), "{:?} {:?}", log.access, log.process);
+    let (access, failure) = (log.access[0].clone(), failures[0].clone());
+    for line in [&access, &failure] {
+        assert_eq!((&line["upstream"], &line["target"]), (&"api".into(), &target.into()), "{line}");
+    }
+    assert_eq!((&failure["level"], &failure["failures"]), (&"WARN".into(), &1.into()), "{failure}");
+    (response, access, failure)
+}
+
+#[tokio::test]
+async fn dead_target_beside_a_live_one_is_logged() {
+    let (live, dead) = (Origin::saying(OK).await, Origin::absent().await);
+    let gateway = Gateway::start("one-dead", &format!("targets: ['http://{}', 'http://{dead}']", live.address));
+    for _ in 0..200 {
+        assert_eq!(gateway.get("/").await.status(), 200);
+    }
+    let (live, dead) = (format!("http://{}", live.address), format!("http://{dead}"));
+    assert_eq!(gateway.attempts(&live, "ok").await, 200);
+    let failed = gateway.attempts(&dead, "connect_failed").await;
+    assert!((80..=120).contains(&failed), "{failed}"); // each worker has a turn of its own
+    let log = gateway.end().await;
+    let lines = log.messages("upstream target fails");
+    assert_eq!(lines.len(), 1, "{:?}", log.process);
+    assert_eq!((&lines[0]["target"], &lines[0]["phase"]), (&dead.as_str().into(), &"connect".into()));
+    assert!(lines[0]["error"].as_str().is_some_and(|error| error.contains("refused")), "{:?}", lines[0]);
+    assert!(log.access.iter().all(|line| line["target"] == live.as_str() && line["reason"].is_null()));
+}
+
+#[tokio::test]
+async fn unresolvable_name_is_logged_at_warn() {
+    let (response, access, failure) = fail_once("unresolvable", "http://nowhere.invalid:9000", "").await;
+    assert_eq!((response.status(), &access["reason"]), (502, &"resolve_failed".into()), "{access}");
+    assert_eq!(failure["phase"], "resolve", "{failure}");
+    let error = failure["error"].as_str().expect("a text");
+    assert!(error.starts_with("cannot resolve `nowhere.invalid`: "), "{error}");
+}
+
+#[tokio::test]
+async fn timeout_of_an_upstream_is_logged() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        _ = visit.raw.closed().await;
+    })
+    .await;
+    let target = format!("http://{}", origin.address);
+    let (response, access, failure) = fail_once("times-out", &target, ", response_timeout: 50ms").await;
+    assert_eq!((response.status(), &access["reason"]), (504, &"timeout".into()), "{access}");
+    assert_eq!((&failure["phase"], &failure["error"]), (&"response".into(), &"no response within 50ms".into()));
+}
+
+#[tokio::test]
+async fn closed_and_invalid_responses_are_told_apart() {
+    let closed = Origin::start(|mut visit: Visit| async move { _ = visit.request().await }).await;
+    let (response, access, failure) = fail_once("closes", &format!("http://{}", closed.address), "").await;
+    assert_eq!((response.status(), &access["reason"]), (502, &"closed".into()), "{access} {failure}");
+    let invalid = Origin::saying("no HTTP\r\n\r\n").await;
+    let (response, access, failure) = fail_once("invalid", &format!("http://{}", invalid.address), "").await;
+    assert_eq!((response.status(), &access["reason"]), (502, &"invalid_response".into()), "{access} {failure}");
+}
+
+#[tokio::test]
+async fn failed_tls_handshake_is_logged() {
+    let plaintext = Origin::saying(OK).await;
+    let target = format!("https://{}", plaintext.address);
+    let (response, access, failure) = fail_once("no-tls", &target, ", tls: { verify: false }").await;
+    assert_eq!((response.status(), &access["reason"]), (502, &"tls_failed".into()), "{access}");
+    assert_eq!(failure["phase"], "tls", "{failure}");
+}
+
+#[tokio::test]
+async fn full_queue_is_logged_with_its_reason() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        _ = visit.raw.closed().await;
+    })
+    .await;
+    let target = format!("http://{}", origin.address);
+    // Each of two workers has one connection.
+    let upstream = format!("targets: ['{target}'], max_connections: 2, queue: 0");
+    let gateway = Gateway::start("queue-full", &upstream);
+    let mut clients = Vec::new();
+    let busy = async {
+        loop {
+            let mut client = Raw::connect(gateway.address).await;
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            clients.push(client);
+            if gateway.attempts(&target, "queue_full").await > 0 {
+                return;
+            }
+        }
+    };
+    soon(busy).await;
+    drop(clients);
+    let log = gateway.end().await;
+    let full: Vec<_> = log.access.iter().filter(|line| line["status"] == 503).collect();
+    assert!(!full.is_empty() && full.iter().all(|line| line["reason"] == "queue_full"), "{full:?}");
+    let lines = log.messages("upstream target fails");
+    assert!(lines.iter().any(|line| line["phase"] == "queue"), "{:?}", log.process);
+}
+
+#[tokio::test]
+async fn recovery_of_a_target_is_logged() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        if visit.request().await.is_some() && visit.index >= 3 {
+            visit.raw.send(OK).await;
+            _ = visit.raw.closed().await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start("recovers", &format!("targets: ['http://{}']", origin.address));
+    for status in [502, 502, 502, 200, 200] {
+        assert_eq!(gateway.get("/").await.status(), status);
+    }
+    let log = gateway.end().await;
+    let lines = log.messages("upstream target answers again");
+    assert_eq!(lines.len(), 1, "{:?}", log.process);
+    let line = lines[0];
+    assert_eq!((&line["level"], &line["failures"]), (&"WARN".into(), &3.into()), "{line}");
+    assert!(line["failing_ms"].is_u64() && line["last_error"].is_string() && line["error"].is_null(), "{line}");
+}
+
+#[tokio::test]
+async fn response_that_breaks_off_is_a_failure_of_its_target() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+    })
+    .await;
+    let target = format!("http://{}", origin.address);
+    let gateway = Gateway::start("breaks-off", &format!("targets: ['{target}']"));
+    let mut client = Raw::connect(gateway.address).await;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    client.rest().await.expect_err("half a response");
+    assert_eq!(gateway.attempts(&target, "ok").await, 1);
+    let log = gateway.end().await;
+    assert_eq!(log.access[0]["reason"], "broken_off", "{:?}", log.access);
+    assert_eq!(log.messages("upstream target fails")[0]["phase"], "body", "{:?}", log.process);
+}
+
+#[tokio::test]
+async fn attempt_whose_client_leaves_counts_as_canceled() {
+    let origin = Origin::start(|mut visit: Visit| async move {
+        visit.request().await;
+        _ = visit.raw.closed().await;
+    })
+    .await;
+    let target = format!("http://{}", origin.address);
+    let gateway = Gateway::start("canceled", &format!("targets: ['{target}']"));
+    let mut client = Raw::connect(gateway.address).await;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    crate::support::wire::until(|| !origin.requests().is_empty()).await;
+    drop(client);
+    soon(async { while gateway.attempts(&target, "canceled").await == 0 {} }).await;
+    let log = gateway.end().await;
+    assert!(log.messages("upstream target fails").is_empty(), "{:?}", log.process);
+    let line = &log.access[0];
+    assert_eq!((&line["status"], &line["reason"]), (&499.into(), &"client_gone".into()), "{line}");
+    assert_eq!(line["target"], target.as_str(), "{line}");
+}
