@@ -43,7 +43,7 @@ pub(super) struct LogLine {
     end: End,
 }
 
-/// What the client asked for, in one allocation.
+/// The parts of a request that its line names, in one allocation.
 #[derive(Debug)]
 struct Asked {
     method: Method,

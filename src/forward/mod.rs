@@ -68,7 +68,7 @@ pub(crate) struct Ready<'u> {
     takes_trailers: bool,
     /// Boxed, as few requests are one.
     connect: Option<Box<Connect>>,
-    /// What the access log reports, if it is on.
+    /// The record for the access log, if it is on.
     trace: Option<Trace>,
 }
 

@@ -42,11 +42,11 @@ pub struct UpstreamMetrics {
     response: Histogram,
 }
 
-/// Counts what became of the attempts to have a request answered by one target.
+/// Counts the attempts to have a request answered by one target.
 #[derive(Clone, Debug)]
 pub struct TargetMetrics([Counter; AttemptOutcome::ALL.len()]);
 
-/// What became of an attempt to have a request answered by a target.
+/// The outcome of an attempt to have a request answered by a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     /// The target sent the head of a response.

@@ -62,7 +62,7 @@ struct Outage {
     last_error: String,
 }
 
-/// What is to be logged of a failure.
+/// The message and numbers of a log line on failures.
 struct Line {
     message: &'static str,
     failures: u64,
@@ -105,7 +105,7 @@ impl TargetState {
         Attempting { target: self, trace, is_over: false }
     }
 
-    /// Records that a response broke off behind its head.
+    /// Records that a response broke off after its head.
     pub(super) fn broke_off(&self, error: &impl ToString) {
         self.failed(&Fault::body(error));
     }

@@ -1,4 +1,4 @@
-//! What the access log reports of a request's way to its upstream.
+//! A record of a request's attempts at its upstream, for the access log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! What operators see of an upstream that fails: the log of the process, the access log, and the counters.
+//! Failing upstreams in the log of the process, the access log and the counters.
 
 use std::net::SocketAddr;
 
@@ -84,7 +84,7 @@ async fn fail_once(name: &str, target: &str, more: &str) -> (Message, Value, Val
 }
 
 #[tokio::test]
-async fn dead_target_beside_a_live_one_is_logged() {
+async fn dead_target_is_logged_while_another_answers() {
     let (live, dead) = (Origin::saying(OK).await, Origin::absent().await);
     let gateway = Gateway::start("one-dead", &format!("targets: ['http://{}', 'http://{dead}']", live.address));
     for _ in 0..200 {
@@ -93,7 +93,7 @@ async fn dead_target_beside_a_live_one_is_logged() {
     let (live, dead) = (format!("http://{}", live.address), format!("http://{dead}"));
     assert_eq!(gateway.attempts(&live, "ok").await, 200);
     let failed = gateway.attempts(&dead, "connect_failed").await;
-    assert!((80..=120).contains(&failed), "{failed}"); // each worker has a turn of its own
+    assert!((80..=120).contains(&failed), "{failed}"); // each worker has its own round robin
     let log = gateway.end().await;
     let lines = log.messages("upstream target fails");
     assert_eq!(lines.len(), 1, "{:?}", log.process);
@@ -125,7 +125,7 @@ async fn timeout_of_an_upstream_is_logged() {
 }
 
 #[tokio::test]
-async fn closed_and_invalid_responses_are_told_apart() {
+async fn closed_and_invalid_responses_have_different_reasons() {
     let closed = Origin::start(|mut visit: Visit| async move { _ = visit.request().await }).await;
     let (response, access, failure) = fail_once("closes", &format!("http://{}", closed.address), "").await;
     assert_eq!((response.status(), &access["reason"]), (502, &"closed".into()), "{access} {failure}");
