@@ -138,14 +138,12 @@ impl Asking<'_> {
         };
         let (was_refused, was_cut) = (is_refused(&error), error.is_io() && self.informed == 0);
         let may_repeat = was_cut && is_reused && self.request.method().is_idempotent();
+        let fault = if was_refused { Fault::refused(&error) } else { Fault::stream(&error) };
         let body = self.request.body_mut();
         if (was_refused || may_repeat) && self.upload.is_none_or(|upload| upload.into_sent().give_back(body)) {
-            return match was_refused {
-                true => Attempt::NotSent(Fault::refused(&error)),
-                false => Attempt::Unanswered(Fault::stream(&error)),
-            };
+            return if was_refused { Attempt::NotSent(fault) } else { Attempt::Unanswered(fault) };
         }
-        Attempt::Broken(Fault::stream(&error))
+        Attempt::Broken(fault)
     }
 }
 

@@ -41,6 +41,14 @@ async fn an_origin_that_refuses_everything_is_left_in_peace_after_three_tries() 
     let answer = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!((answer.status(), answer.field("x-not-sent").as_deref()), (502, Some("yes")));
     assert_eq!(origin.requests(), 3);
+    assert_eq!(attempts(&gateway), [r#"outcome="refused"} 1"#]);
+}
+
+/// Returns the outcomes of all attempts, with their counts.
+fn attempts(gateway: &Gateway) -> Vec<String> {
+    let page = gateway.metrics.render();
+    let series = page.lines().filter(|line| line.starts_with("tidegate_upstream_attempts_total{"));
+    series.filter_map(|line| line.rsplit(',').next()).map(str::to_owned).collect()
 }
 
 #[tokio::test]
@@ -51,6 +59,7 @@ async fn a_stream_that_ends_otherwise_is_not_sent_again() {
         let answer = gateway.ask(get("/")).await;
         assert_eq!((answer.status(), answer.field("x-not-sent")), (502, None), "{reason:?}");
         assert_eq!(origin.requests(), 1, "{reason:?}");
+        assert_eq!(attempts(&gateway), [r#"outcome="closed"} 1"#], "{reason:?}");
     }
 }
 
