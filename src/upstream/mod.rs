@@ -274,7 +274,7 @@ impl Upstream {
                     }
                 },
             };
-            match self.end(attempting, result) {
+            match self.end(attempting, result, trace) {
                 Ok(answer) => return Ok(answer),
                 Err(Attempt::NotSent(_)) => {}
                 Err(Attempt::Unanswered(_)) => was_sent = true,
@@ -288,7 +288,7 @@ impl Upstream {
         };
         let attempting = target.attempt(trace);
         let result = Box::pin(self.send_later(endpoint, request, client, was_sent)).await;
-        self.end(attempting, result).map_err(|attempt| match attempt {
+        self.end(attempting, result, trace).map_err(|attempt| match attempt {
             Attempt::Failed(Failure::QueueFull | Failure::QueueTimedOut) | Attempt::NotSent(_) if was_sent => {
                 Failure::Broken
             }
@@ -299,10 +299,15 @@ impl Upstream {
     }
 
     /// Records how an attempt ended.
-    fn end(&self, attempting: Attempting<'_>, result: Result<Answer, Attempt>) -> Result<Answer, Attempt> {
+    fn end(
+        &self,
+        attempting: Attempting<'_>,
+        result: Result<Answer, Attempt>,
+        trace: Option<&Trace>,
+    ) -> Result<Answer, Attempt> {
         match &result {
             Ok(_) => attempting.succeeded(),
-            Err(attempt) => attempting.failed(attempt.fault(self.response_timeout).as_deref()),
+            Err(attempt) => attempting.failed(attempt.fault(self.response_timeout).as_deref(), trace),
         }
         result
     }

@@ -36,9 +36,8 @@ pub(crate) struct TargetState {
 
 /// An attempt at a target that is in flight. On drop, it counts as canceled.
 pub(super) struct Attempting<'a> {
-    target: &'a TargetState,
-    trace: Option<&'a Trace>,
-    is_over: bool,
+    /// `None` once it is over. Small, as each request in flight has one.
+    target: Option<&'a TargetState>,
 }
 
 #[derive(Debug, Default)]
@@ -98,11 +97,11 @@ impl TargetState {
     }
 
     /// Begins an attempt.
-    pub(super) fn attempt<'a>(self: &'a Arc<Self>, trace: Option<&'a Trace>) -> Attempting<'a> {
+    pub(super) fn attempt(&self, trace: Option<&Trace>) -> Attempting<'_> {
         if let Some(trace) = trace {
             trace.begin(&self.name);
         }
-        Attempting { target: self, trace, is_over: false }
+        Attempting { target: Some(self) }
     }
 
     /// Records that a response broke off after its head.
@@ -154,30 +153,29 @@ impl TargetState {
 impl Attempting<'_> {
     /// Ends with the head of a response.
     pub(super) fn succeeded(mut self) {
-        self.end(AttemptOutcome::Ok);
-        self.target.answered();
+        if let Some(target) = self.target.take() {
+            target.metrics.attempted(AttemptOutcome::Ok);
+            target.answered();
+        }
     }
 
     /// Ends with a fault of the target, or without one if the client has failed.
-    pub(super) fn failed(mut self, fault: Option<&Fault>) {
+    pub(super) fn failed(mut self, fault: Option<&Fault>, trace: Option<&Trace>) {
         let Some(fault) = fault else { return };
-        self.end(fault.outcome);
-        if let Some(trace) = self.trace {
+        if let Some(trace) = trace {
             trace.fail(fault.outcome.as_str());
         }
-        self.target.failed(fault);
-    }
-
-    fn end(&mut self, outcome: AttemptOutcome) {
-        self.is_over = true;
-        self.target.metrics.attempted(outcome);
+        if let Some(target) = self.target.take() {
+            target.metrics.attempted(fault.outcome);
+            target.failed(fault);
+        }
     }
 }
 
 impl Drop for Attempting<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.target.metrics.attempted(AttemptOutcome::Canceled);
+        if let Some(target) = self.target {
+            target.metrics.attempted(AttemptOutcome::Canceled);
         }
     }
 }
@@ -242,7 +240,7 @@ mod tests {
             for is_ok in attempts {
                 match is_ok {
                     true => state.attempt(None).succeeded(),
-                    false => state.attempt(None).failed(Some(&Fault::connect(&io::ErrorKind::TimedOut.into()))),
+                    false => state.attempt(None).failed(Some(&Fault::connect(&io::ErrorKind::TimedOut.into())), None),
                 }
             }
         });
@@ -286,7 +284,7 @@ mod tests {
     async fn canceled_attempt_is_no_failure() {
         let state = state();
         assert!(logged_by(|| drop(state.attempt(None))).is_empty());
-        assert!(logged_by(|| state.attempt(None).failed(None)).is_empty());
+        assert!(logged_by(|| state.attempt(None).failed(None, None)).is_empty());
         assert!(logged(&state, &[true]).is_empty());
     }
 }
