@@ -95,8 +95,8 @@ impl RuleSet {
     }
 
     /// Every limit of every route.
-    pub(crate) fn limiters(&self) -> impl Iterator<Item = &Limiter> {
-        self.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| &*limit.limiter)
+    pub(crate) fn limiters(&self) -> impl Iterator<Item = &Arc<Limiter>> {
+        self.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| &limit.limiter)
     }
 
     /// The facts of a request. Which host a handler answers for is the handler's matter.

@@ -93,7 +93,7 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
         StoreSettings::Memory { key_secret } => json!({ "kind": "memory", "key_secret": key_secret.map(|_| "***") }),
         StoreSettings::Redis(settings) => {
             let RedisSettings { url, sentinel, cluster, tls, password_file, timeout, .. } = settings;
-            let RedisSettings { prefix, pool_size, key_secret, fail_readiness, .. } = settings;
+            let RedisSettings { prefix, pool_size, key_secret, fail_readiness, min_gateways, .. } = settings;
             json!({
                 "kind": "redis",
                 "state": if cause.is_none() { "up" } else { "down" },
@@ -109,6 +109,7 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
                 "prefix": prefix,
                 "pool_size": pool_size,
                 "fail_readiness": fail_readiness,
+                "min_gateways": min_gateways,
                 "key_secret": key_secret.map(|_| "***"),
             })
         }

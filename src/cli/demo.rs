@@ -26,6 +26,7 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
                 drain_timeout: Duration::from_secs(5),
                 drain_delay: Duration::ZERO,
                 handover: None,
+                state: None,
             };
             let served = runtime.block_on(serve(gateway, &args, signals, Succession::default(), &logs));
             runtime.shutdown_background();

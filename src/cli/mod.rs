@@ -58,6 +58,9 @@ struct RunArgs {
     /// Take over from the gateway that was started with the same socket, and hand over to the next one
     #[arg(long, value_name = "SOCKET", env = "TIDEGATE_HANDOVER")]
     handover: Option<PathBuf>,
+    /// A file that keeps the number of gateways for the next start
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_STATE")]
+    state: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

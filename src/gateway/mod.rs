@@ -17,6 +17,8 @@ mod inherited;
 mod listeners;
 mod socket_file;
 mod socket_inode;
+mod state;
+mod state_file;
 
 use socket2::Socket;
 use tokio::runtime::{self, Runtime};
@@ -27,6 +29,7 @@ use tower::Layer;
 pub(crate) use self::inherited::Inherited;
 use self::listeners::Listeners;
 pub(crate) use self::socket_file::Listening;
+pub(crate) use self::state_file::StateFile;
 use crate::access::AccessLogLayer;
 use crate::admin::{self, Admin};
 use crate::config::{Config, ListenAddress};
@@ -62,6 +65,7 @@ pub struct Gateway {
 #[derive(Debug)]
 struct Control {
     thread: JoinHandle<io::Result<()>>,
+    runtime: runtime::Handle,
     /// Whether it accepts no more operators.
     closed: watch::Sender<bool>,
     /// Changes when somebody asks to look at the files of certificates.
@@ -276,8 +280,14 @@ impl Control {
                 }
             }
         };
+        let handle = runtime.handle().clone();
         let thread = Builder::new().name("control".into()).spawn(move || runtime.block_on(run))?;
-        Ok(Self { thread, closed, look, end })
+        Ok(Self { thread, runtime: handle, closed, look, end })
+    }
+
+    /// Runs a task on this thread until the gateway ends.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.runtime.spawn(task));
     }
 
     /// Accepts no more operators.

@@ -73,6 +73,8 @@ pub use crate::ruleset::Handover;
 use crate::ruleset::RuleSet;
 use crate::sift::{Arrival, Seen};
 use crate::store::Store;
+#[cfg(feature = "gateway")]
+use crate::store::transfer::StoreState;
 use crate::upgrade::{Offer, is_tunnel};
 
 /// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
@@ -164,6 +166,19 @@ impl RateLimitLayer {
     /// Answers all requests that wait for a permit, and lets none wait from now on; for the end of a service.
     pub fn stop_waiting(&self) {
         self.limiter.queues.close();
+    }
+
+    /// Where its buckets are.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn store(&self) -> &Store {
+        &self.limiter.store
+    }
+
+    /// Takes over the limits in use from another process.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn succeed(&self, state: &StoreState) {
+        let limiters: Vec<_> = self.limiter.rules.load().limiters().cloned().collect();
+        self.limiter.store.succeed(state, &limiters);
     }
 
     /// Periodic maintenance of the store.

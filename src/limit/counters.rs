@@ -7,6 +7,8 @@
 //! `lua/shared.lua` has the same as a log.
 
 use super::entries::Entries;
+#[cfg(feature = "gateway")]
+use super::numbers::{self, Numbers};
 use super::packed::Packed;
 use crate::clock::Timestamp;
 
@@ -79,6 +81,18 @@ impl Counters {
             Packed::Unused => Self::default(),
             Packed::Once { at, amount, .. } => Self(Entries::Few(Some(Counter { ends: at, permits: amount }))),
         }
+    }
+
+    /// These counters as numbers, with their ends relative to `now`.
+    #[cfg(feature = "gateway")]
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+        self.0.iter().flat_map(|one| [numbers::time(one.ends, now), numbers::amount(one.permits)]).collect()
+    }
+
+    /// The counters that these numbers describe; `None` if they describe none.
+    #[cfg(feature = "gateway")]
+    pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
+        numbers.entries(|ends, permits| Counter { ends, permits }).map(Self)
     }
 
     /// How many there are.

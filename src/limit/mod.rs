@@ -9,7 +9,11 @@ pub mod fixed_window;
 mod forecast;
 pub mod gcra;
 pub mod leaky_bucket;
+#[cfg(feature = "gateway")]
+mod numbers;
 mod packed;
+#[cfg(feature = "gateway")]
+mod quarter;
 mod rate_config;
 pub mod redisson;
 pub mod sliding_window;

@@ -1,6 +1,8 @@
 //! A bucket of any algorithm: one arm for each of them.
 
 use super::counters::Counters;
+#[cfg(feature = "gateway")]
+use super::numbers::{CALENDAR, MAX_NUMBERS, Numbers};
 use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
@@ -70,6 +72,26 @@ impl BucketState {
         }
     }
 
+    /// This bucket as numbers, for another process.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn to_numbers(&self, quota: &Quota, now: Timestamp) -> Vec<i64> {
+        match &self.0 {
+            Repr::Unpacked(whole) => whole.to_numbers(now),
+            Repr::Packed(packed) => Unpacked::unpack(*packed, quota).to_numbers(now),
+        }
+    }
+
+    /// The bucket that another process has described by these numbers. Returns `None` if they describe no bucket of this
+    /// algorithm.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn from_numbers(quota: &Quota, numbers: &[i64], now: Timestamp) -> Option<Self> {
+        if numbers.len() > MAX_NUMBERS {
+            return None;
+        }
+        let whole = Unpacked::from_numbers(quota, numbers, now)?;
+        Some(Self(whole.pack().map_or_else(|| Repr::Unpacked(Box::new(whole)), Repr::Packed)))
+    }
+
     /// A state that was too large to be packed once is not packed again while the bucket is in use.
     #[inline]
     fn change<R>(&mut self, quota: &Quota, change: impl FnOnce(&mut Unpacked) -> R) -> R {
@@ -105,6 +127,37 @@ impl Unpacked {
             Self::SlidingWindow(state) => state.0.pack(),
             Self::FixedWindow(state) => state.0.pack(),
         }
+    }
+
+    #[cfg(feature = "gateway")]
+    fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+        match self {
+            Self::TokenBucket(state) => state.to_numbers(now),
+            Self::Gcra(state) => state.to_numbers(now),
+            Self::LeakyBucket(state) => state.0.to_numbers(now),
+            Self::SlidingWindow(state) => state.0.to_numbers(now),
+            Self::FixedWindow(state) => state.0.to_numbers(CALENDAR),
+        }
+    }
+
+    #[cfg(feature = "gateway")]
+    fn from_numbers(quota: &Quota, numbers: &[i64], now: Timestamp) -> Option<Self> {
+        let numbers = |now| Numbers::new(numbers, now);
+        Some(match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::Redisson(_) => {
+                Self::TokenBucket(token_bucket::State::from_numbers(numbers(now))?)
+            }
+            Algorithm::Gcra { .. } => Self::Gcra(gcra::State::from_numbers(numbers(now))?),
+            Algorithm::LeakyBucket(_) => {
+                Self::LeakyBucket(leaky_bucket::State(gcra::State::from_numbers(numbers(now))?))
+            }
+            Algorithm::SlidingWindow { .. } => {
+                Self::SlidingWindow(sliding_window::State(Counters::from_numbers(numbers(now))?))
+            }
+            Algorithm::FixedWindow(_) => {
+                Self::FixedWindow(fixed_window::State(Counters::from_numbers(numbers(CALENDAR))?))
+            }
+        })
     }
 
     fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
@@ -195,8 +248,53 @@ mod tests {
         prop::collection::vec((passes, permits, any::<bool>(), prop::bool::weighted(0.2)), 1..30)
     }
 
+    #[test]
+    fn numbers_of_no_bucket_are_rejected() {
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        for (index, numbers) in [
+            (0, &[1_000][..]),              // no time after the interval
+            (0, &[1_000, 0, -5, 0]),        // a grant of nothing
+            (0, &[1_000, 0, -5, 1, -6, 1]), // not in order
+            (0, &[-1, 0]),                  // no interval
+            (1, &[0, 0, 1, 0]),             // parts of nothing
+            (1, &[0, 1_000, 1, 1_000]),     // parts of more than a permit
+            (1, &[0, 1_000, 1, 0, 1]),      // one number too many
+            (3, &[5]),                      // a counter without permits
+            (4, &[i64::MIN, i64::MAX]),     // too many permits
+            (4, &[0; MAX_NUMBERS + 1]),
+        ] {
+            let quota = Quota::new(10, 60_000, algorithms()[index]).expect("a quota");
+            assert!(State::from_numbers(&quota, numbers, now).is_none(), "{index}: {numbers:?}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// On a clock that is `ahead` of the sender's, it decides as the sender would have. Calendars need one clock.
+        #[test]
+        fn transferred_bucket_decides_like_the_original(
+            life in lives(), index in 0..5_usize, rate in 1..8_u64, ahead in 0..100_000_u64,
+        ) {
+            let quota = Quota::new(rate, 60_000, algorithms()[index]).expect("a quota");
+            // Segments begin at the same distance.
+            let ahead = [ahead, ahead, ahead, ahead / 15_000 * 15_000, 0][index];
+            let (mut state, mut now) = (State::EMPTY, 1_700_000_000_000_u64);
+            for (passes, permits, ..) in life {
+                now = now.checked_add_signed(passes).expect("a moment");
+                let (at, there) = (Timestamp::from_millis(now), Timestamp::from_millis(now + ahead));
+                let numbers = state.to_numbers(&quota, at);
+                let other = State::from_numbers(&quota, &numbers, there).expect("a bucket");
+                prop_assert_eq!(other.check(&quota, permits, there), state.check(&quota, permits, at));
+                let full = |full: Timestamp, now: Timestamp| full.millis_since(now);
+                prop_assert_eq!(full(other.full_at(&quota), there), full(state.full_at(&quota), at));
+                if state.check(&quota, permits, at).granted {
+                    state.charge(&quota, permits, at);
+                } else {
+                    state.settle(&quota, at);
+                }
+            }
+        }
 
         #[test]
         fn a_packed_bucket_says_what_the_whole_would(life in lives(), index in 0..5_usize, rates in (1..8_u64, 1..8_u64)) {

@@ -14,6 +14,8 @@
 //! `lua/token_bucket.lua` is the translation of this file.
 
 use super::entries::Entries;
+#[cfg(feature = "gateway")]
+use super::numbers::{self, Numbers};
 use super::packed::Packed;
 use super::{Decision, Quota, Wait};
 use crate::clock::Timestamp;
@@ -144,6 +146,23 @@ impl State {
                 Self { log: Entries::Few(Some(grant)), stored: grant.permits, longest, longest_until }
             }
         }
+    }
+
+    /// This bucket as numbers: the remembered interval, until when, and the grants.
+    #[cfg(feature = "gateway")]
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+        let remembered = [numbers::amount(self.longest), numbers::time(self.longest_until, now)];
+        let grants = self.log.iter().flat_map(|grant| [numbers::time(grant.at, now), numbers::amount(grant.permits)]);
+        remembered.into_iter().chain(grants).collect()
+    }
+
+    /// The bucket that these numbers describe; `None` if they describe none.
+    #[cfg(feature = "gateway")]
+    pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
+        let (longest, longest_until) = (numbers.amount()?, numbers.time()?);
+        let log = numbers.entries(|at, permits| Grant { at, permits })?;
+        let stored = log.iter().map(|grant| grant.permits).sum();
+        Some(Self { log, stored, longest, longest_until })
     }
 
     /// How it stands: what a request for nothing is told.

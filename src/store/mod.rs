@@ -14,6 +14,8 @@ mod redis;
 pub mod settings;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(feature = "gateway")]
+pub(crate) mod transfer;
 
 use std::sync::Arc;
 
@@ -136,11 +138,11 @@ impl Store {
     /// From now on these limits are in force, for which an embedded store keeps room, and no longer those that were.
     pub(crate) fn set_active_limits<'l>(
         &self,
-        limiters: impl Iterator<Item = &'l Limiter>,
-        were: impl Iterator<Item = &'l Limiter>,
+        limiters: impl Iterator<Item = &'l Arc<Limiter>>,
+        were: impl Iterator<Item = &'l Arc<Limiter>>,
     ) {
         if let Self::Memory(memory) = self {
-            memory.set_active_limits(limiters, were);
+            memory.set_active_limits(limiters.map(|limiter| &**limiter), were.map(|limiter| &**limiter));
         }
     }
 

@@ -12,8 +12,18 @@ use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 const SHORTEST_SECRET: usize = 16;
 
 /// What the store `memory` has no use for.
-const REDIS_KEYS: [&str; 9] =
-    ["user", "password", "database", "tls", "password_file", "timeout", "prefix", "pool_size", "fail_readiness"];
+const REDIS_KEYS: [&str; 10] = [
+    "user",
+    "password",
+    "database",
+    "tls",
+    "password_file",
+    "timeout",
+    "prefix",
+    "pool_size",
+    "fail_readiness",
+    "min_gateways",
+];
 
 /// The keys that say where the store is. Exactly one of them is needed.
 const PLACES: [&str; 3] = ["url", "sentinel", "cluster"];
@@ -74,6 +84,7 @@ pub(super) fn store(
             pool_size: number(written.pool_size, StoreSettings::DEFAULT_POOL_SIZE, node.at("pool_size"), problems)?,
             key_secret: key_secret?,
             fail_readiness: part(&written.fail_readiness, node, "fail_readiness", problems)?.copied().unwrap_or(false),
+            min_gateways: number(written.min_gateways, 1, node.at("min_gateways"), problems)?,
         })),
     }
 }

@@ -170,6 +170,9 @@ shape! {
         /// Whether `/readyz` fails while the store is away, so that a load balancer sends requests elsewhere: to gateways that can
         /// reach it, if there are any. Not with `memory`.
         fail_readiness: bool = Flag, Default("false");
+        /// The fewest gateways that share the store. While Redis does not decide, a gateway grants no more than one of so many
+        /// parts of each limit, even if Redis has counted fewer gateways or none yet. Not with `memory`.
+        min_gateways: u64 = Whole(1, 65536), Default("1");
         /// The secret under which clients are hashed, of at least 16 bytes and the same for all gateways. Without it, one
         /// is made up, and kept in Redis.
         key_secret: String = Secret, Optional;

@@ -19,6 +19,8 @@
 //!
 //! `lua/gcra.lua` is the translation of this file.
 
+#[cfg(feature = "gateway")]
+use super::numbers::{self, Numbers};
 use super::packed::Packed;
 use super::{Decision, Quota, Wait};
 use crate::clock::Timestamp;
@@ -98,6 +100,25 @@ impl State {
             Packed::Unused => Self::default(),
             Packed::Once { at, amount, number } => Self { at, used: amount.into(), interval: number.into() },
         }
+    }
+
+    /// This bucket as numbers: when, the interval, whole permits in use, and the parts of one more.
+    #[cfg(feature = "gateway")]
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+        let of_permit = u128::from(self.interval.max(1));
+        let number = |amount: u128| numbers::amount(u64::try_from(amount).unwrap_or(u64::MAX));
+        let (whole, parts) = (number(self.used / of_permit), number(self.used % of_permit));
+        vec![numbers::time(self.at, now), numbers::amount(self.interval), whole, parts]
+    }
+
+    /// The bucket that these numbers describe; `None` if they describe none.
+    #[cfg(feature = "gateway")]
+    pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
+        let (at, interval, whole, parts) = (numbers.time()?, numbers.amount()?, numbers.amount()?, numbers.amount()?);
+        let is_unused = (interval, whole, parts) == (0, 0, 0);
+        let is_sound = is_unused || ((1..=super::MAX_INTERVAL).contains(&interval) && parts < interval);
+        let used = u128::from(whole) * u128::from(interval) + u128::from(parts);
+        (is_sound && numbers.is_empty()).then_some(Self { at, used, interval })
     }
 
     /// What is in use at `now`, in parts of this quota's permits.

@@ -4,18 +4,23 @@
 //! recorded as [debts], which are charged to the store when it is back, before it is asked anything.
 
 pub(crate) mod debts;
+mod share;
+#[cfg(feature = "gateway")]
+mod transfer;
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::debts::{Debts, Payment};
+use self::share::Shares;
+#[cfg(feature = "gateway")]
+pub(crate) use self::transfer::LocalState;
 use super::{Memory, StoreError};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::limit::{Charge, ClientId, Granted, Limiter, Outcome, Wait};
+use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome, Wait};
 
 /// The most buckets: some 25 MB.
 const MAX_BUCKETS: usize = 1 << 18;
@@ -25,10 +30,9 @@ const MAX_BUCKETS: usize = 1 << 18;
 pub(crate) struct Fallback {
     buckets: Memory,
     clock: Arc<dyn Clock>,
-    /// How many gateways shared the store before the outage.
-    gateways: AtomicU32,
-    /// The shares that were used so far, by the name of the limiter.
-    shares: Mutex<HashMap<String, Share>>,
+    shares: Mutex<Shares>,
+    /// How many gateways the store has counted; `None` until it has.
+    counted: watch::Sender<Option<u32>>,
     debts: Mutex<Debts>,
     /// Changes whenever something was granted alone that the store does not know of.
     owing: watch::Sender<()>,
@@ -38,8 +42,8 @@ pub(crate) struct Fallback {
     charged: AtomicU64,
     /// Held while debts are paid.
     paying: tokio::sync::Mutex<()>,
-    /// This gateway's id in the store.
-    id: String,
+    /// This gateway's id in the store; made when it is first used, unless the gateway before this one had it.
+    id: OnceLock<String>,
     /// False for a limiter of the library, which is no gateway.
     is_gateway: AtomicBool,
 }
@@ -65,31 +69,29 @@ pub(crate) struct Payer<'f> {
     _alone: tokio::sync::MutexGuard<'f, ()>,
 }
 
-#[derive(Debug)]
-struct Share {
-    whole: Arc<Limiter>,
-    gateways: u32,
-    part: Arc<Limiter>,
-}
+/// While a gateway drains, a request that exceeds what is left of its share is to come back after so many milliseconds: to
+/// the successor.
+const RETRY_AT_SUCCESSOR: u64 = 1_000;
 
 impl Fallback {
-    pub(crate) fn new() -> Self {
-        Self::by(Arc::new(SystemClock::new()))
+    /// Decides by one of at least `min_gateways` parts of each limit.
+    pub(crate) fn new(min_gateways: u32) -> Self {
+        Self::by(Arc::new(SystemClock::new()), min_gateways)
     }
 
-    fn by(clock: Arc<dyn Clock>) -> Self {
+    fn by(clock: Arc<dyn Clock>, min_gateways: u32) -> Self {
         Self {
             buckets: Memory::bounded(Arc::clone(&clock), None, MAX_BUCKETS),
             clock,
-            gateways: AtomicU32::new(1),
-            shares: Mutex::default(),
+            shares: Mutex::new(Shares::new(min_gateways)),
+            counted: watch::Sender::new(None),
             debts: Mutex::default(),
             owing: watch::Sender::new(()),
             granted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             charged: AtomicU64::new(0),
             paying: tokio::sync::Mutex::default(),
-            id: debts::random_id(),
+            id: OnceLock::new(),
             is_gateway: AtomicBool::new(false),
         }
     }
@@ -101,17 +103,25 @@ impl Fallback {
 
     /// The id of this gateway, if it is one.
     pub(crate) fn gateway(&self) -> Option<&str> {
-        self.is_gateway.load(Ordering::Relaxed).then_some(&self.id)
+        self.is_gateway.load(Ordering::Relaxed).then(|| self.id.get_or_init(debts::random_id).as_str())
     }
 
-    /// Sets how many gateways share the store, this one included.
+    /// Sets how many gateways the store has counted, this one included.
     pub(crate) fn set_gateways(&self, gateways: u32) {
-        self.gateways.store(gateways.max(1), Ordering::Relaxed);
+        self.shares.lock().set_known(gateways);
+        let counted = Some(gateways.max(1));
+        self.counted.send_if_modified(|before| std::mem::replace(before, counted) != counted);
     }
 
     /// How many gateways share the store, as far as is known.
+    pub(crate) fn known_gateways(&self) -> u32 {
+        self.shares.lock().known()
+    }
+
+    /// Of how many parts of each limit this gateway has one.
+    #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> u32 {
-        self.gateways.load(Ordering::Relaxed)
+        self.shares.lock().gateways()
     }
 
     /// How many permits the store has not been charged with yet.
@@ -132,7 +142,7 @@ impl Fallback {
     /// # Errors
     /// An adopted limiter, whose rate only the store has.
     pub(crate) fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        let shares: Vec<Charge> = charges.iter().map(|charge| self.share_of(charge)).collect();
+        let Some(shares) = self.shares_of(charges) else { return Ok(self.refuse(charges)) };
         let mut outcome = self.buckets.take(&shares)?;
         for (decision, charge) in outcome.decisions.iter_mut().zip(charges) {
             // More than the share is not more than the limit: the store may grant it when it is back.
@@ -152,7 +162,9 @@ impl Fallback {
 
     /// Gives back what [`take`](Self::take) granted.
     pub(crate) fn give_back(&self, granted: &[Granted]) {
-        let share = |one: &Granted| Granted { charge: self.share_of(&one.charge), ..one.clone() };
+        let limiter = |one: &Granted| self.shares.lock().limiter(&one.charge.limiter);
+        let share =
+            |one: &Granted| Granted { charge: Charge { limiter: limiter(one), ..one.charge.clone() }, ..one.clone() };
         let shares: Vec<Granted> = granted.iter().map(share).collect();
         self.buckets.give_back(&shares);
         self.debts.lock().take_out(granted);
@@ -173,20 +185,17 @@ impl Fallback {
         Payer { fallback: self, postponed: Vec::new(), _alone: self.paying.lock().await }
     }
 
-    fn share_of(&self, charge: &Charge) -> Charge {
-        let (whole, gateways) = (&charge.limiter, self.gateways.load(Ordering::Relaxed));
+    /// This gateway's shares; `None` if one of them is less than a permit.
+    fn shares_of(&self, charges: &[Charge]) -> Option<Vec<Charge>> {
         let mut shares = self.shares.lock();
-        let limiter = match shares.get(&whole.name) {
-            Some(share) if share.gateways == gateways && Arc::ptr_eq(&share.whole, whole) => Arc::clone(&share.part),
-            _ => {
-                let quota = whole.quota.share(gateways);
-                let part = Arc::new(Limiter::new(whole.name.clone(), whole.mode, quota));
-                let share = Share { whole: Arc::clone(whole), gateways, part: Arc::clone(&part) };
-                shares.insert(whole.name.clone(), share);
-                part
-            }
-        };
-        Charge { limiter, ..charge.clone() }
+        charges.iter().map(|charge| shares.of(charge)).collect()
+    }
+
+    /// Refuses a request of which this gateway has no share left.
+    fn refuse(&self, charges: &[Charge]) -> Outcome {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let decisions = vec![Decision::new(0, Wait::Millis(RETRY_AT_SUCCESSOR), 0); charges.len()];
+        Outcome::with_granted(self.clock.now(), decisions, false)
     }
 }
 
@@ -255,7 +264,17 @@ mod tests {
 
     fn alone() -> (Fallback, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(START));
-        (Fallback::by(Arc::clone(&clock) as Arc<dyn Clock>), clock)
+        (Fallback::by(Arc::clone(&clock) as Arc<dyn Clock>, 1), clock)
+    }
+
+    #[test]
+    fn share_counts_at_least_min_gateways() {
+        let fallback = Fallback::new(5);
+        assert_eq!(granted(&fallback, &charge(10, 1), 20), 2);
+        fallback.set_gateways(2); // fewer than the rules say
+        assert_eq!((fallback.known_gateways(), granted(&fallback, &charge(10, 1), 20)), (2, 0));
+        fallback.set_gateways(10);
+        assert_eq!(granted(&fallback, &charge(30, 1), 20), 1);
     }
 
     fn granted(fallback: &Fallback, charge: &Charge, times: usize) -> usize {

@@ -37,7 +37,11 @@ pub(super) enum Location {
 
 impl<'c> Lookup<'c> {
     pub(super) fn new(charge: &'c Charge, hasher: &DefaultHashBuilder, secret: &KeySecret) -> Self {
-        let owner = Owner::new(charge.client.as_ref(), secret);
+        Self::with_owner(charge, Owner::new(charge.client.as_ref(), secret), hasher)
+    }
+
+    /// The bucket of this owner.
+    pub(super) fn with_owner(charge: &'c Charge, owner: Owner, hasher: &DefaultHashBuilder) -> Self {
         let hash = if owner.is_overall() { 0 } else { hash(owner, hasher) };
         let mut of_name = hasher.build_hasher();
         of_name.write(charge.limiter.name.as_bytes());

@@ -17,9 +17,11 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod transaction;
+#[cfg(feature = "gateway")]
+mod transfer;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, MutexGuard};
@@ -54,7 +56,8 @@ pub struct Memory {
     clock: Arc<dyn Clock>,
     /// Randomly seeded, so that clients cannot produce collisions in the tables.
     hasher: DefaultHashBuilder,
-    secret: KeySecret,
+    /// Made when it is first used, unless it is given.
+    secret: OnceLock<KeySecret>,
     limiters: Mutex<Registry>,
 }
 
@@ -77,7 +80,13 @@ impl Memory {
 
     /// The keyed hash of a client's value.
     pub(super) fn key_of(&self, value: &[u8]) -> u128 {
-        self.secret.hash(value)
+        self.secret().hash(value)
+    }
+
+    /// The secret that clients are hashed with.
+    #[inline]
+    pub(super) fn secret(&self) -> &KeySecret {
+        self.secret.get_or_init(KeySecret::random)
     }
 
     /// An empty store of at most two million buckets. Without a secret it takes a random one.
@@ -89,7 +98,7 @@ impl Memory {
     /// needs more. The buckets of OVERALL limits are not counted.
     pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, max_buckets: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let secret = secret.unwrap_or_else(KeySecret::random);
+        let secret = secret.map_or_else(OnceLock::new, OnceLock::from);
         Self {
             shards,
             overflow: Mutex::default(),
@@ -241,6 +250,6 @@ impl Memory {
     }
 
     fn lookup<'c>(&self, charge: &'c Charge) -> Lookup<'c> {
-        Lookup::new(charge, &self.hasher, &self.secret)
+        Lookup::new(charge, &self.hasher, self.secret())
     }
 }

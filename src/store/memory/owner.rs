@@ -52,6 +52,18 @@ impl Owner {
         self == Self::default()
     }
 
+    /// The owner of a bucket of another process.
+    #[cfg(feature = "gateway")]
+    pub(super) fn of_bytes(bytes: [u8; LENGTH]) -> Self {
+        Self(bytes)
+    }
+
+    /// All bytes, for another process with the same secret.
+    #[cfg(feature = "gateway")]
+    pub(super) fn bytes(self) -> [u8; LENGTH] {
+        self.0
+    }
+
     /// All bytes, to be hashed.
     pub(super) fn bits(self) -> u128 {
         u128::from_le_bytes(self.0)

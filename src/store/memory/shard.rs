@@ -6,8 +6,12 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::capacity::{BucketCapacity, LimitCapacity};
 use super::lookup::{Location, Lookup};
+#[cfg(feature = "gateway")]
+use super::owner::Owner;
 use super::table::Table;
 use crate::clock::Timestamp;
+#[cfg(feature = "gateway")]
+use crate::limit::Limiter;
 use crate::limit::{BucketState, Charge, Decision};
 
 /// How long a full store waits before it sweeps again, in milliseconds, so that many new clients cost little.
@@ -143,6 +147,35 @@ impl Shard {
             self.buckets += 1;
         }
         self.charge(lookup, now)
+    }
+
+    /// Adds a bucket in this state. Returns `false` if there is one already, or no capacity.
+    #[cfg(feature = "gateway")]
+    pub(super) fn insert(
+        &mut self,
+        lookup: &mut Lookup<'_>,
+        state: BucketState,
+        capacity: &BucketCapacity,
+        hasher: &DefaultHashBuilder,
+    ) -> bool {
+        if self.find(lookup) {
+            return false;
+        }
+        self.add_table(lookup, capacity);
+        self.reserve(lookup, capacity);
+        let Location::New { table } = lookup.location else { return false };
+        let Some(own) = self.tables.get_bucket_mut(table) else { return false };
+        let slot = own.add(lookup, hasher);
+        own.state_mut(slot).into_iter().for_each(|new| *new = state.clone());
+        lookup.location = Location::Own { table, slot };
+        self.buckets += 1;
+        true
+    }
+
+    /// Passes the limiter, the owner and the state of each bucket in use to `each`.
+    #[cfg(feature = "gateway")]
+    pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, Owner, &BucketState)) {
+        self.tables.iter().for_each(|table| table.each_in_use(now, each));
     }
 
     /// Releases the capacity that was reserved for a bucket which is not added.

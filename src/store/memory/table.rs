@@ -80,6 +80,13 @@ impl Table {
         self.buckets.insert_unique(lookup.hash, bucket, rehash).bucket_index()
     }
 
+    /// Passes the limiter, the owner and the state of each bucket in use to `each`.
+    #[cfg(feature = "gateway")]
+    pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, Owner, &BucketState)) {
+        let in_use = |bucket: &&Bucket| bucket.state.full_at(&self.limiter.quota) > now;
+        self.buckets.iter().filter(in_use).for_each(|bucket| each(&self.limiter, bucket.owner, &bucket.state));
+    }
+
     /// Takes over the quota of this limiter.
     pub(super) fn update_limiter(&mut self, limiter: &Arc<Limiter>) {
         if !Arc::ptr_eq(&self.limiter, limiter) {

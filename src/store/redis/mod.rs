@@ -64,7 +64,8 @@ impl Redis {
     /// # Errors
     /// The URL is none that leads to a Redis.
     pub fn new(settings: &RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
-        let (secret, fallback) = (Arc::new(SharedSecret::new(settings)), Arc::new(Fallback::new()));
+        let (secret, fallback) = (SharedSecret::new(settings), Fallback::new(settings.min_gateways));
+        let (secret, fallback) = (Arc::new(secret), Arc::new(fallback));
         let membership = Membership::new(Arc::clone(&fallback), &settings.prefix, Arc::clone(&metrics));
         let topology = Arc::new(Topology::new(settings, Arc::clone(&secret), membership)?);
         let context = Arc::new(DispatcherContext::new(settings.timeout, random_start(), metrics));

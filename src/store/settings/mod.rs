@@ -47,6 +47,9 @@ pub struct RedisSettings {
     pub key_secret: Option<KeySecret>,
     /// Whether a gateway is not ready while the store is away.
     pub fail_readiness: bool,
+    /// The fewest gateways that share it: while Redis does not decide, a gateway has no larger share of a limit than one of
+    /// so many.
+    pub min_gateways: u32,
 }
 
 /// Sentinels, and how to reach them.
@@ -107,8 +110,20 @@ impl RedisSettings {
     pub fn new(url: RedisUrl) -> Self {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
         let (sentinel, cluster, tls, password_file, prefix) = Default::default();
-        let (key_secret, fail_readiness) = (None, false);
-        Self { url, sentinel, cluster, tls, password_file, timeout, prefix, pool_size, key_secret, fail_readiness }
+        let (key_secret, fail_readiness, min_gateways) = (None, false, 1);
+        Self {
+            url,
+            sentinel,
+            cluster,
+            tls,
+            password_file,
+            timeout,
+            prefix,
+            pool_size,
+            key_secret,
+            fail_readiness,
+            min_gateways,
+        }
     }
 }
 
@@ -156,6 +171,12 @@ impl KeySecret {
     /// The secret that a text of the rule file, or the bytes kept in Redis, stand for.
     pub fn derive(material: &[u8]) -> Self {
         Self(blake3::derive_key("tidegate 2026 client values in bucket keys", material))
+    }
+
+    /// The secret of these bytes.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 
     /// A secret that nobody has seen before.

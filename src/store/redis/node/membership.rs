@@ -100,7 +100,7 @@ impl Membership {
     /// leapt, knows nobody at first: the shares of the limits would be too large. One that has forgotten this gateway has
     /// forgotten the others, too.
     fn believed(&self, told: u32, was_forgotten: bool) -> u32 {
-        let (known, mut fewer_since) = (self.fallback.gateways(), self.fewer_since.lock());
+        let (known, mut fewer_since) = (self.fallback.known_gateways(), self.fewer_since.lock());
         if was_forgotten {
             *fewer_since = None;
         }

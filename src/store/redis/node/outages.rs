@@ -155,7 +155,7 @@ mod tests {
     fn an_outage_of_several_connections_is_told_once_with_its_cause_and_what_was_decided_meanwhile() {
         let url = RedisUrl::new("redis://127.0.0.1:1".to_owned());
         let metrics = Arc::new(Metrics::new());
-        let outages = Outages::new(url, Arc::new(Fallback::new()), Arc::new(UpGauge::new(Arc::clone(&metrics))));
+        let outages = Outages::new(url, Arc::new(Fallback::new(1)), Arc::new(UpGauge::new(Arc::clone(&metrics))));
         let log = logged_by(|| {
             let (first, second) = (outages.begin("slow"), outages.begin("gone"));
             assert_eq!(outages.cause().as_deref(), Some("slow"));

@@ -3,6 +3,9 @@
 //! When the store is back, it is charged with the debts before anything else, so that its windows count what clients were
 //! granted. Grants of one slot of time are merged and dated at the latest of them, so no permit returns too early.
 
+#[cfg(feature = "gateway")]
+mod transfer;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

@@ -1,0 +1,27 @@
+//! What a gateway passes on of its store: to its successor, and to its own next start.
+
+use super::Gateway;
+use super::state_file::StateFile;
+use crate::store::Store;
+use crate::store::transfer::StoreState;
+
+impl Gateway {
+    /// Assumes the number of gateways of a state file until Redis has counted them, and writes that file from now on.
+    pub(crate) fn remember(&self, file: Option<StateFile>) {
+        let store = self.layer.store();
+        store.assume_gateways(file.as_ref().and_then(StateFile::gateways));
+        if let (Some(file), Some(counted)) = (file, store.counted_gateways()) {
+            self.control.spawn(file.follow(counted));
+        }
+    }
+
+    /// Takes over the limits in use from the gateway before this one.
+    pub(crate) fn succeed(&self, state: &StoreState) {
+        self.layer.succeed(state);
+    }
+
+    /// Where its buckets are.
+    pub(crate) fn store(&self) -> Store {
+        self.layer.store().clone()
+    }
+}

@@ -1,0 +1,67 @@
+//! A bucket as a list of numbers, in which a handover transfers it to another process.
+//!
+//! Times are milliseconds relative to the sender's present, so that the clocks of two processes need not agree. Calendar
+//! windows are the exception: they end at the same moment for everybody, so their ends are sent as they are.
+
+use super::entries::Entries;
+use crate::clock::Timestamp;
+
+/// The most numbers of one bucket. The longest log has two for each of about 512 grants.
+pub(crate) const MAX_NUMBERS: usize = 4 * super::token_bucket::MAX_ENTRIES as usize;
+
+/// Larger amounts are in no bucket.
+const MAX_AMOUNT: u64 = 1 << 52;
+
+/// Numbers that are read one after the other.
+pub(super) struct Numbers<'n> {
+    left: std::slice::Iter<'n, i64>,
+    now: Timestamp,
+}
+
+impl<'n> Numbers<'n> {
+    pub(super) fn new(numbers: &'n [i64], now: Timestamp) -> Self {
+        Self { left: numbers.iter(), now }
+    }
+
+    /// The next number as an amount; `None` if there is none.
+    pub(super) fn amount(&mut self) -> Option<u64> {
+        u64::try_from(*self.left.next()?).ok().filter(|amount| *amount <= MAX_AMOUNT)
+    }
+
+    /// The next number as a time.
+    pub(super) fn time(&mut self) -> Option<Timestamp> {
+        let relative = *self.left.next()?;
+        Some(Timestamp::from_millis(self.now.as_millis().saturating_add_signed(relative)))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.left.as_slice().is_empty()
+    }
+
+    /// The rest as entries of a time and an amount above 0 each; `None` unless their times ascend.
+    pub(super) fn entries<T>(mut self, entry: impl Fn(Timestamp, u64) -> T) -> Option<Entries<T>> {
+        let (mut entries, mut last) = (Entries::default(), Timestamp::default());
+        while !self.is_empty() {
+            let (at, amount) = (self.time()?, self.amount()?);
+            if at < last || amount == 0 {
+                return None;
+            }
+            entries.push_back(entry(at, amount));
+            last = at;
+        }
+        Some(entries)
+    }
+}
+
+/// An amount as a number.
+pub(super) fn amount(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+/// A time as a number.
+pub(super) fn time(at: Timestamp, now: Timestamp) -> i64 {
+    at.as_millis().checked_signed_diff(now.as_millis()).unwrap_or(i64::MIN)
+}
+
+/// What the times of a calendar's windows are relative to.
+pub(super) const CALENDAR: Timestamp = Timestamp::from_millis(0);

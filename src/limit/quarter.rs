@@ -1,0 +1,50 @@
+//! How two gateways divide one share of a limit while one of them drains: a quarter, and the rest.
+
+use super::{Algorithm, Quota, leaky_bucket};
+
+/// The part of a share that a gateway keeps while it drains is one in so many.
+const PARTS: u32 = 4;
+
+impl Quota {
+    /// A quarter of it, rounded down; `None` if that is no permit.
+    pub(crate) fn quarter(&self) -> Option<Self> {
+        let quarter = self.scaled(|permits| permits / PARTS);
+        (quarter.rate > 0 && quarter.capacity() > 0).then_some(quarter)
+    }
+
+    /// What is left of it without a [`quarter`](Self::quarter).
+    pub(crate) fn without_quarter(&self) -> Self {
+        self.scaled(|permits| permits - permits / PARTS)
+    }
+
+    fn scaled(&self, part: impl Fn(u32) -> u32) -> Self {
+        let algorithm = match self.algorithm {
+            Algorithm::Gcra { burst } => Algorithm::Gcra { burst: part(burst) },
+            Algorithm::LeakyBucket(queue) => {
+                Algorithm::LeakyBucket(leaky_bucket::Queue { length: part(queue.length), ..queue })
+            }
+            same @ (Algorithm::TokenBucket
+            | Algorithm::SlidingWindow { .. }
+            | Algorithm::FixedWindow(_)
+            | Algorithm::Redisson(_)) => same,
+        };
+        Self { rate: part(self.rate), algorithm, ..*self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quarter_and_rest_are_the_whole() {
+        for permits in [1, 3, 4, 5, 10, 1_000_003] {
+            let quota = Quota::new(permits.into(), 1_000, Algorithm::Gcra { burst: permits }).expect("a quota");
+            let (quarter, rest) = (quota.quarter(), quota.without_quarter());
+            let of = |quota: &Quota| (quota.rate(), quota.capacity());
+            let (rate, burst) = quarter.as_ref().map_or((0, 0), of);
+            assert_eq!((rate + rest.rate(), burst + rest.capacity()), (permits, permits));
+            assert_eq!(quarter.is_none(), permits < PARTS);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Buckets that a handover moves to the embedded store of another process. Both stores hash clients with the same secret,
+//! so a bucket needs no more than its owner and its numbers. Overflow buckets stay behind.
+
+use std::sync::Arc;
+
+use super::Memory;
+use super::lookup::Lookup;
+use super::owner::Owner;
+use crate::clock::Timestamp;
+use crate::limit::{BucketState, Charge, Limiter, Mode, Quota};
+use crate::store::settings::KeySecret;
+
+/// Buckets are sorted by the sixteenths of their capacity that are in use.
+const LEVELS: usize = 17;
+
+/// What a bucket takes of the budget: its owner, and its numbers.
+const OWNER_BYTES: usize = 48;
+const NUMBER_BYTES: usize = 14;
+
+impl Memory {
+    /// Hashes clients with the secret of the process that buckets come from, unless this store has a secret already. Returns
+    /// whether both have the same.
+    pub(in crate::store) fn share_secret(&self, secret: KeySecret) -> bool {
+        *self.secret.get_or_init(|| secret) == secret
+    }
+
+    /// Passes the limiter, the owner and the numbers of each bucket in use to `each`. If all of them would take more than
+    /// about `budget` bytes, passes those that are used most, and returns how many it left out. Locks one shard after the
+    /// other.
+    pub(in crate::store) fn export(&self, budget: usize, mut each: impl FnMut(&Limiter, [u8; 16], &[i64])) -> usize {
+        let now = self.clock.now();
+        let mut sizes = [0_usize; LEVELS];
+        self.each_in_use(now, |limiter, _, state| {
+            let numbers = state.to_numbers(&limiter.quota, now).len();
+            sizes[level(state, &limiter.quota, now)] += OWNER_BYTES + NUMBER_BYTES * numbers;
+        });
+        let (mut left, mut left_out) = (budget, 0);
+        let mut budgets = [0; LEVELS];
+        for (budget, size) in budgets.iter_mut().zip(sizes).rev() {
+            *budget = left;
+            left = left.saturating_sub(size);
+        }
+        self.each_in_use(now, |limiter, owner, state| {
+            let numbers = state.to_numbers(&limiter.quota, now);
+            let left = &mut budgets[level(state, &limiter.quota, now)];
+            match left.checked_sub(OWNER_BYTES + NUMBER_BYTES * numbers.len()) {
+                Some(less) => {
+                    *left = less;
+                    each(limiter, owner.bytes(), &numbers);
+                }
+                None => left_out += 1,
+            }
+        });
+        left_out
+    }
+
+    /// Adds a bucket of another process. Returns `false` if the bucket is none of this limiter, if it exists already, or if
+    /// there is no capacity for it.
+    pub(in crate::store) fn import(&self, limiter: &Arc<Limiter>, owner: [u8; 16], numbers: &[i64]) -> bool {
+        let (owner, now) = (Owner::of_bytes(owner), self.clock.now());
+        let Some(state) = BucketState::from_numbers(&limiter.quota, numbers, now) else { return false };
+        if owner.is_overall() != (limiter.mode == Mode::Overall) || state.full_at(&limiter.quota) <= now {
+            return false;
+        }
+        let charge = Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false };
+        let mut lookup = Lookup::with_owner(&charge, owner, &self.hasher);
+        self.shards[lookup.shard()].lock().insert(&mut lookup, state, &self.capacity, &self.hasher)
+    }
+
+    /// Makes a charge that another process has granted, whatever this bucket still has. Without capacity it does nothing.
+    pub(in crate::store) fn charge_granted(&self, charge: &Charge) {
+        let mut lookup = self.lookup(charge);
+        let mut shard = self.shards[lookup.shard()].lock();
+        if shard.find(&mut lookup) || shard.insert(&mut lookup, BucketState::EMPTY, &self.capacity, &self.hasher) {
+            _ = shard.charge(&lookup, self.clock.now());
+        }
+    }
+
+    fn each_in_use(&self, now: Timestamp, mut each: impl FnMut(&Limiter, Owner, &BucketState)) {
+        for shard in &self.shards {
+            shard.lock().each_in_use(now, &mut each);
+        }
+    }
+}
+
+/// How many sixteenths of a bucket are in use.
+fn level(state: &BucketState, quota: &Quota, now: Timestamp) -> usize {
+    let (capacity, left) = (u64::from(quota.capacity()), u64::from(state.check(quota, 0, now).remaining));
+    let used = capacity.saturating_sub(left) * 16 / capacity.max(1);
+    usize::try_from(used).map_or(LEVELS - 1, |level| level.min(LEVELS - 1))
+}

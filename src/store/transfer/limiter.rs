@@ -1,0 +1,219 @@
+//! Limiters, clients and payments as they are written for another gateway.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::limit::calendar::{Calendar, Unit};
+use crate::limit::redisson::Sharing;
+use crate::limit::leaky_bucket::Queue;
+use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
+use crate::store::fallback::debts::{Debt, Payment};
+
+/// The longest name of a limiter, the most partitions of a limiter, debts of a payment and grants of a debt: more than any
+/// gateway has.
+const MAX_NAME: usize = 1_024;
+const MAX_PARTITIONS: u32 = 1_024;
+const MAX_DEBTS: usize = 1_024;
+const MAX_GRANTS: usize = 1_024;
+
+/// A payment, with times in milliseconds relative to the sender's present.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WrittenPayment {
+    id: u64,
+    limiter: WrittenLimiter,
+    debts: Vec<WrittenDebt>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WrittenDebt {
+    client: Option<WrittenClient>,
+    grants: Vec<(i64, u32)>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct WrittenLimiter {
+    name: String,
+    mode: WrittenMode,
+    rate: u32,
+    interval: u64,
+    algorithm: WrittenAlgorithm,
+    partitions: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum WrittenMode {
+    #[serde(rename = "OVERALL")]
+    Overall,
+    #[serde(rename = "PER_CLIENT")]
+    PerClient,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WrittenAlgorithm {
+    TokenBucket,
+    Gcra { burst: u32 },
+    LeakyBucket { length: u32, max_wait: u64 },
+    Redisson,
+    SlidingWindow { segments: u32 },
+    FixedWindow { unit: String, zone: String },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WrittenClient {
+    Address(String),
+    Value(String),
+    Instance(String),
+}
+
+// === impl WrittenPayment ===
+
+impl WrittenPayment {
+    /// Returns `None` if nothing is owed, or if only Redis knows the rate of the limiter.
+    pub(super) fn of(payment: &Payment, now: Timestamp) -> Option<Self> {
+        let limiter = WrittenLimiter::of(&payment.debts.first()?.limiter)?;
+        let debts = payment.debts.iter().map(|debt| WrittenDebt::of(debt, now)).collect();
+        Some(Self { id: payment.id, limiter, debts })
+    }
+
+    /// The payment, with times by the clock that shows `now`. Returns `None` if no gateway writes such a payment. Its limiter
+    /// is that of the sender, whether the rules of this gateway still have it or not.
+    pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<Payment> {
+        let known = limiters.get(self.limiter.name.as_str());
+        let limiter = match known.filter(|known| WrittenLimiter::of(known).is_some_and(|known| known == self.limiter)) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(self.limiter.read()?),
+        };
+        if self.debts.len() > MAX_DEBTS {
+            return None;
+        }
+        let read = |debt: WrittenDebt| debt.read(&limiter, now);
+        Some(Payment { id: self.id, debts: self.debts.into_iter().map(read).collect::<Option<_>>()? })
+    }
+}
+
+// === impl WrittenDebt ===
+
+impl WrittenDebt {
+    fn of(debt: &Debt, now: Timestamp) -> Self {
+        let ago = |at: Timestamp| at.as_millis().checked_signed_diff(now.as_millis()).unwrap_or(i64::MIN);
+        let grants = debt.grants.iter().map(|(at, permits)| (ago(*at), *permits)).collect();
+        Self { client: debt.client.as_ref().map(WrittenClient::of), grants }
+    }
+
+    fn read(self, limiter: &Arc<Limiter>, now: Timestamp) -> Option<Debt> {
+        let client = self.client.map(WrittenClient::read);
+        let has_client = matches!(client, Some(Some(_)));
+        if has_client != (limiter.mode == Mode::PerClient) || self.grants.len() > MAX_GRANTS {
+            return None;
+        }
+        let at = |ago: i64| Timestamp::from_millis(now.as_millis().saturating_add_signed(ago));
+        let grants = self.grants.into_iter().map(|(ago, permits)| (at(ago), permits)).collect();
+        Some(Debt { limiter: Arc::clone(limiter), client: client.flatten(), grants })
+    }
+}
+
+// === impl WrittenLimiter ===
+
+impl WrittenLimiter {
+    fn of(limiter: &Limiter) -> Option<Self> {
+        let quota = &limiter.quota;
+        let algorithm = match quota.algorithm() {
+            Algorithm::TokenBucket => WrittenAlgorithm::TokenBucket,
+            Algorithm::Gcra { burst } => WrittenAlgorithm::Gcra { burst },
+            Algorithm::LeakyBucket(Queue { length, max_wait }) => WrittenAlgorithm::LeakyBucket { length, max_wait },
+            Algorithm::Redisson(Sharing::Configure) => WrittenAlgorithm::Redisson,
+            Algorithm::Redisson(_) => return None,
+            Algorithm::SlidingWindow { segments } => WrittenAlgorithm::SlidingWindow { segments },
+            Algorithm::FixedWindow(calendar) => WrittenAlgorithm::FixedWindow {
+                unit: calendar.unit().name().to_owned(),
+                zone: calendar.zone().to_owned(),
+            },
+        };
+        Some(Self {
+            name: limiter.name.clone(),
+            mode: WrittenMode::of(limiter.mode),
+            rate: quota.rate(),
+            interval: quota.interval(),
+            algorithm,
+            partitions: limiter.partitions(),
+        })
+    }
+
+    fn read(self) -> Option<Limiter> {
+        let algorithm = match self.algorithm {
+            WrittenAlgorithm::TokenBucket => Algorithm::TokenBucket,
+            WrittenAlgorithm::Gcra { burst } => Algorithm::Gcra { burst },
+            WrittenAlgorithm::LeakyBucket { length, max_wait } => Algorithm::LeakyBucket(Queue { length, max_wait }),
+            WrittenAlgorithm::Redisson => Algorithm::Redisson(Sharing::Configure),
+            WrittenAlgorithm::SlidingWindow { segments } => Algorithm::SlidingWindow { segments },
+            WrittenAlgorithm::FixedWindow { unit, zone } => {
+                let unit = Unit::ALL.into_iter().find(|known| known.name() == unit)?;
+                Algorithm::FixedWindow(Calendar::new(unit, &zone).ok()?)
+            }
+        };
+        let quota = Quota::new(self.rate.into(), self.interval, algorithm).ok()?;
+        if self.name.len() > MAX_NAME || self.partitions.is_some_and(|partitions| partitions > MAX_PARTITIONS) {
+            return None;
+        }
+        let limiter = Limiter::new(self.name, self.mode.read(), quota);
+        Some(limiter.partitioned(self.partitions.unwrap_or(1)))
+    }
+}
+
+// === impl WrittenMode ===
+
+impl WrittenMode {
+    pub(super) fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::Overall => Self::Overall,
+            Mode::PerClient => Self::PerClient,
+        }
+    }
+
+    pub(super) fn read(self) -> Mode {
+        match self {
+            Self::Overall => Mode::Overall,
+            Self::PerClient => Mode::PerClient,
+        }
+    }
+}
+
+// === impl WrittenClient ===
+
+impl WrittenClient {
+    fn of(client: &ClientId) -> Self {
+        match client {
+            ClientId::Address(network) => Self::Address(network.to_string()),
+            ClientId::Value(value) => Self::Value(hex(value)),
+            ClientId::Instance(id) => Self::Instance(id.to_string()),
+        }
+    }
+
+    fn read(self) -> Option<ClientId> {
+        Some(match self {
+            Self::Address(network) => ClientId::Address(network.parse().ok()?),
+            Self::Value(value) => ClientId::Value(bytes(&value)?.into()),
+            Self::Instance(id) => ClientId::Instance(id.into()),
+        })
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// The bytes of hexadecimal digits.
+pub(super) fn bytes(hex: &str) -> Option<Vec<u8>> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = hex.as_bytes().as_chunks();
+    let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
+    rest.is_empty().then(|| pairs.iter().map(byte).collect::<Option<_>>()).flatten()
+}

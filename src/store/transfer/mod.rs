@@ -1,0 +1,330 @@
+//! The state of a store that a handover moves to the next gateway: how many gateways there are, the buckets in use of this
+//! process, and the permits that are owed to Redis.
+//!
+//! The state is lines of JSON: first the header, then payments, limits, and after each limit its buckets. A reader ignores
+//! lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the sender's present.
+
+mod limiter;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use self::limiter::{WrittenMode, WrittenPayment, bytes, hex};
+use super::fallback::LocalState;
+use super::settings::KeySecret;
+use super::{Memory, Store};
+use crate::limit::Limiter;
+
+/// The most bytes of a state. Buckets and payments beyond are left out, the least used buckets first.
+pub(crate) const MAX_STATE: usize = 64 << 20;
+/// How many of these payments may take.
+const MAX_PAYMENTS: usize = MAX_STATE / 2;
+/// The version of the format. Other versions are ignored.
+const VERSION: u32 = 1;
+/// More gateways than this do not share a store.
+const MAX_GATEWAYS: u32 = 1 << 16;
+
+/// The state of a store, as another gateway has sent it.
+#[derive(Debug)]
+pub(crate) struct StoreState {
+    header: Header,
+    lines: Vec<u8>,
+}
+
+/// The state that a gateway sends, and what is its part of it.
+#[derive(Debug)]
+pub(crate) struct SentState {
+    pub(crate) bytes: Vec<u8>,
+    payments: Vec<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    tidegate_state: u32,
+    gateways: u32,
+    predecessors: u8,
+    id: String,
+    secret: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Payment(WrittenPayment),
+    /// The limit of the buckets that follow.
+    Limit {
+        name: String,
+        mode: WrittenMode,
+        algorithm: String,
+    },
+    /// An owner and the numbers of the bucket.
+    Bucket(String, Vec<i64>),
+}
+
+/// What became of the lines of a state.
+#[derive(Clone, Copy, Debug, Default)]
+struct Imported {
+    buckets: usize,
+    payments: usize,
+    owed: u64,
+    ignored: usize,
+}
+
+// === impl StoreState ===
+
+impl StoreState {
+    /// Reads the header of a state.
+    ///
+    /// # Errors
+    /// The state is damaged, or of another version.
+    pub(crate) fn new(lines: Vec<u8>) -> Result<Self, String> {
+        let first = lines.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let header: Header = serde_json::from_slice(first).map_err(|error| error.to_string())?;
+        if header.tidegate_state != VERSION {
+            return Err(format!("version {} of the state, not {VERSION}", header.tidegate_state));
+        }
+        if !(1..=MAX_GATEWAYS).contains(&header.gateways) || header.secret().is_none() || !header.has_sound_id() {
+            return Err("the header has a number, a secret or an id that no gateway writes".to_owned());
+        }
+        Ok(Self { header, lines })
+    }
+
+    fn lines(&self) -> impl Iterator<Item = Option<Line>> {
+        let lines = self.lines.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).ok())
+    }
+
+    /// Passes each payment and each bucket to `to`.
+    fn import(&self, store: &Store, limiters: &[Arc<Limiter>]) -> Imported {
+        let by_name: HashMap<&str, &Arc<Limiter>> = limiters.iter().map(|one| (one.name.as_str(), one)).collect();
+        let mut imported = Imported::default();
+        let mut current = None;
+        for line in self.lines() {
+            match line {
+                Some(Line::Payment(payment)) => {
+                    let owed = store.adopt(payment, &by_name);
+                    imported.payments += usize::from(owed.is_some());
+                    imported.owed += owed.unwrap_or_default();
+                    imported.ignored += usize::from(owed.is_none());
+                }
+                Some(Line::Limit { name, mode, algorithm }) => {
+                    let is_same = |known: &&&Arc<Limiter>| {
+                        known.mode == mode.read() && known.quota.algorithm().name() == algorithm
+                    };
+                    current = by_name.get(name.as_str()).filter(is_same).copied();
+                }
+                Some(Line::Bucket(owner, numbers)) => {
+                    let is_known = current.is_some_and(|limiter| store.import_bucket(limiter, &owner, &numbers));
+                    imported.buckets += usize::from(is_known);
+                    imported.ignored += usize::from(!is_known);
+                }
+                None => imported.ignored += 1,
+            }
+        }
+        imported
+    }
+}
+
+// === impl Header ===
+
+impl Header {
+    fn of(buckets: &Memory, state: Option<LocalState>) -> Self {
+        let state = state.unwrap_or(LocalState { gateways: 1, id: String::new(), predecessors: 0 });
+        let LocalState { gateways, id, predecessors } = state;
+        Self { tidegate_state: VERSION, gateways, predecessors, id, secret: buckets.secret().to_hex() }
+    }
+
+    fn secret(&self) -> Option<KeySecret> {
+        Some(KeySecret::from_bytes(bytes(&self.secret)?.try_into().ok()?))
+    }
+
+    fn has_sound_id(&self) -> bool {
+        self.id.len() <= 64 && self.id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    }
+
+    fn local_state(&self) -> LocalState {
+        LocalState { gateways: self.gateways, id: self.id.clone(), predecessors: self.predecessors }
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    /// Adds this line; returns whether it fits into `most` bytes.
+    fn write(&self, lines: &mut Vec<u8>, most: usize) -> bool {
+        let before = lines.len();
+        let is_written = serde_json::to_writer(&mut *lines, self).is_ok() && lines.len() < most;
+        if is_written {
+            lines.push(b'\n');
+        } else {
+            lines.truncate(before);
+        }
+        is_written
+    }
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Assumes that so many gateways share the store, and at least `store.min_gateways`, until Redis has counted them. Logs
+    /// the number, and where it comes from.
+    pub(crate) fn assume_gateways(&self, remembered: Option<u32>) {
+        let Self::Redis(redis) = self else { return };
+        let fallback = redis.store().fallback();
+        fallback.assume(remembered.unwrap_or(1));
+        let gateways = fallback.gateways();
+        let source = match remembered {
+            Some(remembered) if remembered == gateways => "the file of `--state`",
+            _ if gateways > 1 => "`store.min_gateways`",
+            _ => "the default",
+        };
+        tracing::info!(gateways, source, "assumes a number of gateways until Redis has counted them");
+    }
+
+    /// Takes over the number of gateways, the debts, and the buckets of these limits from the gateway before this one.
+    pub(crate) fn succeed(&self, state: &StoreState, limiters: &[Arc<Limiter>]) {
+        let buckets = match self {
+            Self::Memory(memory) => memory,
+            Self::Redis(redis) => {
+                redis.store().fallback().succeed(state.header.local_state());
+                redis.store().fallback().buckets()
+            }
+        };
+        let limiters = match state.header.secret().is_some_and(|secret| buckets.share_secret(secret)) {
+            true => limiters,
+            false => {
+                tracing::warn!("the gateway before this one has another `key_secret`: its buckets are unknown");
+                &[]
+            }
+        };
+        let Imported { buckets, payments, owed, ignored } = state.import(self, limiters);
+        tracing::info!(buckets, payments, owed, ignored, "took over the limits in use");
+    }
+
+    /// The gateway before this one has ended, and has sent what it granted while it drained, unless it was killed.
+    pub(crate) fn predecessor_ended(&self, last: Option<&StoreState>) {
+        let Self::Redis(redis) = self else { return };
+        let fallback = redis.store().fallback();
+        for line in last.iter().flat_map(|last| last.lines()) {
+            let Some(Line::Payment(payment)) = line else { continue };
+            let Some(payment) = payment.read(&HashMap::new(), fallback.now()) else { continue };
+            fallback.charge_granted(&payment);
+            fallback.adopt(payment);
+        }
+        fallback.end_predecessors();
+    }
+
+    /// Decides by a part of each share from now on, since another gateway takes this one's place; returns the state for it.
+    pub(crate) fn begin_handover(&self) -> SentState {
+        let (state, buckets) = match self {
+            Self::Memory(memory) => (None, &**memory),
+            Self::Redis(redis) => {
+                let fallback = redis.store().fallback();
+                (Some(fallback.begin_handover()), fallback.buckets())
+            }
+        };
+        let mut sent = SentState::new(buckets, state);
+        self.add_payments(&mut sent);
+        sent.add_buckets(buckets);
+        sent
+    }
+
+    /// No other gateway takes this one's place after all.
+    pub(crate) fn cancel_handover(&self) {
+        if let Self::Redis(redis) = self {
+            redis.store().fallback().cancel_handover();
+        }
+    }
+
+    /// The other gateway serves: it charges the debts that were sent.
+    pub(crate) fn finish_handover(&self, sent: &SentState) {
+        if let Self::Redis(redis) = self {
+            redis.store().fallback().forget_payments(&sent.payments);
+        }
+    }
+
+    /// What this gateway granted locally while it drained, and has not charged; `None` if that is nothing.
+    pub(crate) fn last_debts(&self) -> Option<SentState> {
+        let Self::Redis(redis) = self else { return None };
+        let mut sent = SentState::new(redis.store().fallback().buckets(), None);
+        self.add_payments(&mut sent);
+        (!sent.payments.is_empty()).then_some(sent)
+    }
+
+    /// How many gateways Redis has counted, now and whenever that changes.
+    pub(crate) fn counted_gateways(&self) -> Option<watch::Receiver<Option<u32>>> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.store().fallback().counted()),
+        }
+    }
+
+    fn add_payments(&self, sent: &mut SentState) {
+        let Self::Redis(redis) = self else { return };
+        let (payments, now) = redis.store().fallback().payments();
+        let mut left_out = 0;
+        for payment in &payments {
+            let written = WrittenPayment::of(payment, now).map(Line::Payment);
+            match written.is_some_and(|line| line.write(&mut sent.bytes, MAX_PAYMENTS)) {
+                true => sent.payments.push(payment.id),
+                false => left_out += payment.permits(),
+            }
+        }
+        if left_out > 0 {
+            tracing::warn!(permits = left_out, "some permits that are owed are not handed over");
+        }
+    }
+
+    fn adopt(&self, payment: WrittenPayment, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<u64> {
+        let Self::Redis(redis) = self else { return None };
+        let fallback = redis.store().fallback();
+        let payment = payment.read(limiters, fallback.now())?;
+        let permits = payment.permits();
+        fallback.adopt(payment);
+        Some(permits)
+    }
+
+    fn import_bucket(&self, limiter: &Arc<Limiter>, owner: &str, numbers: &[i64]) -> bool {
+        let Some(owner) = bytes(owner).and_then(|owner| owner.try_into().ok()) else { return false };
+        match self {
+            Self::Memory(memory) => memory.import(limiter, owner, numbers),
+            Self::Redis(redis) => redis.store().fallback().import(limiter, owner, numbers),
+        }
+    }
+}
+
+// === impl SentState ===
+
+impl SentState {
+    fn new(buckets: &Memory, state: Option<LocalState>) -> Self {
+        let mut bytes = serde_json::to_vec(&Header::of(buckets, state)).unwrap_or_default();
+        bytes.push(b'\n');
+        Self { bytes, payments: Vec::new() }
+    }
+
+    /// Adds the buckets of an embedded store.
+    fn add_buckets(&mut self, memory: &Memory) {
+        let (mut last, mut too_many) = (None, 0);
+        let left_out = memory.export(MAX_STATE - self.bytes.len(), |limiter, owner, numbers| {
+            let limit = (limiter.name.clone(), limiter.mode, limiter.quota.algorithm().name());
+            if last.as_ref() != Some(&limit) {
+                let (name, mode, algorithm) = (limit.0.clone(), WrittenMode::of(limit.1), limit.2.to_owned());
+                _ = Line::Limit { name, mode, algorithm }.write(&mut self.bytes, MAX_STATE);
+                last = Some(limit);
+            }
+            let line = Line::Bucket(hex(&owner), numbers.to_vec());
+            too_many += usize::from(!line.write(&mut self.bytes, MAX_STATE));
+        });
+        if left_out + too_many > 0 {
+            tracing::warn!(
+                buckets = left_out + too_many,
+                "some buckets in use are not handed over: there are too many"
+            );
+        }
+    }
+}
