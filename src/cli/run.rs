@@ -13,7 +13,7 @@ use super::signals::Signals;
 use super::succession::Succession;
 use super::{ConfigArg, FileArg, RunArgs};
 use crate::config::{Config, ListenAddress, LoadError};
-use crate::gateway::{Gateway, Inherited};
+use crate::gateway::{Gateway, Inherited, StateFile};
 
 /// The default rule file.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
@@ -99,7 +99,8 @@ fn start(
         succession.give_up();
         return Ok(ended_early());
     }
-    let taken = runtime.block_on(succession.take_over());
+    gateway.remember(args.state.as_deref().map(StateFile::read));
+    let taken = runtime.block_on(succession.take_over(&gateway));
     taken.map_err(|error| cannot_use(args.handover.as_deref(), &error))?;
     gateway.serve();
     for (address, scheme) in gateway.addresses().iter().zip(schemes) {

@@ -14,7 +14,8 @@ use super::notify::notify;
 use super::signals::{Received, Signals};
 use super::succession::Succession;
 use crate::gateway::Gateway;
-use crate::gateway::handover::{Outcome, Successor};
+use crate::gateway::handover::{Outcome, Released, Successor};
+use crate::store::Store;
 
 /// How a gateway drains.
 #[derive(Clone, Copy, Debug)]
@@ -117,29 +118,58 @@ impl Drain {
     /// Drains when the successor has taken over.
     async fn leave(self, gateway: Gateway, successor: Successor) -> io::Result<()> {
         tracing::info!("a successor serves: draining");
-        release(&successor).await;
-        drop(successor);
-        spawn_blocking(move || gateway.leave(self.timeout)).await.map_err(io::Error::other)?
+        let store = gateway.store();
+        release(&successor, &store).await;
+        let successor = successor.released();
+        let drained = spawn_blocking(move || gateway.leave(self.timeout)).await;
+        send_last_debts(&successor, &store).await;
+        drained.map_err(io::Error::other)?
     }
 
     /// Drains while the successor starts. At the end, the sockets are the successor's.
     async fn drain_during_start(self, gateway: Gateway, successor: Successor) -> io::Result<()> {
+        let store = gateway.store();
         let mut drained = spawn_blocking(move || gateway.leave(self.timeout));
         let taken = tokio::select! {
-            drained = &mut drained => return drained.map_err(io::Error::other)?,
+            drained = &mut drained => {
+                // The successor serves when it has started, with the state that is there to read then.
+                release(&successor, &store).await;
+                return drained.map_err(io::Error::other)?;
+            }
             taken = successor.takes_over() => taken,
         };
-        match taken {
-            Ok(()) => release(&successor).await,
-            Err(error) => has_failed(successor, &error),
+        if let Err(error) = taken {
+            has_failed(successor, &error);
+            return drained.await.map_err(io::Error::other)?;
         }
-        drained.await.map_err(io::Error::other)?
+        release(&successor, &store).await;
+        let (successor, drained) = (successor.released(), drained.await);
+        send_last_debts(&successor, &store).await;
+        drained.map_err(io::Error::other)?
     }
 }
 
-async fn release(successor: &Successor) {
-    if let Err(error) = successor.release().await {
-        tracing::warn!(%error, "the successor did not read its release");
+/// Sends the state of the store, and lets the successor serve.
+async fn release(successor: &Successor, store: &Store) {
+    let exporting = store.clone();
+    let state = spawn_blocking(move || exporting.begin_handover()).await;
+    let sent = match &state {
+        Ok(state) => successor.send_state(&state.bytes).await,
+        Err(_) => Err(io::Error::other("the state cannot be read")),
+    };
+    match (successor.release().await, sent, state) {
+        (Ok(()), Ok(()), Ok(state)) => store.finish_handover(&state),
+        (Ok(()), Err(error), _) => tracing::warn!(%error, "the successor did not read the state: it starts without it"),
+        (Err(error), ..) => tracing::warn!(%error, "the successor did not read its release"),
+        (Ok(()), Ok(()), Err(_)) => {}
+    }
+}
+
+/// Sends what this gateway granted locally while it drained, for the successor to charge.
+async fn send_last_debts(successor: &Released, store: &Store) {
+    let Some(debts) = store.last_debts() else { return };
+    if let Err(error) = successor.send_last_state(&debts.bytes).await {
+        tracing::warn!(%error, owed = store.owed(), "the successor did not read what this gateway owes to the store");
     }
 }
 

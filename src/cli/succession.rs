@@ -6,14 +6,21 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::gateway::handover::{Answer, Handover, Outcome, Predecessor};
-use crate::gateway::{Inherited, Listening};
+use crate::gateway::handover::{Answer, Draining, Handover, Outcome, Predecessor};
+use crate::gateway::{Gateway, Inherited, Listening};
+use crate::store::Store;
 
 /// The predecessor and the socket for successors, if `--handover` names a socket.
 #[derive(Debug, Default)]
 pub(super) struct Succession {
     predecessor: Option<Predecessor>,
     handover: Option<Handover>,
+}
+
+/// Has the whole share of each limit when the predecessor has ended, and takes over what it still owes.
+async fn wait_for_end(predecessor: Draining, store: Store) {
+    let last = predecessor.end().await;
+    store.predecessor_ended(last.as_ref());
 }
 
 impl Succession {
@@ -47,14 +54,18 @@ impl Succession {
     ///
     /// # Errors
     /// The predecessor serves on, so this gateway must not.
-    pub(super) async fn take_over(&mut self) -> io::Result<()> {
+    pub(super) async fn take_over(&mut self, gateway: &Gateway) -> io::Result<()> {
         let Some(predecessor) = self.predecessor.take() else { return Ok(()) };
-        let (answer, handover) = predecessor.take_over().await?;
+        let (answer, handover, draining) = predecessor.take_over().await?;
         match answer {
-            Answer::Releases => tracing::info!("took over from a gateway, which drains"),
+            Answer::Releases(state) => {
+                state.iter().for_each(|state| gateway.succeed(state));
+                tracing::info!("took over from a gateway, which drains");
+            }
             Answer::HasEnded => tracing::warn!("took over from a gateway that has ended without a drain"),
             Answer::Fails(error) => tracing::warn!(%error, "took over from a gateway that does not drain: end it"),
         }
+        tokio::spawn(wait_for_end(draining, gateway.store()));
         match handover {
             Ok(handover) => self.handover = Some(handover),
             Err(error) => tracing::warn!(%error, "cannot hand over to a successor"),

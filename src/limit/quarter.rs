@@ -8,27 +8,29 @@ const PARTS: u32 = 4;
 impl Quota {
     /// A quarter of it, rounded down; `None` if that is no permit.
     pub(crate) fn quarter(&self) -> Option<Self> {
-        let quarter = self.scaled(|permits| permits / PARTS);
-        (quarter.rate > 0 && quarter.capacity() > 0).then_some(quarter)
+        self.scaled(|permits| permits / PARTS)
     }
 
     /// What is left of it without a [`quarter`](Self::quarter).
     pub(crate) fn without_quarter(&self) -> Self {
-        self.scaled(|permits| permits - permits / PARTS)
+        self.scaled(|permits| permits - permits / PARTS).unwrap_or(*self)
     }
 
-    fn scaled(&self, part: impl Fn(u32) -> u32) -> Self {
+    fn scaled(&self, part: impl Fn(u32) -> u32) -> Option<Self> {
+        let part = |permits: u32| Some(part(permits)).filter(|part| *part > 0);
         let algorithm = match self.algorithm {
-            Algorithm::Gcra { burst } => Algorithm::Gcra { burst: part(burst) },
-            Algorithm::LeakyBucket(queue) => {
-                Algorithm::LeakyBucket(leaky_bucket::Queue { length: part(queue.length), ..queue })
-            }
+            Algorithm::Gcra { burst } => Algorithm::Gcra { burst: part(burst)? },
+            // One request needs no queue: it is forwarded at once.
+            Algorithm::LeakyBucket(queue) => Algorithm::LeakyBucket(leaky_bucket::Queue {
+                length: part(queue.length.saturating_add(1))? - 1,
+                ..queue
+            }),
             same @ (Algorithm::TokenBucket
             | Algorithm::SlidingWindow { .. }
             | Algorithm::FixedWindow(_)
             | Algorithm::Redisson(_)) => same,
         };
-        Self { rate: part(self.rate), algorithm, ..*self }
+        Some(Self { rate: part(self.rate)?, algorithm, ..*self })
     }
 }
 

@@ -24,6 +24,7 @@ mod functions;
 mod gateway;
 mod ha;
 mod handover;
+mod handover_outage;
 mod handover_signals;
 mod http2;
 mod http2_large;

@@ -8,7 +8,9 @@
 //! new ─► old   VERSION; a connection that sends nothing gets nothing
 //! old ─► new   VERSION, then a byte for each socket, which carries it: OF_CLIENTS, WITH_FILE or OF_SUCCESSORS; END
 //! new ─► old   TAKES_OVER: the successor can serve, and begins when it has the reply
+//! old ─► new   STATE, and the state of the store: the old one decides by a part of each share from now on
 //! old ─► new   RELEASES: the old one drains
+//! old ─► new   STATE, and the debts since then, if there are any; the end of the connection: the old one has ended
 //! ```
 //!
 //! Instead of RELEASES, and at any time before it, the old gateway sends REFUSES to a successor that must not serve: a newer
@@ -21,12 +23,13 @@
 
 mod listener;
 mod predecessor;
+mod state;
 mod successor;
 mod wire;
 
 pub(crate) use self::listener::{Handover, Outcome};
-pub(crate) use self::predecessor::{Answer, Predecessor};
-pub(crate) use self::successor::Successor;
+pub(crate) use self::predecessor::{Answer, Draining, Predecessor};
+pub(crate) use self::successor::{Released, Successor};
 
 #[cfg(test)]
 mod tests;

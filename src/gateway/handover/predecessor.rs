@@ -10,11 +10,13 @@ use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
 use super::listener::Handover;
+use super::state::{last_state, receive_state};
 use super::wire::{
-    END, OF_CLIENTS, OF_SUCCESSORS, PATIENCE, REFUSES, RELEASES, TAKES_OVER, VERSION, WITH_FILE, check_user, invalid,
-    is_end, receive, receive_now, send,
+    END, OF_CLIENTS, OF_SUCCESSORS, PATIENCE, REFUSES, RELEASES, STATE, TAKES_OVER, VERSION, WITH_FILE, check_user,
+    invalid, is_end, receive, receive_now, send,
 };
 use crate::gateway::socket_file::{Listening, OWNER_ALONE, SocketFile};
+use crate::store::transfer::StoreState;
 
 /// The pause before another try if the gateway there ends the connection at once: it is being succeeded, or ends.
 const RETRY: Duration = Duration::from_millis(50);
@@ -33,12 +35,25 @@ pub(crate) struct Predecessor {
 /// The predecessor's reply to a successor that may serve.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// It drains.
-    Releases,
+    /// It drains. Without a state, it could not send one that this gateway can read.
+    Releases(Option<StoreState>),
     /// It had ended before it replied.
     HasEnded,
     /// It did not reply in time.
     Fails(io::Error),
+}
+
+/// The predecessor while it drains.
+#[derive(Debug)]
+pub(crate) struct Draining(UnixStream);
+
+// === impl Draining ===
+
+impl Draining {
+    /// Waits until it has ended; returns the debts that it has sent, if there are any.
+    pub(crate) async fn end(self) -> Option<StoreState> {
+        last_state(&self.0).await
+    }
 }
 
 // === impl Predecessor ===
@@ -107,25 +122,36 @@ impl Predecessor {
     }
 
     /// Requests the release, since this gateway can serve. Then owns all files, and removes the files of sockets that it does
-    /// not serve. Returns the socket for this gateway's own successor, too.
+    /// not serve. Returns the socket for this gateway's own successor, and the predecessor as it drains, too.
     ///
     /// # Errors
     /// The predecessor serves on, so this gateway must not.
-    pub(crate) async fn take_over(self) -> io::Result<(Answer, io::Result<Handover>)> {
+    pub(crate) async fn take_over(self) -> io::Result<(Answer, io::Result<Handover>, Draining)> {
         let answer = self.ask_for_release().await?;
         self.claim_files();
-        Ok((answer, Handover::new(self.of_successors, Some(self.own_file))))
+        Ok((answer, Handover::new(self.of_successors, Some(self.own_file)), Draining(self.stream)))
     }
 
     async fn ask_for_release(&self) -> io::Result<Answer> {
         // If the predecessor has ended the connection, its last message may still be there to read.
         _ = timeout(PATIENCE, send(&self.stream, TAKES_OVER, None)).await;
-        match timeout(PATIENCE, receive(&self.stream)).await.unwrap_or_else(|late| Err(late.into())) {
-            Ok((RELEASES, _)) => Ok(Answer::Releases),
+        let mut state = None;
+        match timeout(PATIENCE, self.reply(&mut state)).await.unwrap_or_else(|late| Err(late.into())) {
+            Ok((RELEASES, _)) => Ok(Answer::Releases(state)),
             Ok((REFUSES, _)) => Err(refused()),
             Ok(_) => Ok(Answer::Fails(invalid("the process there sends something else"))),
             Err(error) if is_end(&error) => Ok(Answer::HasEnded),
             Err(error) => Ok(Answer::Fails(error)),
+        }
+    }
+
+    /// Receives the reply, and the state of the store before it.
+    async fn reply(&self, state: &mut Option<StoreState>) -> io::Result<(u8, Option<Socket>)> {
+        loop {
+            match receive(&self.stream).await? {
+                (STATE, _) => *state = receive_state(&self.stream).await?,
+                reply => return Ok(reply),
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 
+use super::state::send_state;
 use super::wire::{
     END, OF_CLIENTS, OF_SUCCESSORS, PATIENCE, REFUSES, RELEASES, TAKES_OVER, VERSION, WITH_FILE, receive, send,
 };
@@ -20,6 +21,22 @@ pub(crate) struct Successor {
     since: Instant,
     sockets: Arc<[Listening]>,
     own_file: Option<Arc<SocketFile>>,
+}
+
+/// A successor that serves, while this gateway drains.
+#[derive(Debug)]
+pub(crate) struct Released(UnixStream);
+
+// === impl Released ===
+
+impl Released {
+    /// Sends what was granted locally during the drain.
+    ///
+    /// # Errors
+    /// The successor does not read it.
+    pub(crate) async fn send_last_state(&self, state: &[u8]) -> io::Result<()> {
+        send_state(&self.0, state).await
+    }
 }
 
 // === impl Successor ===
@@ -71,6 +88,19 @@ impl Successor {
             (TAKES_OVER, _) => Ok(()),
             _ => Err(io::Error::other("it sent something else")),
         }
+    }
+
+    /// Sends it the state of the store.
+    ///
+    /// # Errors
+    /// It does not read the state.
+    pub(crate) async fn send_state(&self, state: &[u8]) -> io::Result<()> {
+        send_state(&self.stream, state).await
+    }
+
+    /// It serves: this gateway no longer needs its sockets.
+    pub(crate) fn released(self) -> Released {
+        Released(self.stream)
     }
 
     /// Lets it serve.

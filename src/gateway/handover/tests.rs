@@ -54,8 +54,8 @@ impl Old {
 async fn succeed(old: Old, mut new: Predecessor) -> (Vec<Listening>, Handover) {
     let sockets = new.take_sockets();
     let (taken, ()) = tokio::join!(new.take_over(), old.release());
-    let (answer, handover) = taken.unwrap();
-    assert!(matches!(answer, Answer::Releases), "{answer:?}");
+    let (answer, handover, _) = taken.unwrap();
+    assert!(matches!(answer, Answer::Releases(None)), "{answer:?}");
     (sockets, handover.unwrap())
 }
 
@@ -133,7 +133,7 @@ async fn successor_serves_if_its_predecessor_has_ended() {
     let new = old.ask().await;
     drop(old.stop().await);
     assert!(path.exists() && clients.exists(), "they are the successor's");
-    let (answer, handover) = new.take_over().await.unwrap();
+    let (answer, handover, _) = new.take_over().await.unwrap();
     assert!(matches!(answer, Answer::HasEnded), "{answer:?}");
     drop(handover.unwrap());
     assert!(!path.exists() && !clients.exists());

@@ -26,6 +26,8 @@ pub(super) const OF_SUCCESSORS: u8 = b'h';
 pub(super) const END: u8 = b'.';
 /// The successor can serve, and asks for its release.
 pub(super) const TAKES_OVER: u8 = b'r';
+/// The state of the store follows.
+pub(super) const STATE: u8 = b's';
 /// The old gateway drains.
 pub(super) const RELEASES: u8 = b'd';
 /// The old gateway serves on: this successor must not.

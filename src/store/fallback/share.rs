@@ -120,11 +120,11 @@ impl Shares {
         self.reset_if(before != self.predecessors);
     }
 
-    /// Sets whether another gateway takes this one's place. A gateway that drains keeps its quarter when a predecessor of
-    /// its own ends, since its successor counts on that.
-    pub(super) fn set_has_successor(&mut self, has_successor: bool) {
-        let before = std::mem::replace(&mut self.has_successor, has_successor);
-        self.reset_if(before != has_successor);
+    /// Another gateway takes this one's place. A gateway that drains keeps its quarter when a predecessor of its own ends,
+    /// since its successor counts on that.
+    pub(super) fn set_has_successor(&mut self) {
+        let before = std::mem::replace(&mut self.has_successor, true);
+        self.reset_if(!before);
     }
 
     /// No gateway before this one drains any more.

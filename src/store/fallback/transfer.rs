@@ -25,14 +25,9 @@ impl Fallback {
     /// Decides by a quarter of each share from now on.
     pub(crate) fn begin_handover(&self) -> LocalState {
         let mut shares = self.shares.lock();
-        shares.set_has_successor(true);
+        shares.set_has_successor();
         let id = self.id.get_or_init(debts::random_id).clone();
         LocalState { gateways: shares.known(), id, predecessors: shares.predecessors_of_successor() }
-    }
-
-    /// There is no next gateway after all.
-    pub(crate) fn cancel_handover(&self) {
-        self.shares.lock().set_has_successor(false);
     }
 
     /// Turns all that is owed into payments, and returns them with the time by the clock that dated their grants.

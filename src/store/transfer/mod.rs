@@ -234,13 +234,6 @@ impl Store {
         sent
     }
 
-    /// No other gateway takes this one's place after all.
-    pub(crate) fn cancel_handover(&self) {
-        if let Self::Redis(redis) = self {
-            redis.store().fallback().cancel_handover();
-        }
-    }
-
     /// The other gateway serves: it charges the debts that were sent.
     pub(crate) fn finish_handover(&self, sent: &SentState) {
         if let Self::Redis(redis) = self {

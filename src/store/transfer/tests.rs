@@ -90,6 +90,8 @@ fn three_handovers_grant_one_share_of_each_limit() {
         }
         for (index, grants) in grants.iter().enumerate() {
             let name = &limiters[index / 3].name;
+            // One is forwarded at once, and others wait behind it.
+            let share = if name.ends_with("queued") { share + 1 } else { share };
             assert!((share / 2..=share).contains(grants), "{name} of {number_of_gateways}: {grants}");
         }
         assert_eq!(fallback(stores.last().expect("a store")).gateways(), number_of_gateways);
@@ -120,17 +122,6 @@ fn share_below_four_permits_is_the_successors() {
     let outcome = old.take_alone(std::slice::from_ref(&charge)).expect("a decision");
     assert_eq!(outcome.decisions[0].wait, crate::limit::Wait::Millis(1_000));
     assert_eq!((granted(&old, &charge, 10), granted(&new, &charge, 10)), (0, 3));
-}
-
-#[test]
-fn cancelled_handover_leaves_the_old_gateway_as_it_was() {
-    let limiter = limiter("{a}:l", Mode::Overall, 10, Algorithm::TokenBucket);
-    let charge = charge(&limiter, None);
-    let old = unreachable_redis();
-    assert_eq!(granted(&old, &charge, 4), 4);
-    drop(old.begin_handover());
-    old.cancel_handover();
-    assert_eq!((granted(&old, &charge, 10), fallback(&old).owed()), (6, 10));
 }
 
 #[test]
