@@ -33,8 +33,12 @@ impl Drop for Temporary {
 
 /// An OVERALL limit of twelve in an hour, in this store.
 fn rules(store: &str, listen: &str, admin: &str) -> String {
+    format!("listen: {listen}\nadmin: {admin}\n{}", rules_of_store(store))
+}
+
+fn rules_of_store(store: &str) -> String {
     format!(
-        "listen: {listen}\nadmin: {admin}\nstore: {store}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\n\
+        "store: {store}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\n\
          routes:\n  - name: all\n    match: {{ path: /** }}\n    upstream: echo\n    limits:\n      \
          - {{ name: l, mode: OVERALL, rate: 12, interval: 1h }}\n",
     )
@@ -68,7 +72,7 @@ async fn shown(admin: SocketAddr) -> String {
 /// Three gateways on a Redis, the first of which is a program.
 async fn three_gateways(redis: &RedisServer, file: &RuleFile, more: &[&str]) -> (Program, SocketAddr, SocketAddr) {
     let started = Program::run(file, more);
-    let others = rules(&redis.rule(), ANY, ANY);
+    let others = rules_of_store(&redis.rule());
     let others = [TestGateway::start(&others), TestGateway::start(&others)];
     soon(async { while counter(started.2, "tidegate_gateways").await != 3 {} }).await;
     drop(others);
@@ -103,7 +107,7 @@ async fn three_handovers_grant_one_share_in_an_outage() {
     redis.signal("CONT");
     soon(async { while !shown(admin).await.contains("\"state\":\"up\"") {} }).await;
     soon(async { while counter(admin, "tidegate_store_charged_afterwards_total").await < 4 {} }).await;
-    let other = TestGateway::start(&rules(&redis.rule(), ANY, ANY));
+    let other = TestGateway::start(&rules_of_store(&redis.rule()));
     let left = granted(other.address).await;
     // Calls that were under way when Redis hung are lost.
     assert!((5..=8).contains(&left), "{left}");
