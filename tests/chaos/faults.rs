@@ -38,11 +38,14 @@ pub enum Fault {
     Restarted,
     NodeSilent,
     NodeSlow,
+    HandedOver,
+    GatewayRestarted,
 }
 
 /// Those of one Redis, in the order in which they come first.
-const OF_SINGLE: [Fault; 20] = [
+const OF_SINGLE: [Fault; 22] = [
     Fault::Stopped,
+    Fault::HandedOver,
     Fault::ScriptsFlushed,
     Fault::Killed,
     Fault::ConnectionsKilled,
@@ -51,6 +54,7 @@ const OF_SINGLE: [Fault; 20] = [
     Fault::Paused,
     Fault::HalfOpen,
     Fault::KilledEmpty,
+    Fault::GatewayRestarted,
     Fault::Busy,
     Fault::PasswordChanged,
     Fault::ClockForward,
@@ -65,12 +69,13 @@ const OF_SINGLE: [Fault; 20] = [
 ];
 
 /// Those of one Redis that is reached by TLS.
-const OF_TLS: [Fault; 12] = [
+const OF_TLS: [Fault; 13] = [
     Fault::CertificateExpired,
     Fault::Killed,
     Fault::ConnectionsKilled,
     Fault::AllSilent,
     Fault::HalfOpen,
+    Fault::HandedOver,
     Fault::Stopped,
     Fault::OneCutOff,
     Fault::PasswordChanged,
@@ -121,6 +126,11 @@ impl Fault {
         }
     }
 
+    /// Whether a gateway is replaced in the meantime.
+    pub fn replaces_gateway(self) -> bool {
+        matches!(self, Self::HandedOver | Self::GatewayRestarted)
+    }
+
     pub fn title(self) -> &'static str {
         match self {
             Self::Stopped => "Redis hangs (SIGSTOP)",
@@ -154,6 +164,8 @@ impl Fault {
             Self::Restarted => "a primary is killed and comes back with its data",
             Self::NodeSilent => "the network before a primary is silent",
             Self::NodeSlow => "answers of a primary take 15 to 30 ms longer",
+            Self::HandedOver => "Redis hangs, and a gateway hands over three times",
+            Self::GatewayRestarted => "Redis hangs, and a gateway is restarted",
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use tidegate::clock::{Clock, SystemClock};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -21,6 +22,10 @@ pub struct Gateway {
     admin: SocketAddr,
     /// A kept connection to its operators' side.
     operator: Option<TcpStream>,
+    rules: PathBuf,
+    journal: Journal,
+    /// Processes that it took over from.
+    drain: Vec<Child>,
 }
 
 /// What a gateway says of its store.
@@ -32,20 +37,38 @@ pub struct Standing {
 }
 
 impl Gateway {
-    /// Starts one with this rule file; its log goes beside that.
+    /// Starts one with this rule file; its log goes beside that. Its successors have its addresses.
     pub fn start(rules: &Path, journal: Journal) -> Self {
-        let log = fs::File::create(rules.with_extension("log")).expect("a log");
-        let mut command = Command::new(binary());
-        command.arg("run").arg("-c").arg(rules).args(["--log-format", "json", "--workers", "2"]);
-        command.env_remove("TIDEGATE_LOG").env_remove("TIDEGATE_WORKERS");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("tidegate starts");
-        journal::follow(journal, BufReader::new(child.stdout.take().expect("a pipe")));
-        let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
-        let address = address(&mut said, "listening on http://");
-        let admin = self::address(&mut said, "admin on http://");
-        std::thread::spawn(move || std::io::copy(&mut said, &mut { log }));
-        Self { child, address, admin, operator: None }
+        let (child, address, admin) = run(rules, &journal);
+        let mut text = fs::read_to_string(rules).expect("rules");
+        for (key, address) in [("listen", address), ("admin", admin)] {
+            text = text.replacen(&format!("{key}: 127.0.0.1:0\n"), &format!("{key}: {address}\n"), 1);
+        }
+        fs::write(rules, text).expect("written");
+        Self { child, address, admin, operator: None, rules: rules.to_owned(), journal, drain: Vec::new() }
+    }
+
+    /// Starts a process that takes over from this one, which drains.
+    pub fn hand_over(&mut self) {
+        let (successor, ..) = run(&self.rules, &self.journal);
+        self.drain.push(std::mem::replace(&mut self.child, successor));
+        self.operator = None;
+    }
+
+    /// Ends the process, and starts another one. Returns when the old one had ended, in milliseconds.
+    pub fn restart(&mut self) -> u64 {
+        terminate(&mut self.child);
+        let ended = SystemClock::new().now().as_millis();
+        self.child = run(&self.rules, &self.journal).0;
+        self.operator = None;
+        ended
+    }
+
+    /// Waits until all processes have ended that it took over from.
+    pub fn wait_for_drains(&mut self) {
+        for mut child in self.drain.drain(..) {
+            assert!(child.wait().expect("an end").success(), "a drain that failed");
+        }
     }
 
     /// What it says of its store at present.
@@ -80,10 +103,34 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Asked to, it writes down what it has not yet.
-        _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        _ = self.child.wait();
+        terminate(&mut self.child);
+        for mut child in self.drain.drain(..) {
+            _ = child.wait();
+        }
     }
+}
+
+/// Asked to end, a gateway writes down what it has not yet.
+fn terminate(child: &mut Child) {
+    _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    _ = child.wait();
+}
+
+/// Starts a process with this rule file; returns it with its addresses for clients and operators.
+fn run(rules: &Path, journal: &Journal) -> (Child, SocketAddr, SocketAddr) {
+    let log = fs::OpenOptions::new().create(true).append(true).open(rules.with_extension("log")).expect("a log");
+    let mut command = Command::new(binary());
+    command.arg("run").arg("-c").arg(rules).args(["--log-format", "json", "--workers", "2"]);
+    command.arg("--handover").arg(rules.with_extension("sock")).arg("--state").arg(rules.with_extension("json"));
+    command.env_remove("TIDEGATE_LOG").env_remove("TIDEGATE_WORKERS");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("tidegate starts");
+    journal::follow(journal.clone(), BufReader::new(child.stdout.take().expect("a pipe")));
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+    let clients = address(&mut said, "listening on http://");
+    let operators = address(&mut said, "admin on http://");
+    std::thread::spawn(move || std::io::copy(&mut said, &mut { log }));
+    (child, clients, operators)
 }
 
 /// The program, which was built into the folder above the examples.

@@ -1,5 +1,6 @@
 //! Clients that ask more often than they may: keep-alive connections, spread over the gateways, at a bounded pace.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tidegate::clock::{Clock, Stopwatch, SystemClock};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::client::ask;
 use super::journal::{By, Journal, Record};
@@ -16,6 +17,9 @@ use super::table::ROUTES;
 
 /// No answer takes longer.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The pause before another try to connect.
+const RETRY: Duration = Duration::from_millis(5);
 
 const CONNECTIONS: usize = 64;
 
@@ -93,8 +97,16 @@ fn targets() -> Vec<Target> {
     targets
 }
 
-/// The status of an answer; 0 if there was none.
+/// The status of an answer; 0 if there was none. If nobody listens, a gateway is restarting: tries again, as nothing was sent.
 async fn status(stream: &mut Option<TcpStream>, gateway: SocketAddr, path: &str, client: u8) -> u16 {
-    let answer = timeout(PATIENCE, ask(stream, gateway, path, &format!("k: client-{client}\r\n"))).await;
-    answer.map_or(0, |answer| answer.map_or(0, |(status, _)| status))
+    let fields = format!("k: client-{client}\r\n");
+    let answered = async {
+        loop {
+            match ask(stream, gateway, path, &fields).await {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => sleep(RETRY).await,
+                answer => return answer,
+            }
+        }
+    };
+    timeout(PATIENCE, answered).await.map_or(0, |answer| answer.map_or(0, |(status, _)| status))
 }

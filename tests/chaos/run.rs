@@ -27,6 +27,9 @@ const SHORT_CALM: Duration = Duration::from_millis(1_000);
 const SHORTEST_FAULT: Duration = Duration::from_millis(700);
 const SHORT_FAULT: Duration = Duration::from_millis(1_500);
 const LONG_FAULT: Duration = Duration::from_secs(5);
+/// How long an outage lasts in which a gateway is replaced, and how often it hands over.
+const REPLACEMENT: Duration = Duration::from_secs(4);
+const HANDOVERS: u32 = 3;
 const LONG: Duration = Duration::from_secs(180);
 
 /// A run to be made.
@@ -56,6 +59,8 @@ pub struct Round {
     pub fault: Fault,
     /// What may have been lost of what Redis granted.
     pub lost: Option<Lost>,
+    /// What a gateway has forgotten of what it granted alone.
+    pub forgotten: Option<Forgotten>,
     pub begin: u64,
     /// When Redis and the network were whole again.
     pub end: u64,
@@ -65,6 +70,13 @@ pub struct Round {
     pub next: u64,
     /// What each gateway occupied then: memory in KiB, and descriptors.
     pub occupied: Vec<(u64, usize)>,
+}
+
+/// A gateway that was restarted forgets what it granted alone before, and does not charge it.
+#[derive(Clone, Copy, Debug)]
+pub struct Forgotten {
+    pub gateway: usize,
+    pub at: u64,
 }
 
 /// When all was as before.
@@ -135,8 +147,12 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
         let lasts = SHORTEST_FAULT + (longest - SHORTEST_FAULT) * u32::try_from(dice.below(100)).expect("less") / 100;
         let victim = dice.below(GATEWAYS);
         let (begin, epoch) = (now(), world.epoch());
-        let loss = world.strike(fault, lasts, victim).await;
+        let lasts = if fault.replaces_gateway() { REPLACEMENT } else { lasts };
+        let replaced = replace(&mut gateways[victim], fault);
+        let (loss, restarted) = tokio::join!(world.strike(fault, lasts, victim), replaced);
+        let forgotten = restarted.map(|at| Forgotten { gateway: victim, at });
         let ended = now();
+        gateways[victim].wait_for_drains();
         let settled = settled(world, gateways, false).await;
         sleep(calm).await;
         let is_replaced = world.mend();
@@ -151,13 +167,31 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
         let times = world.epoch().saturating_sub(epoch).max(1);
         let lost = span.map(|(since, until)| Lost { since, until, times });
         let occupied = gateways.iter().map(Gateway::occupies).collect();
-        rounds.push(Round { fault, lost, begin, end: ended, settled, next: now(), occupied });
+        rounds.push(Round { fault, lost, forgotten, begin, end: ended, settled, next: now(), occupied });
     }
     let mut failures = Vec::new();
     for gateway in gateways {
         failures.push(gateway.counter("tidegate_store_failures_total").await);
     }
     (rounds, failures)
+}
+
+/// Replaces a gateway, if that belongs to the fault. Returns when the old process had ended, if the new one knows nothing of it.
+async fn replace(gateway: &mut Gateway, fault: Fault) -> Option<u64> {
+    match fault {
+        Fault::HandedOver => {
+            for _ in 0..HANDOVERS {
+                sleep(REPLACEMENT / (HANDOVERS + 2)).await;
+                gateway.hand_over();
+            }
+            None
+        }
+        Fault::GatewayRestarted => {
+            sleep(REPLACEMENT / 3).await;
+            Some(gateway.restart())
+        }
+        _ => None,
+    }
 }
 
 /// Waits until each gateway asks Redis and owes it nothing, and, if need be, knows how many they are, and until nobody asks a server

@@ -72,7 +72,7 @@ impl Verdict {
             Policy::Allow => {}
             Policy::Deny => self.undenied.extend(alone.iter().map(|one| one.end)),
             Policy::Local => {
-                self.beyond_share.extend((0..GATEWAYS).flat_map(|number| beyond_share(&rule, &alone, number)));
+                self.beyond_share.extend((0..GATEWAYS).flat_map(|number| beyond_share(&rule, &alone, number, rounds)));
                 let judge = |number| uncharged(&rule, &by_store, &alone, rounds, number);
                 self.uncharged.extend((0..rounds.len()).flat_map(judge));
             }
@@ -82,7 +82,8 @@ impl Verdict {
 
 /// What this gateway granted alone beyond its share: if all of it came as late as it can have, in windows that are shorter by as
 /// much as that may be wrong.
-fn beyond_share(rule: &Rule, alone: &[Record], gateway: usize) -> Vec<u64> {
+/// A gateway that hands over has one share with all its successors; one that is restarted begins again.
+fn beyond_share(rule: &Rule, alone: &[Record], gateway: usize, rounds: &[Round]) -> Vec<u64> {
     let part = |permits: u64| (permits / GATEWAYS as u64).max(1);
     let quick = if rule.law.waits() { QUICK_IN_TURN } else { QUICK };
     let slack = (part(rule.rate) * quick).div_ceil(rule.interval);
@@ -96,8 +97,13 @@ fn beyond_share(rule: &Rule, alone: &[Record], gateway: usize) -> Vec<u64> {
     let is_certain =
         |one: &&Record| one.end + MARGIN < one.begin + quick && (law != Law::FixedWindow || is_in_one_window(one));
     let of_gateway = alone.iter().filter(|one| usize::from(one.gateway) == gateway).filter(is_certain);
-    let grants: Vec<Grant> = of_gateway.map(|one| grant(one.end)).collect();
-    moments(&check(&[Rule { law, interval, rate: part(rule.rate) }], &grants).violations).collect()
+    let mut grants: Vec<Grant> = of_gateway.map(|one| grant(one.end)).collect();
+    grants.sort_by_key(|grant| grant.at);
+    let forgets = rounds.iter().filter_map(|round| round.forgotten).filter(|one| one.gateway == gateway);
+    let forgets: Vec<u64> = forgets.map(|one| one.at).collect();
+    let lives = grants.chunk_by(|one, next| !forgets.iter().any(|at| (one.at..next.at).contains(at)));
+    let share = Rule { law, interval, rate: part(rule.rate) };
+    lives.flat_map(|grants| moments(&check(&[share], grants).violations).collect::<Vec<_>>()).collect()
 }
 
 /// What Redis granted in the calm after a fault although the limit was used up, when all that gateways granted alone before
@@ -113,7 +119,12 @@ fn uncharged(rule: &Rule, by_store: &[Grant], alone: &[Record], rounds: &[Round]
     let judged = |at: u64| usize::from(at <= settled);
     let by_store = by_store.iter().filter(|grant| (since + 1..next).contains(&grant.at));
     let mut grants: Vec<Grant> = by_store.map(|one| Grant { rule: judged(one.at), ..*one }).collect();
+    let is_forgotten = |one: &Record| {
+        let forgotten = rounds[..=number].iter().filter_map(|round| round.forgotten);
+        forgotten.into_iter().any(|lost| lost.gateway == usize::from(one.gateway) && one.begin <= lost.at)
+    };
     let charged = alone.iter().filter(|one| one.begin > since && one.end < of_each[usize::from(one.gateway)]);
+    let charged = charged.filter(|one| !is_forgotten(one));
     grants.extend(charged.map(|one| Grant { rule: 1, ..grant(one.begin) }));
     moments(&check(&[*rule, anything], &grants).violations).collect()
 }

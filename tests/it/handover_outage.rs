@@ -66,7 +66,8 @@ async fn counter(admin: SocketAddr, name: &str) -> u64 {
 }
 
 async fn shown(admin: SocketAddr) -> String {
-    get(&mut Raw::connect(admin).await, "/api/v1/config", "").await.text()
+    let config = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    Raw::connect(admin).await.ask(config).await.text()
 }
 
 /// Three gateways on a Redis, the first of which is a program.

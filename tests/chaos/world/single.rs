@@ -36,7 +36,7 @@ impl Single {
         let Self { server, proxies, deadline } = self;
         let deadline = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
         match fault {
-            Fault::Stopped => {
+            Fault::Stopped | Fault::HandedOver | Fault::GatewayRestarted => {
                 server.signal("STOP");
                 sleep(lasts).await;
                 server.signal("CONT");
