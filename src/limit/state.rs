@@ -264,7 +264,7 @@ mod tests {
             (4, &[0; MAX_NUMBERS + 1]),
         ] {
             let quota = Quota::new(10, 60_000, algorithms()[index]).expect("a quota");
-            assert!(State::from_numbers(&quota, numbers, now).is_none(), "{index}: {numbers:?}");
+            assert!(BucketState::from_numbers(&quota, numbers, now).is_none(), "{index}: {numbers:?}");
         }
     }
 
@@ -279,12 +279,12 @@ mod tests {
             let quota = Quota::new(rate, 60_000, algorithms()[index]).expect("a quota");
             // Segments begin at the same distance.
             let ahead = [ahead, ahead, ahead, ahead / 15_000 * 15_000, 0][index];
-            let (mut state, mut now) = (State::EMPTY, 1_700_000_000_000_u64);
+            let (mut state, mut now) = (BucketState::EMPTY, 1_700_000_000_000_u64);
             for (passes, permits, ..) in life {
                 now = now.checked_add_signed(passes).expect("a moment");
                 let (at, there) = (Timestamp::from_millis(now), Timestamp::from_millis(now + ahead));
                 let numbers = state.to_numbers(&quota, at);
-                let other = State::from_numbers(&quota, &numbers, there).expect("a bucket");
+                let other = BucketState::from_numbers(&quota, &numbers, there).expect("a bucket");
                 prop_assert_eq!(other.check(&quota, permits, there), state.check(&quota, permits, at));
                 let full = |full: Timestamp, now: Timestamp| full.millis_since(now);
                 prop_assert_eq!(full(other.full_at(&quota), there), full(state.full_at(&quota), at));

@@ -146,7 +146,7 @@ async fn restart_remembers_the_number_of_gateways() {
     let remembered = || std::fs::read_to_string(state.path()).unwrap_or_default();
     soon(async {
         while remembered() != "{\"version\":1,\"gateways\":3}\n" {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await;

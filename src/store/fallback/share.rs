@@ -62,10 +62,11 @@ impl Shares {
         self.reset_if(before != self.known)
     }
 
-    /// This gateway's share of a charge; `None` if that is less than a permit.
+    /// This gateway's share of a charge; `None` if that is less than a permit. A shadow, which must not reject a request, has
+    /// one at least.
     pub(super) fn of(&mut self, charge: &Charge) -> Option<Charge> {
         let share = self.share(&charge.limiter);
-        (!share.is_empty).then(|| Charge { limiter: Arc::clone(&share.part), ..charge.clone() })
+        (charge.shadow || !share.is_empty).then(|| Charge { limiter: Arc::clone(&share.part), ..charge.clone() })
     }
 
     /// The limiter that this gateway decides by.

@@ -33,7 +33,7 @@ impl Fallback {
     /// Turns all that is owed into payments, and returns them with the time by the clock that dated their grants.
     pub(crate) fn payments(&self) -> (Vec<Payment>, Timestamp) {
         let now = self.clock.now();
-        (self.debts.lock().to_payments(now), now)
+        (self.debts.lock().turn_into_payments(now), now)
     }
 
     /// Leaves these payments to the next gateway.

@@ -154,7 +154,7 @@ impl Shard {
     pub(super) fn insert(
         &mut self,
         lookup: &mut Lookup<'_>,
-        state: BucketState,
+        state: &BucketState,
         capacity: &BucketCapacity,
         hasher: &DefaultHashBuilder,
     ) -> bool {

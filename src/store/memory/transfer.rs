@@ -64,14 +64,14 @@ impl Memory {
         }
         let charge = Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false };
         let mut lookup = Lookup::with_owner(&charge, owner, &self.hasher);
-        self.shards[lookup.shard()].lock().insert(&mut lookup, state, &self.capacity, &self.hasher)
+        self.shards[lookup.shard()].lock().insert(&mut lookup, &state, &self.capacity, &self.hasher)
     }
 
     /// Makes a charge that another process has granted, whatever this bucket still has. Without capacity it does nothing.
     pub(in crate::store) fn charge_granted(&self, charge: &Charge) {
         let mut lookup = self.lookup(charge);
         let mut shard = self.shards[lookup.shard()].lock();
-        if shard.find(&mut lookup) || shard.insert(&mut lookup, BucketState::EMPTY, &self.capacity, &self.hasher) {
+        if shard.find(&mut lookup) || shard.insert(&mut lookup, &BucketState::EMPTY, &self.capacity, &self.hasher) {
             _ = shard.charge(&lookup, self.clock.now());
         }
     }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::limit::calendar::{Calendar, Unit};
-use crate::limit::redisson::Sharing;
 use crate::limit::leaky_bucket::Queue;
+use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
 use crate::store::fallback::debts::{Debt, Payment};
 

@@ -119,6 +119,8 @@ fn share_below_four_permits_is_the_successors() {
     let charge = charge(&limiters[0], None);
     let old = unreachable_redis();
     let new = hand_over(&old, &limiters);
+    let shadow = Charge { shadow: true, ..charge.clone() };
+    assert!(old.take_alone(&[shadow]).expect("a decision").granted());
     let outcome = old.take_alone(std::slice::from_ref(&charge)).expect("a decision");
     assert_eq!(outcome.decisions[0].wait, crate::limit::Wait::Millis(1_000));
     assert_eq!((granted(&old, &charge, 10), granted(&new, &charge, 10)), (0, 3));

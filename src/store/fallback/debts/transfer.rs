@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 
 impl Debts {
     /// Turns all debts into payments, and returns them.
-    pub(crate) fn to_payments(&mut self, now: Timestamp) -> Vec<Payment> {
+    pub(crate) fn turn_into_payments(&mut self, now: Timestamp) -> Vec<Payment> {
         self.begin_payments(now, &|_, _| true);
         self.unpaid.iter().cloned().collect()
     }
