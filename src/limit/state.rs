@@ -291,7 +291,7 @@ mod tests {
                 if state.check(&quota, permits, at).granted {
                     state.charge(&quota, permits, at);
                 } else {
-                    state.settle(&quota, at);
+                    state.on_refusal(&quota, at);
                 }
             }
         }
