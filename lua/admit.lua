@@ -1,38 +1,39 @@
--- admit: decides a batch of requests, as if they had come one by one at the same moment. For each request, all live limits
--- are checked, then all are charged or none is. A shadow refuses no request: it is charged if its own bucket grants and the
--- live limits are charged.
+-- admit: decides a batch of requests with the result of deciding them one after the other at the same time. For each
+-- request it checks all live limits, then charges all of them or none. A shadow limit rejects no request: it is charged
+-- if its own bucket grants and the live limits are charged.
 --
--- KEYS  those of all buckets, limiter by limiter
--- ARGV  `admit`; the limiters, as words that each end with a space: for each its algorithm, that algorithm's arguments, and how many
---       buckets it has; the requests, packed little-endian, those in a row that are alike told once: how many there are
---       (u32), how many limits each has (u8), and for each limit its bucket by number, from 1 (u16), whether it only watches
---       (u8), and permits asked for (u32); random bytes for shared limits; now (ms; left out: the server's TIME)
--- Returns now (u64, ms) and the answers, packed little-endian: for each row of requests that were answered alike how many
---       (u32), then for each limit: whether it was granted (1), had a slot in future (2), or was refused (0) (u8), remaining
---       after the last of them (u32), reset (u48, ms), and delay or wait (i64, ms; -1: never, 0: ask again at once) unless
---       it was granted. No answers if a limit needs other boundaries of its calendar, those around now. Or the error of a
---       limit that cannot be judged
+-- KEYS  the keys of all buckets, limiter by limiter
+-- ARGV  `admit`; the limiters, as words that each end with a space: for each its algorithm, the algorithm's arguments,
+--       and the number of its buckets; the requests, packed little-endian, with consecutive equal requests as one run:
+--       the number of requests (u32), the number of limits of each (u8), and for each limit its bucket's number, from 1
+--       (u16), whether it is a shadow (u8), and the requested permits (u32); random bytes for shared limits; now (ms;
+--       omitted: the server's TIME)
+-- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the number
+--       of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or refused (0)
+--       (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless it was granted
+--       without a delay, the delay or the wait (i64, ms; -1: never, 0: ask again immediately). No decisions if a limit needs
+--       other calendar boundaries, namely those around now. Or the error of a limit that cannot be evaluated
 --
--- Invariant: a refused request changes no bucket, nor does one that could not be judged, and a shadow changes nothing but
--- its own. TIME is read once, and every bucket is read and written at most twice, whatever is asked of it. Nothing is
--- written before it is known that all buckets can be judged. Every algorithm in `algorithms` has `keys` and `args` (how many it takes),
--- `one_by_one` if no two requests that are granted at the same moment are answered alike, and the functions
---   limiter(words, now)          what the buckets of a limiter have in common; `unknown` if the words do not say how to judge
---   open(limiter, key, now)      a bucket as it is stored; with `failure`, an error that ends the call
---   check(bucket, permits)       is a request granted, how long does it wait (-1: for ever), and how long until its slot
---   tell(bucket)                 what remains, and how long until there will be more
---   charge(bucket, permits)      takes in memory what check() granted, more than none, and sets `added`
---   save(bucket, random)         writes what was charged
---   grant(limiter, key, permits)  optional: grants at once and returns what tell() says then, or nothing
---   settle(bucket, random)       after a refusal, if nothing was charged: takes nothing; writes what time or another rule made necessary
---   give_back(limiter, key, permits, at, now)  undoes what was granted at `at`, if it has not returned by itself
+-- Invariant: a rejected request and a request that cannot be evaluated change no bucket, and a shadow changes only its own
+-- bucket. TIME is read once, and every bucket is read and written at most twice per call. The script writes nothing until
+-- it knows that all buckets can be evaluated. Every algorithm in `algorithms` has `keys` and `args` (their numbers),
+-- `serial` if no two requests that are granted at the same time get equal decisions, and the functions
+--   limiter(words, now)          the data that all buckets of a limiter share; `unknown` if no given window contains now
+--   open(limiter, key, now)      the stored bucket; with `failure`, an error that ends the call
+--   check(bucket, permits)       whether the bucket grants, the wait (-1: forever), and the delay until the time slot
+--   status(bucket)               the remaining permits, and the time until more are available
+--   charge(bucket, permits)      charges granted permits (at least one) in memory, and sets `added`
+--   save(bucket, random)         writes the charges
+--   grant(limiter, key, permits)  optional: checks, charges and saves in one step; returns status(), or nothing
+--   on_refusal(bucket, random)   runs after a refusal if nothing was charged; writes only what time or other rules require
+--   give_back(limiter, key, permits, at, now)  undoes a grant made at `at`, unless its permits have returned
 
--- Calls `each` for every bucket that the words name, with its number, its algorithm, its limiter, its first key, and the
--- arguments of the limiter.
+-- Calls `each` for every bucket of the limiters in `words`, with the bucket's number, algorithm, limiter and first key, and
+-- the arguments of the limiter.
 local function each_bucket(words, now, each)
   local next_word, number, key = string.gmatch(words, '([^ ]*) '), 1, 1
   for name in next_word do
-    -- With room for the arguments of any algorithm: a table that grows costs as much as a command.
+    -- Allocates space for the arguments of any algorithm: growing a table costs as much as a command.
     local algorithm, arguments = algorithms[name], { nil, nil, nil, nil, nil, nil }
     for i = 1, algorithm.args do arguments[i] = next_word() end
     local limiter = algorithm.limiter(arguments, now)
@@ -43,125 +44,126 @@ local function each_bucket(words, now, each)
   end
 end
 
--- The buckets of a call, by number: algorithm, limiter, first key, and the bucket once it is open; false for one that has granted
--- requests at once, which is done only once. And the present request: what it asks of each limit, and the answers. Parallel lists,
--- made once: what they hold is of no use to the next call.
-local laws, limiters, keys, buckets, present_moment = {}, {}, {}, {}, nil
-local numbers, only_watches, asked, granted, later = {}, {}, {}, {}, {}
+-- The buckets of a call, by number: algorithm, limiter, first key, and the open bucket, or false after grant(), which runs
+-- at most once per bucket. Then the current request: its limits and their decisions. These are parallel lists, allocated
+-- once; each call overwrites them.
+local algorithm_of, limiters, keys, buckets, call_time = {}, {}, {}, {}, nil
+local numbers, shadows, requested, granted, waits = {}, {}, {}, {}, {}
 
--- Opens the bucket of this number.
+-- Opens the bucket with this number, unless it is open.
 local function open(number)
-  local bucket = buckets[number] or laws[number].open(limiters[number], keys[number], present_moment)
+  local bucket = buckets[number] or algorithm_of[number].open(limiters[number], keys[number], call_time)
   buckets[number] = bucket
   return bucket
 end
 
--- How many of these equal requests are granted with the same answer, except for what remains.
-local function alike(count, limits)
+-- Returns the number of these equal requests that are granted with equal decisions, apart from the remaining permits.
+local function equal_grants(count, limits)
   if count == 1 then return 1 end
   for i = 1, limits do
-    local law, permits = laws[numbers[i]], asked[i]
+    local algorithm, permits = algorithm_of[numbers[i]], requested[i]
     if granted[i] and permits > 0 then
-      local most = law.one_by_one and 1 or math.floor(law.tell(buckets[numbers[i]]) / permits)
-      if most < count then count = most end
+      local equal = algorithm.serial and 1 or math.floor(algorithm.status(buckets[numbers[i]]) / permits)
+      if equal < count then count = equal end
     end
   end
   return count
 end
 
--- Checks the request on the bucket of one of its limits; returns whether that lets it pass.
+-- Checks the request against its i-th limit; returns whether the limit admits it.
 local function check(i)
-  local yes, wait, delay = laws[numbers[i]].check(open(numbers[i]), asked[i])
-  granted[i], later[i] = yes, delay or not yes and wait
-  return yes or only_watches[i] == 1
+  local is_granted, wait, delay = algorithm_of[numbers[i]].check(open(numbers[i]), requested[i])
+  granted[i], waits[i] = is_granted, delay or not is_granted and wait
+  return is_granted or shadows[i] == 1
 end
 
--- Grants permits at once, of a bucket that the call has not looked at before. Returns what tell() says then, or nothing.
+-- Tries grant() on a bucket that the call has not opened. Returns status(), or nothing.
 local function grant(number, permits)
-  local law = laws[number]
-  if buckets[number] ~= nil or permits == 0 or not law.grant then return end
-  local remaining, reset = law.grant(limiters[number], keys[number], permits)
+  local algorithm = algorithm_of[number]
+  if buckets[number] ~= nil or permits == 0 or not algorithm.grant then return end
+  local remaining, reset = algorithm.grant(limiters[number], keys[number], permits)
   if remaining then buckets[number] = false end
   return remaining, reset
 end
 
--- Decides the first of so many requests that ask for the same, and with it all that are answered alike; adds the answer,
--- and returns how many they are. The last bucket that the call has not looked at may grant at once, if all others grant.
-local function decide(count, limits, answers)
-  local all, lone, most, at_once, resets = true, nil, count, nil, nil
+-- Decides the first of `count` equal requests together with all following ones that get equal decisions. Appends the
+-- decisions and returns the number of decided requests. If all other buckets grant, the last unopened one may use grant().
+local function decide(count, limits, decisions)
+  local all, unopened, decided, early_remaining, early_reset = true, nil, count, nil, nil
   for i = 1, limits do
-    if buckets[numbers[i]] == nil then lone = i end
+    if buckets[numbers[i]] == nil then unopened = i end
   end
   for i = 1, limits do
-    granted[i], later[i] = false, false
-    if i ~= lone then all = check(i) and all end
+    granted[i], waits[i] = false, false
+    if i ~= unopened then all = check(i) and all end
   end
-  if all then most = alike(count, limits) end
-  if lone then
-    if all then at_once, resets = grant(numbers[lone], most * asked[lone]) end
-    if not at_once then
-      all = check(lone) and all
-      most = all and alike(count, limits) or count
+  if all then decided = equal_grants(count, limits) end
+  if unopened then
+    if all then early_remaining, early_reset = grant(numbers[unopened], decided * requested[unopened]) end
+    if not early_remaining then
+      all = check(unopened) and all
+      decided = all and equal_grants(count, limits) or count
     end
   end
   for i = 1, limits do
-    local law, bucket, permits, yes, wait = laws[numbers[i]], buckets[numbers[i]], asked[i], granted[i], later[i]
-    local said, remaining, reset = 1, at_once, resets
+    local algorithm, bucket, permits = algorithm_of[numbers[i]], buckets[numbers[i]], requested[i]
+    local is_granted, wait = granted[i], waits[i]
+    local outcome, remaining, reset = 1, early_remaining, early_reset
     if bucket then
-      if not (all and yes) then
+      if not (all and is_granted) then
         bucket.added = bucket.added or false
       elseif permits > 0 then
-        law.charge(bucket, most * permits)
+        algorithm.charge(bucket, decided * permits)
       end
-      said = not yes and 0 or wait and 2 or 1
-      remaining, reset = law.tell(bucket)
+      outcome = not is_granted and 0 or wait and 2 or 1
+      remaining, reset = algorithm.status(bucket)
     end
-    answers[#answers + 1] = i == 1 and to_bytes('<I4BI4I6', most, said, remaining, reset)
-      or to_bytes('<BI4I6', said, remaining, reset)
-    if wait then answers[#answers + 1] = to_bytes('<i8', wait) end
+    decisions[#decisions + 1] = i == 1 and to_bytes('<I4BI4I6', decided, outcome, remaining, reset)
+      or to_bytes('<BI4I6', outcome, remaining, reset)
+    if wait then decisions[#decisions + 1] = to_bytes('<i8', wait) end
   end
-  return most
+  return decided
 end
 
--- Decides all requests; returns the answers.
+-- Decides all requests; returns the packed decisions.
 local function decide_all(requests)
-  local at, answers = 1, { to_bytes('<I8', present_moment), nil, nil, nil }
+  local at, decisions = 1, { to_bytes('<I8', call_time), nil, nil, nil }
   while at <= #requests do
-    local left, limits, number, watches, permits
-    left, limits, number, watches, permits, at = from_bytes('<I4BI2BI4', requests, at)
-    numbers[1], only_watches[1], asked[1] = number, watches, permits
+    local left, limits, number, shadow, permits
+    left, limits, number, shadow, permits, at = from_bytes('<I4BI2BI4', requests, at)
+    numbers[1], shadows[1], requested[1] = number, shadow, permits
     for i = 2, limits do
-      numbers[i], only_watches[i], asked[i], at = from_bytes('<I2BI4', requests, at)
+      numbers[i], shadows[i], requested[i], at = from_bytes('<I2BI4', requests, at)
     end
     local remaining, reset
     if limits == 1 then remaining, reset = grant(number, left * permits) end
     if remaining then
-      answers[#answers + 1] = to_bytes('<I4BI4I6', left, 1, remaining, reset)
+      decisions[#decisions + 1] = to_bytes('<I4BI4I6', left, 1, remaining, reset)
     else
-      while left > 0 do left = left - decide(left, limits, answers) end
+      while left > 0 do left = left - decide(left, limits, decisions) end
     end
   end
-  return table.concat(answers)
+  return table.concat(decisions)
 end
 
 local function admit(arguments)
-  local random, now, count, failure, unknown = arguments[4], present(arguments[5] or ''), 0, nil, false
-  present_moment = now
-  each_bucket(arguments[2], now, function(number, law, limiter, key)
-    laws[number], limiters[number], keys[number], buckets[number], count = law, limiter, key, nil, number
+  local random, now, count, failure, unknown = arguments[4], decision_time(arguments[5] or ''), 0, nil, false
+  call_time = now
+  each_bucket(arguments[2], now, function(number, algorithm, limiter, key)
+    algorithm_of[number], limiters[number], keys[number], buckets[number], count = algorithm, limiter, key, nil, number
     unknown = unknown or limiter.unknown
-    if not law.grant and not unknown then failure = failure or open(number).failure end
+    if not algorithm.grant and not unknown then failure = failure or open(number).failure end
   end)
   if failure then return redis.error_reply(failure) end
   if unknown then return to_bytes('<I8', now) end
-  local answers = decide_all(arguments[3])
+  local decisions = decide_all(arguments[3])
   for number = 1, count do
     local bucket = buckets[number]
     if bucket and bucket.added then
-      laws[number].save(bucket, random)
+      algorithm_of[number].save(bucket, random)
     elseif bucket and bucket.added == false then
-      laws[number].settle(bucket, random)
+      algorithm_of[number].on_refusal(bucket, random)
     end
   end
-  return answers
+  return decisions
 end

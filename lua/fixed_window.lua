@@ -1,19 +1,19 @@
--- fixed_window: at most `rate` permits from one boundary of a calendar to the next. The translation of
--- src/limit/fixed_window.rs, where the law is told; a property test holds the two equal.
+-- fixed_window: at most `rate` permits from one calendar boundary to the next. A translation of
+-- src/limit/fixed_window.rs, which documents the algorithm; a property test checks that both decide equally.
 --
--- KEYS  of a bucket: one string, a log as shared.lua has it, each entry dated when its window ends
--- ARGV  rate, and five boundaries (ms): those around the window of the caller's present (give_back: of the moment of the
---       grant), two before it and one after it. They choose nothing but what is known here.
--- Returns what admit.lua says of an algorithm; its limiter is `unknown` if `now` is in no window that was sent
+-- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its window
+-- ARGV  rate, and five boundaries (ms): those around the window of the caller's time (give_back: of the time of the
+--       grant), two before it and one after it. They only list windows; `now` selects one of them.
+-- Returns an algorithm as documented in admit.lua; its limiter is `unknown` if `now` is in none of the listed windows
 --
--- Invariant: `now` alone says which window counts. The key lives until its window has ended, and as long again, at most
--- an hour, for a clock that is set back over the boundary.
+-- Invariant: only `now` selects the window. The key expires one further window length after the end of its window, but
+-- at most an hour after it, so that a clock that is set back over the boundary still finds it.
 
 local fixed_window = log.algorithm(6)
 
 local HOUR = 60 * 60 * 1000
 
--- The window of a moment, and the start of the one before it; nil if the caller did not send it.
+-- Returns the start of the previous window, and the start and end of the window that contains `at`; nil if not listed.
 local function window_of(words, at)
   for i = 2, 4 do
     local start, ends = tonumber(words[i + 1]), tonumber(words[i + 2])
@@ -21,7 +21,7 @@ local function window_of(words, at)
   end
 end
 
--- What all buckets of a limiter share.
+-- Returns the data that all buckets of a limiter share.
 function fixed_window.limiter(words, now)
   local previous, start, ends = window_of(words, now)
   if not ends then return { unknown = true, words = words, expired = now } end
@@ -32,10 +32,10 @@ function fixed_window.limiter(words, now)
   }
 end
 
--- Takes permits out of their window, as if they had never been granted.
+-- Removes permits from their window, as if they had never been granted.
 function fixed_window.give_back(limiter, key, permits, at)
   local _, _, ends = window_of(limiter.words, at)
-  if ends then log.take_out(log.open(limiter, key), permits, ends, ends) end
+  if ends then log.remove_permits(log.open(limiter, key), permits, ends, ends) end
 end
 
 algorithms.fixed_window = fixed_window

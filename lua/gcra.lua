@@ -1,33 +1,33 @@
--- gcra: permits come back continuously, one by one. The translation of src/limit/gcra.rs, where the law is told; a
--- property test holds the two equal.
+-- gcra: permits become available again continuously, one by one. A translation of src/limit/gcra/mod.rs, which documents
+-- the algorithm; a property test checks that both decide equally.
 --
--- KEYS  of a bucket: one string, fractions as shared.lua has them
+-- KEYS  of a bucket: one string, fractions as in shared.lua
 -- ARGV  rate, interval (ms), burst
--- Returns what admit.lua says of an algorithm
+-- Returns an algorithm as documented in admit.lua
 --
--- Invariant: the string lives until its bucket is full, and a second longer; refusals keep it no longer than that.
+-- Invariant: the string expires one second after its bucket is full; refusals do not extend this.
 
-local gcra = { keys = 1, args = 3, charge = fractions.charge, save = fractions.save, settle = fractions.settle }
+local gcra = { keys = 1, args = 3, charge = fractions.charge, save = fractions.save, on_refusal = fractions.on_refusal }
 
--- What all buckets of a limiter share.
+-- Returns the data that all buckets of a limiter share.
 function gcra.limiter(words, now)
   return { rate = tonumber(words[1]), interval = tonumber(words[2]), burst = tonumber(words[3]), now = now }
 end
 
 gcra.open = fractions.open
 
--- Milliseconds until so many permits are free; only called for more than are free now.
+-- Returns the milliseconds until `permits` are free; only called for more permits than are free now.
 local function wait_for(bucket, permits)
   return fractions.millis_for(bucket, bucket.used + permits - bucket.limiter.burst)
 end
 
--- How many permits are free.
+-- Returns the number of free permits.
 local function left(bucket)
   return math.max(0, bucket.limiter.burst - bucket.used - (bucket.parts > 0 and 1 or 0))
 end
 
--- What is left, and when there will be one more.
-function gcra.tell(bucket)
+-- Returns the remaining permits, and the time until there is one more.
+function gcra.status(bucket)
   local remaining = left(bucket)
   return remaining, remaining < bucket.limiter.burst and wait_for(bucket, remaining + 1) or 0
 end
@@ -38,7 +38,8 @@ function gcra.check(bucket, permits)
   return false, permits <= bucket.limiter.burst and wait_for(bucket, permits) or -1
 end
 
--- Takes back what has not returned since it was granted. If the clock went back, that is unknown: takes back nothing.
+-- Gives back the permits that have not returned since they were granted. If the clock went back, their number is unknown:
+-- gives back nothing.
 function gcra.give_back(limiter, key, granted, at, now)
   local bucket = fractions.open(limiter, key, now)
   local permits, parts = fractions.returned(limiter, now - at)

@@ -1,16 +1,16 @@
--- leaky_bucket: slots at an even distance, first come first served. The translation of src/limit/leaky_bucket.rs, where the
--- law is told; a property test holds the two equal.
+-- leaky_bucket: evenly spaced time slots, first come, first served. A translation of src/limit/leaky_bucket.rs, which
+-- documents the algorithm; a property test checks that both decide equally.
 --
--- KEYS  of a bucket: one string, fractions as shared.lua has them: what is still to go on
+-- KEYS  of a bucket: one string, fractions as in shared.lua: the permits that have not leaked out yet
 -- ARGV  rate, interval (ms), queue (permits that may wait), longest wait (ms)
--- Returns what admit.lua says of an algorithm
+-- Returns an algorithm as documented in admit.lua
 --
--- Invariant: a slot is given once. It lies where all that was in the bucket has leaked out, and only the last one given
--- can be given back.
+-- Invariant: each time slot is assigned once. It is the time when all earlier permits have leaked out of the bucket, and
+-- only the slot that was assigned last can be given back.
 
-local leaky_bucket = { keys = 1, args = 4, one_by_one = true, open = fractions.open }
+local leaky_bucket = { keys = 1, args = 4, serial = true, open = fractions.open }
 
--- What all buckets of a limiter share.
+-- Returns the data that all buckets of a limiter share.
 function leaky_bucket.limiter(words, now)
   return {
     rate = tonumber(words[1]), interval = tonumber(words[2]), queue = tonumber(words[3]), max_wait = tonumber(words[4]),
@@ -18,27 +18,27 @@ function leaky_bucket.limiter(words, now)
   }
 end
 
--- How many permits are in the bucket, rounded up.
+-- Returns the number of permits in the bucket, rounded up.
 local function waiting(bucket)
   return bucket.used + (bucket.parts > 0 and 1 or 0)
 end
 
--- How many permits can be spent now, together or one by one.
-local function places(bucket)
+-- Returns the number of permits that can be charged now, together or one by one.
+local function available(bucket)
   local limiter = bucket.limiter
   local permits, parts = fractions.returned(limiter, limiter.max_wait)
   local timely = permits - bucket.used - (parts < bucket.parts and 1 or 0) + 1
   return math.max(0, math.min(limiter.queue + 1 - waiting(bucket), timely, limiter.rate))
 end
 
--- What is left, and when one permit less is in the bucket.
-function leaky_bucket.tell(bucket)
+-- Returns the remaining permits, and the time until the bucket holds one permit less.
+function leaky_bucket.status(bucket)
   local leaks = bucket.parts > 0 and 0 or math.min(bucket.used, 1)
-  return places(bucket), fractions.millis_for(bucket, leaks)
+  return available(bucket), fractions.millis_for(bucket, leaks)
 end
 
--- Checks a request; writes nothing. Every request has a slot of its own, so that no two are answered alike. One that finds
--- the bucket empty does not wait, whatever the queue; else its permits are in the queue with all others but one.
+-- Checks a request; writes nothing. Every request has its own time slot, so no two decisions are equal. A request that
+-- finds the bucket empty does not wait, regardless of the queue; otherwise all permits in the bucket but one are queued.
 function leaky_bucket.check(bucket, permits)
   local limiter = bucket.limiter
   if permits == 0 then return true, 0, 0 end
@@ -50,9 +50,9 @@ function leaky_bucket.check(bucket, permits)
   return false, math.max(too_many, too_late)
 end
 
-leaky_bucket.charge, leaky_bucket.save, leaky_bucket.settle = fractions.charge, fractions.save, fractions.settle
+leaky_bucket.charge, leaky_bucket.save, leaky_bucket.on_refusal = fractions.charge, fractions.save, fractions.on_refusal
 
--- Takes back the slot at a moment, if it is the last that was given: if what was there before it had leaked out by then.
+-- Gives back the time slot `at`, if it was assigned last: that is, if all earlier permits had leaked out at that time.
 function leaky_bucket.give_back(limiter, key, permits, at, now)
   local last = fractions.open(limiter, key, 0)
   if not last.date or last.used < permits then return end

@@ -1,48 +1,49 @@
--- redisson: a limiter shared with clients of Redisson. A permit comes back exactly one interval after it was granted. Peers
--- write the hash, the counter and the log too, by their own clocks.
+-- redisson: a limiter shared with clients of Redisson (peers). A permit becomes available again exactly one interval after
+-- it was granted. Peers also write the hash, the counter and the log, with their own clocks.
 --
--- KEYS  of a bucket: hash, value, value of the client, permits, permits of the client, as Redisson orders them; then our
---       note about the client's log. Without a client, its keys are those of all clients
--- ARGV  law: adopt (the hash says rate, interval and type), configure (we say them, and bring the hash up to date with the
---       first grant) or library (adopt, with expiry and log as tidegate::RateLimiter keeps them); type (0 OVERALL, 1
---       PER_CLIENT, empty: whichever the hash says), rate, interval (ms; both empty unless the law is configure)
--- Errors NOTINITIALISED if the hash lacks rate, interval or type; MODEDIFFERS if its type is another than was told
+-- KEYS  of a bucket: hash, value, value of the client, permits, permits of the client, in Redisson's order; then the note
+--       about the client's log. Without a client, the client's keys are the keys of all clients
+-- ARGV  sharing: adopt (the hash defines rate, interval and type), configure (the caller defines them, and the first grant
+--       updates the hash) or library (adopt, with the expiry and the log of tidegate::RateLimiter); type (0 OVERALL, 1
+--       PER_CLIENT, empty: the type in the hash), rate, interval (ms; both empty unless sharing is configure)
+-- Errors NOTINITIALISED if the hash lacks rate, interval or type; MODEDIFFERS if its type differs from the given type
 --
--- Invariant: the log is the truth, and after each call that writes, counter = rate - permits of all stored entries. A
--- counter below that has lost permits (Redisson sends calls twice) and is healed. One above it tells of a peer's
--- release(), which raises the counter alone: so many permits leave the log, and no release returns twice.
+-- Invariant: the log is authoritative, and after each call that writes, counter = rate - permits of all stored entries. A
+-- lower counter has lost permits (Redisson may send a call twice) and is corrected. A higher counter means that a peer
+-- called release(), which only raises the counter: the same number of permits is removed from the log, once.
 --
--- Bounded cost: a note tells what the log was after our last call. While its first entry is the first, all others are there,
--- and only what has come behind its last one is read. Else the log is read: all of up to 512 entries. Of more, the counter is
--- believed until all have returned, but never less than the 512 newest hold and one permit for each of the rest. A call removes
--- 512 entries that have returned; a request that the others may hold up is told to ask again at once.
+-- Bounded cost: a note describes the log after the last call of this script. While the noted first entry is still the
+-- first, all other noted entries exist, and the call reads only entries after the noted last one. Otherwise it reads the
+-- log, if it has at most 512 entries. In a longer log it relies on the counter until all entries have returned, but
+-- assumes at least the permits of the 512 newest entries and one permit for each other. A call removes at most 512
+-- returned entries; a request that other returned entries may block is asked to retry immediately.
 
 local redisson = { keys = 6, args = 4 }
 
 local call, min, max = redis.call, math.min, math.max
 local BOUND = 512
 
--- The largest exact number, since rates of Java can be larger; the most permits that an entry can hold.
-local MOST, MOST_IN_ENTRY = 9007199254740991, 4294967295
+-- The largest exact integer, since rates in Java can be larger; the maximal permits of an entry.
+local MAX_EXACT, MAX_PER_ENTRY = 9007199254740991, 4294967295
 
--- Permits of an entry in any format that Redisson has had: always the last four bytes.
+-- Returns the permits of an entry. In all formats of Redisson these are the last four bytes.
 local function permits_of(member)
   if #member < 4 then return 0 end
   return (from_bytes('<I4', member, #member - 3))
 end
 
--- Entries by rank, oldest first, or newest first if the command is ZREVRANGE. Lists of entries have a score behind each.
+-- Returns entries by rank, oldest first, or newest first with ZREVRANGE. In lists of entries a score follows each member.
 local function entries(log, from, to, command)
   return call(command or 'ZRANGE', log.key, from, to, 'WITHSCORES')
 end
 
--- The entry of a rank: its member and its score.
+-- Returns the member and the score of the entry with this rank.
 local function entry(log, rank)
   local list = entries(log, rank, rank)
   return list[1], tonumber(list[2])
 end
 
--- The permits of a list of entries, as far as they are dated before a moment.
+-- Sums up the permits of a list of entries; with `before`, only of entries dated earlier.
 local function sum(list, before)
   local permits = 0
   for i = 1, #list, 2 do
@@ -51,20 +52,22 @@ local function sum(list, before)
   return permits
 end
 
--- What a call knows of a log, and notes for the next: how many entries there are; what they hold, `sure` in those dated after
--- `doubt` and `believed` in the others, as the counter told it; the first and the newest, if they are known, and when they are
--- dated; the rate, and when it was noted. Of the log as it was found: whether it is as noted (`is_noted`), how many entries
--- were noted, whether all else is behind them (`follows`), whether peers have removed none (`is_whole`), and what it stored.
+-- The state of a log, which the note stores for the next call: the number of entries; their permits, `counted` in entries
+-- dated after `estimated_until`, and `estimated` from the counter in all others; the first and the newest entry and their
+-- dates, if known; the rate, and the time of the note. The remaining fields describe the log when it was read: whether it
+-- is unchanged (`is_noted`), the number of noted entries, whether all other entries come after them (`follows`), whether
+-- peers have removed no entry (`is_whole`), and the permits that it stored.
 local NOTE, NOTE_BYTES = '<I4dddddddB', 61
 local function read_note(key, note)
-  -- All that most logs ever have, since a table that grows costs as much as a command.
+  -- Allocates all fields that most logs use: growing a table costs as much as a command.
   local log = {
-    key = key, entries = 0, sure = 0, believed = 0, doubt = 0, rate = nil, at = 0, first = nil, first_at = nil, newest = nil,
-    newest_at = nil, is_noted = nil, noted = nil, follows = nil, is_whole = nil, stored = nil,
+    key = key, entries = 0, counted = 0, estimated = 0, estimated_until = 0, rate = nil, at = 0, first = nil,
+    first_at = nil, newest = nil, newest_at = nil, is_noted = nil, noted = nil, follows = nil, is_whole = nil, stored = nil,
   }
   if not note or #note < NOTE_BYTES then return log end
   local length
-  log.entries, log.sure, log.believed, log.doubt, log.rate, log.at, log.first_at, log.newest_at, length = from_bytes(NOTE, note)
+  log.entries, log.counted, log.estimated, log.estimated_until, log.rate, log.at, log.first_at, log.newest_at, length =
+    from_bytes(NOTE, note)
   log.first = string.sub(note, NOTE_BYTES + 1, NOTE_BYTES + length)
   log.newest = string.sub(note, NOTE_BYTES + length + 1)
   return log
@@ -72,10 +75,14 @@ end
 
 -- Counts the permits of an added entry; negative for a removed one.
 local function count(log, permits, at)
-  if at > log.doubt then log.sure = log.sure + permits else log.believed = max(0, log.believed + permits) end
+  if at > log.estimated_until then
+    log.counted = log.counted + permits
+  else
+    log.estimated = max(0, log.estimated + permits)
+  end
 end
 
--- Adds an entry; returns false if it was there. Of entries of one moment it is not known which is first.
+-- Adds an entry; returns false if it exists. The order of entries with equal dates is unknown.
 local function add(log, member, at)
   if call('ZADD', log.key, 'NX', at, member) == 0 then return false end
   if log.entries == 0 then log.first_at, log.newest_at = at + 1, at - 1 end
@@ -95,21 +102,21 @@ local function remove(log, member, at)
   if member == log.newest then log.newest = nil end
 end
 
--- Reads the hash into the limiter, as far as the law needs it; returns an error if it is invalid, and the note in it.
+-- Reads the hash into the limiter; returns an error if the hash is invalid, and the note that it contains.
 local function read_hash(limiter, key)
   local hash = call('HMGET', key, 'rate', 'interval', 'type', 'keepAliveTime', 'tidegate')
   local rate, kind = tonumber(hash[1]), hash[3]
-  if rate and rate > MOST then rate = MOST end
+  if rate and rate > MAX_EXACT then rate = MAX_EXACT end
   limiter.config, limiter.stored_rate = hash, rate
-  if limiter.law ~= 'configure' then
+  if limiter.sharing ~= 'configure' then
     if not (rate and hash[2] and kind) then return 'NOTINITIALISED ' .. key end
-    if limiter.told ~= '' and limiter.told ~= kind then return 'MODEDIFFERS ' .. key end
+    if limiter.expected_type ~= '' and limiter.expected_type ~= kind then return 'MODEDIFFERS ' .. key end
     limiter.rate, limiter.interval, limiter.type = rate, tonumber(hash[2]), kind
   end
   return nil, hash[5]
 end
 
--- Counts so many new entries; returns whether all of them are behind the known ones.
+-- Counts `new` added entries; returns whether all of them come after the known entries.
 local function follow(log, new)
   if new == 0 then return true end
   local list = new > 0 and new <= BOUND and entries(log, -1 - new, -1)
@@ -119,19 +126,19 @@ local function follow(log, new)
   return true
 end
 
--- Reads the whole log of so many entries, or what there is to know of a longer one.
+-- Reads a log of `number` entries, up to the bound; estimates the rest of a longer log.
 local function read_all(bucket, number)
   local log, counter, rate = bucket.log, bucket.counter, bucket.limiter.stored_rate
   local list = entries(log, -BOUND, -1)
   log.entries, log.newest, log.newest_at = number, list[#list - 1], tonumber(list[#list])
-  log.sure, log.believed, log.doubt = sum(list), 0, 0
+  log.counted, log.estimated, log.estimated_until = sum(list), 0, 0
   if number <= BOUND then return end
-  log.believed, log.sure = max(counter and rate and rate - counter or 0, log.sure + number - BOUND), 0
-  log.doubt = max(bucket.now, log.newest_at)
+  log.estimated, log.counted = max(counter and rate and rate - counter or 0, log.counted + number - BOUND), 0
+  log.estimated_until = max(bucket.now, log.newest_at)
 end
 
--- Reads the entries that have returned, up to the bound, and the one behind them, which is the first then; returns the
--- former. Most often one has, or none: two are read at once.
+-- Returns the entries that have returned, up to the bound, and stores the entry after them as the first. It reads two
+-- entries first, since usually at most one has returned.
 local function read_returned(log, expired)
   if log.first and log.first_at > expired and call('ZRANGE', log.key, '0', '0')[1] == log.first then return {} end
   local list = entries(log, '0', '1')
@@ -148,8 +155,8 @@ local function read_returned(log, expired)
   return {}
 end
 
--- A bucket as it is stored, whatever peers have released; of the log only what the bound allows. `used` is what those entries
--- hold that have not returned, or, if more have returned than a call removes (`leaves_some`), may not have.
+-- Reads a bucket as it is stored, without regard to releases of peers, and at most BOUND entries of its log. `used` counts
+-- the permits that have not returned; an upper bound if more entries have returned than a call removes (`leaves_some`).
 local function read(limiter, key, now)
   local failure, note = read_hash(limiter, KEYS[key])
   if failure then return { failure = failure } end
@@ -165,13 +172,13 @@ local function read(limiter, key, now)
   log.noted = log.entries
   log.follows = log.noted > 0 and first == (list[1] or log.first) and follow(log, number - log.noted)
   log.is_noted = log.follows and number == log.noted
-  -- Peers remove entries from the first on, those of one moment together.
+  -- Peers remove entries from the first one on, and all entries with equal dates together.
   log.is_whole = first_at == (tonumber(list[2]) or log.first_at)
   if not log.follows then read_all(bucket, number) end
-  log.stored = log.sure + log.believed
+  log.stored = log.counted + log.estimated
   for i = 1, #list, 2 do count(log, -permits_of(list[i]), tonumber(list[i + 1])) end
-  if (log.first_at or math.huge) > log.doubt then log.believed, log.doubt = 0, 0 end
-  bucket.used = log.sure + log.believed
+  if (log.first_at or math.huge) > log.estimated_until then log.estimated, log.estimated_until = 0, 0 end
+  bucket.used = log.counted + log.estimated
   if bucket.leaves_some then
     local newest = entries(log, -BOUND, -1)
     if tonumber(newest[2]) <= expired then bucket.used = sum(newest) - sum(newest, expired + 1) end
@@ -179,20 +186,20 @@ local function read(limiter, key, now)
   return bucket
 end
 
--- How many permits peers have released since our last call, as far as the counter tells. It tells nothing above the rate,
--- which no release() reaches; nor while it is believed itself; nor when it was made anew, or is the same as then under another
--- rate; nor below nothing if the rate is another, since Redisson then raises it to that.
+-- Returns the permits that peers have released since the last call, according to the counter. The counter is ignored if it
+-- exceeds the rate, since no release() can do that; while the permits of the log are estimated from it; if it was created
+-- again, or is unchanged under a changed rate. If the rate has changed, a deficit is ignored: Redisson raises it to zero.
 local function released(bucket)
   local counter, rate, log = bucket.counter, bucket.limiter.stored_rate, bucket.log
   if not (counter and rate) or counter > rate or bucket.leaves_some then return 0 end
-  if log.follows and counter == log.rate - log.stored or log.doubt > 0 and not log.follows then return 0 end
+  if log.follows and counter == log.rate - log.stored or log.estimated_until > 0 and not log.follows then return 0 end
   local left = rate - log.stored
   return max(0, counter - (log.rate == rate and left or max(0, left)))
 end
 
--- Writes the right counter. A new counter gets the time to live of the log.
+-- Writes the correct counter. A new counter gets the time to live of the log.
 local function write_counter(bucket, rate)
-  local counter = rate - bucket.log.sure - bucket.log.believed + (bucket.excess or 0)
+  local counter = rate - bucket.log.counted - bucket.log.estimated + (bucket.excess or 0)
   if bucket.counter == counter then return end
   call('SET', bucket.value, text(counter), 'KEEPTTL')
   local left = bucket.counter and 0 or call('PTTL', bucket.log.key)
@@ -200,16 +207,16 @@ local function write_counter(bucket, rate)
   bucket.counter = counter
 end
 
--- Notes what the log is now, under the rate that the counter was written by. When it was looked at matters as long as
--- anything of it could be left; a note that tells the same is renewed in time.
+-- Writes the note about the present log and the rate by which the counter was written. The time of the note matters while
+-- noted entries can still exist, so an unchanged note is renewed after half an interval.
 local function write_note(bucket, rate)
   local log, limiter, now = bucket.log, bucket.limiter, bucket.now
   if log.is_noted and log.rate == rate and now >= log.at and now - log.at < limiter.interval / 2 then return end
   if not log.first then log.first, log.first_at = entry(log, 0) end
   if not log.newest then log.newest, log.newest_at = entry(log, -1) end
   local first, newest = log.first or '', log.newest or ''
-  local note = to_bytes(NOTE, log.entries, log.sure, log.believed, log.doubt, rate, now, log.first_at or 0, log.newest_at or 0,
-    #first) .. first .. newest
+  local note = to_bytes(NOTE, log.entries, log.counted, log.estimated, log.estimated_until, rate, now, log.first_at or 0,
+    log.newest_at or 0, #first) .. first .. newest
   if limiter.type == '1' then
     call('SET', KEYS[bucket.key + 5], note, 'PX', limiter.interval)
   else
@@ -217,7 +224,7 @@ local function write_note(bucket, rate)
   end
 end
 
--- Removes what has returned.
+-- Removes the entries that have returned.
 local function forget(bucket)
   local log, returned = bucket.log, bucket.returned
   if returned == 0 then return end
@@ -226,22 +233,22 @@ local function forget(bucket)
   if log.entries == 0 then log.newest, log.newest_at = nil, nil end
 end
 
--- In the library, makes one entry of now of those that are ahead of the clock, since it went back, as far as the bound allows;
--- returns it, if there is one.
+-- With `library`, replaces entries dated in the future, since the clock went back, by one entry dated now, if the bound
+-- allows it. Returns this entry, if any.
 local function redate(bucket)
   local log, now = bucket.log, bucket.now
-  if bucket.limiter.law ~= 'library' or (log.newest_at or 0) <= now then return end
+  if bucket.limiter.sharing ~= 'library' or (log.newest_at or 0) <= now then return end
   local list = call('ZRANGEBYSCORE', log.key, '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', '0', '513')
   if #list == 0 or #list > 2 * BOUND then return end
   local random, permits = text(now) .. string.sub(list[1], 2, 9), sum(list)
   local member = to_bytes('<Bc0I4', #random, random, permits)
-  if permits > MOST_IN_ENTRY or not add(log, member, now) then return end
+  if permits > MAX_PER_ENTRY or not add(log, member, now) then return end
   for i = 1, #list, 2 do remove(log, list[i], tonumber(list[i + 1])) end
   return member
 end
 
--- Removes what has returned, and corrects dates, counter and note; takes no live permit.
-local function heal(bucket)
+-- Removes returned entries, and corrects dates, counter and note; does not remove permits in use.
+local function repair(bucket)
   local rate, log = bucket.limiter.stored_rate, bucket.log
   local is_used = log.entries > 0 or bucket.counter
   forget(bucket)
@@ -250,15 +257,15 @@ local function heal(bucket)
   if rate and (is_used or log.rate) then write_note(bucket, rate) end
 end
 
--- Takes so many permits out of the live ones of a list of entries, in its order; returns how many are still to take.
-local function take_out(bucket, list, permits)
+-- Removes permits in use from a list of entries, in its order; returns how many permits are still to be removed.
+local function remove_permits(bucket, list, permits)
   local log, expired = bucket.log, bucket.now - bucket.limiter.interval
   for i = 1, #list, 2 do
     local member, at = list[i], tonumber(list[i + 1])
     local held = permits_of(member)
     local part = at > expired and min(held, permits) or 0
     if part > 0 then
-      -- Added before the other goes: an empty log would lose its time to live.
+      -- Adds the remainder before removing the entry: an empty log would lose its time to live.
       if held > part then add(log, string.sub(member, 1, -5) .. to_bytes('<I4', held - part), at) end
       remove(log, member, at)
       permits = permits - part
@@ -267,56 +274,59 @@ local function take_out(bucket, list, permits)
   return permits
 end
 
--- Takes what peers have released out of the log. The time of a release is unknown. Entries that were there at our last look are
--- taken first, the newest of them first, then those that have come since, the oldest first; or the oldest first of all, if
--- it is not known which those are: so that whatever was meant would not have returned earlier than what is taken for it.
--- What has returned meanwhile may be what was released; and so may what peers have removed, unless our last look is so
--- long ago that nothing of it could be left: then no more is taken than there still is of what was there.
+-- Removes the permits that peers have released from the log. The time of a release is unknown, so the entries are removed
+-- in an order that never frees permits too early: first entries that the last call noted, newest first, then entries added
+-- since, oldest first. If the noted entries are unknown, the oldest of all entries come first. Permits that have returned
+-- in the meantime count as released. So do permits that peers have removed, unless all noted entries must have returned:
+-- then at most the permits that remain of the noted entries are removed.
 local function place_release(bucket, permits)
-  local log, looked_at = bucket.log, bucket.log.at
+  local log, noted_at = bucket.log, bucket.log.at
   local before = log.follows and max(0, log.noted - bucket.returned) or 0
-  local is_missing = log.noted > 0 and looked_at > bucket.now - bucket.limiter.interval and not log.is_whole
-  local returned_permits = log.stored - log.sure - log.believed
+  local is_missing = log.noted > 0 and noted_at > bucket.now - bucket.limiter.interval and not log.is_whole
+  local returned_permits = log.stored - log.counted - log.estimated
   forget(bucket)
   local since = log.entries - before
   local list = before > 0 and entries(log, since, since + min(before, BOUND) - 1, 'ZREVRANGE') or {}
-  permits = take_out(bucket, list, permits)
+  permits = remove_permits(bucket, list, permits)
   if before > BOUND then
-    -- The rest stays on the counter for the next call.
+    -- The remaining permits stay on the counter for the next call.
     bucket.excess = permits
   else
     list = entries(log, 0, BOUND - 1)
-    if is_missing then permits = min(permits, sum(list, looked_at)) end
-    take_out(bucket, list, permits - returned_permits)
+    if is_missing then permits = min(permits, sum(list, noted_at)) end
+    remove_permits(bucket, list, permits - returned_permits)
   end
 end
 
--- What all buckets of a limiter share.
+-- Returns the data that all buckets of a limiter share.
 function redisson.limiter(words)
   local rate, interval = tonumber(words[3]), tonumber(words[4])
-  return { law = words[1], told = words[2], type = words[2], rate = rate, interval = interval, stored_rate = nil, config = nil }
+  return {
+    sharing = words[1], expected_type = words[2], type = words[2], rate = rate, interval = interval, stored_rate = nil,
+    config = nil,
+  }
 end
 
--- A bucket as it is stored, once what peers have released is out of it.
+-- Reads a bucket and removes the permits that peers have released.
 function redisson.open(limiter, key, now)
   local bucket = read(limiter, key, now)
   local permits = bucket.failure and 0 or released(bucket)
   if permits == 0 then return bucket end
   place_release(bucket, permits)
-  heal(bucket)
+  repair(bucket)
   local excess = bucket.excess
   bucket = read(limiter, key, now)
   bucket.excess = excess
   return bucket
 end
 
--- Milliseconds until an entry returns. In the library, what is dated ahead will be redated to now.
+-- Returns the milliseconds until an entry returns. With `library`, an entry dated in the future will be redated to now.
 local function due_in(bucket, score)
-  if bucket.limiter.law == 'library' then score = min(score, bucket.now) end
+  if bucket.limiter.sharing == 'library' then score = min(score, bucket.now) end
   return score + bucket.limiter.interval - bucket.now
 end
 
--- Milliseconds until so many permits have returned. Beyond the bound every entry is taken to hold one.
+-- Returns the milliseconds until `missing` permits have returned. Beyond the bound every entry counts as one permit.
 local function wait_for(bucket, missing)
   local log, joined, rank = bucket.log, bucket.joined, bucket.returned
   if log.first ~= joined and missing <= permits_of(log.first or '') then return due_in(bucket, log.first_at) end
@@ -330,13 +340,13 @@ local function wait_for(bucket, missing)
   return last_at and due_in(bucket, last_at) or bucket.limiter.interval
 end
 
--- Checks a request; writes nothing. Who may be held up by what has returned or been released and is not removed yet asks
--- again at once; and so does who asks for more than fits into the entry of this call.
+-- Checks a request; writes nothing. Asks the caller to retry immediately (wait 0) if returned or released permits that are
+-- not removed yet may block the request, or if its permits do not fit into the entry of this call.
 function redisson.check(bucket, permits)
   local rate, wait = bucket.limiter.rate, nil
   local missing = bucket.used + permits - rate
   if permits == 0 or missing <= 0 then
-    if (bucket.added or 0) + permits > MOST_IN_ENTRY then wait = 0 end
+    if (bucket.added or 0) + permits > MAX_PER_ENTRY then wait = 0 end
   elseif permits > rate then
     wait = -1
   else
@@ -346,26 +356,26 @@ function redisson.check(bucket, permits)
   return not wait, wait or 0
 end
 
--- What is left, and when there will be more.
-function redisson.tell(bucket)
+-- Returns the remaining permits, and the time until more are available.
+function redisson.status(bucket)
   local remaining, log = bucket.limiter.rate - bucket.used, bucket.log
   local oldest = log.first and log.first ~= bucket.joined and log.first_at or bucket.added and bucket.now
-  return min(max(0, remaining), MOST_IN_ENTRY), oldest and max(0, due_in(bucket, oldest)) or 0
+  return min(max(0, remaining), MAX_PER_ENTRY), oldest and max(0, due_in(bucket, oldest)) or 0
 end
 
--- The length of the slots of time whose grants share an entry: only in the library, where there would be more than BOUND.
-local function slot_of(limiter)
-  return limiter.law == 'library' and limiter.rate > BOUND and math.ceil(limiter.interval / (BOUND - 1)) or 1
+-- Returns the length of a merge step: grants within one step share an entry. Only for `library` and rates above BOUND.
+local function merge_step_of(limiter)
+  return limiter.sharing == 'library' and limiter.rate > BOUND and math.ceil(limiter.interval / (BOUND - 1)) or 1
 end
 
--- Charges what check() granted, in memory; writes nothing. In the library it joins the entry of the same slot of time.
+-- Charges granted permits in memory; writes nothing. With `library` the charge joins the entry of the same merge step.
 function redisson.charge(bucket, permits)
-  local log, now, slot = bucket.log, bucket.now, slot_of(bucket.limiter)
+  local log, now, slot = bucket.log, bucket.now, merge_step_of(bucket.limiter)
   if slot > 1 and log.newest and log.newest_at >= now - now % slot and log.newest_at <= now then bucket.joined = log.newest end
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
--- Writes our rule into the hash. Java's keepAliveTime stays, unless it is none or would forget live permits.
+-- Writes the caller's rule into the hash. Keeps Java's keepAliveTime, unless it is missing or shorter than the interval.
 local function configure_hash(limiter, key)
   local config, keep = limiter.config, tonumber(limiter.config[4])
   if not keep or (keep > 0 and keep < limiter.interval) then keep = 2 * limiter.interval end
@@ -381,51 +391,51 @@ local function expire_state(bucket, millis)
   call('PEXPIRE', bucket.log.key, millis)
 end
 
--- Expiry as Redisson has it, after grants and refusals alike: by keepAliveTime, else what is left to the hash. In the
--- library no live permit is forgotten, whatever becomes of the hash; and a client's own state, which no other touches,
--- lives as long as its permits do.
+-- Sets the expiry as Redisson does, after grants and refusals: keepAliveTime, or else the time to live of the hash. With
+-- `library` the state outlives all permits in use, even if the hash expires, and the state of a single client, which no
+-- other client updates, lives as long as its permits.
 local function keep_alive(bucket)
   local limiter, hash = bucket.limiter, KEYS[bucket.key]
-  local keep, least = tonumber(limiter.config[4]) or 0, limiter.law == 'library' and limiter.interval or 0
+  local keep, least = tonumber(limiter.config[4]) or 0, limiter.sharing == 'library' and limiter.interval or 0
   local left = keep > 0 and max(keep, least) or call('PTTL', hash)
   if keep > 0 then call('PEXPIRE', hash, left) end
   if least > 0 and limiter.type == '1' then left = max(least, bucket.log.newest_at + least - bucket.now) end
   if left > 0 then expire_state(bucket, max(left, least)) end
 end
 
--- Writes one entry for what was charged in this call, as all of it was granted in one millisecond, in place of one that it
--- joins. One that is there already was granted before: the call was sent twice.
+-- Writes one entry for all charges of this call, since they share one millisecond; it replaces the entry that it joins. If
+-- the entry exists, the call was sent twice and was charged before.
 function redisson.save(bucket, random)
   local limiter, log, now = bucket.limiter, bucket.log, bucket.now
   forget(bucket)
   local joined = redate(bucket) or bucket.joined or ''
   local permits, joined_at = bucket.added + permits_of(joined), min(log.newest_at or now, now)
-  if not add(log, to_bytes('<Bc0I4', 16, #random == 16 and random or random .. random, permits), now) then return heal(bucket) end
+  local member = to_bytes('<Bc0I4', 16, #random == 16 and random or random .. random, permits)
+  if not add(log, member, now) then return repair(bucket) end
   if joined ~= '' then remove(log, joined, joined_at) end
-  if limiter.law == 'configure' then configure_hash(limiter, KEYS[bucket.key]) end
+  if limiter.sharing == 'configure' then configure_hash(limiter, KEYS[bucket.key]) end
   write_counter(bucket, limiter.rate)
   write_note(bucket, limiter.rate)
   keep_alive(bucket)
 end
 
--- After a refusal: what Redisson does then. In the library nothing lives longer for it than until the wait that it was told
--- is over.
-function redisson.settle(bucket)
+-- Runs after a refusal and does what Redisson does. With `library`, a refusal extends no key beyond the end of the wait
+-- that it returned.
+function redisson.on_refusal(bucket)
   local limiter, hash, wait = bucket.limiter, KEYS[bucket.key], bucket.wait
-  heal(bucket)
+  repair(bucket)
   if not wait then return end
-  if limiter.law ~= 'library' then return keep_alive(bucket) end
+  if limiter.sharing ~= 'library' then return keep_alive(bucket) end
   if wait <= 0 or (tonumber(limiter.config[4]) or 0) == 0 or call('PTTL', hash) > wait then return end
   call('PEXPIRE', hash, wait + limiter.interval)
   expire_state(bucket, wait + limiter.interval)
 end
 
--- Takes permits out of the log, as if they had never been granted: of the entry that their grant made or joined, one that
--- holds just as many before one that holds more.
+-- Removes permits from the log, as if they had never been granted: from the smallest sufficient entry of their merge step.
 function redisson.give_back(limiter, key, permits, at, now)
   local bucket = redisson.open(limiter, key, now)
   if bucket.failure then return end
-  local slot, best, best_held = slot_of(limiter), nil, math.huge
+  local slot, best, best_held = merge_step_of(limiter), nil, math.huge
   at = at - at % slot
   local list = call('ZRANGEBYSCORE', bucket.log.key, max(at, now - limiter.interval + 1), at + slot - 1, 'WITHSCORES')
   for i = 1, #list, 2 do
@@ -433,58 +443,59 @@ function redisson.give_back(limiter, key, permits, at, now)
     if held >= permits and held < best_held then best, best_held = { list[i], list[i + 1] }, held end
   end
   if not best then return end
-  take_out(bucket, best, permits)
-  heal(bucket)
+  remove_permits(bucket, best, permits)
+  repair(bucket)
 end
 
--- The operations of the library: each has the keys of one bucket, the time, and arguments of its own.
+-- The operations of the library: each gets the keys of one bucket, the time, and its own arguments.
 
--- Puts permits back before they return by themselves, newest grants first; returns how many: fewer if fewer are in use, or
--- if the 512 newest entries hold fewer.
+-- Releases permits before they return, newest grants first. Returns the number of released permits, which is lower if
+-- fewer permits are in use, or if the 512 newest entries hold fewer.
 function redisson.release(now, permits)
-  local bucket = redisson.open({ law = 'library', told = '' }, 1, now)
+  local bucket = redisson.open({ sharing = 'library', expected_type = '' }, 1, now)
   if bucket.failure then return redis.error_reply(bucket.failure) end
   forget(bucket)
-  local put_back = permits - take_out(bucket, entries(bucket.log, 0, BOUND - 1, 'ZREVRANGE'), tonumber(permits))
-  heal(bucket)
+  local put_back = permits - remove_permits(bucket, entries(bucket.log, 0, BOUND - 1, 'ZREVRANGE'), tonumber(permits))
+  repair(bucket)
   if put_back > 0 then keep_alive(bucket) end
   return put_back
 end
 
--- Gives a limiter its rate: how is try (only one that has none), set (whether it has one or not) or update (only one that
--- has one), usage keep or reset. Returns 1 if it was set, else 0. All four fields are there afterwards, or nothing has
--- changed. What is in use stays in use if it is kept, under the new rate; the state of an earlier life counts as far as it
--- has not returned. Another type is another bucket: then this client's state is dropped.
+-- Sets the rate of a limiter. `how` is try (only if it has no rate), set (always) or update (only if it has a rate);
+-- `usage` is keep or reset. Returns 1 if it set the rate, else 0. It writes all four fields or none. With keep, permits in
+-- use stay in use under the new rate, including permits of an expired limiter. A new type means another bucket: this
+-- client's state is dropped.
 function redisson.set_rate(now, how, rate, interval, kind, keep, usage)
-  local limiter, stored = { law = 'library', told = kind }, call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+  local limiter, stored = { sharing = 'library', expected_type = kind }, call('HMGET', KEYS[1], 'rate', 'interval', 'type')
   local exists = stored[1] and stored[2] and stored[3]
   if (how == 'try' and exists) or (how == 'update' and not exists) then return 0 end
   if usage == 'reset' or stored[3] and stored[3] ~= kind then
     call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   elseif exists then
-    -- What peers have released is known by the rate that was.
+    -- Detecting releases of peers needs the old rate.
     redisson.open(limiter, 1, now)
   end
   call('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'keepAliveTime', keep, 'type', kind)
   if tonumber(keep) > 0 then call('PEXPIRE', KEYS[1], keep) else call('PERSIST', KEYS[1]) end
   if kind == '0' then call('PERSIST', KEYS[2]) call('PERSIST', KEYS[4]) end
-  -- Peers believe the counter: it says at once what the log says under the new rate. What it said under none is nothing.
+  -- Peers rely on the counter, so it is updated immediately to match the log under the new rate.
   local bucket = read(limiter, 1, now)
-  heal(bucket)
+  repair(bucket)
   if bucket.log.entries > 0 then keep_alive(bucket) end
   return 1
 end
 
--- Lets a limiter vanish after so many milliseconds, or never (empty). Returns 1 if it is there (and, for never, was going
--- to vanish), else 0. Permits in use outlive it until they have returned, so that one made again does not grant them twice.
+-- Makes a limiter expire after `millis` milliseconds, or never (empty). Returns 1 if the limiter exists (and, for never,
+-- had an expiry), else 0. Permits in use outlive it until they return, so that a limiter created again does not grant
+-- them twice.
 function redisson.expire(now, millis)
   if millis == '' then
-    local was_to_vanish = call('PERSIST', KEYS[1])
+    local had_expiry = call('PERSIST', KEYS[1])
     for i = 2, 5 do call('PERSIST', KEYS[i]) end
-    return was_to_vanish
+    return had_expiry
   end
   if call('PEXPIRE', KEYS[1], millis) == 0 then return 0 end
-  local bucket = read({ law = 'library', told = '' }, 1, now)
+  local bucket = read({ sharing = 'library', expected_type = '' }, 1, now)
   if bucket.failure then return 1 end
   expire_state(bucket, max(tonumber(millis), (bucket.log.newest_at or 0) + bucket.limiter.interval - now))
   return 1

@@ -1,82 +1,83 @@
--- shared: helpers of several algorithms: the time, logs of grants, and fractions of a permit.
+-- shared: helpers that several algorithms use: the time, logs of grants, and fractions of a permit.
 --
--- KEYS  none of its own
--- ARGV  none of its own
--- Returns nothing; the other files follow it.
+-- KEYS  used only through the algorithms
+-- ARGV  used only through the algorithms
+-- Returns nothing; the other files are appended to it.
 --
--- Invariant: nothing of a bucket is kept between calls.
+-- Invariant: no data of a bucket is kept between calls.
 
 local call, try, to_bytes, from_bytes, byte = redis.call, redis.pcall, struct.pack, struct.unpack, string.byte
 
--- A whole number as text, without an exponent.
+-- Formats an integer without an exponent.
 local function text(number)
   return string.format('%.0f', number)
 end
 
--- The time to decide at, in milliseconds: the given one, or the server's. Read once for each call.
-local function present(told)
-  if told ~= '' then return tonumber(told) end
+-- Returns the decision time in milliseconds: the given time, or the server's. Called once for each call.
+local function decision_time(given)
+  if given ~= '' then return tonumber(given) end
   local time = call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- A log: what token_bucket and the windows keep of a bucket, as one string, big-endian: entries, oldest first, each with its
--- permits (5 bytes) and its date (6, ms), and behind them the permits of all entries (5), the longest interval that anyone has
--- judged by of late (5, ms; 0 in windows), how many entries are skipped (2), the format (1), and how many entries there are,
--- skipped ones too (4). That interval is remembered for three times its length after the newest entry; or, in format 4, until
--- the moment that stands beside it in place of the first of those skipped. So one write at the end adds an entry and tells all
--- that has changed. When more than half of them are skipped, or the string would become shorter, it is written anew. A
--- bucket that is opened is read whole, and has these fields:
---   text, held, date                    the string; the newest entry
+-- A log is the stored form of a bucket of token_bucket and of the windows: one string, big-endian. It starts with the
+-- entries, oldest first, each with its permits (5 bytes) and its date (6, ms). Then follow the permits of all entries (5),
+-- the longest interval that any rule has used recently (5, ms; 0 in windows), the number of skipped entries (2), the
+-- format (1), and the number of entries, including skipped ones (4). The longest interval is respected for three times its
+-- length after the newest entry; in format 4, until the time that is stored next to the interval in place of the first
+-- skipped entry. So a single write at the end of the string adds an entry and updates all other data. The string is
+-- rewritten if more than half of its entries are skipped, or if it would become shorter. open() reads the whole string
+-- into a bucket with these fields:
+--   text, held, date                    the string; permits and date of the newest entry
 --   stored, skipped, count              as above
 --   longest, longest_until              as above
---   first, oldest, used                 the entry that returns next, by number; its date; the permits that have not returned
---   counted, wrong                      whether all entries were counted, and whether the sums were wrong
---   added                               permits that this call adds, in one entry
--- Its limiter has these:
---   rate, now, present, expired         what is dated `expired` or before has returned, what is dated after `present` counts
---                                       as granted then; a grant is dated `present`
---   interval, returns_at                when an entry returns: so long after its date, or all of them at one moment
---   forget                              what is dated then or before is dropped
---   joins, lasts                        a newest entry dated then or later is joined, and, for grant(), has set a time to
---                                       live that suffices
+--   first, oldest, used                 the number and the date of the entry that returns next; the permits in use
+--   counted, wrong                      whether all entries were counted, and whether the stored sums were wrong
+--   added                               the permits that this call adds, in one entry
+-- The limiter of a bucket has these fields:
+--   rate, now, present, expired         entries dated `expired` or before have returned; entries dated after `present` count
+--                                       as granted at `present`; a new grant is dated `present`
+--   interval, returns_at                an entry returns one interval after its date, or all entries return at `returns_at`
+--   forget                              entries dated at this time or before are dropped
+--   joins, lasts                        a grant joins the newest entry if it is dated `joins` or later; grant() need not
+--                                       extend the time to live if the newest entry is dated `lasts` or later
 --   keep                                the time to live (ms)
---   longest, longest_until              what a grant has the bucket remember; 0 in windows
+--   longest, longest_until              the values that a grant stores in the bucket; 0 in windows
 local log = {}
 
 local ENTRY, BYTES = '>I5I6', 11
--- The newest entry and all that is behind it.
+-- The newest entry and all data after it.
 local ENDING, ENDING_BYTES, FORMAT, FORMAT_UNTIL = '>I5I6I5I5I2BI4', 28, 3, 4
--- For how many times its length an interval is remembered; what grant() reads; the most entries of any bucket, and the bytes of
--- so many; in one of so many milliseconds all entries of a log longer than a chunk are counted before it refuses.
-local REMEMBERED, CHUNK, MOST, MOST_BYTES, SELDOM = 3, 512, 2978, 32775, 64
+-- The number of its lengths for which an interval is respected; the bytes that grant() reads; the maximal number of entries
+-- of a bucket, and their bytes. Before a refusal, a log longer than a chunk is recounted every RECOUNT_EVERY milliseconds.
+local REMEMBERED, CHUNK, MAX_STORED, MAX_BYTES, RECOUNT_EVERY = 3, 512, 2978, 32775, 64
 
--- What the end of a log says; nothing if it is none of ours: of another type or format (in former ones the fifth byte from the
--- end was 0), not as long as it says, or longer than any.
+-- Parses the end of a log. Returns nothing if the value is not a valid log: another type or format (older formats have a 0
+-- in the fifth byte from the end), a wrong length, or too many entries.
 local function read_ending(key, chunk)
   local format = #chunk >= ENDING_BYTES and byte(chunk, -5)
   if format ~= FORMAT and format ~= FORMAT_UNTIL then return end
   local held, date, stored, longest, skipped, _, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
   local length = (count - 1) * BYTES + ENDING_BYTES
-  if skipped >= count or skipped < format - FORMAT or count > MOST then return end
+  if skipped >= count or skipped < format - FORMAT or count > MAX_STORED then return end
   if length == #chunk or #chunk == CHUNK and length == call('STRLEN', key) then
     return held, date, stored, longest, skipped, format, count
   end
 end
 
--- Grants permits at once, in the everyday case: there is room, no rule has a longer interval, the clock has not gone back, and
--- only the end is written. Returns what tell() says then, or nothing.
+-- Checks and charges in one step, in the usual case: enough permits are free, no rule has a longer interval, the clock has
+-- not gone back, and writing the end of the string suffices. Returns status(), or nothing in all other cases.
 function log.grant(limiter, key, permits)
   key = KEYS[key]
   local chunk, rate, present, expired = try('GETRANGE', key, '-512', '-1'), limiter.rate, limiter.present, limiter.expired
   local held, date, used, longest, first, format, count = read_ending(key, chunk)
-  local is_ours = format == FORMAT and longest == limiter.longest
-  if chunk == '' or is_ours and date <= expired then
+  local is_usual = format == FORMAT and longest == limiter.longest
+  if chunk == '' or is_usual and date <= expired then
     if permits > rate then return end
     call('SET', key, to_bytes(ENDING, permits, present, permits, limiter.longest, 0, FORMAT, 1), 'PX', limiter.keep)
     return rate - permits, present + limiter.interval - limiter.now
   end
-  if not is_ours or date > present or used == 0 then return end
+  if not is_usual or date > present or used == 0 then return end
   local newest, oldest, part, at = count - 1, date, chunk, #chunk - ENDING_BYTES + 1 - (count - 1) * BYTES
   while first < newest do
     local offset = at + first * BYTES
@@ -108,12 +109,12 @@ function log.grant(limiter, key, permits)
   return rate - used, oldest + limiter.interval - limiter.now
 end
 
--- The permits and the date of the entry of this number, from 0.
+-- Returns the permits and the date of the entry with this number, from 0.
 local function entry(bucket, number)
   return from_bytes(ENTRY, bucket.text, number * BYTES + 1)
 end
 
--- Counts all entries, since the sums may be damaged. Returns whether they were wrong.
+-- Sums up all entries, since the stored sums may be corrupt. Returns whether they were wrong.
 local function recount(bucket)
   local used, stored = bucket.added or 0, 0
   for number = bucket.skipped, bucket.count - 1 do
@@ -126,9 +127,9 @@ local function recount(bucket)
   return bucket.wrong
 end
 
--- Reads a bucket whole.
+-- Reads a whole bucket.
 function log.open(limiter, key)
-  local text = try('GETRANGE', KEYS[key], -MOST_BYTES, '-1')
+  local text = try('GETRANGE', KEYS[key], -MAX_BYTES, '-1')
   local held, date, stored, longest, skipped, format, count = read_ending(KEYS[key], text)
   if not held then text, date, stored, longest, skipped, count = '', 0, 0, 0, 0, 0 end
   local longest_until = date + REMEMBERED * longest
@@ -150,12 +151,12 @@ function log.open(limiter, key)
   return bucket
 end
 
--- Milliseconds until an entry of this date returns.
+-- Returns the milliseconds until an entry with this date returns.
 local function returns_in(limiter, date)
   return (limiter.returns_at or math.min(date, limiter.present) + limiter.interval) - limiter.now
 end
 
--- The date of the entry with which so many permits have returned, oldest first.
+-- Returns the date of the entry with whose return `permits` have returned, oldest first.
 local function date_of(bucket, permits)
   for number = bucket.first, bucket.count - 1 do
     local held, date = entry(bucket, number)
@@ -171,18 +172,18 @@ function log.check(bucket, permits)
   local over = bucket.used + permits - limiter.rate
   if over <= 0 or permits == 0 then return true, 0 end
   if permits > limiter.rate then return false, -1 end
-  local trusted = bucket.counted or (#bucket.text > CHUNK and limiter.now % SELDOM > 0)
+  local trusted = bucket.counted or (#bucket.text > CHUNK and limiter.now % RECOUNT_EVERY > 0)
   if not trusted and recount(bucket) then return log.check(bucket, permits) end
   return false, math.max(1, returns_in(limiter, date_of(bucket, over)))
 end
 
--- What is left, and when there will be more.
-function log.tell(bucket)
+-- Returns the remaining permits, and the time until more are available.
+function log.status(bucket)
   local limiter, used = bucket.limiter, bucket.used
   return math.max(0, limiter.rate - used), used > 0 and returns_in(limiter, bucket.oldest) or 0
 end
 
--- Takes permits that check() granted.
+-- Charges permits that check() granted.
 function log.charge(bucket, permits)
   local present, is_joined = bucket.limiter.present, bucket.date >= bucket.limiter.joins
   if bucket.used == 0 or is_joined and bucket.first >= bucket.count - 1 then bucket.oldest = present end
@@ -190,7 +191,7 @@ function log.charge(bucket, permits)
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
--- Writes a bucket whole: the newest entry, and those before it.
+-- Writes a whole bucket from its newest entry and the entries before it.
 local function write(bucket, entries, held, date, stored)
   local longest, skipped = bucket.longest, 0
   if longest > 0 and bucket.longest_until ~= date + REMEMBERED * longest then
@@ -200,11 +201,12 @@ local function write(bucket, entries, held, date, stored)
   call('SET', bucket.key, entries .. bytes, 'KEEPTTL')
 end
 
--- Writes what was charged, and drops what no rule counts any more. Entries that are dated ahead become one with it.
+-- Writes the charged permits and drops entries that no rule counts any more. Entries dated in the future are merged into
+-- the new entry.
 function log.save(bucket)
   local limiter, held, from, to = bucket.limiter, bucket.added, bucket.skipped, bucket.count
   local present, joins, stored = limiter.present, limiter.joins, bucket.stored + held
-  -- Where nothing was charged, the newest entry stays, unless it is ahead.
+  -- If nothing was charged, the newest entry stays, unless it is dated in the future.
   if held == 0 then
     present = math.min(bucket.date, present)
     joins = present
@@ -229,9 +231,9 @@ function log.save(bucket)
   if bucket.used > 0 then call('PEXPIRE', bucket.key, limiter.keep) end
 end
 
--- After a refusal: writes nothing, unless the clock went back, sums were wrong, or rules with a shorter interval would soon
--- forget what this one counts. That is remembered at most once in an interval.
-function log.settle(bucket)
+-- Runs after a refusal. Writes nothing, unless the clock went back, the sums were wrong, or rules with a shorter interval
+-- would soon drop entries that this rule counts. The last case writes at most once per interval.
+function log.on_refusal(bucket)
   local limiter = bucket.limiter
   local longest, longest_until = limiter.longest, limiter.longest_until
   local remembers = longest <= bucket.longest and longest_until - bucket.longest_until <= longest
@@ -240,9 +242,9 @@ function log.settle(bucket)
   log.save(bucket)
 end
 
--- Takes permits out of an entry that is dated `from` to `to`: of one that holds just as many before one that holds more.
--- There may be none. Of the only one, an entry of no permits is left.
-function log.take_out(bucket, permits, from, to)
+-- Removes permits from an entry dated `from` to `to`; prefers an entry with exactly as many permits to one with more. Does
+-- nothing if there is no such entry. The only entry stays as an entry without permits.
+function log.remove_permits(bucket, permits, from, to)
   local found, found_held, found_date
   for number = bucket.skipped, bucket.count - 1 do
     local held, date = entry(bucket, number)
@@ -260,28 +262,29 @@ function log.take_out(bucket, permits, from, to)
   write(bucket, string.sub(entries, 1, -BYTES - 1), held, date, math.max(0, bucket.stored - permits))
 end
 
--- An algorithm that keeps a log; limiter() and give_back() are its own.
+-- Returns the functions of an algorithm that stores a log; the algorithm adds limiter() and give_back().
 function log.algorithm(arguments)
   return {
-    keys = 1, args = arguments, open = log.open, check = log.check, tell = log.tell, charge = log.charge, save = log.save,
-    settle = log.settle,
+    keys = 1, args = arguments, open = log.open, check = log.check, status = log.status, charge = log.charge, save = log.save,
+    on_refusal = log.on_refusal,
   }
 end
 
--- Fractions: what gcra and leaky_bucket keep of a bucket, whose permits return continuously: one string, big-endian.
---   format (1 byte, 1), a moment (6, ms), permits that were in use then (6), parts of a permit (5), how many parts make
---   a permit (5): `interval` of them, so that `rate` parts return in a millisecond
--- A bucket has `date`, that moment, if it is stored, and `used` and `parts`, which are in use now. Every number is a whole one
--- below 2^53, which a double holds exactly: no rate is ever multiplied with an interval.
+-- Fractions are the stored form of a bucket of gcra and leaky_bucket, whose permits return continuously: one string,
+-- big-endian, with these fields:
+--   format (1 byte, 1), a time (6, ms), the permits in use at that time (6), parts of a permit in use (5), the number of
+--   parts that make a permit (5): this is `interval`, so that `rate` parts return in a millisecond
+-- A bucket has `date`, the stored time, if it exists, and `used` and `parts`, which are in use now. All numbers are integers
+-- below 2^53, which a double represents exactly: a rate is never multiplied by an interval.
 local fractions = {}
 
 local FRACTIONS, FRACTIONS_BYTES = '>BI6I6I5I5', 23
 
--- The longest wait that is told: a thousand years.
+-- The longest wait that is returned: a thousand years.
 local MAX_WAIT = 1000 * 366 * 24 * 60 * 60 * 1000
 
--- floor(a * b / divisor), and the remainder, for a < 2^48 and b and divisor < 2^36: the product is never made, but
--- divided digit by digit of 16 bits. A quotient that reaches 2^53 is not exact.
+-- Returns floor(a * b / divisor) and the remainder, for a < 2^48 and b and divisor < 2^36. This is a long division by
+-- 16-bit digits, since the product may exceed 2^53. A quotient of 2^53 or more is not exact.
 function fractions.multiply_divide(a, b, divisor)
   local quotient, rest, unit = 0, 0, 4294967296
   while unit >= 1 do
@@ -292,7 +295,7 @@ function fractions.multiply_divide(a, b, divisor)
   return quotient, rest
 end
 
--- Takes permits and parts out of what is in use; what is not in use cannot be taken.
+-- Subtracts permits and parts from those in use, down to zero.
 function fractions.lower(bucket, permits, parts)
   local left, interval = bucket.parts - parts, bucket.limiter.interval
   bucket.parts = left % interval
@@ -300,19 +303,19 @@ function fractions.lower(bucket, permits, parts)
   if bucket.used < 0 then bucket.used, bucket.parts = 0, 0 end
 end
 
--- The permits and parts that return in so many milliseconds.
+-- Returns the permits and parts that return in `millis` milliseconds.
 function fractions.returned(limiter, millis)
   return fractions.multiply_divide(math.min(math.max(0, millis), 2 ^ 48 - 1), limiter.rate, limiter.interval)
 end
 
--- Milliseconds until so many permits and the parts in use have returned.
+-- Returns the milliseconds until `permits` and the parts in use have returned.
 function fractions.millis_for(bucket, permits)
   local limiter = bucket.limiter
   local millis, rest = fractions.multiply_divide(permits, limiter.interval, limiter.rate)
   return math.min(millis + math.ceil((rest + bucket.parts) / limiter.rate), MAX_WAIT)
 end
 
--- Reads what is in use at a moment; a value that is not ours is none.
+-- Reads a bucket and computes its permits in use at `now`. An invalid value counts as a missing one.
 function fractions.open(limiter, key, now)
   local bucket = { key = KEYS[key], limiter = limiter, date = nil, used = 0, parts = 0, added = nil }
   local value = try('GET', bucket.key)
@@ -330,21 +333,21 @@ function fractions.charge(bucket, permits)
   bucket.used, bucket.added = bucket.used + permits, true
 end
 
--- How long a bucket is kept: until it is full, and a second longer.
+-- Returns the time to live of a bucket: until it is full, plus one second.
 local function keep(bucket)
   return fractions.millis_for(bucket, bucket.used) + 1000
 end
 
--- Writes what is in use.
+-- Writes the permits and parts in use.
 function fractions.save(bucket)
   local limiter = bucket.limiter
   local value = to_bytes(FRACTIONS, 1, limiter.now, bucket.used, bucket.parts, limiter.interval)
   call('SET', bucket.key, value, 'PX', text(keep(bucket)))
 end
 
--- After a refusal: writes nothing, unless the clock went back. A rule that has become slower keeps the bucket until it is
--- full by that rule.
-function fractions.settle(bucket)
+-- Runs after a refusal. Writes nothing, unless the clock went back. If the rule has become slower, extends the time to live
+-- until the bucket is full by the new rule.
+function fractions.on_refusal(bucket)
   if not bucket.date then return end
   if bucket.date > bucket.limiter.now then return fractions.save(bucket) end
   local keep = keep(bucket)

@@ -1,23 +1,23 @@
--- sliding_window: the window is the current segment and those that ended within the interval before now. The translation
--- of src/limit/sliding_window.rs, where the law is told; a property test holds the two equal.
+-- sliding_window: the window is the current segment and the segments that ended within the last interval. A translation
+-- of src/limit/sliding_window.rs, which documents the algorithm; a property test checks that both decide equally.
 --
--- KEYS  of a bucket: one string, a log as shared.lua has it, each entry dated when its segment ends
+-- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its segment
 -- ARGV  rate, interval (ms), segments
--- Returns what admit.lua says of an algorithm
+-- Returns an algorithm as documented in admit.lua
 --
--- Invariant: a permit returns one interval after its segment has ended, so that any interval holds at most `rate`. After
--- a grant there are at most `segments + 1` entries, and the key outlives the last of them by an interval. An entry that
--- lies ahead of the current segment (the clock went back, or segments were longer once) joins it with the next write.
+-- Invariant: a permit returns one interval after the end of its segment, so that at most `rate` permits are granted in any
+-- interval. After a grant there are at most `segments + 1` entries, and the key outlives the last entry by an interval.
+-- The next write merges entries after the current segment into it: the clock went back, or segments were longer before.
 
 local sliding_window = log.algorithm(3)
 sliding_window.grant = log.grant
 
--- The end of the segment of a moment.
+-- Returns the end of the segment that contains `at`.
 local function segment_end(limiter, at)
   return at - at % limiter.length + limiter.length
 end
 
--- What all buckets of a limiter share.
+-- Returns the data that all buckets of a limiter share.
 function sliding_window.limiter(words, now)
   local interval = tonumber(words[2])
   local limiter = { rate = tonumber(words[1]), interval = interval, now = now, length = math.ceil(interval / words[3]) }
@@ -28,10 +28,10 @@ function sliding_window.limiter(words, now)
   return limiter
 end
 
--- Takes permits out of their segment, as if they had never been granted.
+-- Removes permits from their segment, as if they had never been granted.
 function sliding_window.give_back(limiter, key, permits, at)
   local ends = segment_end(limiter, at)
-  log.take_out(log.open(limiter, key), permits, ends, ends)
+  log.remove_permits(log.open(limiter, key), permits, ends, ends)
 end
 
 algorithms.sliding_window = sliding_window

@@ -1,10 +1,10 @@
-//! Permits that are counted together: one counter for each segment or window, known by the moment at which it ends.
+//! Permit counters: one counter for each segment or window, identified by the moment at which the segment or window ends.
 //!
-//! Every permit in a counter was granted before that moment, whatever segments or windows the limit has today. So no
-//! change of them sets a permit free too early, and a counter that ends later than the present one is a sign that the
-//! clock went back or that they were longer once: its permits belong to the present one at the latest.
+//! Every permit in a counter was granted before this moment, even if the limit has other segments or windows today. So
+//! changing them never frees a permit too early. A counter that ends after the present segment shows that the clock went
+//! back or that segments were longer before; its permits are moved to the present segment.
 //!
-//! `lua/shared.lua` has the same as a log.
+//! In Redis, `lua/shared.lua` stores the counters as a log.
 
 use super::entries::Entries;
 #[cfg(feature = "gateway")]
@@ -16,7 +16,7 @@ use crate::clock::Timestamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters(Entries<Counter>);
 
-/// Permits, all of them granted before the moment at which it ends.
+/// Permits that were all granted before `ends`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counter {
     pub(super) ends: Timestamp,
@@ -24,37 +24,37 @@ pub(super) struct Counter {
 }
 
 impl Counters {
-    /// Those that end after `horizon`, oldest first.
+    /// Returns the counters that end after `horizon`, oldest first.
     pub(super) fn ending_after(&self, horizon: Timestamp) -> impl Iterator<Item = &Counter> {
         self.0.iter().skip_while(move |counter| counter.ends <= horizon)
     }
 
-    /// The permits of those that end after `horizon`.
+    /// Returns the permits of all counters that end after `horizon`.
     pub(super) fn used_after(&self, horizon: Timestamp) -> u64 {
         self.ending_after(horizon).map(|counter| counter.permits).sum()
     }
 
-    /// When the newest ends.
+    /// Returns the end of the newest counter.
     pub(super) fn newest_end(&self) -> Option<Timestamp> {
         self.0.back().map(|counter| counter.ends)
     }
 
-    /// Counts `permits` in the counter that ends at `present`, with all that are in those that end later.
+    /// Adds `permits` to the counter that ends at `present`, and merges all later counters into it.
     pub(super) fn add(&mut self, permits: u64, present: Timestamp) {
         let earlier = self.0.partition_point(|counter| counter.ends < present);
         let folded: u64 = self.0.split_off(earlier).map(|counter| counter.permits).sum();
         self.0.push_back(Counter { ends: present, permits: folded + permits });
     }
 
-    /// Forgets those that end at `horizon` or before.
+    /// Removes the counters that end at `horizon` or before.
     pub(super) fn forget(&mut self, horizon: Timestamp) {
         while self.0.front().is_some_and(|oldest| oldest.ends <= horizon) {
             self.0.pop_front();
         }
     }
 
-    /// Takes `permits` out of the counter that ends at `ends`. One that is not there, or holds fewer, has returned them
-    /// or passed them on.
+    /// Removes `permits` from the counter that ends at `ends`. If it is missing or has fewer permits, they have returned or
+    /// were moved to another counter, and nothing changes.
     pub(super) fn remove(&mut self, permits: u64, ends: Timestamp) {
         let position = self.0.partition_point(|counter| counter.ends < ends);
         let Some(counter) = self.0.get_mut(position).filter(|found| found.ends == ends && found.permits >= permits)
@@ -67,7 +67,7 @@ impl Counters {
         }
     }
 
-    /// One counter at most.
+    /// Returns the packed form; `None` if there is more than one counter.
     pub(super) fn pack(&self) -> Option<Packed> {
         match &self.0 {
             Entries::Few(None) => Some(Packed::Unused),
@@ -95,7 +95,7 @@ impl Counters {
         numbers.entries(|ends, permits| Counter { ends, permits }).map(Self)
     }
 
-    /// How many there are.
+    /// Returns the number of counters.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()

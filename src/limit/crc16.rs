@@ -1,6 +1,7 @@
-//! CRC16 (XMODEM): the checksum by which a Redis Cluster spreads keys, and we clients over partitions.
+//! CRC16 (XMODEM): the checksum by which Redis Cluster assigns keys to hash slots, and Tidegate assigns clients to
+//! partitions.
 
-/// How many slots a Redis Cluster spreads keys over.
+/// The number of hash slots of a Redis Cluster.
 pub(crate) const HASH_SLOTS: u16 = 16_384;
 
 const TABLE: [u16; 256] = {
@@ -18,12 +19,12 @@ const TABLE: [u16; 256] = {
     table
 };
 
-/// The checksum of these bytes.
+/// Returns the checksum of `bytes`.
 pub(crate) fn crc16(bytes: &[u8]) -> u16 {
     crc16_continue(0, bytes)
 }
 
-/// The checksum of bytes that stand behind others with this one.
+/// Continues a checksum: `before` is the checksum of the preceding bytes.
 pub(crate) fn crc16_continue(before: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(before, |crc: u16, byte| {
         let [high, _] = crc.to_be_bytes();
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_that_of_the_specification() {
+    fn checksum_matches_the_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!((crc16(b""), crc16_continue(crc16(b"1234"), b"56789")), (0, 0x31c3));
     }

@@ -1,11 +1,11 @@
-//! A queue of few entries. With one entry, the usual case, it needs no heap memory.
+//! A queue of few entries. In the usual case of a single entry it needs no heap memory.
 
 use std::collections::VecDeque;
 
 /// Entries, oldest first.
 #[derive(Clone, Debug)]
 pub(super) enum Entries<T> {
-    /// None or one.
+    /// No entry or one entry.
     Few(Option<T>),
     /// Any number, on the heap.
     Many(VecDeque<T>),
@@ -58,7 +58,7 @@ impl<T> Entries<T> {
         }
     }
 
-    /// All of them, oldest first.
+    /// Iterates over all entries, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let (front, back) = match self {
             Self::Few(one) => (one.as_slice(), &[][..]),
@@ -67,7 +67,7 @@ impl<T> Entries<T> {
         front.iter().chain(back)
     }
 
-    /// How many match. Those that match come first.
+    /// Returns the number of matching entries. All matching entries must precede all others.
     pub(super) fn partition_point(&self, is_before: impl FnMut(&T) -> bool) -> usize {
         match self {
             Self::Few(one) => one.as_slice().partition_point(is_before),
@@ -139,10 +139,10 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn few_and_many_are_what_a_queue_is(steps in prop::collection::vec((0..8_u8, 0..4_usize), 1..40)) {
+        fn entries_behave_like_a_queue(steps in prop::collection::vec((0..8_u8, 0..4_usize), 1..40)) {
             let (mut entries, mut queue) = (Entries::default(), VecDeque::new());
             for (number, (step, position)) in steps.into_iter().enumerate() {
-                // They stay in order when an entry is changed, as `partition_point` needs them.
+                // Changing an entry keeps the order, which `partition_point` needs.
                 let value = 2 * number;
                 match step {
                     0 | 1 => {

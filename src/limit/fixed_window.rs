@@ -1,31 +1,31 @@
-//! `fixed_window`: so many in each window of the calendar.
+//! `fixed_window`: at most `rate` permits in each window of a calendar.
 //!
-//! **Law.** At most `rate` permits are granted from one boundary of the [`Calendar`](super::calendar::Calendar) to the
-//! next, and a refused request passes when the next window begins.
+//! **Guarantee.** At most `rate` permits are granted from one boundary of the
+//! [`Calendar`](super::calendar::Calendar) to the next. A refused request can pass when the next window begins.
 //!
-//! **State.** The counters of the present window and of the one before it, which counts again if the clock is set back
-//! over the boundary; after a change to a longer unit, those of two shorter windows for as long as they count.
+//! **State.** The counters of the present and of the previous window; the previous counter counts again if the clock is
+//! set back over the boundary. After a change to a longer unit, the counters of up to two shorter windows.
 //!
-//! **Changes.** A new rate holds at once. With another unit or time zone, whatever was counted in windows that end after
-//! the present one has begun counts in full in the present one, and is gone with it: nothing that is remembered is
-//! forgiven, but an hour's counter does not know what was granted earlier in the month.
+//! **Changes.** A new rate applies immediately. After a change of the unit or the time zone, every counter that ends after
+//! the start of the present window counts fully in the present window, and expires with it. No counted permit is forgiven,
+//! but the counter of an hour does not include earlier grants of the month.
 //!
-//! **Clock jumps.** A clock that went back finds windows that end after its present one. Their permits are moved into it,
-//! and are gone with it.
+//! **Clock jumps.** If the clock went back, counters can end after the present window. Their permits are moved into the
+//! present window, and expire with it.
 //!
-//! `lua/fixed_window.lua` is the translation of this file.
+//! `lua/fixed_window.lua` is a translation of this file.
 
 use super::calendar::Window;
 use super::counters::Counters;
 use super::{Algorithm, Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
-/// The permits in use: one bucket.
+/// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State(pub(super) Counters);
 
 impl State {
-    /// Judges a request for `permits` at `now`; changes nothing.
+    /// Evaluates a request for `permits` at `now`, without any change.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let window = window(quota, now);
         let used = self.0.used_after(window.start);
@@ -40,7 +40,7 @@ impl State {
         Decision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, if used > 0 { rest } else { 0 })
     }
 
-    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
             let window = window(quota, now);
@@ -50,7 +50,7 @@ impl State {
         self.check(quota, 0, now)
     }
 
-    /// After a refusal at `now`: changes nothing, unless windows end after the present one.
+    /// Updates the bucket after a refusal at `now`: only if a counter ends after the present window.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let window = window(quota, now);
         if self.0.newest_end().is_some_and(|newest| newest > window.end) {
@@ -59,13 +59,13 @@ impl State {
         }
     }
 
-    /// Takes `permits` that were granted at `granted_at` out of their window, as if they had never been. What is gone, or
-    /// was moved to another window since, is left alone.
+    /// Removes `permits` that were granted at `granted_at` from their window, unless they have expired or were moved to
+    /// another window.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp) {
         self.0.remove(u64::from(permits), window(quota, granted_at).end);
     }
 
-    /// The moment from which the bucket is as good as unused and can be forgotten.
+    /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self) -> Timestamp {
         self.0.newest_end().unwrap_or_default()
     }
@@ -74,7 +74,7 @@ impl State {
 fn window(quota: &Quota, at: Timestamp) -> Window {
     match quota.algorithm() {
         Algorithm::FixedWindow(calendar) => calendar.window(at),
-        // Another algorithm's quota has no calendar; all its intervals are equal.
+        // The quota of another algorithm has no calendar, so all of its windows have equal lengths.
         _ => {
             let start = at.as_millis() / quota.interval() * quota.interval();
             let previous = Timestamp::from_millis(start.saturating_sub(quota.interval()));
@@ -102,7 +102,7 @@ mod tests {
     crate::limit::testing::define_take!();
 
     #[test]
-    fn a_day_in_rome_ends_at_its_midnight_even_after_23_hours() {
+    fn day_in_rome_can_end_after_23_hours() {
         let (mut state, quota) = (State::default(), quota(3, Unit::Day, "Europe/Rome"));
         let granted =
             [SUNDAY - 1, SUNDAY, SUNDAY, SUNDAY + 22 * HOUR].map(|now| take(&mut state, &quota, 1, now).granted);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_rate_can_never_be_granted_and_nothing_always() {
+    fn more_than_the_rate_is_never_granted() {
         let (mut state, quota) = (State::default(), quota(5, Unit::Second, "UTC"));
         assert_eq!(take(&mut state, &quota, 6, 0).wait, Wait::Never);
         let unused = take(&mut state, &quota, 0, 0);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_holds_at_most_two_counters() {
+    fn bucket_has_at_most_two_counters() {
         let (mut state, quota) = (State::default(), quota(5, Unit::Second, "UTC"));
         for now in (0..100_000).step_by(100).chain((0..90_000).rev().step_by(300)) {
             take(&mut state, &quota, 1, now);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_over_the_boundary_finds_the_window_as_it_was() {
+    fn clock_set_back_over_a_boundary_finds_the_previous_window() {
         let (mut state, quota) = (State::default(), quota(3, Unit::Day, "UTC"));
         take(&mut state, &quota, 3, 10 * DAY - 1);
         take(&mut state, &quota, 1, 10 * DAY + 1);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_back_an_hour_starves_nobody_for_longer_than_a_window() {
+    fn clock_set_back_blocks_requests_for_at_most_one_window() {
         let (mut state, quota) = (State::default(), quota(2, Unit::Minute, "UTC"));
         take(&mut state, &quota, 2, 2 * HOUR);
         assert_eq!(take(&mut state, &quota, 1, HOUR + 10).wait, Wait::Millis(59_990));
@@ -150,21 +150,21 @@ mod tests {
 
         let mut state = State::default();
         take(&mut state, &quota, 1, 2 * HOUR);
-        assert_eq!(take(&mut state, &quota, 1, HOUR).remaining, 0, "what lies ahead is moved with a grant too");
+        assert_eq!(take(&mut state, &quota, 1, HOUR).remaining, 0, "a grant also moves future counters");
         assert!(take(&mut state, &quota, 2, HOUR + 60_000).granted);
     }
 
     #[test]
-    fn a_clock_that_leaps_forward_grants_one_extra_rate_and_no_more() {
+    fn clock_that_jumps_ahead_grants_one_extra_rate() {
         let (mut state, quota) = (State::default(), quota(2, Unit::Hour, "UTC"));
         assert!(take(&mut state, &quota, 2, 10 * HOUR).granted);
         assert!(take(&mut state, &quota, 2, 1_000 * HOUR).granted);
         assert!(!take(&mut state, &quota, 1, 1_000 * HOUR + 1).granted);
-        assert!(!take(&mut state, &quota, 1, 10 * HOUR + 1).granted, "and none when it is set right");
+        assert!(!take(&mut state, &quota, 1, 10 * HOUR + 1).granted, "nothing extra after the clock is corrected");
     }
 
     #[test]
-    fn another_rate_holds_at_once_and_forgives_nothing() {
+    fn changed_rate_applies_immediately() {
         let mut state = State::default();
         take(&mut state, &quota(10, Unit::Hour, "UTC"), 8, 0);
         let refused = take(&mut state, &quota(3, Unit::Hour, "UTC"), 1, 1);
@@ -173,17 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn what_another_unit_or_zone_has_counted_counts_in_the_present_window() {
+    fn counters_of_another_unit_or_zone_still_count() {
         let (hour, day) = (quota(5, Unit::Hour, "UTC"), quota(5, Unit::Day, "UTC"));
         let mut state = State::default();
         take(&mut state, &hour, 2, 9 * HOUR);
         take(&mut state, &hour, 2, 10 * HOUR);
-        assert_eq!(take(&mut state, &day, 1, 11 * HOUR).remaining, 0, "both hours are of this day");
+        assert_eq!(take(&mut state, &day, 1, 11 * HOUR).remaining, 0, "both hours belong to this day");
 
         let mut state = State::default();
         take(&mut state, &day, 5, 9 * HOUR);
         assert_eq!(take(&mut state, &hour, 1, 12 * HOUR).wait, Wait::Millis(HOUR), "the day counts in this hour");
-        assert!(take(&mut state, &hour, 5, 13 * HOUR).granted, "and is gone with it");
+        assert!(take(&mut state, &hour, 5, 13 * HOUR).granted, "and expires with it");
 
         let mut state = State::default();
         take(&mut state, &day, 5, 9 * HOUR);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_leaves_its_window_once_and_what_is_gone_is_left_alone() {
+    fn given_back_permits_leave_their_window_once() {
         let (mut state, quota) = (State::default(), quota(4, Unit::Second, "UTC"));
         let give_back = |state: &mut State, permits, at| state.give_back(&quota, permits, Timestamp::from_millis(at));
         take(&mut state, &quota, 1, 0);
@@ -201,7 +201,7 @@ mod tests {
         give_back(&mut state, 2, 150);
         assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3);
         give_back(&mut state, 2, 150);
-        assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3, "given back more than was taken");
+        assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3, "gave back more than was charged");
         take(&mut state, &quota, 1, 1_150);
         give_back(&mut state, 1, 0);
         assert_eq!(take(&mut state, &quota, 0, 1_200).remaining, 3);

@@ -1,28 +1,28 @@
-//! What a quota allows, computed from its numbers alone.
+//! Computes properties of a quota from its configuration: the worst case, the refill time, waits.
 
 use super::{Algorithm, BucketState, Quota, Wait};
 use crate::clock::Timestamp;
 
 impl Algorithm {
-    /// Its law in a few words.
+    /// Returns the guarantee of the algorithm as a short text.
     pub fn guarantee(&self) -> &'static str {
         match self {
-            Self::TokenBucket => "a permit comes back exactly one interval after it was granted",
-            Self::Gcra { .. } => "permits come back continuously, one by one, until the burst is full",
-            Self::LeakyBucket(_) => "requests go on at an even distance, in the order in which they came",
-            Self::FixedWindow(_) => "all permits come back when a window of the calendar ends",
-            Self::SlidingWindow { .. } => "a permit comes back one interval after its segment has ended",
-            Self::Redisson(_) => "a permit comes back exactly one interval after it was granted, shared with Redisson",
+            Self::TokenBucket => "a permit becomes available again exactly one interval after it was granted",
+            Self::Gcra { .. } => "permits become available again continuously, one by one, up to the burst",
+            Self::LeakyBucket(_) => "requests are forwarded at even intervals, in the order of their arrival",
+            Self::FixedWindow(_) => "all permits become available again at the end of each calendar window",
+            Self::SlidingWindow { .. } => "a permit becomes available again one interval after the end of its segment",
+            Self::Redisson(_) => "as token_bucket, shared with Redisson",
         }
     }
 }
 
 impl Quota {
-    /// The most that one bucket can grant in any window of one interval.
+    /// Returns the maximal number of permits that one bucket can grant in any window of one interval.
     pub fn worst_case(&self) -> u64 {
         match self.algorithm() {
             Algorithm::Gcra { burst } => u64::from(self.rate()) + u64::from(burst),
-            // A whole window's permits just before the boundary, and as many just after it.
+            // All permits of a window just before a boundary, and all of the next window just after it.
             Algorithm::FixedWindow(_) => 2 * u64::from(self.rate()),
             Algorithm::TokenBucket
             | Algorithm::LeakyBucket(_)
@@ -31,13 +31,13 @@ impl Quota {
         }
     }
 
-    /// What an unused bucket holds: the most that can ever be left.
+    /// Returns the permits of an unused bucket: the maximum that can remain.
     pub fn full(&self) -> u32 {
         BucketState::EMPTY.check(self, 0, Timestamp::default()).remaining
     }
 
-    /// The most milliseconds until a bucket is unused again after all its permits were taken at once. For a fixed window, the
-    /// length of the window that `now` is in.
+    /// Returns the maximal time in milliseconds until a bucket is full again after all its permits were charged at once. For
+    /// a fixed window, this is the length of the window that contains `now`.
     pub fn refill(&self, now: Timestamp) -> u64 {
         match self.algorithm() {
             Algorithm::FixedWindow(calendar) => {
@@ -52,8 +52,8 @@ impl Quota {
         }
     }
 
-    /// Returns `true` if [`refill`](Self::refill) depends on the time: a fixed window of a day or longer, unless all such
-    /// windows are of the same length.
+    /// Returns `true` if [`refill`](Self::refill) depends on the time: for fixed windows of a day or longer that differ in
+    /// length.
     pub fn refill_time_varies(&self) -> bool {
         match self.algorithm() {
             Algorithm::FixedWindow(calendar) => calendar.varies(),
@@ -65,12 +65,12 @@ impl Quota {
         }
     }
 
-    /// The longest that a request for this many permits waits if all permits were taken from its bucket at once. For a fixed
-    /// window, which ends at a date, they were taken at `now`.
+    /// Returns the longest wait of a request for `permits` after all permits of its bucket were charged at once: at `now`
+    /// for a fixed window, otherwise at the worst moment.
     pub fn wait_when_drained(&self, permits: u32, now: Timestamp) -> Wait {
         let now = match self.algorithm() {
             Algorithm::FixedWindow(_) => now,
-            // The begin of a segment, from which the wait is the longest.
+            // The start of a segment, where the wait is longest.
             Algorithm::TokenBucket
             | Algorithm::Gcra { .. }
             | Algorithm::LeakyBucket(_)
@@ -96,7 +96,7 @@ mod tests {
     const NOON: u64 = 1795521600000;
 
     #[test]
-    fn a_drained_bucket_lets_a_request_pass_when_its_permits_are_back() {
+    fn wait_of_a_drained_bucket_depends_on_the_permits() {
         let quota = Quota::new(5, 60_000, Algorithm::TokenBucket).expect("a quota");
         let now = Timestamp::from_millis(NOON);
         assert_eq!(quota.wait_when_drained(0, now), Wait::Now);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_unused_bucket_holds_is_not_always_the_rate() {
+    fn capacity_of_an_unused_bucket_can_differ_from_the_rate() {
         let told = |algorithm| {
             let quota = Quota::new(6, 60_000, algorithm).expect("a quota");
             (quota.full(), quota.refill(Timestamp::default()))

@@ -1,48 +1,50 @@
-//! `leaky_bucket`: slots at an even distance, first come first served across all gateways.
+//! `leaky_bucket`: evenly spaced time slots, first come, first served across all gateways.
 //!
-//! **Law.** Requests go on at slots that are at least `interval / rate` apart, told to the millisecond above. A request is
-//! given the next free slot at once, and waits for it (`delay`). It is refused if more than `queue` permits would wait, its
-//! own included, or if it would wait for longer than `max_wait`; then it knows to the millisecond when it would be given a
-//! slot: refused at `now + wait - 1`, granted at `now + wait`, if nothing else happens. A request of n permits takes n
-//! slots, of which the first is not waited in. One that finds the bucket empty does not wait, whatever the queue.
+//! **Guarantee.** Requests are forwarded at time slots at least `interval / rate` apart, rounded up to milliseconds. A
+//! request is assigned the next free time slot immediately, and waits for it (`delay`). It is refused if more than `queue`
+//! permits would wait, including its own, or if it would wait longer than `max_wait`. The wait of a refused request is exact
+//! to the millisecond: without other requests, it is refused at `now + wait - 1` and granted at `now + wait`. A request for
+//! n permits takes n time slots and is forwarded at the first. A request that finds the bucket empty does not wait,
+//! regardless of the queue.
 //!
-//! **State.** What is in the bucket and leaks out at the rate: the arithmetic is that of [`gcra`], whose
-//! bucket holds what is in use. Here it holds what is still to go on, and a slot is when all of it has.
+//! **State.** The permits in the bucket, which leak out at the rate, with the arithmetic of [`gcra`]. There the bucket holds
+//! permits in use, here it holds permits that wait. The next time slot is the moment when all of them have leaked out.
 //!
-//! **Changed quotas.** What waits stays in the bucket and leaks at the new rate: slots that were told are not told anew, so
-//! that for as long as those wait, requests under an old and a new rate can meet at a slot.
+//! **Changed quotas.** Waiting permits stay in the bucket and leak at the new rate. Assigned time slots do not change, so a
+//! request under the old and a request under the new rate can get the same time slot while requests of the old rate wait.
 //!
-//! **Clock jumps.** A clock that went back finds a state ahead of it. It counts as made now.
+//! **Clock jumps.** If the clock went back, the state is dated in the future and counts as of now.
 //!
-//! **Giving back.** Only the last slot that was given returns: no other can be moved up, for its request was told.
+//! **Giving back.** Only the time slot that was assigned last can be given back: the requests after any other slot have
+//! already been assigned theirs.
 //!
-//! `lua/leaky_bucket.lua` is the translation of this file.
+//! `lua/leaky_bucket.lua` is a translation of this file.
 
 use super::gcra::{self, parts, returned};
 use super::{Algorithm, Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
-/// What may wait, and for how long.
+/// The bounds of waiting: how many permits may wait, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Queue {
-    /// Most permits that may wait for their slots.
+    /// The maximal number of permits that may wait for their time slots.
     pub length: u32,
-    /// The longest wait for a slot, in milliseconds.
+    /// The longest wait for a time slot, in milliseconds.
     pub max_wait: u64,
 }
 
-/// What is to go on: one bucket.
+/// A bucket: the permits that wait for their time slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State(pub(super) gcra::State);
 
 impl State {
-    /// Judges a request for `permits` at `now`; changes nothing.
+    /// Evaluates a request for `permits` at `now`, without any change.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let queue = queue(quota);
         let level = self.0.used_at(quota, now);
         let delay = gcra::millis_for(level, quota);
         let waiting = level.div_ceil(quota.interval().into());
-        // One permit of all is at its slot, the others wait.
+        // One permit is at its time slot, all others wait.
         let room = queue.length.saturating_add(1).saturating_sub(permits);
         let fits = waiting <= room.into() && delay <= queue.max_wait;
         let wait = if permits > quota.rate() {
@@ -63,32 +65,32 @@ impl State {
         }
     }
 
-    /// Takes the slot that [`check`](Self::check) has granted at `now`, and says what is left.
+    /// Takes the time slot that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let delay = self.check(quota, permits, now).delay;
         self.0.charge(quota, permits, now);
         Decision { delay, ..self.check(quota, 0, now) }
     }
 
-    /// After a refusal at `now`: changes nothing, unless the clock went back.
+    /// Updates the bucket after a refusal at `now`: only if the clock went back.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         self.0.on_refusal(quota, now);
     }
 
-    /// Takes back the slot at `slot`, if it is the last that was given.
+    /// Gives back the time slot `slot`, if it was assigned last.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, slot: Timestamp, now: Timestamp) {
         if permits > 0 && self.0.last_slot(quota, permits) == Some(slot) {
             self.0.remove_last(quota, permits, now);
         }
     }
 
-    /// The moment from which nothing waits and the bucket can be forgotten.
+    /// Returns the moment from which no permit waits and the bucket can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.0.full_at(quota)
     }
 }
 
-/// The queue of a quota. With another algorithm no request waits.
+/// Returns the queue of a quota; an empty one for other algorithms.
 fn queue(quota: &Quota) -> Queue {
     match quota.algorithm() {
         Algorithm::LeakyBucket(queue) => queue,
@@ -96,7 +98,7 @@ fn queue(quota: &Quota) -> Queue {
     }
 }
 
-/// How many permits can be spent now, together or one by one.
+/// Returns the number of permits that can be charged now, together or one by one.
 fn remaining(level: u128, waiting: u128, quota: &Quota, queue: Queue) -> u32 {
     let places = (u128::from(queue.length) + 1).saturating_sub(waiting);
     let in_time = returned(Timestamp::default(), Timestamp::from_millis(queue.max_wait), quota);
@@ -104,7 +106,7 @@ fn remaining(level: u128, waiting: u128, quota: &Quota, queue: Queue) -> u32 {
     u32::try_from(places.min(timely).min(quota.rate().into())).unwrap_or(u32::MAX)
 }
 
-/// The parts that leak before one permit less is in the bucket.
+/// Returns the parts that must leak until the bucket holds one permit less.
 fn next_leak(level: u128, quota: &Quota) -> u128 {
     match level % u128::from(quota.interval()) {
         0 if level > 0 => quota.interval().into(),
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_evenly_spaced_and_given_in_the_order_of_arrival() {
+    fn time_slots_are_evenly_spaced_in_arrival_order() {
         let (mut state, quota) = (State::default(), quota(10, 3, 10_000));
         let delays = [0, 0, 0, 50].map(|now| take(&mut state, &quota, now).delay + now);
         assert_eq!(delays, [0, 100, 200, 300]);
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_above_the_longest_is_refused_until_it_is_not() {
+    fn wait_above_max_wait_is_refused() {
         let (mut state, quota) = (State::default(), quota(10, 100, 150));
         assert_eq!([0, 0].map(|now| take(&mut state, &quota, now).delay), [0, 100]);
         assert_eq!(take(&mut state, &quota, 0).wait, Wait::Millis(50));
@@ -152,22 +154,23 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_of_a_request_counts_against_the_queue_that_it_would_wait_in() {
+    fn cost_of_a_request_counts_against_the_queue() {
         let queue = Queue { length: 7, max_wait: 60_000 };
         let quota = Quota::new(7, 5_000, Algorithm::LeakyBucket(queue)).expect("a quota");
         let mut state = State::default();
         assert_eq!(state.check(&quota, 0, at(0)).remaining, 7);
         assert_eq!(state.check(&quota, 7, at(0)).delay, 0);
         assert_eq!(state.charge(&quota, 7, at(0)).remaining, 1);
-        assert!(state.check(&quota, 1, at(0)).granted, "what remains cannot be spent");
-        // With seven more, one would be at its slot and thirteen would wait. There is room when one of the first is left.
+        assert!(state.check(&quota, 1, at(0)).granted, "the remaining permit cannot be charged");
+        // With seven more, one would be at its time slot and thirteen would wait. The queue has space for them when one
+        // of the first seven is left.
         assert_eq!(state.check(&quota, 7, at(0)).wait, Wait::Millis(4_286));
         assert!(!state.check(&quota, 7, at(4_285)).granted);
         assert!(state.check(&quota, 7, at(4_286)).granted);
     }
 
     #[test]
-    fn a_request_that_finds_the_bucket_empty_does_not_wait_whatever_the_queue() {
+    fn empty_bucket_grants_more_than_the_queue_holds() {
         let (mut state, quota) = (State::default(), quota(10, 1, 10_000));
         assert!(state.check(&quota, 5, at(0)).granted);
         state.charge(&quota, 5, at(0));
@@ -176,19 +179,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_slot_returns() {
+    fn only_the_last_time_slot_is_given_back() {
         let (mut state, quota) = (State::default(), quota(10, 100, 10_000));
         for _ in 0..3 {
             take(&mut state, &quota, 0);
         }
         state.give_back(&quota, 1, at(100), at(10));
-        assert_eq!(take(&mut state, &quota, 10).delay, 290, "a slot in the middle was given twice");
+        assert_eq!(take(&mut state, &quota, 10).delay, 290, "a time slot was assigned twice");
         state.give_back(&quota, 1, at(300), at(20));
         assert_eq!(take(&mut state, &quota, 20).delay, 280);
     }
 
     #[test]
-    fn what_remains_is_how_many_requests_would_be_given_a_slot() {
+    fn remaining_is_the_number_of_requests_that_get_a_time_slot() {
         for quota in [quota(7, 4, 10_000), quota(7, 50, 430)] {
             let (mut state, mut granted) = (State::default(), 0);
             let remaining = state.check(&quota, 0, at(0)).remaining;

@@ -1,5 +1,5 @@
-//! Limits, charges and decisions. One file for each algorithm, which is a pure function of state, charge and time. `lua/`
-//! has their translations for Redis; property tests hold the two equal.
+//! Limits, charges and decisions. There is one file for each algorithm, which is a pure function of state, charge and time.
+//! `lua/` contains translations for Redis; property tests check that both decide equally.
 
 pub mod calendar;
 mod counters;
@@ -35,22 +35,22 @@ pub use self::spread::Spread;
 pub use self::state::BucketState;
 use crate::clock::Timestamp;
 
-/// The largest rate: 2^31 permits, so that sums of permits stay exact wherever they are kept.
+/// The largest rate: 2^31 permits, so that sums of permits stay exact in every store.
 pub const MAX_RATE: u32 = 1 << 31;
 
 /// The longest interval: 366 days, in milliseconds.
 pub const MAX_INTERVAL: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// Whether one bucket serves everybody or each client has its own (Redisson's `RateType`).
+/// Whether a limit has one bucket for all clients or one for each client (Redisson's `RateType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// One bucket for all; Redisson's type 0.
+    /// One bucket for all clients; Redisson's type 0.
     Overall,
     /// One bucket for each client; Redisson's type 1.
     PerClient,
 }
 
-/// The law by which permits return.
+/// The algorithm by which permits become available again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// A permit returns exactly one interval after it was granted: [`token_bucket`].
@@ -60,20 +60,20 @@ pub enum Algorithm {
         /// The capacity: 1 to [`MAX_RATE`].
         burst: u32,
     },
-    /// Requests wait for slots at an even distance: [`leaky_bucket`].
+    /// Requests wait for evenly spaced time slots: [`leaky_bucket`].
     LeakyBucket(leaky_bucket::Queue),
-    /// The same as [`TokenBucket`](Self::TokenBucket), shared with Redisson's clients: [`redisson`].
+    /// As [`TokenBucket`](Self::TokenBucket), shared with Redisson clients: [`redisson`].
     Redisson(Sharing),
-    /// A permit returns one interval after its segment has ended: [`sliding_window`].
+    /// A permit returns one interval after the end of its segment: [`sliding_window`].
     SlidingWindow {
-        /// Into how many segments the interval is cut, 1 to [`sliding_window::MAX_SEGMENTS`].
+        /// The number of segments of an interval, 1 to [`sliding_window::MAX_SEGMENTS`].
         segments: u32,
     },
-    /// All permits return when a window of the calendar ends: [`fixed_window`].
+    /// All permits return at the end of each calendar window: [`fixed_window`].
     FixedWindow(Calendar),
 }
 
-/// How much may be granted: `rate` permits in each `interval`.
+/// A rate and its algorithm: `rate` permits in each `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     rate: u32,
@@ -81,27 +81,27 @@ pub struct Quota {
     algorithm: Algorithm,
 }
 
-/// A named limit as the store knows it; its buckets are this name and a client.
+/// A named limit as the stores see it. A bucket is identified by this name and a client.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Limiter {
-    /// Redisson's name of the limiter, for example `{tidegate:rest}:per-ip`.
+    /// The name in Redis, for example `{tidegate:rest}:per-ip`.
     pub name: String,
     /// One bucket, or one for each client.
     pub mode: Mode,
-    /// How much each bucket grants; of one in shards, what they grant together.
+    /// The quota of each bucket; for a limiter in shards, the quota of all shards together.
     pub quota: Quota,
-    /// How its buckets are spread over hash tags.
+    /// How the buckets are distributed over hash tags.
     pub spread: Spread,
 }
 
-/// Who a PER_CLIENT bucket belongs to. Nothing that comes from a network is written to a store as it is, but addresses.
+/// The client of a PER_CLIENT bucket. Apart from addresses, no client input is written to a store unhashed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClientId {
-    /// An address, or the network that stands for it (an IPv6 prefix).
+    /// An address, or a network that represents it (an IPv6 prefix).
     Address(IpNet),
-    /// An unambiguous encoding of what the client sent; of any length, and hashed before it leaves the process.
+    /// An unambiguous encoding of client input, of any length. It is hashed before it leaves the process.
     Value(Box<[u8]>),
-    /// What an application calls itself, as Redisson's clients do; written as it is.
+    /// The name that an application chooses for itself, as Redisson clients do; written unhashed.
     Instance(Arc<str>),
 }
 
@@ -110,59 +110,60 @@ pub enum ClientId {
 pub struct Charge {
     /// The limit.
     pub limiter: Arc<Limiter>,
-    /// Which of them: a client exactly when the mode is [`Mode::PerClient`].
+    /// The client; `Some` exactly if the mode is [`Mode::PerClient`].
     pub client: Option<ClientId>,
-    /// How many permits; 0 asks without taking.
+    /// The requested permits; 0 only reads the bucket.
     pub permits: u32,
-    /// A shadow refuses no request. It is made if its bucket grants it and all live charges are made.
+    /// Whether the limit is a shadow, which rejects no request. Its charge is made if its bucket grants it and all live
+    /// charges are made.
     pub shadow: bool,
 }
 
-/// A charge that was made, with its time: that of the decision, or of the slot that was given.
+/// A charge that was made, with the time of the decision or of the assigned time slot.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// What was asked for.
+    /// The charge.
     pub charge: Charge,
     /// The time from which it counts.
     pub at: Timestamp,
-    /// Whether it was taken from the overflow bucket, as in its [`Decision`].
+    /// Whether the overflow bucket was charged, as in its [`Decision`].
     pub overflow: bool,
 }
 
-/// The answer of one limit to a charge.
+/// The decision of one limit about a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Would this limit alone have granted it?
+    /// Whether this limit grants the charge, regardless of other limits.
     pub granted: bool,
-    /// Permits left, after the charge if it was made.
+    /// The remaining permits, after the charge if it was made.
     pub remaining: u32,
-    /// When to ask again; [`Wait::Now`] if granted.
+    /// When to retry; [`Wait::Now`] if granted.
     pub wait: Wait,
-    /// Milliseconds until there is more than `remaining`: the next permit in use returns; 0 if none is in use.
+    /// Milliseconds until the next permit in use returns; 0 if no permit is in use.
     pub reset: u64,
-    /// Milliseconds from now to the slot that was granted: the request goes on then. 0 for algorithms without slots.
+    /// Milliseconds until the assigned time slot, when the request is forwarded. 0 for algorithms without time slots.
     pub delay: u64,
     /// Whether the overflow bucket of the embedded store decided it.
     pub overflow: bool,
-    /// Which of the limiter's shards decided it, if it has some.
+    /// The shard that decided, if the limiter has shards.
     pub shard: Option<u16>,
-    /// By how many milliseconds the clock that decided it is ahead of [`Outcome::now`], if several decided.
+    /// By how many milliseconds the clock of this decision is ahead of [`Outcome::now`], if several nodes decided.
     pub ahead: u64,
 }
 
-/// How long a refused request has to wait if nothing else happens.
+/// How long a refused request must wait, without other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// Not at all: it was granted.
+    /// No wait: it was granted.
     Now,
-    /// Refused until one millisecond before, granted at this many milliseconds from now.
+    /// The request is granted in this many milliseconds, and not earlier.
     Millis(u64),
-    /// Waiting cannot help: more permits than the capacity.
+    /// Waiting cannot help: the request needs more permits than the capacity.
     Never,
 }
 
-/// The store's answer to a list of charges. The live ones are all made or none; then each shadow charge that was granted
-/// is made too.
+/// A store's decision about a list of charges. All live charges are made or none. If they are made, each granted shadow
+/// charge is made as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The store's clock when it decided.
@@ -172,25 +173,25 @@ pub struct Outcome {
     granted: bool,
 }
 
-/// Why a [`Quota`] cannot be.
+/// The error of an invalid [`Quota`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
-    /// No permit would ever be granted, or sums would not be exact.
+    /// A zero rate grants no permit, and sums of larger rates are not exact.
     #[error("rate must be between 1 and {MAX_RATE}, not {0}")]
     Rate(u64),
-    /// Too short to be an interval or too long to be kept.
+    /// The interval is zero, or too long to be stored.
     #[error("interval must be between 1 ms and 366 days, not {0} ms")]
     Interval(u64),
-    /// No permit would ever be granted, or sums would not be exact.
+    /// A zero burst grants no permit, and sums of larger bursts are not exact.
     #[error("burst must be between 1 and {MAX_RATE}, not {0}")]
     Burst(u32),
-    /// No segment, or too many to look at in one decision.
+    /// There are no segments, or too many for one decision.
     #[error("segments must be between 1 and {max}, not {0}", max = sliding_window::MAX_SEGMENTS)]
     Segments(u32),
 }
 
 impl Algorithm {
-    /// Its name in rule files, and of its files in `src/limit/` and `lua/`.
+    /// Returns the name in rule files, which is also the name of its files in `src/limit/` and `lua/`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::TokenBucket => "token_bucket",
@@ -203,7 +204,7 @@ impl Algorithm {
     }
 }
 
-/// Does every live charge have a decision that grants it?
+/// Returns `true` if all live charges are granted.
 pub fn all_live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
     charges.iter().zip(decisions).all(|(charge, decision)| charge.shadow || decision.granted)
 }
@@ -211,7 +212,7 @@ pub fn all_live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
 // === impl Limiter ===
 
 impl Limiter {
-    /// A limiter that is not spread.
+    /// Creates a limiter without shards and partitions.
     pub fn new(name: String, mode: Mode, quota: Quota) -> Self {
         Self { name, mode, quota, spread: Spread::Whole }
     }
@@ -220,7 +221,7 @@ impl Limiter {
 // === impl Decision ===
 
 impl Decision {
-    /// That of one clock on a whole bucket: it grants if there is nothing to wait for.
+    /// Creates the decision of a single bucket. It is granted if there is no wait.
     #[inline]
     pub const fn new(remaining: u32, wait: Wait, reset: u64) -> Self {
         let granted = matches!(wait, Wait::Now);
@@ -242,11 +243,11 @@ impl fmt::Display for Mode {
 // === impl Quota ===
 
 impl Quota {
-    /// `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds. That of a fixed window
-    /// is its calendar's.
+    /// Creates a quota of `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds. The
+    /// calendar defines the interval of a fixed window.
     ///
     /// # Errors
-    /// Names the number that is out of its range.
+    /// A number is out of range.
     pub fn new(rate: u64, interval: u64, algorithm: Algorithm) -> Result<Self, QuotaError> {
         let exact = u32::try_from(rate).ok().filter(|rate| (1..=MAX_RATE).contains(rate));
         let rate = exact.ok_or(QuotaError::Rate(rate))?;
@@ -270,17 +271,17 @@ impl Quota {
         Ok(Self { rate, interval, algorithm })
     }
 
-    /// The quota of an adopted limiter, whose rate and interval only the store has.
+    /// Creates the quota of an adopted limiter, whose rate and interval only the store knows.
     pub const fn adopted(sharing: Sharing) -> Self {
         Self { rate: MAX_RATE, interval: MAX_INTERVAL, algorithm: Algorithm::Redisson(sharing) }
     }
 
-    /// Does only the store know the rate and the interval?
+    /// Returns `true` if only the store knows the rate and the interval.
     pub const fn is_adopted(&self) -> bool {
         matches!(self.algorithm, Algorithm::Redisson(sharing) if sharing.follows_hash())
     }
 
-    /// One of so many equal parts of it, with one permit in an interval at least.
+    /// Returns one of `parts` equal shares of this quota, with at least one permit in an interval.
     #[must_use]
     pub fn share(&self, parts: u32) -> Self {
         let part = |permits: u32| (permits / parts.max(1)).max(1);
@@ -297,31 +298,31 @@ impl Quota {
         Self { rate: part(self.rate), algorithm, ..*self }
     }
 
-    /// Permits in each interval.
+    /// Returns the permits in each interval.
     pub const fn rate(&self) -> u32 {
         self.rate
     }
 
-    /// The interval in milliseconds; that of a fixed window is as long as its unit if clocks were never set.
+    /// Returns the interval in milliseconds; for a fixed window, the length of its unit without clock changes.
     pub const fn interval(&self) -> u64 {
         self.interval
     }
 
-    /// For how long a permit is to be remembered, in milliseconds: at least as long as it counts in a bucket that is not
-    /// overfull.
+    /// Returns how long a grant must be remembered, in milliseconds: at least as long as it counts in a bucket that is not
+    /// above its limit.
     pub(crate) fn retention_millis(&self) -> u64 {
         let slots = |permits: u32| self.interval.max((u64::from(permits) * self.interval).div_ceil(self.rate.into()));
         match self.algorithm {
             Algorithm::TokenBucket | Algorithm::Redisson(_) => self.interval,
             Algorithm::SlidingWindow { segments } => self.interval + self.interval.div_ceil(segments.into()),
-            // In a day of 25 hours.
+            // A day may have 25 hours.
             Algorithm::FixedWindow(_) => self.interval + self.interval.min(60 * 60 * 1_000),
             Algorithm::Gcra { burst } => slots(burst),
             Algorithm::LeakyBucket(queue) => slots(queue.length.saturating_add(1)),
         }
     }
 
-    /// The most permits that can be in use at once, and so the most that one request can take.
+    /// Returns the maximal number of permits in use, which is also the maximum for a single request.
     pub const fn capacity(&self) -> u32 {
         match self.algorithm {
             Algorithm::Gcra { burst } => burst,
@@ -333,7 +334,7 @@ impl Quota {
         }
     }
 
-    /// The law by which permits return.
+    /// Returns the algorithm.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
@@ -342,23 +343,23 @@ impl Quota {
 // === impl Outcome ===
 
 impl Outcome {
-    /// The answer to `charges`.
+    /// Creates the outcome of `charges` from their decisions.
     pub fn new(now: Timestamp, decisions: Vec<Decision>, charges: &[Charge]) -> Self {
         let granted = all_live_granted(charges, &decisions);
         Self { now, decisions, granted }
     }
 
-    /// An answer of which the live charges were made, or were not.
+    /// Creates an outcome and states whether the live charges were made.
     pub(crate) fn with_granted(now: Timestamp, decisions: Vec<Decision>, granted: bool) -> Self {
         Self { now, decisions, granted }
     }
 
-    /// Were the live charges made?
+    /// Returns `true` if the live charges were made.
     pub fn granted(&self) -> bool {
         self.granted
     }
 
-    /// Of the charges that this answers, those that were made.
+    /// Returns the charges that were made. `charges` are the charges of this outcome.
     pub fn granted_charges(&self, charges: Vec<Charge>) -> Vec<Granted> {
         let asked = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
         let made = asked.filter(|(charge, decision)| decision.granted && charge.permits > 0);

@@ -1,12 +1,12 @@
-//! The compact form of a bucket that was used once.
+//! The packed form of a bucket that was used once.
 
 use crate::clock::Timestamp;
 
-/// Each algorithm packs its own state, and says if the state does not fit.
+/// A packed state. Each algorithm packs its own state, unless it does not fit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Packed {
-    /// Nothing.
+    /// An unused bucket.
     Unused,
-    /// A moment, and two numbers.
+    /// A bucket with one grant: its time, and two numbers that depend on the algorithm.
     Once { at: Timestamp, amount: u64, number: u32 },
 }

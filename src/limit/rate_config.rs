@@ -1,4 +1,4 @@
-//! What a limiter of the library is told: the four fields of Redisson's hash.
+//! The configuration of a limiter of the library: the four fields of Redisson's hash.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ pub struct RateConfig {
     keep_alive: u64,
 }
 
-/// Why a [`RateConfig`] cannot be.
+/// The error of an invalid [`RateConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateConfigError {
     /// The rate or the interval is out of its range.
     #[error(transparent)]
     Quota(#[from] QuotaError),
-    /// The interval or the time to live has a part of a millisecond.
+    /// The interval or the time to live has a fraction of a millisecond.
     #[error("{0:?} is not a whole number of milliseconds")]
     Fraction(Duration),
-    /// Permits in use would be forgotten.
+    /// The time to live is too long, or so short that permits in use would be lost.
     #[error("keep-alive must be from the interval of {interval} ms to 732 days, not {keep_alive} ms")]
     KeepAlive {
-        /// What was asked for, in milliseconds.
+        /// The requested time to live, in milliseconds.
         keep_alive: u64,
         /// The interval, in milliseconds.
         interval: u64,
@@ -32,21 +32,21 @@ pub enum RateConfigError {
 }
 
 impl RateConfig {
-    /// `rate` permits, 1 to [`MAX_RATE`](super::MAX_RATE), in each `interval`, of 1 ms to 366 days in whole
-    /// milliseconds. The limiter does not expire.
+    /// Creates a configuration of `rate` permits, 1 to [`MAX_RATE`](super::MAX_RATE), in each `interval` of 1 ms to
+    /// 366 days in whole milliseconds. The limiter does not expire.
     ///
     /// # Errors
-    /// Names what is out of its range.
+    /// A number is out of range.
     pub fn new(mode: Mode, rate: u64, interval: Duration) -> Result<Self, RateConfigError> {
         let quota = Quota::new(rate, whole_millis(interval)?, Algorithm::TokenBucket)?;
         Ok(Self { mode, quota, keep_alive: 0 })
     }
 
-    /// The limiter vanishes this long after its last grant; at least an interval, so that no permit in use is forgotten.
-    /// Refusals keep it no longer than until the wait they announced is over.
+    /// Makes the limiter expire this long after its last grant. It must be at least one interval, so that no permit in use
+    /// is lost. Refusals extend it only to the end of the wait that they returned.
     ///
     /// # Errors
-    /// It is shorter than the interval, or longer than 732 days.
+    /// The time is shorter than the interval, or longer than 732 days.
     pub fn with_keep_alive(self, keep_alive: Duration) -> Result<Self, RateConfigError> {
         let (keep_alive, interval) = (whole_millis(keep_alive)?, self.quota.interval());
         match (interval..=2 * MAX_INTERVAL).contains(&keep_alive) {
@@ -55,30 +55,30 @@ impl RateConfig {
         }
     }
 
-    /// What a store has kept. Rates and intervals of Java beyond our ranges are shown at their ends; a rate or an
-    /// interval of nothing is none.
+    /// Creates a configuration from stored values. Reduces rates and intervals of Java to the maximum that Tidegate
+    /// supports. Returns `None` if the rate or the interval is zero.
     pub(crate) fn from_stored(mode: Mode, rate: u64, interval: u64, keep_alive: u64) -> Option<Self> {
         let rate = rate.min(u64::from(super::MAX_RATE));
         let quota = Quota::new(rate, interval.min(MAX_INTERVAL), Algorithm::TokenBucket).ok()?;
         Some(Self { mode, quota, keep_alive })
     }
 
-    /// One bucket, or one for each instance.
+    /// Returns whether there is one bucket, or one for each instance.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Permits in each interval.
+    /// Returns the permits in each interval.
     pub const fn rate(&self) -> u32 {
         self.quota.rate()
     }
 
-    /// How long after it was granted a permit comes back.
+    /// Returns the time after which a granted permit becomes available again.
     pub const fn interval(&self) -> Duration {
         Duration::from_millis(self.quota.interval())
     }
 
-    /// How long the limiter outlives its last grant; nothing if it does not expire.
+    /// Returns how long the limiter outlives its last grant; `None` if it does not expire.
     pub const fn keep_alive(&self) -> Option<Duration> {
         match self.keep_alive {
             0 => None,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_an_interval_and_a_keep_alive_out_of_range_are_errors() {
+    fn values_out_of_range_are_errors() {
         let seconds = Duration::from_secs;
         let new = |rate, interval| RateConfig::new(Mode::Overall, rate, interval);
         assert_eq!(new(0, seconds(1)), Err(QuotaError::Rate(0).into()));

@@ -1,28 +1,28 @@
-//! `redisson`: a limiter that Redisson's clients use too, by its Redisson name.
+//! `redisson`: a limiter that Redisson clients also use, under its Redisson name.
 //!
-//! **Law.** That of [`token_bucket`](super::token_bucket), except that others write the same log by their own clocks:
-//! it is exact as far as the clocks agree. Entries are never merged, nor redated, unless the log is our own.
+//! **Guarantee.** The guarantee of [`token_bucket`](super::token_bucket), but Redisson clients write the same log with
+//! their own clocks: the limit is exact only while the clocks agree. Entries are never merged or redated, unless only
+//! Tidegate writes the log.
 //!
-//! `lua/redisson.lua` decides it. The embedded store is shared with no other process: there it is
-//! decided as a token bucket, if its rate is known.
+//! `lua/redisson.lua` implements it. The embedded store is not shared with other processes, so it uses a token bucket
+//! instead, if the rate is known.
 
 use super::Mode;
 
-/// How a limiter is shared with Redisson's clients.
+/// How a limiter is shared with Redisson clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sharing {
-    /// Rate, interval and type are what the hash in Redis says; of another type than this, if one is given, it is an
-    /// error of the store.
+    /// The hash in Redis defines rate, interval and type. If a type is given and the hash has another one, the store
+    /// returns an error.
     Adopt(Option<Mode>),
-    /// Rate, interval and type are the rule's, and the hash is brought up to date.
+    /// The rule file defines rate, interval and type, and the hash is updated.
     Configure,
-    /// As [`Adopt`](Self::Adopt) of any type, with the expiry and the log that
-    /// [`RateLimiter`](crate::RateLimiter) keeps.
+    /// As [`Adopt`](Self::Adopt) with any type, but with the expiry and the log of [`RateLimiter`](crate::RateLimiter).
     Library,
 }
 
 impl Sharing {
-    /// Does the store know the rate, and the caller does not?
+    /// Returns `true` if only the hash in Redis defines the rate.
     pub const fn follows_hash(self) -> bool {
         !matches!(self, Self::Configure)
     }

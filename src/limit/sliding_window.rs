@@ -1,40 +1,40 @@
 //! `sliding_window`: counters of segments.
 //!
-//! **Law.** Time is cut into segments of `ceil(interval / segments)` milliseconds, aligned to the epoch. The window is
-//! the current segment and those that ended within the interval before now; it holds at most `rate` permits. So a permit
-//! returns one interval after its segment has ended: never before an interval has passed since it was granted, and at
-//! most one segment later. In any `interval` at most `rate` permits are granted, and a refused request knows to the
-//! millisecond when it would pass.
+//! **Guarantee.** Time is divided into segments of `ceil(interval / segments)` milliseconds, aligned to the epoch. The
+//! window is the current segment and the segments that ended within the last interval; it has at most `rate` permits. So a
+//! permit returns one interval after the end of its segment, which is at most one segment later than an interval after its
+//! grant. In any `interval` at most `rate` permits are granted, and the wait of a refused request is exact to the
+//! millisecond.
 //!
-//! Were the window those that *began* within the interval, permits granted late in a segment would return early, and
-//! twice the rate could pass around its end.
+//! If the window were the segments that *began* within the interval, permits granted late in a segment would return early,
+//! and up to twice the rate could be granted around its end.
 //!
-//! **State.** At most `segments + 1` counters, whatever the rate.
+//! **State.** At most `segments + 1` counters, for any rate.
 //!
-//! **Changes.** A new rate, interval or number of segments holds at once for what is in use. Segments that were longer
-//! count as ending with the present one; what the old interval has already forgotten a longer one does not bring back.
+//! **Changes.** A new rate, interval or number of segments immediately applies to the permits in use. Longer segments of an
+//! old rule count as ending with the present one. A longer interval does not restore counters that have been dropped.
 //!
-//! **Clock jumps.** A clock that went back finds segments ahead of its present one. Their permits are moved into it, and
-//! return one interval after it has ended.
+//! **Clock jumps.** If the clock went back, counters can end after the present segment. Their permits are moved into the
+//! present segment, and return one interval after its end.
 //!
-//! `lua/sliding_window.lua` is the translation of this file.
+//! `lua/sliding_window.lua` is a translation of this file.
 
 use super::counters::{Counter, Counters};
 use super::{Algorithm, Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
-/// The segments of a limit that does not say how many.
+/// The default number of segments.
 pub const DEFAULT_SEGMENTS: u32 = 10;
 
-/// The most segments that an interval is cut into.
+/// The maximal number of segments of an interval.
 pub const MAX_SEGMENTS: u32 = 512;
 
-/// The permits in use: one bucket.
+/// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State(pub(super) Counters);
 
 impl State {
-    /// Judges a request for `permits` at `now`; changes nothing.
+    /// Evaluates a request for `permits` at `now`, without any change.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let horizon = horizon(quota, now);
         let used = self.0.used_after(horizon);
@@ -44,7 +44,7 @@ impl State {
         } else if permits > quota.rate() {
             Wait::Never
         } else {
-            // A lowered rate can leave more in use than it allows, so what must return is counted from `used`.
+            // After a lowered rate more permits can be in use than it allows, so the missing permits depend on `used`.
             Wait::Millis(self.wait_for(used + u64::from(permits) - u64::from(quota.rate()), quota, now))
         };
         Decision::new(
@@ -54,7 +54,7 @@ impl State {
         )
     }
 
-    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
             self.0.forget(horizon(quota, now));
@@ -63,7 +63,7 @@ impl State {
         self.check(quota, 0, now)
     }
 
-    /// After a refusal at `now`: changes nothing, unless segments lie ahead of the present one.
+    /// Updates the bucket after a refusal at `now`: only if a counter ends after the present segment.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let present = segment_end(quota, now);
         if self.0.newest_end().is_some_and(|newest| newest > present) {
@@ -72,18 +72,18 @@ impl State {
         }
     }
 
-    /// Takes `permits` that were granted at `granted_at` out of their segment, as if they had never been. What has
-    /// returned, or was moved to another segment since, is left alone.
+    /// Removes `permits` that were granted at `granted_at` from their segment, unless they have returned or were moved to
+    /// another segment.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp) {
         self.0.remove(u64::from(permits), segment_end(quota, granted_at));
     }
 
-    /// The moment from which the bucket is full and can be forgotten.
+    /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.0.newest_end().map_or(Timestamp::default(), |ends| ends.plus_millis(quota.interval()))
     }
 
-    /// Milliseconds until `missing` permits have returned, counted from the oldest segment of the window on.
+    /// Returns the milliseconds until `missing` permits have returned, oldest segment first.
     fn wait_for(&self, missing: u64, quota: &Quota, now: Timestamp) -> u64 {
         let mut returned = 0;
         let last = self.0.ending_after(horizon(quota, now)).find(|counter| {
@@ -94,12 +94,12 @@ impl State {
     }
 }
 
-/// Segments that ended at this moment or before have returned.
+/// Returns the horizon: the permits of segments that ended at this moment or before have returned.
 fn horizon(quota: &Quota, now: Timestamp) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub(quota.interval()))
 }
 
-/// When the segment ends that a moment is in.
+/// Returns the end of the segment that contains a moment.
 fn segment_end(quota: &Quota, at: Timestamp) -> Timestamp {
     let segments = match quota.algorithm() {
         Algorithm::SlidingWindow { segments } => u64::from(segments),
@@ -109,7 +109,7 @@ fn segment_end(quota: &Quota, at: Timestamp) -> Timestamp {
     Timestamp::from_millis(at.as_millis() / length * length).plus_millis(length)
 }
 
-/// Milliseconds until a segment returns; one that lies ahead of the present one counts as this.
+/// Returns the milliseconds until a segment returns. A segment in the future counts as the present one.
 fn returns_in(counter: &Counter, quota: &Quota, now: Timestamp) -> u64 {
     counter.ends.min(segment_end(quota, now)).plus_millis(quota.interval()).millis_since(now)
 }
@@ -125,7 +125,7 @@ mod tests {
     crate::limit::testing::define_take!();
 
     #[test]
-    fn a_permit_returns_one_interval_after_its_segment_has_ended() {
+    fn permit_returns_one_interval_after_its_segment() {
         let (mut state, quota) = (State::default(), quota(3, 10_000, 10));
         let granted = [0, 999, 1_000, 2_000, 10_999, 11_000].map(|now| take(&mut state, &quota, 1, now).granted);
         assert_eq!(granted, [true, true, true, false, false, true]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_of_many_permits_is_when_enough_have_returned_not_when_the_first_do() {
+    fn wait_for_many_permits_ends_when_enough_have_returned() {
         let (mut state, quota) = (State::default(), quota(100, 1_000, 10));
         take(&mut state, &quota, 5, 10_000);
         let told = take(&mut state, &quota, 30, 10_150);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn no_interval_across_the_end_of_a_segment_holds_more_than_the_rate() {
+    fn rate_is_kept_across_the_end_of_a_segment() {
         let (mut state, quota) = (State::default(), quota(5, 1_000, 1));
         assert!(take(&mut state, &quota, 5, 999).granted);
         let waits = [1_000, 1_998].map(|now| take(&mut state, &quota, 1, now).wait);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_rate_can_never_be_granted_and_nothing_always() {
+    fn more_than_the_rate_is_never_granted() {
         let (mut state, quota) = (State::default(), quota(5, 1_000, 10));
         assert_eq!(take(&mut state, &quota, 6, 0).wait, Wait::Never);
         let unused = take(&mut state, &quota, 0, 0);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_holds_at_most_one_counter_more_than_segments() {
+    fn bucket_has_at_most_one_counter_more_than_segments() {
         for (interval, segments) in [(60_000, 512), (1_000, 10), (997, 10), (7, 512), (1, 1)] {
             let (mut state, quota) = (State::default(), quota(1_000_000, interval, segments));
             for now in 0..100_000 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_back_an_hour_starves_nobody_for_longer_than_an_interval_and_a_segment() {
+    fn clock_set_back_blocks_for_an_interval_and_a_segment() {
         let (mut state, quota) = (State::default(), quota(2, 1_000, 10));
         take(&mut state, &quota, 1, 3_600_000);
         take(&mut state, &quota, 1, 3_600_500);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_back_moves_what_lies_ahead_with_the_next_grant_too() {
+    fn grant_after_the_clock_went_back_moves_future_counters() {
         let (mut state, quota) = (State::default(), quota(3, 1_000, 10));
         take(&mut state, &quota, 2, 3_600_000);
         assert_eq!(take(&mut state, &quota, 1, 5).remaining, 0);
@@ -193,16 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_leaps_forward_grants_one_extra_rate_and_no_more() {
+    fn clock_that_jumps_ahead_grants_one_extra_rate() {
         let (mut state, quota) = (State::default(), quota(2, 1_000, 10));
         assert!(take(&mut state, &quota, 2, 0).granted);
         assert!(take(&mut state, &quota, 2, 3_600_000).granted);
         assert!(!take(&mut state, &quota, 1, 3_600_001).granted);
-        assert!(!take(&mut state, &quota, 1, 1).granted, "and none when it is set right");
+        assert!(!take(&mut state, &quota, 1, 1).granted, "nothing extra after the clock is corrected");
     }
 
     #[test]
-    fn a_lowered_rate_is_honoured_at_once_and_forgives_nothing() {
+    fn lowered_rate_applies_immediately() {
         let mut state = State::default();
         take(&mut state, &quota(10, 1_000, 10), 8, 0);
         take(&mut state, &quota(10, 1_000, 10), 2, 100);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn other_segments_forgive_nothing() {
+    fn changed_segments_free_no_permits() {
         for (before, after) in [(1, 512), (512, 1), (10, 7), (7, 10)] {
             let (before, after) = (quota(4, 1_000, before), quota(4, 1_000, after));
             let mut state = State::default();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn another_interval_holds_at_once_for_what_is_in_use() {
+    fn changed_interval_applies_to_permits_in_use() {
         let (short, long) = (quota(2, 1_000, 10), quota(2, 10_000, 10));
         let mut state = State::default();
         take(&mut state, &short, 2, 50);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_leaves_its_segment_once_and_what_has_returned_is_left_alone() {
+    fn given_back_permits_leave_their_segment_once() {
         let (mut state, quota) = (State::default(), quota(4, 1_000, 10));
         let give_back = |state: &mut State, permits, at| state.give_back(&quota, permits, Timestamp::from_millis(at));
         take(&mut state, &quota, 1, 0);
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3);
         give_back(&mut state, 2, 150);
         give_back(&mut state, 2, 0);
-        assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3, "given back more than was taken");
+        assert_eq!(take(&mut state, &quota, 0, 200).remaining, 3, "gave back more than was charged");
         take(&mut state, &quota, 1, 1_150);
         give_back(&mut state, 1, 0);
         assert_eq!(take(&mut state, &quota, 0, 1_200).remaining, 3);

@@ -1,5 +1,5 @@
-//! How the buckets of a limiter are spread, so that the nodes of a cluster share its load: what lies under one hash tag lies on
-//! one node. A store in one process has no use for it.
+//! Distributes the buckets of a limiter over hash tags, so that the nodes of a cluster share its load: all keys with one
+//! hash tag are on one node. A store in memory ignores this.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use ipnet::IpNet;
 use super::crc16::{HASH_SLOTS, crc16, crc16_continue};
 use super::{Algorithm, Charge, ClientId, Limiter, Mode, Quota, leaky_bucket};
 
-/// The numbers of parts are looked for below this one.
+/// The upper bound of the search for part numbers.
 const NUMBERS: u32 = 1 << 20;
 
-/// Over how many hash tags.
+/// The distribution of a limiter's buckets over hash tags.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub enum Spread {
-    /// All buckets lie under the hash tag of the limiter's name.
+    /// All buckets have the hash tag of the limiter's name.
     #[default]
     Whole,
-    /// PER_CLIENT: each client is in one of the partitions with these numbers. It has one bucket, so nothing else changes.
+    /// PER_CLIENT: each client is in one of the partitions with these numbers, and still has one bucket.
     Partitions(Box<[u32]>),
-    /// OVERALL: so many buckets that each grant a part of the quota. Together they grant the quota, and never more.
+    /// OVERALL: each of these shards has a bucket with a part of the quota. Together they grant at most the quota.
     Shards(Box<[Arc<Limiter>]>),
 }
 
 impl Limiter {
-    /// The same, with its clients in so many partitions.
+    /// Distributes the clients over this many partitions.
     #[must_use]
     pub fn partitioned(self, partitions: u32) -> Self {
         let has_hash_tag = self.name.contains('}');
@@ -34,7 +34,7 @@ impl Limiter {
         Self { spread: Spread::Partitions(self.part_numbers(partitions).collect()), ..self }
     }
 
-    /// The same, with its quota in so many shards: as many as have a permit at least.
+    /// Divides the quota into at most this many shards with at least one permit each.
     #[must_use]
     pub fn sharded(self, shards: u32) -> Self {
         let shards = shards.min(self.quota.rate()).min(self.quota.capacity());
@@ -46,7 +46,7 @@ impl Limiter {
         Self { spread: Spread::Shards(self.part_numbers(shards).zip(quotas).map(shard).collect()), ..self }
     }
 
-    /// Its shards, if it is spread over some.
+    /// Returns the shards; empty if the limiter has none.
     pub fn shards(&self) -> &[Arc<Self>] {
         match &self.spread {
             Spread::Shards(shards) => shards,
@@ -54,7 +54,7 @@ impl Limiter {
         }
     }
 
-    /// The number of a client's partition, if there are some: the same on every gateway.
+    /// Returns the number of a client's partition, which is equal on all gateways; `None` without partitions.
     pub(crate) fn partition_of(&self, client: Option<&ClientId>) -> Option<u32> {
         let (client, Spread::Partitions(numbers)) = (client?, &self.spread) else { return None };
         if self.mode != Mode::PerClient {
@@ -69,7 +69,7 @@ impl Limiter {
         numbers.get(usize::from(hash) % numbers.len()).copied()
     }
 
-    /// How many partitions its clients are in, if they are in some.
+    /// Returns the number of partitions; `None` if there are no partitions.
     pub fn partitions(&self) -> Option<u32> {
         match &self.spread {
             Spread::Partitions(numbers) if self.mode == Mode::PerClient => u32::try_from(numbers.len()).ok(),
@@ -77,14 +77,14 @@ impl Limiter {
         }
     }
 
-    /// A number for each of so many parts, by which their hash tags lie evenly over the slots of a cluster: the first that
-    /// brings the part into the middle of its own stretch of them. Three nodes that have a third of the slots each then have
-    /// 3, 3 and 2 of 8 parts; by 0 to 7 one of them would always have 4.
+    /// Returns a number for each part, so that their hash tags are distributed evenly over the hash slots. For each part it
+    /// is the first number with a hash slot in the middle of the part's own range of hash slots. For example, three nodes
+    /// with equal shares get 3, 3 and 2 of 8 parts; with the numbers 0 to 7, one node would get 4.
     fn part_numbers(&self, parts: u32) -> impl Iterator<Item = u32> {
         let (mut numbers, mut missing) = (vec![None; usize::try_from(parts).unwrap_or_default()], parts);
         for number in 0..NUMBERS {
-            let stretch = central_stretch_of(self.hash_slot_of_part(number), parts);
-            if let Some(place @ None) = stretch.and_then(|stretch| numbers.get_mut(stretch)) {
+            let range = central_range_of(self.hash_slot_of_part(number), parts);
+            if let Some(place @ None) = range.and_then(|range| numbers.get_mut(range)) {
                 *place = Some(number);
                 missing -= 1;
             }
@@ -95,7 +95,7 @@ impl Limiter {
         numbers.into_iter().zip(NUMBERS..).map(|(number, any)| number.unwrap_or(any))
     }
 
-    /// The hash slot of a part.
+    /// Returns the hash slot of a part.
     pub(crate) fn hash_slot_of_part(&self, number: u32) -> u16 {
         let [tag, _] = self.split_at_part_number();
         let tag = tag.split_once('{').map_or(tag, |(_, tag)| tag);
@@ -103,13 +103,13 @@ impl Limiter {
         crc16_continue(before, itoa::Buffer::new().format(number).as_bytes()) % HASH_SLOTS
     }
 
-    /// Its name with the number of a part in its hash tag: `{tidegate:rest:7}:all`.
+    /// Returns the name with the number of a part in the hash tag: `{tidegate:rest:7}:all`.
     fn part_name(&self, number: u32) -> String {
         let [tag, rest] = self.split_at_part_number();
         format!("{tag}:{number}{rest}")
     }
 
-    /// What stands before the number of a part in a name, and what stands after it.
+    /// Splits the name at the position of the part number.
     pub(crate) fn split_at_part_number(&self) -> [&str; 2] {
         let end = self.name.find('}').unwrap_or(self.name.len());
         let (tag, rest) = self.name.split_at(end);
@@ -117,16 +117,16 @@ impl Limiter {
     }
 }
 
-/// Of so many equal stretches of all slots, that in whose middle eighth this one is. So up to 8 nodes with equal shares of the
-/// slots have as many of these as each other, or one more.
-fn central_stretch_of(slot: u16, stretches: u32) -> Option<usize> {
-    let (all, scaled) = (u64::from(HASH_SLOTS), u64::from(slot) * u64::from(stretches));
+/// Divides all hash slots into equal ranges and returns the range whose middle eighth contains `slot`, if there is one. So
+/// for up to 8 nodes with equal shares of the hash slots, the numbers of parts per node differ by at most one.
+fn central_range_of(slot: u16, ranges: u32) -> Option<usize> {
+    let (all, scaled) = (u64::from(HASH_SLOTS), u64::from(slot) * u64::from(ranges));
     let is_middle = (scaled % all).abs_diff(all / 2) * 16 < all;
     usize::try_from(scaled / all).ok().filter(|_| is_middle)
 }
 
 impl Charge {
-    /// The same on a shard of its limiter, or on the limiter itself if it has none.
+    /// Returns the charge on a shard of its limiter; on the limiter itself without shards.
     pub(crate) fn on_shard(&self, shard: Option<u16>) -> Self {
         let part = shard.and_then(|shard| self.limiter.shards().get(usize::from(shard)));
         Self { limiter: Arc::clone(part.unwrap_or(&self.limiter)), ..self.clone() }
@@ -134,7 +134,7 @@ impl Charge {
 }
 
 impl Quota {
-    /// The part of this number, of so many that together are the whole.
+    /// Returns the quota of one part; the quotas of all parts add up to this quota.
     fn part(&self, number: u32, parts: u32) -> Self {
         let part = |permits: u32| permits / parts + u32::from(number < permits % parts);
         let algorithm = match self.algorithm {
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_part_stands_in_the_hash_tag() {
+    fn hash_tag_contains_the_part_number() {
         let names = limiter(100, Algorithm::TokenBucket).sharded(2);
         let names: Vec<&str> = names.shards().iter().map(|shard| shard.name.as_str()).collect();
         assert_eq!(names, ["{tidegate:rest:51}:all", "{tidegate:rest:53}:all"]);
     }
 
     #[test]
-    fn clients_are_spread_over_all_partitions() {
+    fn clients_are_distributed_over_all_partitions() {
         let limiter = Limiter { mode: Mode::PerClient, ..limiter(1, Algorithm::TokenBucket) }.partitioned(64);
         let mut counts = BTreeMap::new();
         for client in 0..64_000_u32 {
@@ -185,7 +185,7 @@ mod tests {
         assert!(counts.len() == 64 && counts.values().all(|count| (800..1_200).contains(count)), "{counts:?}");
     }
 
-    /// Each algorithm that the rule file can shard.
+    /// Generates all algorithms that support shards.
     fn algorithm() -> impl Strategy<Value = Algorithm> {
         let calendar = Calendar::new(Unit::Month, "UTC").expect("a calendar");
         prop_oneof![
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_lie_evenly_over_the_slots_of_a_cluster(route in "[a-z-]{1,30}", parts in 2..=400_u32) {
+        fn parts_are_distributed_evenly_over_hash_slots(route in "[a-z-]{1,30}", parts in 2..=400_u32) {
             let limiter = Limiter { name: format!("{{tidegate:{route}}}:all"), ..limiter(1, Algorithm::TokenBucket) };
             let slots: Vec<usize> =
                 limiter.part_numbers(parts).map(|number| limiter.hash_slot_of_part(number).into()).collect();
@@ -212,7 +212,7 @@ mod tests {
         }
 
         #[test]
-        fn shards_have_the_quota_together_and_each_a_permit_at_least(
+        fn shards_add_up_to_the_quota(
             rate in 1..=10_000_u32, algorithm in algorithm(), shards in 0..=300_u32
         ) {
             let of = limiter(rate, algorithm).sharded(shards);

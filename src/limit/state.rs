@@ -1,4 +1,4 @@
-//! A bucket of any algorithm: one arm for each of them.
+//! The state of a bucket of any algorithm.
 
 use super::counters::Counters;
 #[cfg(feature = "gateway")]
@@ -7,8 +7,8 @@ use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 
-/// The state of a bucket. Its quotas always have the same algorithm. Most buckets were used once; their state is packed and
-/// needs no heap memory.
+/// The state of a bucket. All quotas that it is used with must have the same algorithm. Most buckets were used only once;
+/// their state is packed and needs no heap memory.
 #[derive(Clone, Debug)]
 pub struct BucketState(Repr);
 
@@ -23,13 +23,13 @@ enum Repr {
 enum Unpacked {
     /// A log of grants.
     TokenBucket(token_bucket::State),
-    /// What is in use of a bucket that refills continuously.
+    /// The permits in use of a bucket that refills continuously.
     Gcra(gcra::State),
-    /// What waits for its slots.
+    /// The permits that wait for their time slots.
     LeakyBucket(leaky_bucket::State),
     /// Counters of segments.
     SlidingWindow(sliding_window::State),
-    /// Counters of windows of the calendar.
+    /// Counters of calendar windows.
     FixedWindow(fixed_window::State),
 }
 
@@ -37,7 +37,7 @@ impl BucketState {
     /// An unused bucket.
     pub const EMPTY: Self = Self(Repr::Packed(Packed::Unused));
 
-    /// Judges a request for `permits` at `now`; changes nothing.
+    /// Evaluates a request for `permits` at `now`, without any change.
     #[inline]
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         match &self.0 {
@@ -46,25 +46,24 @@ impl BucketState {
         }
     }
 
-    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     #[inline]
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         self.change(quota, |unpacked| unpacked.charge(quota, permits, now))
     }
 
-    /// After a refusal at `now`: changes nothing, unless the clock went back.
+    /// Updates the bucket after a refusal at `now`, if the clock went back or the rule has changed.
     #[inline]
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         self.change(quota, |unpacked| unpacked.on_refusal(quota, now));
     }
 
-    /// Takes back `permits` that were granted at `granted_at`, as if they had never been; permits that have returned
-    /// by themselves are left alone.
+    /// Gives back `permits` that were granted at `granted_at`, as if they had never been granted, unless they have returned.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         self.change(quota, |unpacked| unpacked.give_back(quota, permits, granted_at, now));
     }
 
-    /// The moment from which the bucket is as good as unused and can be forgotten.
+    /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         match &self.0 {
             Repr::Unpacked(unpacked) => unpacked.full_at(quota),
@@ -92,7 +91,7 @@ impl BucketState {
         Some(Self(whole.pack().map_or_else(|| Repr::Unpacked(Box::new(whole)), Repr::Packed)))
     }
 
-    /// A state that was too large to be packed once is not packed again while the bucket is in use.
+    /// Applies a change. A state that once was too large to be packed stays unpacked while the bucket is in use.
     #[inline]
     fn change<R>(&mut self, quota: &Quota, change: impl FnOnce(&mut Unpacked) -> R) -> R {
         match &mut self.0 {
@@ -221,7 +220,7 @@ mod tests {
     use crate::limit::leaky_bucket::Queue;
 
     #[test]
-    fn a_bucket_that_was_used_once_is_24_bytes_and_no_more() {
+    fn bucket_used_once_takes_24_bytes() {
         assert_eq!(size_of::<BucketState>(), 24);
         for algorithm in algorithms() {
             let quota = Quota::new(10, 86_400_000, algorithm).expect("a quota");
@@ -241,7 +240,7 @@ mod tests {
         ]
     }
 
-    /// What comes to a bucket: when, for how many permits, by which of two rules, and whether it is undone.
+    /// The requests to a bucket: their times, permits, one of two rules, and whether they are undone.
     fn lives() -> impl Strategy<Value = Vec<(i64, u32, bool, bool)>> {
         let passes = prop_oneof![4 => 0..100_i64, 4 => 0..90_000_i64, 1 => -90_000..=0_i64];
         let permits = prop_oneof![6 => 1..4_u32, 1 => Just(0), 1 => Just(MAX_RATE)];
@@ -297,7 +296,7 @@ mod tests {
         }
 
         #[test]
-        fn a_packed_bucket_says_what_the_whole_would(life in lives(), index in 0..5_usize, rates in (1..8_u64, 1..8_u64)) {
+        fn packed_bucket_decides_like_the_unpacked(life in lives(), index in 0..5_usize, rates in (1..8_u64, 1..8_u64)) {
             let quota = |rate, interval| Quota::new(rate, interval, algorithms()[index]).expect("a quota");
             // The other rule's interval does not fit into 32 bits.
             let quotas = [quota(rates.0, 60_000), quota(rates.1, 1 << 33)];

@@ -1,6 +1,6 @@
-//! What the tests of the algorithms share.
+//! Helpers for the tests of the algorithms.
 
-/// Defines `take(state, quota, permits, now)`: asks as a store does, and is left with what a client is told.
+/// Defines `take(state, quota, permits, now)`, which decides like a store and returns the decision.
 macro_rules! define_take {
     () => {
         fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {

@@ -1,17 +1,17 @@
 //! `token_bucket`: Redisson's RRateLimiter.
 //!
-//! **Law.** A permit comes back exactly one `interval` after it was granted. So in any window of that length at most
-//! `rate` permits are granted, and a refused request knows to the millisecond when it would pass: it is refused at
-//! `now + wait - 1` and granted at `now + wait`, if nothing else happens.
+//! **Guarantee.** A permit becomes available again exactly one `interval` after it was granted. So in any window of this
+//! length at most `rate` permits are granted. The wait of a refused request is exact to the millisecond: without other
+//! requests, it is refused at `now + wait - 1` and granted at `now + wait`.
 //!
-//! **State.** A log of grants, oldest first. It holds about 512 entries at most, whatever the rate: above a rate of
-//! [`MAX_ENTRIES`], grants of the same slot of time share an entry dated at the latest of them, so that their permits
-//! may return up to one slot late and never early.
+//! **State.** A log of grants, oldest first, with at most about 512 entries for any rate. Above a rate of
+//! [`MAX_ENTRIES`], grants within one merge step share an entry, dated at the latest grant. So permits may return up to one
+//! merge step late, and never early.
 //!
-//! **Clock jumps.** A clock that went back finds grants dated ahead of it. They are redated to its present: they stay
-//! in use for one more interval, and no longer.
+//! **Clock jumps.** If the clock went back, grants can be dated in the future. They are redated to now, so they stay in use
+//! for one more interval.
 //!
-//! `lua/token_bucket.lua` is the translation of this file.
+//! `lua/token_bucket.lua` is a translation of this file.
 
 use super::entries::Entries;
 #[cfg(feature = "gateway")]
@@ -23,16 +23,16 @@ use crate::clock::Timestamp;
 /// Above this rate, grants share log entries.
 pub const MAX_ENTRIES: u32 = 512;
 
-/// How many intervals a longer one of another rule is remembered for at most, so that the log stays bounded.
+/// The longest interval of another rule that is respected, as a multiple of this rule's interval. It bounds the log.
 const MOST_LONGER: u64 = 64;
 
-/// The permits in use: one bucket.
+/// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     log: Entries<Grant>,
-    /// The permits of all entries, of those that have returned too.
+    /// The permits of all entries, including returned ones.
     stored: u64,
-    /// The longest interval that anyone has judged by of late, and until when that is remembered.
+    /// The longest interval that any rule has used recently, and until when it is respected.
     longest: u64,
     longest_until: Timestamp,
 }
@@ -44,7 +44,7 @@ struct Grant {
 }
 
 impl State {
-    /// Judges a request for `permits` at `now`; changes nothing.
+    /// Evaluates a request for `permits` at `now`, without any change.
     #[inline]
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let present = self.at_present(quota, now);
@@ -54,7 +54,7 @@ impl State {
         Decision { granted: false, wait: self.wait_for(permits, quota, now), ..present }
     }
 
-    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
             let (horizon, until) = self.longest(quota, now);
@@ -66,9 +66,8 @@ impl State {
         self.at_present(quota, now)
     }
 
-    /// After a refusal at `now`: changes nothing, unless the clock went back, or rules with a shorter interval would
-    /// soon forget what this one counts: then they would find room that it does not have. That is remembered at most once
-    /// in an interval.
+    /// Updates the bucket after a refusal at `now`: only if the clock went back, or if rules with a shorter interval would
+    /// soon drop entries that this rule counts, and then grant too much. The latter happens at most once per interval.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let (horizon, until) = self.longest(quota, now);
         let is_ahead = self.log.back().is_some_and(|newest| newest.at > now);
@@ -80,8 +79,8 @@ impl State {
         }
     }
 
-    /// Takes `permits` that were granted at `granted_at` out of the log, as if they had never been; out of their slot
-    /// where grants share an entry. What has returned, or was redated since, is left alone.
+    /// Removes `permits` that were granted at `granted_at` from the log, unless they have returned or were redated. If
+    /// grants share entries, removes them from an entry of their merge step.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         let permits = u64::from(permits);
         let (first, last) = merge_step_of(quota, self.longest(quota, now).0, granted_at);
@@ -104,7 +103,7 @@ impl State {
         }
     }
 
-    /// Puts the newest `permits` back, as if they had never been granted; returns how many there were.
+    /// Releases up to `permits` of the newest permits, as if they had never been granted. Returns the number released.
     pub fn release(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
         self.forget(self.longest(quota, now).0, now);
         let mut left = u64::from(permits);
@@ -120,12 +119,12 @@ impl State {
         permits - u32::try_from(left).unwrap_or(permits)
     }
 
-    /// The moment from which the bucket is full and can be forgotten.
+    /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.longest(quota, newest.at).0))
     }
 
-    /// One grant and nothing else to remember.
+    /// Returns the packed form; `None` if there is more than one grant to remember.
     pub(super) fn pack(&self) -> Option<Packed> {
         match &self.log {
             Entries::Few(None) if self.longest == 0 => Some(Packed::Unused),
@@ -165,7 +164,7 @@ impl State {
         Some(Self { log, stored, longest, longest_until })
     }
 
-    /// How it stands: what a request for nothing is told.
+    /// Returns the decision about a request for no permits.
     #[inline]
     fn at_present(&self, quota: &Quota, now: Timestamp) -> Decision {
         let live = self.live_from(quota, now);
@@ -177,20 +176,20 @@ impl State {
         )
     }
 
-    /// The position of the oldest grant that has not returned.
+    /// Returns the position of the oldest grant that has not returned.
     #[inline]
     fn live_from(&self, quota: &Quota, now: Timestamp) -> usize {
         let none_has = self.log.front().is_none_or(|oldest| oldest.at.plus_millis(quota.interval()) > now);
         if none_has { 0 } else { self.returned(quota, now) }
     }
 
-    /// How many grants have returned. Most often none has since the last grant dropped what had.
+    /// Returns the number of returned grants. It is usually zero, since the last grant dropped the returned ones.
     #[cold]
     fn returned(&self, quota: &Quota, now: Timestamp) -> usize {
         self.log.partition_point(|grant| grant.at.plus_millis(quota.interval()) <= now)
     }
 
-    /// The permits in use, if this is the oldest grant that has not returned.
+    /// Returns the permits in use; `live` is the position of the oldest grant that has not returned.
     #[inline]
     fn used_from(&self, live: usize) -> u64 {
         if live == 0 { self.stored } else { self.stored - self.permits_before(live) }
@@ -201,9 +200,9 @@ impl State {
         self.log.iter().take(live).map(|grant| grant.permits).sum()
     }
 
-    /// How long entries are kept, and until when that is remembered: by the longest interval that anyone has judged by of
-    /// late. While gateways with an old and a new rule run side by side, the one with the shorter interval must not drop
-    /// what the other still counts.
+    /// Returns how long entries are kept, and until when that is respected. It is the longest interval that any rule has
+    /// used recently: while gateways with an old and a new rule run side by side, the shorter interval must not drop
+    /// entries that the longer one still counts.
     fn longest(&self, quota: &Quota, now: Timestamp) -> (u64, Timestamp) {
         let interval = quota.interval();
         let longest = self.longest.min(MOST_LONGER * interval);
@@ -213,7 +212,7 @@ impl State {
         (interval, remembered_until(now, interval))
     }
 
-    /// Drops the entries that no rule counts any more.
+    /// Drops entries that no rule counts any more.
     fn forget(&mut self, horizon: u64, now: Timestamp) {
         while let Some(oldest) = self.log.front().filter(|oldest| oldest.at.plus_millis(horizon) <= now) {
             self.stored -= oldest.permits;
@@ -236,7 +235,7 @@ impl State {
         self.stored += permits;
     }
 
-    /// Makes one grant of the present of all that are ahead of it, which only a clock that went back leaves there.
+    /// Merges grants dated in the future into one grant dated `now`. There are such grants only if the clock went back.
     #[inline]
     fn redate(&mut self, now: Timestamp) {
         if self.log.back().is_some_and(|newest| newest.at > now) {
@@ -253,13 +252,13 @@ impl State {
         }
     }
 
-    /// How long a request for more than is left has to wait: until enough have returned, from the oldest live grant on.
+    /// Returns the wait of a request for more permits than remain: until enough permits have returned, oldest first.
     fn wait_for(&self, permits: u32, quota: &Quota, now: Timestamp) -> Wait {
         if permits > quota.rate() {
             return Wait::Never;
         }
         let live = self.live_from(quota, now);
-        // A lowered rate can leave more in use than it allows, so what must return is counted from what is in use.
+        // After a lowered rate more permits can be in use than it allows, so the missing permits depend on the used ones.
         let missing = self.used_from(live) + u64::from(permits) - u64::from(quota.rate());
         let mut returned = 0;
         let last = self.log.iter().skip(live).find(|grant| {
@@ -270,22 +269,22 @@ impl State {
     }
 }
 
-/// Until when an interval is remembered that a rule has judged by.
+/// Returns until when an interval is respected that a rule has used at `at`.
 fn remembered_until(at: Timestamp, interval: u64) -> Timestamp {
     at.plus_millis(3 * interval)
 }
 
-/// Milliseconds until a grant returns; one dated ahead of the clock counts as made now.
+/// Returns the milliseconds until a grant returns. A grant dated in the future counts as made now.
 fn returns_in(grant: &Grant, quota: &Quota, now: Timestamp) -> u64 {
     grant.at.min(now).plus_millis(quota.interval()).millis_since(now)
 }
 
-/// Do so many entries come together that grants share them?
+/// Returns `true` if the log could get so large that grants must share entries.
 fn shares_entries(quota: &Quota, horizon: u64) -> bool {
     u64::from(quota.rate()) * horizon.div_ceil(quota.interval()) > u64::from(MAX_ENTRIES)
 }
 
-/// The first and the last moment of the slot that a grant belongs to; one millisecond where grants share no entries.
+/// Returns the first and the last moment of a grant's merge step, which is one millisecond if grants share no entries.
 fn merge_step_of(quota: &Quota, horizon: u64, at: Timestamp) -> (Timestamp, Timestamp) {
     if !shares_entries(quota, horizon) {
         return (at, at);
@@ -307,14 +306,14 @@ mod tests {
     crate::limit::testing::define_take!();
 
     #[test]
-    fn three_per_ten_seconds_are_granted_again_ten_seconds_later() {
+    fn permits_return_one_interval_after_their_grant() {
         let (mut state, quota) = (State::default(), quota(3, 10_000));
         let granted = [0, 1, 2, 3, 9_999, 10_000].map(|now| take(&mut state, &quota, 1, now).granted);
         assert_eq!(granted, [true, true, true, false, false, true]);
     }
 
     #[test]
-    fn the_wait_of_many_permits_is_when_enough_have_returned_not_when_the_first_do() {
+    fn wait_for_many_permits_ends_when_enough_have_returned() {
         let (mut state, quota) = (State::default(), quota(100, 1_000));
         take(&mut state, &quota, 5, 10_000);
         take(&mut state, &quota, 30, 10_100);
@@ -324,12 +323,12 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_rate_can_never_be_granted() {
+    fn more_than_the_rate_is_never_granted() {
         assert_eq!(take(&mut State::default(), &quota(5, 1_000), 6, 0).wait, Wait::Never);
     }
 
     #[test]
-    fn a_bucket_holds_at_most_512_entries_whatever_its_rate() {
+    fn bucket_has_at_most_512_entries() {
         let (mut state, quota) = (State::default(), quota(1_000_000, 60_000));
         for now in 0..200_000 {
             take(&mut state, &quota, 1, now);
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_back_an_hour_starves_nobody_for_longer_than_an_interval() {
+    fn clock_set_back_blocks_requests_for_at_most_one_interval() {
         let (mut state, quota) = (State::default(), quota(2, 1_000));
         take(&mut state, &quota, 2, 3_600_000);
         assert_eq!(take(&mut state, &quota, 1, 5).wait, Wait::Millis(1_000));
@@ -347,10 +346,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_refused_for_long_finds_no_room_that_a_shorter_one_has_forgotten() {
+    fn shorter_interval_drops_no_entries_of_a_refused_longer_one() {
         let (mut state, short, long) = (State::default(), quota(9, 300), quota(15, 600));
         take(&mut state, &long, 1, 0);
-        // From the second interval on the short one takes 18 in each interval of the long one, which was granted 15.
+        // From its second interval on, the short rule charges 18 permits in each interval of the long rule with rate 15.
         for now in 0..10_000 {
             while take(&mut state, &short, 1, now).granted {}
             let granted = take(&mut state, &long, 1, now).granted;
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lowered_rate_is_honoured_at_once_and_forgives_nothing() {
+    fn lowered_rate_applies_immediately() {
         let mut state = State::default();
         take(&mut state, &quota(10, 1_000), 8, 0);
         take(&mut state, &quota(10, 1_000), 2, 100);

@@ -1,4 +1,4 @@
-//! Where the windows of a time zone begin: the only calendar arithmetic there is.
+//! Computes the window boundaries of a time zone. All calendar arithmetic is in this file.
 
 use jiff::ToSpan;
 use jiff::civil::Date;
@@ -7,7 +7,8 @@ use jiff::tz::TimeZone;
 use super::Unit;
 use crate::clock::Timestamp;
 
-/// The boundaries before and after a moment. Beyond the years that calendars know, all days are equal.
+/// Returns the boundaries before and after a moment. Outside the range of years that the calendar library supports, all
+/// days have 24 hours.
 pub(super) fn window_bounds(unit: Unit, zone: &TimeZone, at: Timestamp) -> (Timestamp, Timestamp) {
     let length = unit.millis();
     let start = at.as_millis() / length * length;
@@ -17,12 +18,13 @@ pub(super) fn window_bounds(unit: Unit, zone: &TimeZone, at: Timestamp) -> (Time
         Unit::Second | Unit::Minute | Unit::Hour => clock_bounds(unit, zone, at),
         Unit::Day | Unit::Week | Unit::Month => date_bounds(unit, zone, at),
     });
-    // Whatever happens, a moment is in its window.
+    // Guarantees that the window contains the moment, even if the calendar library returned other boundaries.
     let known = found.map(|(start, end)| (timestamp(start), timestamp(end)));
     known.filter(|(start, end)| (*start..*end).contains(&at)).unwrap_or(equal)
 }
 
-/// Where the clocks of the zone show a whole unit, or were set by something else.
+/// Returns the boundaries of units up to an hour. Boundaries are where the zone's clocks show a whole unit, and where they
+/// are set by anything but whole units.
 fn clock_bounds(unit: Unit, zone: &TimeZone, at: jiff::Timestamp) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
     let length = i64::try_from(unit.millis() / 1000).ok()?;
     let phase = |at: jiff::Timestamp| i64::from(zone.to_offset(at).seconds()).rem_euclid(length);
@@ -39,18 +41,18 @@ fn clock_bounds(unit: Unit, zone: &TimeZone, at: jiff::Timestamp) -> Option<(jif
     Some((start, end))
 }
 
-/// Where a date begins.
+/// Returns the boundaries of units from a day on: the starts of dates.
 fn date_bounds(unit: Unit, zone: &TimeZone, at: jiff::Timestamp) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
     let mut first = first_of(unit, zone.to_datetime(at).date())?;
     let mut next = next_after(unit, first)?;
-    // Clocks that are set back over midnight show a date again that has ended.
+    // Clocks that are set back over midnight repeat a date that has already ended.
     while start_of_date(zone, next)? <= at {
         (first, next) = (next, next_after(unit, next)?);
     }
     Some((start_of_date(zone, first)?, start_of_date(zone, next)?))
 }
 
-/// The first day of the window that a date is in.
+/// Returns the first day of the window that contains a date.
 fn first_of(unit: Unit, date: Date) -> Option<Date> {
     match unit {
         Unit::Week => date.checked_sub(i64::from(date.weekday().to_monday_zero_offset()).days()).ok(),
@@ -68,12 +70,13 @@ fn next_after(unit: Unit, first: Date) -> Option<Date> {
     first.checked_add(length).ok()
 }
 
-/// The moment of midnight: of two the earlier one, and of none when the clocks were set past it.
+/// Returns the moment of midnight. If a date has two midnights, it is the earlier one; if clocks skip midnight, it is the
+/// moment when they are set.
 fn start_of_date(zone: &TimeZone, date: Date) -> Option<jiff::Timestamp> {
     zone.to_timestamp(date.at(0, 0, 0, 0)).ok()
 }
 
-/// In whole milliseconds from the epoch, before which nothing is decided.
+/// Converts a moment to milliseconds since the epoch. Earlier moments become the epoch: no decision is made before it.
 pub(super) fn timestamp(at: jiff::Timestamp) -> Timestamp {
     Timestamp::from_millis(u64::try_from(at.as_millisecond()).unwrap_or_default())
 }

@@ -1,11 +1,11 @@
-//! The windows of a calendar: seconds, minutes, hours, days, weeks and months of a named time zone.
+//! Calendar windows: seconds, minutes, hours, days, weeks and months of a named time zone.
 //!
-//! A calendar is a list of boundaries without end, and the windows are what lies between them. Days, weeks (from Monday)
-//! and months begin where a date does, so they are as long as the zone's clocks make them. Hours and less are counted on
-//! the clocks of the zone: setting them by whole units changes nothing, any other change is a boundary of its own.
+//! A calendar is an infinite list of boundaries; windows are the spans between them. Days, weeks (from Monday) and months
+//! begin at the start of a date, so their length depends on changes of the zone's clocks. Hours and shorter units follow
+//! the zone's clocks: setting the clocks by whole units changes nothing, any other change adds a boundary.
 //!
-//! The rules of all zones are compiled in. Each calendar remembers the window that it was asked for last, so that
-//! deciding costs no calendar arithmetic.
+//! The rules of all zones are compiled in. Each calendar caches the window that was requested last, so that decisions need
+//! no calendar arithmetic.
 
 mod boundary;
 mod span;
@@ -41,8 +41,8 @@ pub enum Unit {
     Month,
 }
 
-/// A unit in a time zone. Calendars are few, and are data for as long as the process lives: copying one costs nothing,
-/// and all limits with the same calendar share what it remembers.
+/// A unit in a time zone. There are few calendars, and they are never freed: copying one is free, and all limits with the
+/// same calendar share its cache.
 #[derive(Clone, Copy)]
 pub struct Calendar(&'static CalendarData);
 
@@ -53,7 +53,7 @@ struct CalendarData {
     cached: ArcSwap<Span>,
 }
 
-/// No time zone has this name.
+/// The error of an unknown time zone name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no time zone is called `{0}`")]
 pub struct UnknownZone(pub String);
@@ -64,10 +64,10 @@ static CALENDARS: LazyLock<Mutex<HashMap<(Unit, String), Calendar>>> = LazyLock:
 // === impl Unit ===
 
 impl Unit {
-    /// All of them, from the shortest to the longest.
+    /// All units, from the shortest to the longest.
     pub const ALL: [Self; 6] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month];
 
-    /// Its name in rule files.
+    /// Returns the name of the unit in rule files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Second => "second",
@@ -79,7 +79,7 @@ impl Unit {
         }
     }
 
-    /// Its length in milliseconds, if clocks were never set; a month's is the longest.
+    /// Returns the length in milliseconds without clock changes; for a month, the length of the longest month.
     pub const fn millis(self) -> u64 {
         const HOUR: u64 = 60 * 60 * 1000;
         match self {
@@ -96,38 +96,37 @@ impl Unit {
 // === impl Calendar ===
 
 impl Calendar {
-    /// The windows of a unit in the zone of this IANA name.
+    /// Creates the calendar of a unit in the time zone with this IANA name.
     ///
     /// # Errors
-    /// There is no such zone.
+    /// The time zone does not exist.
     pub fn new(unit: Unit, zone: &str) -> Result<Self, UnknownZone> {
         let rules = ZONES.get(zone).map_err(|_| UnknownZone(zone.to_owned()))?;
         let zone = rules.iana_name().unwrap_or(zone).to_owned();
         let leak_data = || {
             let data = CalendarData { unit, zone: zone.clone(), rules, cached: ArcSwap::from_pointee(Span::default()) };
-            // There are no more calendars than units and zones.
+            // At most one calendar for each unit and zone is leaked.
             Self(Box::leak(Box::new(data)))
         };
         Ok(*CALENDARS.lock().entry((unit, zone.clone())).or_insert_with(leak_data))
     }
 
-    /// The names of all zones.
+    /// Returns the names of all time zones.
     pub fn zones() -> Vec<String> {
         ZONES.available().map(|name| name.to_string()).collect()
     }
 
-    /// The unit whose windows these are.
+    /// Returns the unit of the windows.
     pub fn unit(&self) -> Unit {
         self.0.unit
     }
 
-    /// The name of the time zone.
+    /// Returns the name of the time zone.
     pub fn zone(&self) -> &'static str {
         &self.0.zone
     }
 
-    /// Returns `true` if its windows can be longer than others of its own: months, and days and weeks of a zone whose clocks may
-    /// be set.
+    /// Returns `true` if the windows differ in length: months, and days and weeks of a zone with clock changes.
     pub fn varies(&self) -> bool {
         match self.0.unit {
             Unit::Second | Unit::Minute | Unit::Hour => false,
@@ -136,13 +135,13 @@ impl Calendar {
         }
     }
 
-    /// The window that a moment is in.
+    /// Returns the window that contains a moment.
     pub fn window(&self, at: Timestamp) -> Window {
         let cached = self.0.cached.load();
         cached.window(at).unwrap_or_else(|| self.span(at).middle())
     }
 
-    /// The window that a moment is in, with its neighbours.
+    /// Returns the window that contains a moment, with its neighbours.
     pub fn span(&self, at: Timestamp) -> Span {
         let cached = self.0.cached.load();
         if (cached.0[2]..cached.0[3]).contains(&at) {

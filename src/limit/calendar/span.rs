@@ -1,39 +1,39 @@
-//! Windows beside each other.
+//! Consecutive windows.
 
 use crate::clock::Timestamp;
 
-/// Three windows that follow each other, and the start of the one before them: a list of boundaries.
+/// The boundaries of three consecutive windows, preceded by the start of the window before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub [Timestamp; 5]);
 
-/// From its start until just before its end.
+/// A window, from its start (inclusive) to its end (exclusive).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// When the window before it starts.
+    /// The start of the previous window.
     pub previous: Timestamp,
-    /// Its first moment.
+    /// The first moment of the window.
     pub start: Timestamp,
-    /// The first moment of the next.
+    /// The first moment of the next window.
     pub end: Timestamp,
 }
 
 // === impl Span ===
 
 impl Span {
-    /// The window in the middle, for which it was made.
+    /// Returns the middle window.
     pub fn middle(&self) -> Window {
         let [_, previous, start, end, _] = self.0;
         Window { previous, start, end }
     }
 
-    /// The window that a moment is in, if it is one of these.
+    /// Returns the window that contains a moment; `None` if the moment is outside of the span.
     pub fn window(&self, at: Timestamp) -> Option<Window> {
         let found = self.0.windows(3).find(|three| (three[1]..three[2]).contains(&at));
         found.map(|three| Window { previous: three[0], start: three[1], end: three[2] })
     }
 }
 
-/// One that holds no moment.
+/// An empty span, which contains no moment.
 impl Default for Span {
     fn default() -> Self {
         Self([Timestamp::default(); 5])

@@ -1,4 +1,4 @@
-//! Tables of boundaries, and that windows leave no gap.
+//! Tests window boundaries against a table, and that there are no gaps between windows.
 
 use super::boundary::timestamp;
 use super::*;
@@ -17,19 +17,19 @@ const TABLE: [(Unit, &str, &str, &str, &str); 31] = [
     (Unit::Second, "UTC", "2026-01-01T00:00:00.999Z", "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"),
     (Unit::Minute, "Asia/Kolkata", "2026-01-01T00:00:59Z", "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"),
     (Unit::Hour, "UTC", "2026-01-01T10:59:59.999Z", "2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"),
-    // Zones whose hours do not begin with those of UTC.
+    // Zones whose hours are offset from UTC hours.
     (Unit::Hour, "Asia/Kolkata", "2026-01-01T10:10:00Z", "2026-01-01T09:30:00Z", "2026-01-01T10:30:00Z"),
     (Unit::Hour, "Asia/Kathmandu", "2026-01-01T10:20:00Z", "2026-01-01T10:15:00Z", "2026-01-01T11:15:00Z"),
     (Unit::Hour, "America/St_Johns", "2026-01-01T10:29:59Z", "2026-01-01T09:30:00Z", "2026-01-01T10:30:00Z"),
-    // Clocks that are set by an hour change no hour.
+    // Clock changes by a whole hour do not move hour boundaries.
     (Unit::Hour, "Europe/Rome", "2026-03-29T01:00:00Z", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"),
     (Unit::Hour, "Europe/Rome", "2026-10-25T01:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"),
-    // Clocks that are set by half an hour, forward at 2:00 (15:30 UTC) and back at 2:00 (15:00 UTC).
+    // Clock changes by half an hour, forward at 2:00 (15:30 UTC) and back at 2:00 (15:00 UTC).
     (Unit::Hour, "Australia/Lord_Howe", "2025-10-04T15:29:59Z", "2025-10-04T14:30:00Z", "2025-10-04T15:30:00Z"),
     (Unit::Hour, "Australia/Lord_Howe", "2025-10-04T15:31:00Z", "2025-10-04T15:30:00Z", "2025-10-04T16:00:00Z"),
     (Unit::Hour, "Australia/Lord_Howe", "2026-04-04T14:59:59Z", "2026-04-04T14:00:00Z", "2026-04-04T15:00:00Z"),
     (Unit::Hour, "Australia/Lord_Howe", "2026-04-04T15:00:00Z", "2026-04-04T15:00:00Z", "2026-04-04T15:30:00Z"),
-    // Days west and east, at the moment in which UTC's day changes.
+    // Days in western and eastern zones, at the boundary of the UTC day.
     (Unit::Day, "UTC", "2026-07-01T00:00:00Z", "2026-07-01T00:00:00Z", "2026-07-02T00:00:00Z"),
     (Unit::Day, "America/New_York", "2026-07-01T00:00:00Z", "2026-06-30T04:00:00Z", "2026-07-01T04:00:00Z"),
     (Unit::Day, "Asia/Tokyo", "2026-07-01T00:00:00Z", "2026-06-30T15:00:00Z", "2026-07-01T15:00:00Z"),
@@ -39,16 +39,16 @@ const TABLE: [(Unit, &str, &str, &str, &str); 31] = [
     (Unit::Day, "Europe/Rome", "2026-10-25T12:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"),
     (Unit::Day, "Australia/Lord_Howe", "2025-10-04T20:00:00Z", "2025-10-04T13:30:00Z", "2025-10-05T13:00:00Z"),
     (Unit::Day, "Australia/Lord_Howe", "2026-04-04T20:00:00Z", "2026-04-04T13:00:00Z", "2026-04-05T13:30:00Z"),
-    // No midnight, and two of them; a date that comes back after it has ended; one that never was.
+    // A date without midnight, a date with two midnights, a date that repeats after its end, and a date that is skipped.
     (Unit::Day, "America/Sao_Paulo", "2018-11-04T03:00:00Z", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"),
     (Unit::Day, "America/Havana", "2026-11-01T05:30:00Z", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"),
     (Unit::Day, "America/St_Johns", "2010-11-07T02:45:00Z", "2010-11-07T02:30:00Z", "2010-11-08T03:30:00Z"),
     (Unit::Day, "Pacific/Apia", "2011-12-30T09:59:59Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"),
     (Unit::Day, "Pacific/Apia", "2011-12-30T10:00:00Z", "2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"),
-    // Weeks from Monday, also over a year's end and over a clock that is set.
+    // Weeks from Monday, across the end of a year and across a clock change.
     (Unit::Week, "UTC", "2026-01-04T23:59:59.999Z", "2025-12-29T00:00:00Z", "2026-01-05T00:00:00Z"),
     (Unit::Week, "Europe/Rome", "2026-03-29T21:59:59Z", "2026-03-22T23:00:00Z", "2026-03-29T22:00:00Z"),
-    // Months, and Februaries of both kinds.
+    // Months, including February in common and leap years.
     (Unit::Month, "Europe/Rome", "2026-03-15T00:00:00Z", "2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z"),
     (Unit::Month, "UTC", "2028-02-29T23:59:59Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
     (Unit::Month, "America/Los_Angeles", "2026-03-01T07:59:59Z", "2026-02-01T08:00:00Z", "2026-03-01T08:00:00Z"),
@@ -56,7 +56,7 @@ const TABLE: [(Unit, &str, &str, &str, &str); 31] = [
 ];
 
 #[test]
-fn a_window_starts_and_ends_where_the_zones_clocks_say() {
+fn window_boundaries_follow_the_clocks_of_the_zone() {
     for (unit, zone, moment, start, end) in TABLE {
         let calendar = Calendar::new(unit, zone).expect("a calendar");
         let window = calendar.window(at(moment));
@@ -65,7 +65,7 @@ fn a_window_starts_and_ends_where_the_zones_clocks_say() {
 }
 
 #[test]
-fn months_are_as_long_as_the_calendar_makes_them() {
+fn months_have_their_calendar_lengths() {
     let calendar = Calendar::new(Unit::Month, "UTC").expect("a calendar");
     let mut start = at("2026-01-01T00:00:00Z");
     let days = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 31, 28];
@@ -77,7 +77,7 @@ fn months_are_as_long_as_the_calendar_makes_them() {
 }
 
 #[test]
-fn windows_follow_each_other_without_a_gap_and_remember_the_one_before() {
+fn windows_have_no_gaps() {
     for zone in ["UTC", "Europe/Rome", "Australia/Lord_Howe", "America/St_Johns", "Pacific/Apia", "Africa/Cairo"] {
         for unit in [Unit::Hour, Unit::Day, Unit::Week, Unit::Month] {
             let calendar = Calendar::new(unit, zone).expect("a calendar");
@@ -97,7 +97,7 @@ fn windows_follow_each_other_without_a_gap_and_remember_the_one_before() {
 }
 
 #[test]
-fn every_moment_is_in_its_window_even_before_and_after_all_calendars() {
+fn windows_contain_moments_outside_the_calendar_range() {
     for zone in ["UTC", "Pacific/Kiritimati", "Pacific/Niue", "Africa/Monrovia"] {
         for unit in Unit::ALL {
             let calendar = Calendar::new(unit, zone).expect("a calendar");
@@ -112,7 +112,7 @@ fn every_moment_is_in_its_window_even_before_and_after_all_calendars() {
 }
 
 #[test]
-fn zones_are_found_by_their_names_and_kept_once() {
+fn zone_names_ignore_case_and_calendars_are_shared() {
     let rome = Calendar::new(Unit::Day, "europe/rome").expect("a calendar");
     assert_eq!((rome.zone(), rome), ("Europe/Rome", Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar")));
     assert_ne!(Ok(rome), Calendar::new(Unit::Week, "Europe/Rome"));

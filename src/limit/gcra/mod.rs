@@ -1,23 +1,23 @@
-//! `gcra`: permits that come back continuously, one by one.
+//! `gcra`: permits become available again continuously, one by one.
 //!
-//! **Law.** Over any span of time `t`, granted permits <= `burst` + `rate` * `t` / `interval`. A refused request knows to
-//! the millisecond when it would pass: it is refused at `now + wait - 1` and granted at `now + wait`, if nothing else
-//! happens. More than `burst` permits at once can never be granted.
+//! **Guarantee.** In any time span `t`, granted permits <= `burst` + `rate` * `t` / `interval`. The wait of a refused
+//! request is exact to the millisecond: without other requests, it is refused at `now + wait - 1` and granted at
+//! `now + wait`. More than `burst` permits at once are never granted.
 //!
-//! **State.** What is in use, in parts of which `interval` make a permit: it sinks by `rate` parts in each millisecond,
-//! and a request is granted if with it no more than `burst` is in use. This is the generic cell rate algorithm as a
-//! bucket that leaks (ITU-T I.371), kept in permits instead of in time, so that every number is whole.
+//! **State.** The permits in use, in parts; `interval` parts make a permit. `rate` parts return in each millisecond, and a
+//! request is granted if at most `burst` permits are in use afterwards. This is the generic cell rate algorithm as a leaky
+//! bucket (ITU-T I.371), measured in permits instead of time, so that all numbers are integers.
 //!
-//! **Changed quotas.** What is in use stays in use. It returns by the new rate, all since the last grant included; under
-//! a lowered burst nothing is granted before enough has returned; under another interval the last part is rounded up.
+//! **Changed quotas.** Permits in use stay in use. They return by the new rate, counted from the last grant. Under a
+//! lower burst no request is granted until enough permits have returned. A new interval rounds the last part up.
 //!
-//! **Clock jumps.** A clock that went back finds a state ahead of it. It counts as made now: nothing returns for the
-//! time that is lived through again, and then everything at the usual rate.
+//! **Clock jumps.** If the clock went back, the state is dated in the future and counts as of now: nothing returns for the
+//! time that repeats, then permits return at the usual rate.
 //!
-//! **Giving back.** Of a request that is undone, what has returned since it was granted is not given again. So the bucket
-//! is never fuller than if the request had not been, and it is exactly as full if it was undone at once or was alone.
+//! **Giving back.** Permits that have returned since their grant are not given back again. So a bucket never has more free
+//! permits than without the undone request, and exactly as many if it was undone immediately or was the only one.
 //!
-//! `lua/gcra.lua` is the translation of this file.
+//! `lua/gcra.lua` is a translation of this file.
 
 #[cfg(feature = "gateway")]
 use super::numbers::{self, Numbers};
@@ -25,21 +25,21 @@ use super::packed::Packed;
 use super::{Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
-/// The longest wait that is told, a thousand years: what a burst of billions takes at one permit a year needs no digits.
+/// The longest wait that is returned: a thousand years.
 const MAX_WAIT: u64 = 1000 * super::MAX_INTERVAL;
 
-/// The permits in use: one bucket.
+/// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// When the rest was true.
+    /// The time of this state.
     at: Timestamp,
-    /// What was in use, in parts of which `interval` make a permit.
+    /// The permits in use at that time, in parts; `interval` parts make a permit.
     used: u128,
     interval: u64,
 }
 
 impl State {
-    /// Judges a request for `permits` at `now`; changes nothing.
+    /// Evaluates a request for `permits` at `now`, without any change.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let used = self.used_at(quota, now);
         let available = parts(quota.capacity(), quota).saturating_sub(used) / u128::from(quota.interval());
@@ -55,7 +55,7 @@ impl State {
         Decision::new(remaining, wait, reset)
     }
 
-    /// Takes `permits` that [`check`](Self::check) has granted at `now`, and says what is left.
+    /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
             self.advance(quota, now);
@@ -64,15 +64,15 @@ impl State {
         self.check(quota, 0, now)
     }
 
-    /// After a refusal at `now`: changes nothing, unless the clock went back.
+    /// Updates the bucket after a refusal at `now`: only if the clock went back.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         if self.at > now {
             self.advance(quota, now);
         }
     }
 
-    /// Takes back what has not returned of `permits` that were granted at `granted_at`. If the clock went back since,
-    /// that is unknown, and nothing is taken back.
+    /// Gives back the `permits` granted at `granted_at` that have not returned. If the clock went back since then, their
+    /// number is unknown, and nothing is given back.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         let left = parts(permits, quota).saturating_sub(returned(granted_at, now, quota));
         if granted_at <= now && left > 0 {
@@ -81,12 +81,12 @@ impl State {
         }
     }
 
-    /// The moment from which the bucket is full and can be forgotten.
+    /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.at.plus_millis(millis_for(self.used_at(quota, self.at), quota))
     }
 
-    /// What is not more than most buckets hold.
+    /// Returns the packed form; `None` if the numbers are too large for it.
     pub(super) fn pack(&self) -> Option<Packed> {
         if *self == Self::default() {
             return Some(Packed::Unused);
@@ -121,7 +121,7 @@ impl State {
         (is_sound && numbers.is_empty()).then_some(Self { at, used, interval })
     }
 
-    /// What is in use at `now`, in parts of this quota's permits.
+    /// Returns the permits in use at `now`, in parts of this quota.
     pub(super) fn used_at(&self, quota: &Quota, now: Timestamp) -> u128 {
         if self.used == 0 {
             return 0;
@@ -130,13 +130,14 @@ impl State {
         used.saturating_sub(returned(self.at, now, quota))
     }
 
-    /// When the last `permits` that came in began to be all there was, if they were the last: for buckets with slots.
+    /// Returns the time slot of the last `permits`, if they were charged last: the moment when all earlier permits had
+    /// returned. Used by `leaky_bucket`.
     pub(super) fn last_slot(&self, quota: &Quota, permits: u32) -> Option<Timestamp> {
         let before = self.used_at(quota, self.at).checked_sub(parts(permits, quota))?;
         Some(self.at.plus_millis(millis_for(before, quota)))
     }
 
-    /// Takes out `permits` that came in last.
+    /// Removes the `permits` that were charged last.
     pub(super) fn remove_last(&mut self, quota: &Quota, permits: u32, now: Timestamp) {
         self.used = self.used_at(quota, self.at).saturating_sub(parts(permits, quota));
         self.interval = quota.interval();
@@ -152,17 +153,17 @@ pub(super) fn parts(permits: u32, quota: &Quota) -> u128 {
     u128::from(permits) * u128::from(quota.interval())
 }
 
-/// The parts that return between two moments.
+/// Returns the parts that return between two moments.
 pub(super) fn returned(since: Timestamp, now: Timestamp, quota: &Quota) -> u128 {
     u128::from(now.millis_since(since)) * u128::from(quota.rate())
 }
 
-/// Milliseconds until so many permits are there.
+/// Returns the milliseconds until `permits` are free.
 fn wait_for(permits: u32, used: u128, quota: &Quota) -> u64 {
     millis_for((used + parts(permits, quota)).saturating_sub(parts(quota.capacity(), quota)), quota)
 }
 
-/// Milliseconds until so many parts have returned.
+/// Returns the milliseconds until `parts` have returned.
 pub(super) fn millis_for(parts: u128, quota: &Quota) -> u64 {
     u64::try_from(parts.div_ceil(u128::from(quota.rate()))).unwrap_or(u64::MAX).min(MAX_WAIT)
 }

@@ -1,4 +1,4 @@
-//! Golden cases, and that an undone request leaves no bucket fuller than if it had not been.
+//! Examples, and a property test: an undone request never leaves more free permits than if it had not been made.
 
 use proptest::prelude::*;
 
@@ -23,18 +23,18 @@ fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
 }
 
 #[test]
-fn a_burst_is_granted_at_once_and_then_one_permit_each_time_one_returns() {
+fn burst_is_granted_immediately_then_one_by_one() {
     let (mut state, quota) = (State::default(), quota(10, 1_000, 3));
     let granted = [0, 0, 0, 0, 99, 100, 199, 200, 299].map(|now| take(&mut state, &quota, 1, now).granted);
     assert_eq!(granted, [true, true, true, false, false, true, false, true, false]);
 }
 
 #[test]
-fn parts_of_a_millisecond_add_up() {
+fn fractions_of_a_millisecond_add_up() {
     let (mut state, quota) = (State::default(), quota(3, 10, 1));
     let granted = (0..1_000).filter(|now| take(&mut state, &quota, 1, *now).granted);
-    // One in 4 ms, since a request comes each millisecond and a permit in 3 1/3 ms, but not one less in the long run
-    // for a bucket of two.
+    // One grant in 4 ms, since requests arrive at whole milliseconds and a permit returns in 3 1/3 ms. With a burst of
+    // two, no permit is lost in the long run.
     assert_eq!(granted.count(), 250);
     let (mut state, quota) = (State::default(), Quota::new(3, 10, Algorithm::Gcra { burst: 2 }).expect("a quota"));
     let granted = (0..1_000).filter(|now| take(&mut state, &quota, 1, *now).granted);
@@ -42,7 +42,7 @@ fn parts_of_a_millisecond_add_up() {
 }
 
 #[test]
-fn the_wait_and_the_reset_are_told_to_the_millisecond() {
+fn wait_and_reset_are_exact_to_the_millisecond() {
     let (mut state, quota) = (State::default(), quota(3, 10_000, 5));
     let granted = take(&mut state, &quota, 4, 0);
     assert_eq!((granted.remaining, granted.reset), (1, 3_334));
@@ -52,13 +52,13 @@ fn the_wait_and_the_reset_are_told_to_the_millisecond() {
 }
 
 #[test]
-fn more_than_the_burst_can_never_be_granted() {
+fn more_than_the_burst_is_never_granted() {
     assert_eq!(take(&mut State::default(), &quota(5, 1_000, 2), 3, 0).wait, Wait::Never);
     assert!(take(&mut State::default(), &quota(2, 1_000, 5), 5, 0).granted);
 }
 
 #[test]
-fn what_is_in_use_stays_in_use_and_returns_by_the_new_rate() {
+fn permits_in_use_return_by_the_new_rate() {
     let mut state = State::default();
     take(&mut state, &quota(10, 1_000, 10), 10, 0);
     assert_eq!(take(&mut state, &quota(100, 1_000, 10), 1, 0).wait, Wait::Millis(10));
@@ -67,7 +67,7 @@ fn what_is_in_use_stays_in_use_and_returns_by_the_new_rate() {
 }
 
 #[test]
-fn a_lowered_burst_is_honoured_at_once_and_forgives_nothing() {
+fn lowered_burst_applies_immediately() {
     let mut state = State::default();
     take(&mut state, &quota(10, 1_000, 10), 8, 0);
     let refused = take(&mut state, &quota(10, 1_000, 3), 1, 0);
@@ -76,7 +76,7 @@ fn a_lowered_burst_is_honoured_at_once_and_forgives_nothing() {
 }
 
 #[test]
-fn another_interval_rounds_the_last_part_up() {
+fn changed_interval_rounds_the_last_part_up() {
     let mut state = State::default();
     take(&mut state, &quota(1, 1_000, 5), 1, 0);
     state.advance(&quota(1, 1_000, 5), at(999));
@@ -84,7 +84,7 @@ fn another_interval_rounds_the_last_part_up() {
 }
 
 #[test]
-fn a_clock_that_went_back_gives_nothing_and_withholds_nothing() {
+fn clock_set_back_neither_frees_nor_withholds_permits() {
     let (mut state, quota) = (State::default(), quota(2, 1_000, 4));
     take(&mut state, &quota, 4, 3_600_000);
     assert_eq!(take(&mut state, &quota, 1, 5).wait, Wait::Millis(500));
@@ -94,7 +94,7 @@ fn a_clock_that_went_back_gives_nothing_and_withholds_nothing() {
 }
 
 #[test]
-fn the_largest_numbers_stay_exact() {
+fn largest_numbers_stay_exact() {
     let (mut state, quota) = (State::default(), quota(1, MAX_INTERVAL, MAX_RATE));
     assert_eq!(take(&mut state, &quota, MAX_RATE, 0).remaining, 0);
     assert_eq!(take(&mut state, &quota, 1, 1).wait, Wait::Millis(MAX_INTERVAL - 1));
@@ -102,7 +102,7 @@ fn the_largest_numbers_stay_exact() {
 }
 
 #[test]
-fn a_request_that_was_undone_at_once_has_not_been() {
+fn request_undone_immediately_leaves_no_trace() {
     let (mut state, quota) = (State::default(), quota(2, 1_000, 4));
     take(&mut state, &quota, 1, 0);
     let before = state.clone();
@@ -112,7 +112,7 @@ fn a_request_that_was_undone_at_once_has_not_been() {
 }
 
 #[test]
-fn what_has_returned_is_not_given_back() {
+fn returned_permits_are_not_given_back() {
     let (mut state, quota) = (State::default(), quota(2, 1_000, 4));
     take(&mut state, &quota, 2, 0);
     take(&mut state, &quota, 2, 600);
@@ -123,7 +123,7 @@ fn what_has_returned_is_not_given_back() {
 }
 
 #[test]
-fn nothing_is_given_back_if_the_clock_went_back_since() {
+fn nothing_is_given_back_after_the_clock_went_back() {
     let (mut state, quota) = (State::default(), quota(2, 1_000, 4));
     take(&mut state, &quota, 4, 5_000);
     state.give_back(&quota, 4, at(5_000), at(4_999));
@@ -132,7 +132,7 @@ fn nothing_is_given_back_if_the_clock_went_back_since() {
 
 proptest! {
     #[test]
-    fn an_undone_request_leaves_no_bucket_fuller_than_if_it_had_not_been(
+    fn undone_request_frees_no_extra_permits(
         rate in 1..50_u64,
         burst in 1..50_u32,
         steps in prop::collection::vec((0..200_u64, 0..10_u32), 1..30),
