@@ -1,3 +1,5 @@
+//! Both sides of the protocol, in one process.
+
 use std::path::PathBuf;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
