@@ -24,12 +24,10 @@ use self::histogram::Histogram;
 use self::in_use::{InUse, Use};
 use self::nodes::Nodes;
 pub use self::nodes::{NodeMetrics, ShownNode};
-use self::responses::{Responses, RouteResponses};
+use self::responses::Responses;
+pub use self::responses::RouteMetrics;
 use self::upstream::Upstreams;
 pub use self::upstream::{AttemptOutcome, BrokenOff, GaugeGuard, Switched, TargetMetrics, UpstreamMetrics};
-
-/// The code of a request whose client left before its response.
-const CLIENT_GONE: u16 = 499;
 
 /// All that this process counts.
 #[derive(Debug)]
@@ -71,15 +69,6 @@ pub struct LimitMetrics {
     store_failed: Counter,
     /// Of all limits, and which this one is: few ever need a counter of their own.
     overflow: (Family<LimitLabels, Counter>, LimitLabels),
-    _use: Arc<Use>,
-}
-
-/// Counts the answers of one route, by the class of their status, and the requests whose clients did not wait for one.
-#[derive(Clone, Debug)]
-pub struct RouteMetrics {
-    responses: RouteResponses,
-    classes: [Histogram; 5],
-    abandoned: Histogram,
     _use: Arc<Use>,
 }
 
@@ -338,7 +327,7 @@ impl Default for Metrics {
     }
 }
 
-// === impl LimitMetrics, RouteMetrics ===
+// === impl LimitMetrics ===
 
 impl LimitMetrics {
     /// It granted a request that passed.
@@ -365,21 +354,6 @@ impl LimitMetrics {
     pub fn overflowed(&self) {
         let (counters, labels) = &self.overflow;
         counters.get_or_create(labels).inc();
-    }
-}
-
-impl RouteMetrics {
-    /// An answer's head was made `took` after the request's.
-    pub fn answered(&self, status: u16, took: Duration) {
-        self.responses.count(status);
-        let class = usize::from(status / 100).clamp(1, 5) - 1;
-        self.classes[class].observe(took);
-    }
-
-    /// The client left `took` after its request's head, before there was an answer.
-    pub fn abandoned(&self, took: Duration) {
-        self.responses.count(CLIENT_GONE);
-        self.abandoned.observe(took);
     }
 }
 

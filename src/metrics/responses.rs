@@ -8,10 +8,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+
+use super::histogram::Histogram;
+use super::in_use::Use;
 
 /// The registered status codes (IANA, "HTTP Status Code Registry"), and 499 for a client that left before its response.
 const CODES: [u16; 64] = [
@@ -24,6 +28,18 @@ const CODES: [u16; 64] = [
 const OTHERS: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 const SERIES: usize = CODES.len() + OTHERS.len();
+
+/// The code of a request whose client left before its response.
+const CLIENT_GONE: u16 = 499;
+
+/// Counts the responses of one route and their times, and the requests whose clients did not wait for one.
+#[derive(Clone, Debug)]
+pub struct RouteMetrics {
+    pub(super) responses: RouteResponses,
+    pub(super) classes: [Histogram; 5],
+    pub(super) abandoned: Histogram,
+    pub(super) _use: Arc<Use>,
+}
 
 /// The counters of all routes.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +103,23 @@ impl Default for RouteResponses {
     }
 }
 
+// === impl RouteMetrics ===
+
+impl RouteMetrics {
+    /// An answer's head was made `took` after the request's.
+    pub fn answered(&self, status: u16, took: Duration) {
+        self.responses.count(status);
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.classes[class].observe(took);
+    }
+
+    /// The client left `took` after its request's head, before there was an answer.
+    pub fn abandoned(&self, took: Duration) {
+        self.responses.count(CLIENT_GONE);
+        self.abandoned.observe(took);
+    }
+}
+
 /// Returns the position of the counter for a code.
 fn position(code: u16) -> usize {
     CODES.binary_search(&code).unwrap_or_else(|_| match code {
@@ -105,8 +138,6 @@ fn label(position: usize) -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::metrics::Metrics;
 
