@@ -7,7 +7,7 @@ use super::entries::Entries;
 use crate::clock::Timestamp;
 
 /// The most numbers of one bucket. The longest log has two for each of about 512 grants.
-pub(crate) const MAX_NUMBERS: usize = 4 * super::token_bucket::MAX_ENTRIES as usize;
+pub(crate) const MAX_NUMBERS: usize = 2_048;
 
 /// Larger amounts are in no bucket.
 const MAX_AMOUNT: u64 = 1 << 52;

@@ -77,6 +77,19 @@ async fn read(stream: &mut UnixStream) -> Option<u8> {
     (length == 1).then_some(byte[0])
 }
 
+/// Returns the reply of the old gateway, after the state of its store; `None` at the end of the connection.
+async fn read_reply(stream: &mut UnixStream) -> Option<u8> {
+    loop {
+        let byte = read(stream).await?;
+        if byte != b's' {
+            return Some(byte);
+        }
+        let length = soon(stream.read_u64_le()).await.expect("a length");
+        let mut state = vec![0; length.try_into().expect("a length")];
+        soon(stream.read_exact(&mut state)).await.expect("a state");
+    }
+}
+
 /// Reads the log until a line contains `text`.
 fn wait_for(program: &mut Program, text: &str) {
     let mut line = String::new();
@@ -98,7 +111,7 @@ async fn hangup_does_not_cancel_a_handover() {
     old.signal("HUP");
     wait_for(&mut old, "SIGHUP");
     successor.write_all(b"r").await.expect("sent");
-    assert_eq!(read(&mut successor).await, Some(b'd'), "the old gateway releases");
+    assert_eq!(read_reply(&mut successor).await, Some(b'd'), "the old gateway releases");
     let (status, log) = old.end();
     assert!(status.success() && log.contains("a successor serves"), "{log}");
 }
@@ -113,6 +126,7 @@ async fn terminated_gateway_leaves_files_to_its_successor() {
     let (status, log) = old.end();
     assert!(status.success(), "{log}");
     assert!(stage.has_files());
+    assert_eq!(read_reply(&mut successor).await, Some(b'd'), "the state and the release are there to read");
     assert_eq!(read(&mut successor).await, None, "the old process has ended");
 }
 
@@ -125,7 +139,7 @@ async fn draining_gateway_releases_its_successor() {
     old.signal("TERM");
     wait_for(&mut old, "draining");
     successor.write_all(b"r").await.expect("sent");
-    assert_eq!(read(&mut successor).await, Some(b'd'));
+    assert_eq!(read_reply(&mut successor).await, Some(b'd'));
     assert!(complete(client).await.starts_with("HTTP/1.1 200"));
     assert!(old.end().0.success() && stage.has_files());
 }
