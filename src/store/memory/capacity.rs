@@ -1,8 +1,8 @@
 //! The store's capacity: how many buckets each limit may have.
 //!
 //! One half of the capacity is divided evenly among the limits and reserved for them. The other half is common: a limit
-//! whose share is used up borrows from it, unless the limit is a shadow. So a limit that many new clients hit can use its
-//! share and the common half, and never the share of another limit. An OVERALL limit has one bucket, which is not counted.
+//! whose share is used up borrows from it, unless the limit is a shadow. So a limit with many new clients can use its share
+//! and the common half, but never the share of another limit. An OVERALL limit has one bucket, which is not counted.
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
@@ -25,13 +25,13 @@ pub(super) struct BucketCapacity {
     limits: Mutex<HashMap<Key, Arc<LimitCapacity>>>,
 }
 
-/// A name and an algorithm: what a limit must keep in a reload to keep its buckets.
+/// A name and an algorithm. A limit keeps its buckets in a reload if both stay the same.
 type Key = (String, Discriminant<Algorithm>);
 
 /// The buckets that one PER_CLIENT limit uses.
 #[derive(Debug, Default)]
 pub(super) struct LimitCapacity {
-    /// Whether the rules in force have it. Nothing is reserved for other limits.
+    /// Whether the active rules have this limit. Buckets are reserved only for active limits.
     active: AtomicBool,
     counts: Mutex<BucketCounts>,
     /// Whether new clients share the overflow bucket.
@@ -53,7 +53,7 @@ impl BucketCapacity {
         Self { half, share, common, limits: Mutex::default() }
     }
 
-    /// Replaces the limits that `were` in force. Buckets in use stay.
+    /// Replaces the limits that `were` active. Buckets in use stay.
     pub(super) fn set_active<'l>(
         &self,
         limiters: impl Iterator<Item = &'l Limiter>,
@@ -72,7 +72,7 @@ impl BucketCapacity {
         self.divide(&limits);
     }
 
-    /// The limit_capacity of this limit. A limit seen for the first time is in force from now on.
+    /// Returns the capacity of this limit. A limit that is seen for the first time becomes active.
     pub(super) fn limit_capacity_of(&self, limiter: &Limiter) -> Arc<LimitCapacity> {
         let mut limits = self.limits.lock();
         if let Some(limit_capacity) = limits.get(&key(limiter)) {
@@ -84,12 +84,12 @@ impl BucketCapacity {
         limit_capacity
     }
 
-    /// The limit_capacity of this limit, if it has one.
+    /// Returns the capacity of this limit, if it has one.
     pub(super) fn get(&self, limiter: &Limiter) -> Option<Arc<LimitCapacity>> {
         self.limits.lock().get(&key(limiter)).cloned()
     }
 
-    /// Reserves one bucket; false if there is no capacity.
+    /// Reserves one bucket. Returns `false` if there is no capacity.
     pub(super) fn reserve(&self, limit_capacity: &LimitCapacity, shadow: bool) -> bool {
         let mut counts = limit_capacity.counts.lock();
         if counts.reserved < self.share_of(limit_capacity) {
@@ -102,20 +102,21 @@ impl BucketCapacity {
         borrows
     }
 
-    /// Can this limit have another bucket?
+    /// Returns `true` if this limit can have another bucket.
     pub(super) fn has_capacity(&self, limit_capacity: &LimitCapacity, shadow: bool) -> bool {
         limit_capacity.counts.lock().reserved < self.share_of(limit_capacity)
             || (!shadow && self.common.load(Ordering::Relaxed) > 0)
     }
 
-    /// Is an eighth of the share or of the common half free? Then the limit does not overflow again at once.
+    /// Returns `true` if an eighth of the share or of the common half is free, so that the limit does not overflow again
+    /// immediately.
     pub(super) fn has_ample_capacity(&self, limit_capacity: &LimitCapacity, shadow: bool) -> bool {
         let share = self.share_of(limit_capacity);
         let borrows = !shadow && self.common.load(Ordering::Relaxed) > self.half / 8;
         limit_capacity.counts.lock().reserved < share - share / 8 || borrows
     }
 
-    /// Releases so many buckets, borrowed ones first.
+    /// Releases buckets, borrowed ones first.
     pub(super) fn release(&self, limit_capacity: &LimitCapacity, buckets: usize) {
         let mut counts = limit_capacity.counts.lock();
         let borrowed = buckets.min(counts.borrowed);
@@ -124,7 +125,7 @@ impl BucketCapacity {
         self.common.fetch_add(borrowed, Ordering::Relaxed);
     }
 
-    /// How many buckets are reserved for this limit.
+    /// Returns the number of buckets reserved for this limit.
     pub(super) fn share_of(&self, limit_capacity: &LimitCapacity) -> usize {
         if limit_capacity.is_active() { self.share.load(Ordering::Relaxed) } else { 0 }
     }
@@ -142,7 +143,7 @@ fn key(limiter: &Limiter) -> Key {
 // === impl LimitCapacity ===
 
 impl LimitCapacity {
-    /// How many buckets it uses.
+    /// Returns the number of buckets that the limit uses.
     pub(super) fn bucket_count(&self) -> usize {
         let counts = self.counts.lock();
         counts.reserved + counts.borrowed

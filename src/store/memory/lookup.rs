@@ -1,4 +1,4 @@
-//! Looking up the bucket of a charge: its shard, the limit's table in the shard, the slot in the table.
+//! The lookup of a charge's bucket: the shard, the limit's table in the shard, and the slot in the table.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -9,27 +9,27 @@ use super::owner::Owner;
 use crate::limit::Charge;
 use crate::store::settings::KeySecret;
 
-/// A charge, the hashes to look its bucket up by, and the location found.
+/// A charge, the hashes that identify its bucket, and the location of the bucket.
 #[derive(Debug)]
 pub(super) struct Lookup<'c> {
     pub(super) charge: &'c Charge,
-    /// The client, or none for an OVERALL limit.
+    /// The client; the default value for an OVERALL limit.
     pub(super) owner: Owner,
-    /// Hash of the limit's name.
+    /// The hash of the limit's name.
     pub(super) name_hash: u64,
-    /// Hash of the owner.
+    /// The hash of the owner.
     pub(super) hash: u64,
     pub(super) location: Location,
 }
 
-/// Which bucket judges a charge.
+/// The location of the bucket that decides a charge.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Location {
     /// Not found.
     Unknown,
     /// The client's own bucket. Valid until tables or buckets are added or swept.
     Own { table: usize, slot: usize },
-    /// To be added to this table when it is charged; capacity is reserved.
+    /// A bucket that is added to this table when it is charged. Its capacity is reserved.
     New { table: usize },
     /// The overflow bucket of this table's limit.
     Overflow { table: usize },
@@ -49,13 +49,13 @@ impl<'c> Lookup<'c> {
         Self { charge, owner, name_hash, hash, location: Location::Unknown }
     }
 
-    /// The number of the shard, from bits that the tables do not use.
+    /// Returns the number of the shard, from bits of the hash that the tables do not use.
     pub(super) fn shard(&self) -> usize {
         usize::try_from((self.name_hash ^ self.hash) >> 32).unwrap_or_default() % SHARDS
     }
 }
 
-/// A fast hash with a random seed is enough: values that clients choose were hashed with the secret before.
+/// Hashes an owner. A fast hash with a random seed suffices, since client input was already hashed with the secret.
 pub(super) fn hash(owner: Owner, hasher: &DefaultHashBuilder) -> u64 {
     let mut hasher = hasher.build_hasher();
     hasher.write_u128(owner.bits());

@@ -1,11 +1,11 @@
 //! The embedded store: buckets in this process.
 //!
-//! Buckets live in shards, each with its own lock. A decision locks all shards that it touches, in ascending order so that
-//! two decisions cannot deadlock, then the overflow buckets if it needs one, and only then reads the clock: so the times of
-//! a bucket's decisions never decrease.
+//! Buckets are divided into shards, each with its own lock. A decision locks all shards that it needs, in ascending order
+//! so that two decisions cannot deadlock, then the overflow buckets if it needs one. Only then it reads the clock, so the
+//! decision times of a bucket never decrease.
 //!
-//! The number of buckets is bounded: full ones are swept out as a shard grows. Each limit has a share of the [`capacity`].
-//! When that is used up, no bucket in use is evicted, and new clients of the limit share one [`overflow`] bucket.
+//! The number of buckets is bounded: growing shards remove full buckets. Each limit has a share of the [`capacity`]. If the
+//! share is used up, no bucket in use is evicted; new clients of the limit share one [`overflow`] bucket.
 
 mod capacity;
 mod lookup;
@@ -37,10 +37,10 @@ use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, Granted, Limiter, Mode, Outcome, all_live_granted};
 
-/// One for each bit of a word, since a decision keeps the set of its shards in one.
+/// The number of shards: one for each bit of a word, since a decision stores the set of its shards in a word.
 const SHARDS: usize = u64::BITS as usize;
 
-/// How many buckets one decision visits at most to free capacity: some tenth of a millisecond.
+/// The maximal number of buckets that one decision visits to free capacity, in about a tenth of a millisecond.
 const MAX_VISITED: usize = 1 << 15;
 
 /// Buckets in this process.
@@ -49,7 +49,7 @@ pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
     overflow: Mutex<Overflow>,
     capacity: BucketCapacity,
-    /// The shard that is swept next when there is no capacity.
+    /// The shard that is swept next if there is no capacity.
     next_shard: AtomicUsize,
     /// All shards were swept without success: no sweep before this time, in milliseconds.
     no_sweep_until: AtomicU64,
@@ -61,12 +61,12 @@ pub struct Memory {
     limiters: Mutex<Registry>,
 }
 
-/// How many buckets a limit has.
+/// The bucket usage of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// How many it has, including full ones that were not swept yet.
+    /// The number of its buckets, including full ones that have not been removed yet.
     pub held: usize,
-    /// How many are reserved for it. It may have more.
+    /// The number of buckets reserved for it. It may have more.
     pub share: usize,
     /// Whether new clients share the overflow bucket.
     pub overflowing: bool,
@@ -75,10 +75,10 @@ pub struct Usage {
 // === impl Memory ===
 
 impl Memory {
-    /// The default for the most buckets of all limits together: some 200 MB, if each was used once.
+    /// The default for the maximal number of buckets: about 200 MB, if each was used once.
     pub const MAX_BUCKETS: usize = 1 << 21;
 
-    /// The keyed hash of a client's value.
+    /// Returns the keyed hash of a client's value.
     pub(super) fn key_of(&self, value: &[u8]) -> u128 {
         self.secret().hash(value)
     }
@@ -89,13 +89,13 @@ impl Memory {
         self.secret.get_or_init(KeySecret::random)
     }
 
-    /// An empty store of at most two million buckets. Without a secret it takes a random one.
+    /// Creates an empty store of at most two million buckets. Without a secret it uses a random one.
     pub fn new(clock: Arc<dyn Clock>, secret: Option<KeySecret>) -> Self {
         Self::bounded(clock, secret, Self::MAX_BUCKETS)
     }
 
-    /// An empty store of at most so many buckets: half of them divided evenly among the limits, half for any limit that
-    /// needs more. The buckets of OVERALL limits are not counted.
+    /// Creates an empty store of at most `max_buckets` buckets: half of them divided evenly among the limits, half for any
+    /// limit that needs more. The buckets of OVERALL limits are not counted.
     pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, max_buckets: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let secret = secret.map_or_else(OnceLock::new, OnceLock::from);
@@ -112,7 +112,7 @@ impl Memory {
         }
     }
 
-    /// Reserves capacity for these limits, and no longer for those that `were` in force. A limit that is named in neither
+    /// Reserves capacity for these limits, and releases it for the limits that `were` active before. A limit in neither list
     /// gets its share when it is first used.
     pub fn set_active_limits<'l>(
         &self,
@@ -122,7 +122,7 @@ impl Memory {
         self.capacity.set_active(limiters.into_iter(), were.into_iter());
     }
 
-    /// Makes all live charges or none, now; with live charges, also the shadow charges that their buckets grant.
+    /// Makes all live charges or none, now. If it makes the live charges, it also makes each granted shadow charge.
     ///
     /// # Errors
     /// [`StoreError::NotInitialised`] for an adopted limiter, whose quota only Redis has.
@@ -138,8 +138,8 @@ impl Memory {
         self.decide(charges, Some(now))
     }
 
-    /// Reads the clock under the locks, unless `now` is given: with an earlier time, permits that other requests have taken
-    /// meanwhile would lie ahead of the clock and return too early.
+    /// Reads the clock under the locks, unless `now` is given. With an earlier time, concurrent charges of other requests
+    /// would be dated in the future and return too early.
     fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
         if charges.iter().any(|charge| charge.limiter.quota.is_adopted()) {
             return Err(StoreError::NotInitialised);
@@ -155,7 +155,7 @@ impl Memory {
         Ok(Outcome::with_granted(now, decisions, granted))
     }
 
-    /// Gives back what was granted. Permits that have returned by themselves are left alone.
+    /// Gives back granted charges, unless their permits have returned.
     pub fn give_back(&self, granted: &[Granted]) {
         self.give_back_with(granted, None);
     }
@@ -183,7 +183,8 @@ impl Memory {
         }
     }
 
-    /// Ends overflows that are over, for limits that get no new requests. A request for a new bucket does the same.
+    /// Ends overflows of limits that have capacity again. A request for a new bucket does the same, so this is for limits
+    /// without new requests.
     pub fn run_maintenance(&self) {
         if self.overflow.lock().is_empty() {
             return;
@@ -196,7 +197,7 @@ impl Memory {
         overflow.remove_recovered(&self.capacity, self.clock.now());
     }
 
-    /// How many buckets this limit has.
+    /// Returns the bucket usage of this limit.
     pub fn usage(&self, limiter: &Arc<Limiter>) -> Usage {
         if limiter.mode == Mode::Overall {
             let charge = Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false };
@@ -211,29 +212,29 @@ impl Memory {
         Usage { held: limit_capacity.bucket_count(), share: self.capacity.share_of(&limit_capacity), overflowing }
     }
 
-    /// The limiters of the library, and the time, read under their lock.
+    /// Returns the limiters of the library, locked, and the time, read under the lock.
     pub(super) fn limiters(&self) -> (MutexGuard<'_, Registry>, Timestamp) {
         (self.limiters.lock(), self.clock.now())
     }
 
-    /// How many buckets there are, without overflow buckets.
+    /// Returns the number of buckets, without overflow buckets.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Bytes of all tables.
+    /// Returns the bytes of all tables.
     #[cfg(test)]
     fn occupied(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().occupied()).sum()
     }
 
-    /// Is there no bucket?
+    /// Returns `true` if there are no buckets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Sweeps other shards, one after the other, until there is capacity or [`MAX_VISITED`] buckets were visited. After a
-    /// round without success it pauses, so that new clients cost no more than their refusals.
+    /// Sweeps other shards, one after the other, until there is capacity or [`MAX_VISITED`] buckets were visited. After an
+    /// unsuccessful round it pauses, so that a flood of new clients does not cause permanent sweeping.
     fn sweep_other_shards(&self, limit_capacity: &LimitCapacity, shadow: bool, now: Timestamp) {
         let mut visited = 0;
         while visited < MAX_VISITED && now.as_millis() >= self.no_sweep_until.load(Ordering::Relaxed) {
@@ -241,7 +242,7 @@ impl Memory {
                 return;
             }
             let next = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            // Skips locked shards: those of this decision are swept already, and others are not worth a wait.
+            // Skips locked shards: the shards of this decision were swept already, and others would delay it.
             visited += self.shards[next].try_lock().map_or(0, |mut shard| shard.sweep_if_due(&self.capacity, now));
             if next == SHARDS - 1 {
                 self.no_sweep_until.store(now.plus_millis(SWEEP_PAUSE).as_millis(), Ordering::Relaxed);

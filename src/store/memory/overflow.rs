@@ -1,8 +1,8 @@
 //! Overflow buckets: one for each limit that is out of capacity, with the limit's own rate. New clients share it.
 //!
-//! So every request is counted, and no bucket in use is evicted. Each bucket keeps its law. A client that moves from the
-//! overflow bucket to its own, or back after its own was full and swept, is granted what both allow: at most twice the
-//! rate in an interval.
+//! So every request is counted, and no bucket in use is evicted. Each bucket keeps its guarantee. A client can move from the
+//! overflow bucket to its own bucket, or back after its own bucket was full and removed. Then it can get the permits of
+//! both: at most twice the rate in an interval.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct Overflow(HashMap<usize, Bucket>);
 
 #[derive(Debug)]
 struct Bucket {
-    /// BucketCounts so that its address is not reused.
+    /// Kept alive so that its address is not reused.
     limit_capacity: Arc<LimitCapacity>,
     limiter: Arc<Limiter>,
     /// Whether the first charge was a shadow.
@@ -80,7 +80,7 @@ impl Overflow {
         }
     }
 
-    /// Does the same for all limits.
+    /// Removes the buckets of all limits that have recovered.
     pub(super) fn remove_recovered(&mut self, capacity: &BucketCapacity, now: Timestamp) {
         self.0.retain(|_, bucket| !bucket.has_recovered(capacity, now));
     }
@@ -110,7 +110,7 @@ impl Bucket {
         tracing::warn!(
             limit = limiter.name,
             buckets = limit_capacity.bucket_count(),
-            "no room for new clients: they share one bucket"
+            "bucket capacity exhausted, new clients share one bucket"
         );
         Self {
             limit_capacity: Arc::clone(limit_capacity),
@@ -120,13 +120,16 @@ impl Bucket {
         }
     }
 
-    /// Is it full, with ample capacity? Then logs that the overflow has ended.
+    /// Returns `true` if the bucket is full and the limit has ample capacity, and logs the end of the overflow.
     fn has_recovered(&self, capacity: &BucketCapacity, now: Timestamp) -> bool {
         let is_over = self.state.full_at(&self.limiter.quota) <= now
             && capacity.has_ample_capacity(&self.limit_capacity, self.shadow);
         if is_over {
             self.limit_capacity.overflowing.store(false, Ordering::Relaxed);
-            tracing::info!(limit = self.limiter.name, "new clients have buckets of their own again");
+            tracing::info!(
+                limit = self.limiter.name,
+                "bucket capacity available again, new clients have their own buckets"
+            );
         }
         is_over
     }

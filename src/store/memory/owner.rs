@@ -1,17 +1,17 @@
-//! The owner of a bucket: a client in 16 bytes, however long its identity is.
+//! The owner of a bucket: a client in 16 bytes, for identities of any length.
 
 use ipnet::IpNet;
 
 use crate::limit::ClientId;
 use crate::store::settings::KeySecret;
 
-/// The first byte is the kind, the others identify the client. All zero: no client, the bucket of an OVERALL limit.
+/// An owner. The first byte is the kind, the others identify the client. All bytes are zero for an OVERALL limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Owner([u8; LENGTH]);
 
 const LENGTH: usize = 16;
 
-/// The longest IPv6 prefix that fits beside the kind and its length.
+/// The longest IPv6 prefix that fits next to the kind and the prefix length.
 const MAX_INLINE_PREFIX: u8 = 112;
 
 const V4: u8 = 1;
@@ -21,8 +21,8 @@ const VALUE: u8 = 4;
 const INSTANCE: u8 = 5;
 
 impl Owner {
-    /// An address as it is, if it fits; anything else as a hash with a secret, so that clients cannot produce
-    /// collisions.
+    /// Creates the owner of a client. An address is stored as it is, if it fits. Other identities are hashed with a secret,
+    /// so that clients cannot produce collisions.
     pub(super) fn new(client: Option<&ClientId>, secret: &KeySecret) -> Self {
         let Some(client) = client else { return Self::default() };
         match client {
@@ -47,24 +47,24 @@ impl Owner {
         }
     }
 
-    /// Is it the bucket of an OVERALL limit?
+    /// Returns `true` for the bucket of an OVERALL limit.
     pub(super) fn is_overall(self) -> bool {
         self == Self::default()
     }
 
-    /// The owner of a bucket of another process.
+    /// Creates an owner from the bytes of another process.
     #[cfg(feature = "gateway")]
     pub(super) fn of_bytes(bytes: [u8; LENGTH]) -> Self {
         Self(bytes)
     }
 
-    /// All bytes, for another process with the same secret.
+    /// Returns all bytes, for another process with the same secret.
     #[cfg(feature = "gateway")]
     pub(super) fn bytes(self) -> [u8; LENGTH] {
         self.0
     }
 
-    /// All bytes, to be hashed.
+    /// Returns all bytes as a number, for hashing.
     pub(super) fn bits(self) -> u128 {
         u128::from_le_bytes(self.0)
     }

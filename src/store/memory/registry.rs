@@ -1,4 +1,4 @@
-//! The limiters of the library in the embedded store: what the hash, the counter and the log are in Redis.
+//! The limiters of the library in the embedded store. They correspond to the hash, the counter and the log in Redis.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use crate::limit::{Decision, Mode, RateConfig, Wait, token_bucket};
 use crate::store::StoreError;
 use crate::store::limiters::{Named, SetRate};
 
-/// Limiters kept at most. A limiter is named by the program, not by its clients.
+/// The maximal number of limiters. The program chooses their names, not its clients.
 const MAX_LIMITERS: usize = 1 << 16;
 
 /// All limiters of a store, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(HashMap<String, Entry>);
 
-/// A limiter; without a configuration it is what has not returned of one that has expired.
+/// A limiter. Without a configuration, it is an expired limiter whose permits have not all returned.
 #[derive(Debug)]
 struct Entry {
     config: Option<RateConfig>,
-    /// Under which the buckets were last charged.
+    /// The configuration with which the buckets were charged last.
     last: RateConfig,
     expires_at: Option<Timestamp>,
-    /// By instance; OVERALL has one, without a name.
+    /// The buckets by instance; an OVERALL limiter has one bucket, with an empty name.
     buckets: HashMap<String, token_bucket::State>,
 }
 
@@ -96,7 +96,7 @@ impl Registry {
         after.is_some() || before.is_some()
     }
 
-    /// Milliseconds until a limiter vanishes; nothing if it stays.
+    /// Returns the milliseconds until a limiter expires; `None` if it does not expire.
     pub(crate) fn time_to_live(&mut self, limiter: &Named, now: Timestamp) -> Result<Option<u64>, StoreError> {
         let (entry, _) = configured(&mut self.0, limiter, now)?;
         Ok(entry.expires_at.map(|at| at.millis_since(now)))
@@ -114,7 +114,7 @@ impl Registry {
     }
 }
 
-/// OVERALL has one bucket; PER_CLIENT one for each instance.
+/// Returns the name of a bucket: empty for OVERALL, the instance for PER_CLIENT.
 fn bucket_name(config: &RateConfig, limiter: &Named) -> String {
     match config.mode() {
         Mode::Overall => String::new(),
@@ -122,7 +122,7 @@ fn bucket_name(config: &RateConfig, limiter: &Named) -> String {
     }
 }
 
-/// The limiter of this name, if it has a configuration that has not expired.
+/// Returns the limiter, if it has a configuration that has not expired.
 fn configured<'l>(
     limiters: &'l mut HashMap<String, Entry>,
     limiter: &Named,
@@ -152,14 +152,14 @@ impl Entry {
             let millis = u64::try_from(keep_alive.as_millis()).unwrap_or(u64::MAX);
             self.expires_at = Some(now.plus_millis(millis.max(self.last.quota().interval())));
         }
-        // Buckets of instances that are gone are as good as unused.
+        // Full buckets are removed, since their instances may have ended.
         let quota = self.last.quota();
         if self.buckets.len() > 64 && self.buckets.len().is_power_of_two() {
             self.buckets.retain(|_, bucket| bucket.full_at(quota) > now);
         }
     }
 
-    /// After a refusal the limiter is there until the wait is over, and no longer for it.
+    /// Extends the expiry after a refusal to the end of the wait, but no further.
     fn extend_past_wait(&mut self, wait: Wait, now: Timestamp) {
         if let (Wait::Millis(wait), Some(at), Some(_)) = (wait, self.expires_at, self.last.keep_alive())
             && at <= now.plus_millis(wait)

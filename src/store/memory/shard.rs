@@ -1,4 +1,4 @@
-//! A shard: a part of the buckets, under one lock.
+//! A shard: a fraction of the buckets, under one lock.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::limit::Limiter;
 use crate::limit::{BucketState, Charge, Decision};
 
-/// How long a full store waits before it sweeps again, in milliseconds, so that many new clients cost little.
+/// The pause of a full store between sweeps, in milliseconds, so that a flood of new clients does not cause permanent sweeps.
 pub(super) const SWEEP_PAUSE: u64 = 250;
 
 /// Shards with fewer buckets are not swept.
@@ -25,11 +25,11 @@ pub(super) const MIN_SWEEP_SIZE: usize = 256;
 #[repr(align(64))]
 pub(super) struct Shard {
     tables: HashTable<Table>,
-    /// How many buckets all tables hold.
+    /// The number of buckets in all tables.
     buckets: usize,
-    /// The number of buckets at which it is swept.
+    /// The number of buckets at which the shard is swept.
     sweep_at: usize,
-    /// A lack of capacity does not sweep it before this time.
+    /// A lack of capacity causes no sweep before this time.
     no_sweep_until: Timestamp,
 }
 
@@ -46,13 +46,13 @@ impl Shard {
         self.buckets
     }
 
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     #[cfg(test)]
     pub(super) fn occupied(&self) -> usize {
         self.tables.iter().map(Table::occupied).sum::<usize>() + self.tables.allocation_size() + size_of::<Self>()
     }
 
-    /// Finds the bucket of a charge; false if there is none.
+    /// Looks up the bucket of a charge. Returns `false` if it is missing.
     #[inline]
     pub(super) fn find(&self, lookup: &mut Lookup<'_>) -> bool {
         let at = |table| self.tables.get_bucket(table)?.slot(lookup).map(|slot| Location::Own { table, slot });
@@ -67,7 +67,7 @@ impl Shard {
         }
     }
 
-    /// Sweeps to free capacity, unless it did so a moment ago; returns how many buckets it visited.
+    /// Sweeps to free capacity, unless the last sweep was recent. Returns the number of visited buckets.
     pub(super) fn sweep_if_due(&mut self, capacity: &BucketCapacity, now: Timestamp) -> usize {
         if now < self.no_sweep_until {
             return 0;
@@ -78,14 +78,14 @@ impl Shard {
         before
     }
 
-    /// Removes buckets that are full, and tables that are empty.
+    /// Removes full buckets and empty tables.
     fn sweep(&mut self, capacity: &BucketCapacity, now: Timestamp) {
         self.tables.retain(|table| table.sweep(capacity, now));
         self.buckets = self.tables.iter().map(Table::len).sum();
         self.sweep_at = (self.buckets * 2).max(MIN_SWEEP_SIZE);
     }
 
-    /// What the bucket of a charge is counted in; none for an OVERALL limit.
+    /// Returns the capacity of a charge's limit; `None` for an OVERALL limit.
     pub(super) fn limit_capacity_for(
         &self,
         lookup: &Lookup<'_>,
@@ -104,7 +104,7 @@ impl Shard {
         }
     }
 
-    /// Reserves capacity for a bucket that was not found. No table may be added or removed until the decision is made.
+    /// Reserves capacity for a missing bucket. No table may be added or removed until the decision is made.
     pub(super) fn reserve(&self, lookup: &mut Lookup<'_>, capacity: &BucketCapacity) {
         let Some(table) = self.table(lookup) else { return };
         let reserved = self
@@ -129,8 +129,8 @@ impl Shard {
         Some(self.state_mut(lookup)?.charge(&limiter.quota, *permits, now))
     }
 
-    /// Makes a granted charge on a new bucket. Adds none if an earlier charge of the decision has added it, or if the charge
-    /// asks for no permits.
+    /// Makes a granted charge on a new bucket. Adds no bucket if an earlier charge of the decision has added it, or if the
+    /// charge has no permits.
     pub(super) fn charge_new(
         &mut self,
         lookup: &mut Lookup<'_>,
@@ -149,7 +149,7 @@ impl Shard {
         self.charge(lookup, now)
     }
 
-    /// Adds a bucket in this state. Returns `false` if there is one already, or no capacity.
+    /// Adds a bucket in this state. Returns `false` if it exists, or if there is no capacity.
     #[cfg(feature = "gateway")]
     pub(super) fn insert(
         &mut self,
@@ -178,19 +178,19 @@ impl Shard {
         self.tables.iter().for_each(|table| table.each_in_use(now, each));
     }
 
-    /// Releases the capacity that was reserved for a bucket which is not added.
+    /// Releases the capacity that was reserved for a bucket that is not added.
     pub(super) fn release(&self, table: usize, capacity: &BucketCapacity) {
         if let Some(limit_capacity) = self.limit_capacity(table) {
             capacity.release(limit_capacity, 1);
         }
     }
 
-    /// What the buckets of a table are counted in.
+    /// Returns the capacity of a table's limit; `None` for an OVERALL limit.
     pub(super) fn limit_capacity(&self, table: usize) -> Option<&Arc<LimitCapacity>> {
         self.tables.get_bucket(table)?.limit_capacity()
     }
 
-    /// Follows a clock that went back, after a refusal.
+    /// Updates the bucket of a charge after a refusal.
     pub(super) fn on_refusal(&mut self, lookup: &Lookup<'_>, now: Timestamp) {
         if let Some(state) = self.state_mut(lookup) {
             state.on_refusal(&lookup.charge.limiter.quota, now);
@@ -214,7 +214,7 @@ impl Shard {
         self.tables.get_bucket(table)?.state(slot)
     }
 
-    /// The bucket of a charge; its table takes over the quota of the charge.
+    /// Returns the bucket of a charge, and updates the limiter of its table.
     #[inline]
     fn state_mut(&mut self, lookup: &Lookup<'_>) -> Option<&mut BucketState> {
         let Location::Own { table, slot } = lookup.location else { return None };

@@ -11,18 +11,18 @@ use super::owner::Owner;
 use crate::clock::Timestamp;
 use crate::limit::{BucketState, Limiter};
 
-/// Buckets, found by their owners.
+/// The buckets of one limit, by owner.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) name_hash: u64,
-    /// The latest limiter of this name; a reload brings a new one.
+    /// The latest limiter with this name; a reload creates a new one.
     limiter: Arc<Limiter>,
-    /// What its buckets are counted in; none for an OVERALL limit.
+    /// The capacity of the limit; `None` for an OVERALL limit.
     limit_capacity: Option<Arc<LimitCapacity>>,
     buckets: HashTable<Bucket>,
 }
 
-/// All that is stored for a client.
+/// The data that is stored for a client.
 #[derive(Debug)]
 struct Bucket {
     owner: Owner,
@@ -38,7 +38,7 @@ impl Table {
         Self { name_hash: lookup.name_hash, limiter, limit_capacity, buckets: HashTable::new() }
     }
 
-    /// Does it hold the buckets of this name, algorithm and mode?
+    /// Returns `true` if the table has the name, algorithm and mode of the lookup.
     pub(super) fn is_of(&self, lookup: &Lookup<'_>) -> bool {
         let (own, asked) = (&self.limiter, &lookup.charge.limiter);
         let alike = || discriminant(&own.quota.algorithm()) == discriminant(&asked.quota.algorithm());
@@ -50,7 +50,7 @@ impl Table {
         self.buckets.len()
     }
 
-    /// Bytes of the table. Buckets that were used more than once have heap memory beside it.
+    /// Returns the bytes of the table. Buckets that were used more than once have additional heap memory.
     #[cfg(test)]
     pub(super) fn occupied(&self) -> usize {
         self.buckets.allocation_size()
@@ -60,7 +60,7 @@ impl Table {
         self.limit_capacity.as_ref()
     }
 
-    /// The slot of the bucket. Valid until a bucket is added or the table is swept.
+    /// Returns the slot of the bucket. It is valid until a bucket is added or the table is swept.
     pub(super) fn slot(&self, lookup: &Lookup<'_>) -> Option<usize> {
         self.buckets.find_bucket_index(lookup.hash, |bucket| bucket.owner == lookup.owner)
     }
@@ -73,7 +73,7 @@ impl Table {
         self.buckets.get_bucket_mut(slot).map(|bucket| &mut bucket.state)
     }
 
-    /// Adds an unused bucket; returns its slot.
+    /// Adds an unused bucket and returns its slot.
     pub(super) fn add(&mut self, lookup: &Lookup<'_>, hasher: &DefaultHashBuilder) -> usize {
         let bucket = Bucket { owner: lookup.owner, state: BucketState::EMPTY };
         let rehash = |bucket: &Bucket| lookup::hash(bucket.owner, hasher);
@@ -87,14 +87,14 @@ impl Table {
         self.buckets.iter().filter(in_use).for_each(|bucket| each(&self.limiter, bucket.owner, &bucket.state));
     }
 
-    /// Takes over the quota of this limiter.
+    /// Uses this limiter, and so its quota, from this call on.
     pub(super) fn update_limiter(&mut self, limiter: &Arc<Limiter>) {
         if !Arc::ptr_eq(&self.limiter, limiter) {
             self.limiter = Arc::clone(limiter);
         }
     }
 
-    /// Removes buckets that are full and releases their capacity; false if none is left.
+    /// Removes full buckets and releases their capacity. Returns `false` if no bucket is left.
     pub(super) fn sweep(&mut self, capacity: &BucketCapacity, now: Timestamp) -> bool {
         let (before, quota) = (self.buckets.len(), &self.limiter.quota);
         self.buckets.retain(|bucket| bucket.state.full_at(quota) > now);

@@ -14,7 +14,7 @@ use super::shard::Shard;
 use crate::clock::Timestamp;
 use crate::limit::Decision;
 
-/// Decisions over more limits than this allocate.
+/// Decisions about more limits than this allocate memory.
 const INLINE_CHARGES: usize = 4;
 
 /// The charges of a decision, with the lookup of each.
@@ -23,7 +23,7 @@ pub(super) type Lookups<'c> = SmallVec<[Lookup<'c>; INLINE_CHARGES]>;
 /// The shards that a decision has locked, with their numbers.
 pub(super) type Locked<'m> = SmallVec<[(usize, MutexGuard<'m, Shard>); INLINE_CHARGES]>;
 
-/// A decision under way: its charges, and the locks of their buckets.
+/// A decision in progress: its charges, and the locks of their buckets.
 pub(super) struct Transaction<'d, 'm, 'c> {
     memory: &'m Memory,
     lookups: &'d mut [Lookup<'c>],
@@ -47,7 +47,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         transaction
     }
 
-    /// Checks all charges; changes nothing.
+    /// Checks all charges, without any change.
     pub(super) fn check(&mut self, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::with_capacity(self.lookups.len());
         for lookup in &*self.lookups {
@@ -61,7 +61,8 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         decisions
     }
 
-    /// Charges or settles the existing buckets. Runs before `charge_new`, since adding buckets moves others.
+    /// Charges the existing buckets, or updates them after a refusal. Runs before `charge_new`, since adding buckets moves
+    /// existing ones.
     pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
         for (lookup, decision) in self.lookups.iter().zip(decisions) {
             let (made, shard) = (granted && decision.granted, shard(self.locked, lookup));
@@ -77,7 +78,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         }
     }
 
-    /// Charges the buckets that have to be added.
+    /// Adds and charges the missing buckets.
     pub(super) fn charge_new(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
         let Memory { capacity, hasher, .. } = self.memory;
         for (lookup, decision) in self.lookups.iter_mut().zip(decisions) {
@@ -101,7 +102,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         }
     }
 
-    /// Looks all buckets up; false if one was not found.
+    /// Looks up all buckets. Returns `false` if one was not found.
     fn find(&mut self) -> bool {
         let mut all = true;
         for lookup in &mut *self.lookups {
@@ -127,7 +128,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         for lookup in self.lookups.iter().filter(missing) {
             shard(self.locked, lookup).add_table(lookup, capacity);
         }
-        // From here on no table moves. Sweeping may have removed buckets that were found before.
+        // From here on no table moves. Sweeping may have removed buckets that were found earlier.
         self.find();
         for lookup in self.lookups.iter_mut().filter(|lookup| matches!(lookup.location, Location::Unknown)) {
             shard(self.locked, lookup).reserve(lookup, capacity);
@@ -151,14 +152,14 @@ pub(super) fn lock<'m>(memory: &'m Memory, lookups: &[Lookup<'_>]) -> Locked<'m>
     locked
 }
 
-/// The shard of this lookup, which is one of the locked ones.
+/// Returns the shard of this lookup, which must be locked.
 fn shard<'l>(locked: &'l mut [(usize, MutexGuard<'_, Shard>)], lookup: &Lookup<'_>) -> &'l mut Shard {
     let number = lookup.shard();
     let position = locked.iter().position(|(locked, _)| *locked == number).unwrap_or_default();
     &mut locked[position].1
 }
 
-/// The overflow buckets, if this charge goes to one.
+/// Returns the overflow buckets and the capacity of the limit, if this charge uses an overflow bucket.
 #[inline]
 fn overflow_of<'o>(
     lookup: &Lookup<'_>,

@@ -1,4 +1,4 @@
-//! More clients than there is room for: who is judged by what, and who takes whose room.
+//! More clients than capacity: which bucket decides, and which limit uses which capacity.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn of(limiter: &Arc<Limiter>, client: u32, shadow: bool) -> Charge {
     Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow }
 }
 
-/// A store of 640 buckets, at a clock that stands still, and its limits: one that is flooded, one of a login.
+/// A store of 640 buckets with a manual clock and two limits: one that is flooded, and one for logins.
 struct Flooded {
     memory: Memory,
     clock: Arc<ManualClock>,
@@ -47,15 +47,15 @@ impl Flooded {
         self.ask(&[charge])[0].granted
     }
 
-    /// So many clients, from this number on; how many were granted what they asked for?
+    /// Sends a request of each of these clients and returns the number of granted ones.
     fn flood(&self, limiter: &Arc<Limiter>, clients: std::ops::Range<u32>, shadow: bool) -> usize {
         clients.filter(|client| self.granted(of(limiter, *client, shadow))).count()
     }
 }
 
-/// Two million random keys switched off the login limit of everybody else, and every other.
+/// Regression test: two million random keys disabled the login limit, and all other limits.
 #[test]
-fn a_flood_of_clients_is_limited_and_changes_nothing_for_others() {
+fn flood_of_clients_does_not_affect_other_limits() {
     let store = Flooded::new();
     let known: Vec<_> = (0..100).collect();
     for client in &known {
@@ -65,22 +65,22 @@ fn a_flood_of_clients_is_limited_and_changes_nothing_for_others() {
     assert_eq!((held.held, held.share, held.overflowing), (100, 160, false));
 
     let passed = store.flood(&store.flooded, 1_000..30_000, false);
-    // Its share and the common half, of which 100 were in use; those beyond them have three permits together.
+    // The share and the common half, of which 100 buckets were in use, and three permits of the overflow bucket.
     assert_eq!(passed, 160 + 320 - 100 + 3);
     let held = store.memory.usage(&store.flooded);
     assert_eq!((held.held, held.share, held.overflowing), (480, 160, true));
     for limiter in [&store.login, &store.flooded] {
         let of_known = |client: &u32| (0..4).filter(|_| store.granted(of(limiter, *client, false))).count();
-        assert!(known.iter().all(|client| of_known(client) == 2), "who had a bucket has two permits left");
+        assert!(known.iter().all(|client| of_known(client) == 2), "a client with a bucket has two permits left");
     }
-    assert_eq!(store.flood(&store.login, 500..560, false), 60, "new clients of the login have its share");
+    assert_eq!(store.flood(&store.login, 500..560, false), 60, "new clients of the login limit use its share");
     assert!(!store.memory.usage(&store.login).overflowing);
     assert_eq!(store.flood(&store.flooded, 1_000_000..1_010_000, false), 0);
 
     store.clock.advance_millis(INTERVAL);
-    assert_eq!(store.flood(&store.flooded, 0..480, false), 480, "the room comes back with the interval");
+    assert_eq!(store.flood(&store.flooded, 0..480, false), 480, "capacity is available again after an interval");
     store.memory.run_maintenance();
-    assert!(store.memory.usage(&store.flooded).overflowing, "there is no room to speak of");
+    assert!(store.memory.usage(&store.flooded).overflowing, "there is not enough capacity");
     store.clock.advance_millis(INTERVAL);
     store.memory.run_maintenance();
     let held = store.memory.usage(&store.flooded);
@@ -88,7 +88,7 @@ fn a_flood_of_clients_is_limited_and_changes_nothing_for_others() {
 }
 
 #[test]
-fn the_flood_of_a_shadow_takes_its_share_and_nothing_that_live_limits_may_need() {
+fn flood_of_a_shadow_uses_only_its_share() {
     let store = Flooded::new();
     assert_eq!(store.flood(&store.flooded, 0..10_000, true), 160 + 3);
     assert_eq!(store.flood(&store.login, 0..480, false), 480);
@@ -97,7 +97,7 @@ fn the_flood_of_a_shadow_takes_its_share_and_nothing_that_live_limits_may_need()
 }
 
 #[test]
-fn a_limit_of_everybody_has_its_bucket_whatever_the_others_hold() {
+fn overall_limit_always_has_its_bucket() {
     let store = Flooded::new();
     store.flood(&store.flooded, 0..2_000, false);
     store.flood(&store.login, 0..2_000, false);
@@ -110,7 +110,7 @@ fn a_limit_of_everybody_has_its_bucket_whatever_the_others_hold() {
 }
 
 #[test]
-fn what_another_limit_refuses_is_taken_from_no_overflow_bucket() {
+fn refused_request_charges_no_overflow_bucket() {
     let store = Flooded::new();
     store.flood(&store.flooded, 0..480, false);
     let total = limiter("total", 1, Mode::Overall);
@@ -121,11 +121,11 @@ fn what_another_limit_refuses_is_taken_from_no_overflow_bucket() {
         assert!(refused[0].granted && refused[0].overflow && !refused[1].granted, "{refused:?}");
         assert_eq!(refused[0].remaining, 2);
     }
-    assert_eq!(store.flood(&store.flooded, 2_000..2_100, false), 2, "three less the one that passed");
+    assert_eq!(store.flood(&store.flooded, 2_000..2_100, false), 2, "three minus the granted one");
 }
 
 #[test]
-fn what_nobody_received_returns_to_the_bucket_that_it_was_taken_from() {
+fn given_back_permits_return_to_the_charged_bucket() {
     let store = Flooded::new();
     store.flood(&store.flooded, 0..480, false);
     let charge = of(&store.flooded, 1_000, false);
@@ -135,7 +135,7 @@ fn what_nobody_received_returns_to_the_bucket_that_it_was_taken_from() {
     store.memory.give_back(&made);
     assert_eq!(store.ask(&[Charge { permits: 0, ..charge.clone() }])[0].remaining, 3);
 
-    // The same again, and before it is given back the client has got a bucket of its own, at the same moment.
+    // Again, but before the charge is given back the client gets its own bucket, at the same time.
     let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
     let made = outcome.granted_charges(vec![charge.clone()]);
     let other = Timestamp::from_millis(START + 2 * INTERVAL);
@@ -143,30 +143,30 @@ fn what_nobody_received_returns_to_the_bucket_that_it_was_taken_from() {
     let own = store.memory.take(std::slice::from_ref(&charge)).expect("a decision").decisions[0];
     assert!(own.granted && !own.overflow, "{own:?}");
     store.memory.give_back(&made);
-    assert_eq!(store.ask(&[Charge { permits: 0, ..charge }])[0].remaining, 2, "its own was left alone");
+    assert_eq!(store.ask(&[Charge { permits: 0, ..charge }])[0].remaining, 2, "its own bucket was changed");
 }
 
 #[test]
-fn shares_follow_the_rules_and_what_is_in_use_stays() {
+fn new_rules_change_shares_but_keep_buckets_in_use() {
     let store = Flooded::new();
     store.flood(&store.flooded, 0..480, false);
     let limiters: Vec<_> = (0..8).map(|number| limiter(&format!("new {number}"), 3, Mode::PerClient)).collect();
     store.memory.set_active_limits(limiters.iter().map(|limiter| &**limiter), [&*store.flooded, &*store.login]);
     for limiter in &limiters {
         assert_eq!(store.memory.usage(limiter).share, 40);
-        assert_eq!(store.flood(limiter, 0..40, false), 40, "a limit that is new has its share at once");
+        assert_eq!(store.flood(limiter, 0..40, false), 40, "a new limit has its share immediately");
         assert_eq!(store.flood(limiter, 40..80, false), 3, "and the common half is in use");
     }
     assert_eq!(store.memory.usage(&store.flooded).share, 0);
     assert!((0..480).all(|client| store.granted(of(&store.flooded, client, false))));
-    assert_eq!(store.flood(&store.flooded, 0..480, false), 480, "the third of three");
+    assert_eq!(store.flood(&store.flooded, 0..480, false), 480, "the third of three permits");
     assert_eq!(store.flood(&store.flooded, 0..480, false), 0);
     store.clock.advance_millis(2 * INTERVAL);
-    assert_eq!(store.flood(&limiters[0], 0..360, false), 360, "and they give back what they had borrowed");
+    assert_eq!(store.flood(&limiters[0], 0..360, false), 360, "borrowed capacity is free again");
 }
 
 #[test]
-fn who_asks_for_nothing_has_no_bucket_and_is_told_of_the_one_that_would_judge() {
+fn request_for_no_permits_adds_no_bucket() {
     let store = Flooded::new();
     let nothing = |client| Charge { permits: 0, ..of(&store.flooded, client, false) };
     assert_eq!(store.ask(&[nothing(1)])[0].remaining, 3);
@@ -177,7 +177,7 @@ fn who_asks_for_nothing_has_no_bucket_and_is_told_of_the_one_that_would_judge() 
 }
 
 #[test]
-fn two_charges_on_one_bucket_that_is_not_there_make_one() {
+fn two_charges_on_a_missing_bucket_add_one_bucket() {
     let store = Flooded::new();
     let charge = of(&store.flooded, 1, false);
     store.ask(&[charge.clone(), charge.clone()]);
@@ -185,7 +185,7 @@ fn two_charges_on_one_bucket_that_is_not_there_make_one() {
     assert_eq!(store.ask(&[Charge { permits: 0, ..charge }])[0].remaining, 1);
 }
 
-/// Moments at which clients ask; more clients than there is room for.
+/// Generates request times of more clients than the capacity.
 fn lives() -> impl Strategy<Value = Vec<(u64, u32)>> {
     prop::collection::vec((0..INTERVAL / 3, 0..24_u32), 1..400)
 }
@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
-    fn each_bucket_keeps_its_law_whoever_is_judged_by_which(life in lives(), rate in 1..5_u64) {
+    fn each_bucket_keeps_its_guarantee(life in lives(), rate in 1..5_u64) {
         let memory = Memory::bounded(Arc::new(ManualClock::default()), None, 8);
         let limiter = limiter("a", rate, Mode::PerClient);
         let (mut now, mut granted) = (START, HashMap::<Option<u32>, Vec<u64>>::new());
@@ -214,7 +214,7 @@ proptest! {
 }
 
 #[test]
-fn threads_that_flood_one_limit_leave_the_others_their_room_and_the_counts_right() {
+fn concurrent_floods_keep_shares_and_counts() {
     let memory = Memory::bounded(Arc::new(ManualClock::default()), None, 640);
     let limiters: Vec<_> =
         (0..2).map(|number| limiter(&format!("{number}"), MAX_RATE.into(), Mode::PerClient)).collect();

@@ -1,4 +1,4 @@
-//! What the embedded store holds beside the laws: its bounds, its locks, and what a bucket is.
+//! Tests of the embedded store apart from the algorithms: its bounds, its locks, and the identity of a bucket.
 
 mod flood;
 mod size;
@@ -17,19 +17,19 @@ fn charge(client: u32) -> Charge {
 }
 
 #[test]
-fn at_its_cap_the_store_forgets_full_buckets_and_none_in_use() {
+fn full_store_removes_only_full_buckets() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
     let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, 640);
     let granted = |client| memory.take(&[charge(client)]).expect("a decision").granted();
-    assert_eq!((0..2_000).filter(|client| granted(*client)).count(), 641, "one of those without room has passed");
+    assert_eq!((0..2_000).filter(|client| granted(*client)).count(), 641, "the overflow bucket grants one permit");
     assert_eq!(memory.len(), 640);
-    assert!(!(0..2_000).any(granted), "a bucket in use was forgotten");
+    assert!(!(0..2_000).any(granted), "a bucket in use was removed");
 
     clock.advance_millis(10_000);
     assert!((2_000..2_640).all(granted), "full buckets were kept");
 }
 
-/// Shows another moment whenever it is asked, and lets others go on before it tells.
+/// A clock that advances with each call, and yields to other threads before it returns.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
 
@@ -42,7 +42,7 @@ impl Clock for Ticking {
 }
 
 #[test]
-fn nobody_who_is_held_up_takes_back_what_others_have_taken_since() {
+fn delayed_decision_frees_no_permits_of_later_ones() {
     let memory = Memory::new(Arc::new(Ticking::default()), None);
     let quota = Quota::new(1, 10, Algorithm::TokenBucket).expect("a quota");
     let limiter = Arc::new(Limiter::new("l".into(), Mode::Overall, quota));
@@ -65,7 +65,7 @@ fn nobody_who_is_held_up_takes_back_what_others_have_taken_since() {
     assert!(granted.windows(2).all(|two| two[1].millis_since(two[0]) >= 10), "{granted:?}");
 }
 
-/// Counts how often it is asked while nothing of its store is locked.
+/// A clock that counts calls while no lock of its store is held.
 #[derive(Debug, Default)]
 struct Watching(OnceLock<Weak<Memory>>, AtomicU64);
 
@@ -79,10 +79,10 @@ impl Clock for Watching {
     }
 }
 
-/// A giving back that was held up between clock and lock set a bucket back in time, and what had returned since
-/// returned once more.
+/// Regression test: a delay between reading the clock and locking set a bucket back in time, and permits that had returned
+/// in between returned twice.
 #[test]
-fn the_clock_is_read_only_under_the_lock_of_what_it_dates() {
+fn clock_is_read_only_under_a_lock() {
     let clock = Arc::new(Watching::default());
     let memory = Arc::new(Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None));
     clock.0.set(Arc::downgrade(&memory)).expect("set once");
@@ -94,7 +94,7 @@ fn the_clock_is_read_only_under_the_lock_of_what_it_dates() {
 }
 
 #[test]
-fn a_bucket_is_a_name_an_algorithm_and_a_client() {
+fn bucket_is_identified_by_name_algorithm_and_client() {
     let memory = Memory::new(Arc::new(ManualClock::default()), None);
     let left = |name: &str, algorithm, client: Option<ClientId>| {
         let quota = Quota::new(10, 10_000, algorithm).expect("a quota");
@@ -116,7 +116,7 @@ fn a_bucket_is_a_name_an_algorithm_and_a_client() {
         value(&[192, 0, 2, 1]),
         Some(ClientId::Instance("a".into())),
     ];
-    // Each time with a limiter of its own, as after a reload.
+    // Each time with a new limiter, as after a reload.
     for expected in [9, 8] {
         for client in &clients {
             for (name, algorithm) in [
@@ -132,13 +132,13 @@ fn a_bucket_is_a_name_an_algorithm_and_a_client() {
 }
 
 #[test]
-fn unused_buckets_are_swept_out_while_others_come() {
+fn full_buckets_are_removed_while_new_ones_are_added() {
     let clock = Arc::new(ManualClock::default());
     let memory = Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None);
     for client in 0..200_000 {
         clock.advance_millis(10);
         assert!(memory.take(&[charge(client)]).expect("room").granted());
     }
-    // A thousand are in use at a time; a shard is swept when it has grown to twice what it kept.
+    // A thousand are in use at a time. A shard is swept when it has doubled since the last sweep.
     assert!(memory.len() <= 64 * shard::MIN_SWEEP_SIZE, "{} buckets", memory.len());
 }

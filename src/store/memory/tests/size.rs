@@ -1,4 +1,4 @@
-//! What a client occupies: a million of them fit in 100 MB.
+//! The memory of a client: a million clients fit in 100 MB.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use super::charge;
 use crate::clock::{ManualClock, Timestamp};
 use crate::store::memory::Memory;
 
-/// Some 300 bytes, it was.
+/// Regression test: a client took about 300 bytes.
 #[test]
-fn a_client_that_has_asked_once_takes_100_bytes_at_most() {
+fn client_with_one_request_takes_at_most_100_bytes() {
     let memory = Memory::new(Arc::new(ManualClock::default()), None);
     let now = Timestamp::from_millis(1_700_000_000_000);
     let mut most = 0;
-    // With these numbers nearly all tables have just doubled, and are as empty as they ever are.
+    // With these numbers nearly all tables have just doubled their size and are as empty as possible.
     for clients in [15_000, 30_000, 60_000, 120_000] {
         for client in u32::try_from(memory.len()).expect("a number")..clients {
             memory.take_at(&[charge(client)], now).expect("a decision");
