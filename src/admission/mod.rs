@@ -1,10 +1,10 @@
-//! May this request go on? All its charges are made or none, and the answer is a [`Permit`] or a [`Denial`].
+//! Decides whether a request is admitted: makes all of its charges or none, and returns a [`Permit`] or a [`Denial`].
 //!
-//! Only this module makes permits, and no request is forwarded without one.
+//! Only this module creates permits, and no request is forwarded without one.
 //!
-//! A refused request may wait, if every limit that refused it lets it (`max_wait`). It waits in a
-//! [queue](mod@queue) and asks again when its permits have returned. It is charged when it goes on; one whose client leaves
-//! before is not charged.
+//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in a [queue](mod@queue) and
+//! retries when its permits have returned. It is charged when it is admitted; a request whose client disconnects before is
+//! not charged.
 
 mod queue;
 mod receipt;
@@ -20,35 +20,35 @@ use crate::rule::{Limit, OnStoreFailure};
 use crate::rules::{Charges, LimitCharge};
 use crate::store::{Store, StoreError};
 
-/// The proof that a request was judged and may go on.
+/// The proof that the limits have admitted a request.
 #[must_use]
 #[derive(Clone, Debug)]
 pub(crate) struct Permit(());
 
-/// A request that may go on.
+/// An admitted request.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) permit: Permit,
     pub(crate) status: LimitStatus,
-    /// The store did not decide; what its limits do without it let the request pass.
+    /// The error of the store, if it did not decide and `on_store_failure` admitted the request.
     pub(crate) unchecked: Option<StoreError>,
 }
 
-/// Why a request may not go on.
+/// Why a request is rejected.
 #[derive(Debug)]
 pub(crate) enum Denial {
     /// Limits refused it.
     Limited {
-        /// What every limit said.
+        /// The decisions of all limits.
         status: LimitStatus,
-        /// The longest of the waits of those that refused.
+        /// The longest wait of the limits that refused.
         wait: Wait,
     },
     /// The store did not decide, and a limit has `on_store_failure: deny`.
     StoreFailed(StoreError),
 }
 
-/// Why the store did not decide, if it did not.
+/// Returns why the store did not decide; `None` if it did.
 pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&StoreError> {
     match admitted {
         Ok(Admitted { unchecked, .. }) => unchecked.as_ref(),
@@ -57,7 +57,7 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
     }
 }
 
-/// Takes all the permits that a request costs, or none; waits for them where one of its limits [lets it](may_wait).
+/// Makes all charges of a request, or none. Waits for permits if one of its limits [allows it](may_wait).
 ///
 /// # Errors
 /// See [`Denial`].
@@ -73,16 +73,16 @@ pub(crate) async fn admit(
     if !may_wait && let Some(said) = decide_immediately(store, charges) {
         return to_admission(store, said, charges);
     }
-    // Boxed, so that requests that are decided at once do without the memory that waiting needs.
+    // Boxed, so that requests that are decided immediately do not pay for the memory of waiting.
     Box::pin(admit_with_waiting(store, queues, charges)).await
 }
 
-/// A request that costs nothing.
+/// Admits a request without limits.
 pub(crate) fn admit_unlimited() -> Admitted {
     Admitted { permit: Permit(()), status: LimitStatus::default(), unchecked: None }
 }
 
-/// What the limits say where nothing has to be waited for: the store is here, or knows that they refuse.
+/// Decides without I/O, if possible: the store is in memory, or a cached refusal applies.
 fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStatus, StoreError>> {
     match store.take_at_once(charges.asked()) {
         Some(taken) => Some(taken.map(|outcome| LimitStatus::new(charges, outcome))),
@@ -90,8 +90,8 @@ fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<Lim
     }
 }
 
-/// Decides where the store must be asked, or the request may wait. Tries again without the adopted limits where Java has
-/// not configured one.
+/// Decides if the store needs I/O or the request may wait. Retries without the adopted limits if Java has not configured
+/// one of them.
 async fn admit_with_waiting(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
     match admit_from_queue(store, queues, charges).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
@@ -106,7 +106,7 @@ async fn admit_with_waiting(store: &Store, queues: &WaitQueues, charges: &Charge
     }
 }
 
-/// Asks the store, and asks again for as long as the limits that refuse let the request wait.
+/// Decides in the order of the wait queues, and retries while the limits that refuse let the request wait.
 async fn admit_from_queue(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, queues, charges);
     waiting.queue_behind_others().await?;
@@ -120,9 +120,9 @@ async fn admit_from_queue(store: &Store, queues: &WaitQueues, charges: &Charges<
     }
 }
 
-/// What the limits say: from the negative cache, or from the store.
+/// Returns the decisions of the limits, from the negative cache or from the store.
 async fn decide(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, StoreError> {
-    // What is known of the others was looked at before, by the one that found that it is time to ask again.
+    // Requests that cannot wait have checked the cache in `decide_immediately`.
     let known = if charges.limits().iter().any(may_wait) { known_refusal(store, charges) } else { None };
     match known {
         Some(status) => Ok(status),
@@ -130,7 +130,7 @@ async fn decide(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, Sto
     }
 }
 
-/// What follows for the request from what its limits said.
+/// Converts the decisions of the limits to an admission or a denial.
 fn to_admission(
     store: &Store,
     said: Result<LimitStatus, StoreError>,
@@ -146,10 +146,10 @@ fn to_admission(
     }
 }
 
-/// What each limit says by its `on_store_failure`: those that are `local` are decided here, by this gateway's share.
+/// Decides by the `on_store_failure` of each limit. Limits with `local` are decided by this gateway's share.
 ///
 /// # Errors
-/// A limit would rather deny than not count.
+/// A limit has `on_store_failure: deny`.
 fn decide_without_store(store: &Store, charges: &Charges<'_>, error: &StoreError) -> Result<LimitStatus, Denial> {
     if denying(charges, error).is_some() {
         return Err(Denial::StoreFailed(error.clone()));
@@ -169,8 +169,8 @@ pub(crate) fn denying<'c>(charges: &'c Charges<'_>, error: &StoreError) -> Optio
     charges.iter().find(|one| !one.limit.shadow && denies(one))
 }
 
-/// What is known to refuse a request for good, so that the store need not be asked; the other limits are not. One that
-/// lets it wait does so only if all that refuse it do, and whether they do is not known.
+/// Returns the cached refusals if one of them is by a limit that does not let requests wait: then the request is rejected
+/// without asking the store. Otherwise the store must decide, since the request may wait if all refusing limits allow it.
 fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
     let known = store.known_refusal(charges.asked())?;
     let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
@@ -178,13 +178,12 @@ fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
     for_good.then(|| LimitStatus::from_known(charges, known))
 }
 
-/// Is such an error this limit's? One about adopted limits is theirs alone.
+/// Returns `true` if the error concerns this limit. An error about adopted limits concerns only them.
 fn applies_to(one: &LimitCharge<'_>, error: &StoreError) -> bool {
     is_adopted(one) || !error.is_about_adopted()
 }
 
-/// May this limit need more than one decision: a wait, a slot in the future, a second try without limits that Java has not
-/// configured?
+/// Returns `true` if this limit may need more than one decision: it lets requests wait, assigns time slots, or is adopted.
 pub(crate) fn may_wait(limit: &Limit) -> bool {
     let quota = &limit.limiter.quota;
     limit.wait_policy.is_some() || matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) || quota.is_adopted()

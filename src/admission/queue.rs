@@ -1,8 +1,8 @@
-//! Wait queues: who waits for a permit, and in what order. There is one queue for each bucket.
+//! Wait queues: the order in which waiting requests retry. There is one queue for each bucket.
 //!
-//! A request that waits holds a [`Ticket`], numbered in the order of arrival, in the queues of all buckets that refused it.
-//! It goes on when its ticket is the oldest in each of these queues; so requests are served first come, first served on
-//! every bucket, and no two wait for each other. A dropped ticket leaves its queues.
+//! A waiting request has a [`Ticket`], numbered in the order of arrival, in the queues of all buckets that refused it. It
+//! retries when its ticket is the oldest in each of these queues. So requests are served first come, first served on every
+//! bucket, without deadlocks. A dropped ticket leaves its queues.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct WaitQueues {
     closed: watch::Sender<bool>,
 }
 
-/// A request's place in its queues. On drop, it leaves them.
+/// The position of a request in its queues. Leaves them on drop.
 #[derive(Debug)]
 pub(crate) struct Ticket<'l> {
     queues: &'l WaitQueues,
@@ -28,7 +28,7 @@ pub(crate) struct Ticket<'l> {
     buckets: Vec<Bucket>,
 }
 
-/// Which queue: that of the charge's bucket, or that of the overflow bucket, which clients beyond the store's capacity
+/// The kind of a queue: of the client's own bucket, or of the overflow bucket, which clients beyond the store's capacity
 /// share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueKind {
@@ -36,7 +36,7 @@ pub(crate) enum QueueKind {
     Overflow,
 }
 
-/// The queue takes no more: it is full, or the gateway ends.
+/// The error of a queue that accepts no requests: it is full, or the gateway shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
 
@@ -55,24 +55,24 @@ impl WaitQueues {
         Self { state: Mutex::default(), closed: watch::Sender::new(false) }
     }
 
-    /// Ends all waits, and lets no request wait from now on.
+    /// Ends all waits and accepts no further requests.
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
     }
 
-    /// Returns when the queues are closed.
+    /// Waits until the queues are closed.
     pub(crate) async fn closed(&self) {
-        // The sender is ours, so that the wait cannot fail.
+        // `self` owns the sender, so the wait cannot fail.
         _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// Does a request wait for this bucket?
+    /// Returns `true` if a request waits for this bucket.
     pub(crate) fn is_waited_for(&self, charge: &Charge) -> bool {
         let state = self.state.lock();
         !state.queues.is_empty() && state.queues.contains_key(&own_bucket(charge))
     }
 
-    /// A new ticket, in no queue yet.
+    /// Creates a ticket that is in no queue yet.
     pub(crate) fn ticket(&self) -> Ticket<'_> {
         let mut state = self.state.lock();
         state.next_number += 1;
@@ -83,7 +83,7 @@ impl WaitQueues {
 // === impl Ticket ===
 
 impl Ticket<'_> {
-    /// Joins a queue of at most `limit` requests, behind all older tickets and before all younger ones.
+    /// Joins a queue of at most `limit` requests, in the order of ticket numbers.
     pub(crate) fn join(&mut self, charge: &Charge, kind: QueueKind, limit: usize) -> Result<(), QueueFull> {
         let bucket = match kind {
             QueueKind::Own => own_bucket(charge),
@@ -105,12 +105,12 @@ impl Ticket<'_> {
         Ok(())
     }
 
-    /// Does it wait for this charge?
+    /// Returns `true` if the ticket is in a queue for this charge.
     pub(crate) fn waits_for(&self, charge: &Charge) -> bool {
         self.buckets.contains(&own_bucket(charge)) || self.buckets.contains(&overflow_bucket(charge))
     }
 
-    /// Returns when this is the oldest ticket in each of its queues.
+    /// Waits until this is the oldest ticket in each of its queues.
     pub(crate) async fn wait_until_first(&self) {
         while !self.is_first() {
             self.notify.notified().await;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_go_on_in_the_order_of_arrival_on_every_bucket() {
+    fn requests_retry_in_arrival_order_on_every_bucket() {
         let queues = WaitQueues::new();
         let (one, both, other) = (ticket(&queues, &["a"]), ticket(&queues, &["a", "b"]), ticket(&queues, &["b"]));
         assert_eq!([&one, &both, &other].map(is_first_now), [true, false, false]);
@@ -185,18 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_ticket_leaves_its_queues() {
+    fn dropped_ticket_leaves_its_queues() {
         let queues = WaitQueues::new();
         let (first, second, third) = (ticket(&queues, &["a"]), ticket(&queues, &["a"]), ticket(&queues, &["a"]));
         drop(second);
         drop(first);
         assert!(is_first_now(&third));
         drop(third);
-        assert!(!queues.is_waited_for(&charge("a")), "an empty queue was kept");
+        assert!(!queues.is_waited_for(&charge("a")), "an empty queue was not removed");
     }
 
     #[test]
-    fn a_queue_is_bounded_and_a_closed_one_takes_no_request() {
+    fn full_or_closed_queue_accepts_no_request() {
         let queues = WaitQueues::new();
         let _first = ticket(&queues, &["a"]);
         assert_eq!(queues.ticket().join(&charge("a"), QueueKind::Own, 1), Err(QueueFull));

@@ -1,11 +1,11 @@
-//! What a request was charged, so that it can be given back if no upstream receives it.
+//! The charges of an admitted request, which are given back if no upstream receives the request.
 
 use super::LimitStatus;
 use crate::limit::{Charge, Granted};
 use crate::rules::{Charges, Positions};
 use crate::store::Store;
 
-/// What a request was charged, so that it can be given back.
+/// The charges of an admitted request, which can be given back.
 #[derive(Debug, Default)]
 pub(crate) struct Receipt {
     /// For each charge, the position of its limit.
@@ -15,7 +15,7 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Of a request that was admitted with these charges; `status` is what their limits said, or some of them.
+    /// Creates the receipt of a request that was admitted with these charges. `status` has the decisions of their limits.
     pub(crate) fn new(charges: Charges<'_>, status: LimitStatus) -> Self {
         let (positions, asked) = charges.into_parts();
         Self { positions, asked, status }
@@ -31,11 +31,11 @@ impl Receipt {
             return store.give_back_alone(&granted);
         }
         if let Err(error) = store.give_back(&granted).await {
-            tracing::debug!(%error, "permits were not given back, and return by themselves");
+            tracing::debug!(%error, "failed to give permits back, they return later");
         }
     }
 
-    /// The charges that were made, each at the moment of its grant or slot.
+    /// Returns the charges that were made, each with the time of its grant or time slot.
     fn granted(&self) -> Vec<Granted> {
         let made = self.positions.iter().zip(&self.asked).filter_map(|(position, charge)| {
             let decision = self.status.decision(*position).filter(|said| said.granted && charge.permits > 0)?;

@@ -1,41 +1,41 @@
-//! Limit status: what the limits said to a request, once the store has decided.
+//! The limit status: the decisions of the limits about a request.
 
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
 use crate::rules::{Charges, LimitCharge};
 use crate::store::{Known, StoreError};
 
-/// What the limits of a route said, what follows from it, and the store's time when they did.
+/// The decisions of a route's limits about a request, their combined result, and the store's time.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitStatus {
-    /// By the position of the limit in its route; nothing of one that was not asked, or of which nothing is known.
+    /// By the position of the limit in its route; `None` for limits without a known decision.
     decisions: Vec<Option<Decision>>,
-    /// How long the request would have to wait for all its live limits.
+    /// How long the request must wait for all its live limits.
     pub(super) wait: Wait,
-    /// Would a limit have refused it that only watches?
+    /// Whether a shadow limit refused the request.
     pub(crate) shadow_limited: bool,
-    /// Why the store did not decide, if this gateway decided alone. Clients are told nothing of what is left then.
+    /// Why the store did not decide, if this gateway decided locally. Then responses contain no remaining permits.
     pub(crate) fallback_cause: Option<StoreError>,
     pub(crate) now: Timestamp,
 }
 
 impl LimitStatus {
-    /// What the store answered to these charges.
+    /// Creates the status from the store's decisions about these charges.
     pub(super) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
         Self::from_decisions(charges, outcome.decisions.into_iter().map(Some).collect(), outcome.now)
     }
 
-    /// What this gateway says to these charges without the store.
+    /// Creates the status from this gateway's own decisions, after a failure of the store.
     pub(super) fn new_local(charges: &Charges<'_>, outcome: Outcome, error: StoreError) -> Self {
         Self { fallback_cause: Some(error), ..Self::new(charges, outcome) }
     }
 
-    /// What is known of these charges; of the limits that were not asked it says nothing.
+    /// Creates the status from cached refusals; other limits have no decision.
     pub(super) fn from_known(charges: &Charges<'_>, known: Known) -> Self {
         Self::from_decisions(charges, known.decisions, known.now)
     }
 
-    /// `said` is what was said to each charge. Limits that do not count the request have none, and say nothing.
+    /// Creates the status from one decision for each charge. Limits that do not count the request have no decision.
     fn from_decisions(charges: &Charges<'_>, mut said: Vec<Option<Decision>>, now: Timestamp) -> Self {
         let (mut wait, mut shadow_limited) = (Wait::Now, false);
         for (position, said) in said.iter().enumerate() {
@@ -55,34 +55,34 @@ impl LimitStatus {
         Self { decisions: said, wait, shadow_limited, fallback_cause: None, now }
     }
 
-    /// What each limit said, with its position.
+    /// Iterates over the decisions, with the positions of their limits.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Decision)> {
         self.decisions.iter().enumerate().filter_map(|(position, said)| Some((position, said.as_ref()?)))
     }
 
-    /// Did no limit say anything?
+    /// Returns `true` if there are no decisions.
     pub(crate) fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// What the limit at this position said, if it was asked and the store knew.
+    /// Returns the decision of the limit at this position; `None` if it has no known decision.
     pub(crate) fn decision(&self, index: usize) -> Option<&Decision> {
         self.decisions.get(index)?.as_ref()
     }
 
-    /// Did this limit refuse?
+    /// Returns `true` if this limit refused the request.
     pub(crate) fn refused(&self, one: &LimitCharge<'_>) -> bool {
         self.decision(one.index).is_some_and(|decision| !decision.granted)
     }
 
-    /// How long it is until the last of the slots that the live limits granted.
+    /// Returns the time until the last time slot that live limits have assigned.
     pub(super) fn delay(&self, charges: &Charges<'_>) -> u64 {
         let live = charges.iter().filter(|one| !one.limit.shadow).filter_map(|one| self.decision(one.index));
         live.map(|decision| decision.delay).max().unwrap_or(0)
     }
 }
 
-/// Nothing was asked.
+/// The status of a request without decisions.
 impl Default for LimitStatus {
     fn default() -> Self {
         Self {

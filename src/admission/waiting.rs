@@ -1,4 +1,4 @@
-//! A request that may wait: for its turn, for its permits, for its slot.
+//! A request that may wait: until it is first in its queues, for its permits, and for its time slot.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::limit::{Charge, Wait};
 use crate::rules::{Charges, LimitCharge, Positions};
 use crate::store::Store;
 
-/// The request.
+/// A request that may wait.
 pub(super) struct Waiting<'w> {
     store: &'w Store,
     queues: &'w WaitQueues,
     charges: &'w Charges<'w>,
-    /// When it arrived, if a limit lets it wait.
+    /// The arrival time, if a limit lets the request wait.
     arrived_at: Option<Instant>,
     ticket: Option<Ticket<'w>>,
 }
 
-/// A slot in the future. On drop, it is given back unless it was reached.
+/// A time slot in the future. It is given back on drop, unless it was reached.
 struct TimeSlot<'s> {
     store: &'s Store,
     receipt: Option<Receipt>,
@@ -33,7 +33,7 @@ impl<'w> Waiting<'w> {
         Self { store, queues, charges, arrived_at: may_wait.then(Instant::now), ticket: None }
     }
 
-    /// Joins the queues in which others wait already.
+    /// Joins the queues in which other requests already wait.
     pub(super) async fn queue_behind_others(&mut self) -> Result<(), Denial> {
         let waited_for = |one: &LimitCharge<'_>| allows_waiting(one) && self.queues.is_waited_for(one.charge);
         let waited_for = self.positions(waited_for);
@@ -43,7 +43,7 @@ impl<'w> Waiting<'w> {
         }
     }
 
-    /// Waits until this request is the first in its queues.
+    /// Waits until this request is first in its queues.
     pub(super) async fn wait_until_first(&self) -> Result<(), Denial> {
         let Some(ticket) = &self.ticket else { return Ok(()) };
         let joined = self.positions(|one| ticket.waits_for(one.charge));
@@ -57,13 +57,13 @@ impl<'w> Waiting<'w> {
         }
     }
 
-    /// Waits for the permits that were refused; an error if this request may not wait for them.
+    /// Waits for the refused permits. Returns an error if this request may not wait for them.
     pub(super) async fn wait_for_permits(&mut self, status: LimitStatus, wait: Wait) -> Result<(), Denial> {
         let live = self.positions(|one| !one.limit.shadow);
         let refused: Positions = live.into_iter().filter(|one| status.refused(&self.charges.at(*one))).collect();
         let all_may = refused.iter().all(|one| self.may_wait(&self.charges.at(*one), &status));
         let Wait::Millis(millis) = wait else { return Err(Denial::Limited { status, wait }) };
-        // One queue for the overflow bucket, or a flood of clients would wait in as many queues.
+        // One queue for the overflow bucket: otherwise each client of a flood would wait in its own queue.
         let queue_kind = |one: &LimitCharge<'_>| match status.decision(one.index) {
             Some(decision) if decision.overflow => QueueKind::Overflow,
             _ => QueueKind::Own,
@@ -78,7 +78,7 @@ impl<'w> Waiting<'w> {
         }
     }
 
-    /// Holds a request until the slot that it was granted.
+    /// Delays a request until its time slot.
     pub(super) async fn wait_for_time_slot(&self, admitted: Admitted) -> Result<Admitted, Denial> {
         let delay = admitted.status.delay(self.charges);
         if delay == 0 {
@@ -98,7 +98,7 @@ impl<'w> Waiting<'w> {
         }
     }
 
-    /// How long it has waited.
+    /// Returns how long the request has waited.
     fn waited(&self) -> Duration {
         self.arrived_at.map_or(Duration::ZERO, |arrived_at| arrived_at.elapsed())
     }
@@ -124,8 +124,8 @@ impl<'w> Waiting<'w> {
         Ok(())
     }
 
-    /// Refuses a request that may not wait in these queues, without charging it. Their limits refuse it until a permit returns
-    /// at the earliest. While the store is away it goes on instead, to be decided without the store.
+    /// Rejects a request that may not wait in these queues, without charging it. The wait is the time until the next permit
+    /// returns. If the store fails, the request continues instead, and is decided without the store.
     async fn reject_from_queue(&self, queues: &[usize]) -> Result<(), Denial> {
         let ask = |charge: &Charge| Charge { permits: 0, ..charge.clone() };
         let asked: Vec<Charge> = self.charges.asked().iter().map(ask).collect();
@@ -138,13 +138,13 @@ impl<'w> Waiting<'w> {
         Err(Denial::Limited { wait: status.wait, status })
     }
 
-    /// The positions of such charges among all.
+    /// Returns the positions of the matching charges.
     fn positions(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Positions {
         self.charges.iter().enumerate().filter(|(_, one)| which(one)).map(|(position, _)| position).collect()
     }
 }
 
-/// May requests wait for this limit?
+/// Returns `true` if requests may wait for this limit.
 fn allows_waiting(one: &LimitCharge<'_>) -> bool {
     !one.limit.shadow && one.limit.wait_policy.is_some()
 }

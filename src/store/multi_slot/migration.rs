@@ -1,5 +1,5 @@
-//! Requests about a slot that is on its way from one node to another: some of its keys are here and some are there, and a call
-//! about several of them is refused by both. So the buckets of a request are then decided one by one, each where it is.
+//! Requests to a hash slot that migrates from one node to another. Each node has some of its keys, and both nodes reject a
+//! call that needs several keys. So the buckets of a request are decided one by one, each on its own node.
 
 use std::slice::from_ref;
 
@@ -13,10 +13,10 @@ use crate::limit::{Charge, Granted, Outcome};
 use crate::store::StoreError;
 use crate::store::negative_cache::{NegativeCache, Remote};
 
-/// Makes all charges or none, in one call if their slot stays where it is.
+/// Makes all charges or none; in a single call unless their hash slot is migrating.
 ///
 /// # Errors
-/// The store could not decide; what had been charged was given back, as far as it could be.
+/// The store could not decide. Charges that were already made have been given back, if their nodes were reachable.
 pub(super) async fn take<S: Remote>(
     cache: &NegativeCache<S>,
     charges: &[Charge],
@@ -26,14 +26,14 @@ pub(super) async fn take<S: Remote>(
     match cache.take(charges, now, deadline).await {
         Err(error) if error.is_migrating() => {
             let groups: Vec<Group> = (0..charges.len()).map(|position| vec![position]).collect();
-            // Boxed, so that all others do without the memory that this needs.
+            // Boxed, so that all other requests do not pay for this memory.
             charge_in_sequence(charges, &groups, &PerBucketTarget { cache, now, deadline }).boxed().await
         }
         decided => decided,
     }
 }
 
-/// Has each charge of a request decided by itself.
+/// Decides each charge of a request separately.
 struct PerBucketTarget<'s, S> {
     cache: &'s NegativeCache<S>,
     now: Option<Timestamp>,

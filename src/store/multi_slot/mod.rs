@@ -1,5 +1,5 @@
-//! Charges that no one call can decide, since their keys are on several nodes: they are made group by group, and given back if
-//! a later group refuses. In between, others may be refused because of permits that are about to be given back.
+//! Charges that span several hash slots, so that no single call can decide them. They are made group by group, and given
+//! back if a later group refuses. In the meantime, other requests may be refused for permits that are given back later.
 
 mod migration;
 mod sequence;
@@ -20,7 +20,7 @@ use crate::limit::{Charge, Granted, Outcome};
 /// Makes all charges or none.
 ///
 /// # Errors
-/// The store could not decide; what had been charged was given back, as far as it could be.
+/// The store could not decide. Charges that were already made have been given back, if their nodes were reachable.
 pub(super) async fn take<S: Remote>(
     cache: &NegativeCache<S>,
     charges: &[Charge],
@@ -31,11 +31,11 @@ pub(super) async fn take<S: Remote>(
     if groups.len() < 2 {
         return shards::take(cache, charges, now, deadline).await;
     }
-    // Boxed, so that those who need one call do without the memory that this needs.
+    // Boxed, so that requests that need a single call do not pay for this memory.
     charge_in_sequence(charges, &groups, &StoreTarget { cache, now, deadline }).boxed().await
 }
 
-/// Takes from a store.
+/// Charges a store.
 struct StoreTarget<'s, S> {
     cache: &'s NegativeCache<S>,
     now: Option<Timestamp>,
@@ -53,10 +53,10 @@ impl<S: Remote> ChargeTarget for StoreTarget<'_, S> {
     }
 }
 
-/// Gives back what was granted.
+/// Gives back granted charges.
 ///
 /// # Errors
-/// Not all of it could be; the rest returns by itself.
+/// A charge could not be given back; its permits return when their time has passed.
 pub(super) async fn give_back<S: Remote>(
     cache: &NegativeCache<S>,
     granted: &[Granted],
@@ -69,17 +69,17 @@ pub(super) async fn give_back<S: Remote>(
     }
     let group = |group: Group| group.into_iter().map(|position| granted[position].clone()).collect();
     let groups: Vec<Vec<Granted>> = groups.into_iter().map(group).collect();
-    // All at once, so that a node that does not answer takes no time from the others.
+    // All groups at once, so that a node that does not respond does not delay the others.
     let given_back = join_all(groups.iter().map(|group| cache.give_back(group, now))).await;
     given_back.into_iter().collect()
 }
 
-/// The groups of these charges: those of one slot, and each on a limit in shards alone, since it tries several slots. Those
-/// that can refuse come first.
+/// Divides charges into groups: charges in one hash slot share a group, and a charge on a limit in shards has its own group,
+/// since it may try several hash slots. Groups with live charges come first. Returns no groups if there are no hash slots.
 fn groups(charges: &[Charge], slot: impl Fn(&Charge) -> Option<u16>) -> Vec<Group> {
     let mut groups: Vec<(Option<u16>, Group)> = Vec::new();
     for (position, charge) in charges.iter().enumerate() {
-        // Where there are no slots, one call decides all.
+        // Without hash slots, a single call decides all charges.
         let Some(slot) = slot(charge) else { return Vec::new() };
         let own = charge.limiter.shards().is_empty().then_some(slot);
         match groups.iter_mut().find(|(of, _)| own.is_some() && *of == own) {

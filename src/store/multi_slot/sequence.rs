@@ -1,4 +1,4 @@
-//! Groups of charges that are made one after the other, all or none.
+//! Makes groups of charges one after the other: all of them or none.
 
 use std::future::Future;
 
@@ -8,30 +8,30 @@ use super::super::StoreError;
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Granted, Outcome, Wait};
 
-/// Positions of charges that one call can decide.
+/// The positions of charges that one call can decide.
 pub(super) type Group = Vec<usize>;
 
-/// Takes and gives back the charges of a group.
+/// A target that makes the charges of a group and gives them back.
 pub(super) trait ChargeTarget: Sync {
-    /// Makes all charges of a group or none.
+    /// Makes all charges of a group, or none.
     fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Gives back what was granted to some groups.
+    /// Gives back the granted charges of several groups.
     fn give_back(&self, granted: Vec<Granted>) -> impl Future<Output = ()> + Send;
 }
 
-/// What has been decided so far.
+/// The decisions so far.
 struct SequenceState {
     decisions: Vec<Option<Decision>>,
-    /// By which clock each was decided: what that showed.
+    /// For each decision, the time on the clock that decided.
     clock_times: Vec<Timestamp>,
     made: Vec<Granted>,
 }
 
-/// Makes the charges of each group, or of none: what was made is undone when a later group refuses, or does not answer.
+/// Makes the charges of all groups, or of none: undoes earlier groups if a later one refuses or fails.
 ///
 /// # Errors
-/// That of the first group with a live charge that was not decided.
+/// The error of the first group with a live charge that could not be decided.
 pub(super) async fn charge_in_sequence(
     charges: &[Charge],
     groups: &[Group],
@@ -48,7 +48,7 @@ pub(super) async fn charge_in_sequence(
                 state.peek(charges, &groups[done + 1..], target).await;
                 return Ok(state.outcome(false));
             }
-            // Whether shadows were made matters to nobody else.
+            // Other limits do not depend on shadows.
             Err(_) if group.iter().all(|position| charges[*position].shadow) => {}
             Err(error) => {
                 state.undo(charges, target).await;
@@ -59,7 +59,7 @@ pub(super) async fn charge_in_sequence(
     Ok(state.outcome(true))
 }
 
-/// Waits for what gives back, until the deadline; after that it goes on alone. What is not given back returns by itself.
+/// Runs a task that gives charges back, and waits for it until the deadline. Then the task continues in the background.
 pub(super) async fn give_back_until(deadline: Instant, giving_back: impl Future<Output = ()> + Send + 'static) {
     _ = timeout_at(deadline, tokio::spawn(giving_back)).await;
 }
@@ -81,7 +81,7 @@ impl SequenceState {
         self.made.extend(outcome.granted_charges(asked));
     }
 
-    /// Undoes what was made: it is as if it had only been looked at.
+    /// Undoes the charges that were made, and corrects the decisions accordingly.
     async fn undo(&mut self, charges: &[Charge], target: &impl ChargeTarget) {
         if !self.made.is_empty() {
             target.give_back(std::mem::take(&mut self.made)).await;
@@ -94,7 +94,7 @@ impl SequenceState {
         }
     }
 
-    /// Asks groups that need not decide any more what is left.
+    /// Reads the remaining permits of groups whose charges are no longer made.
     async fn peek(&mut self, charges: &[Charge], groups: &[Group], target: &impl ChargeTarget) {
         for group in groups {
             let look = |position: &usize| Charge { permits: 0, ..charges[*position].clone() };
@@ -107,7 +107,7 @@ impl SequenceState {
         }
     }
 
-    /// The answer to all charges. Of one that nobody answered to, nothing is known, and it refuses nobody.
+    /// Returns the outcome of all charges. A charge without a decision counts as granted, with no remaining permits.
     fn outcome(self, granted: bool) -> Outcome {
         let unknown = Decision::new(0, Wait::Now, 0);
         let known = self.decisions.iter().zip(&self.clock_times).filter(|(decision, _)| decision.is_some());
@@ -121,8 +121,8 @@ impl SequenceState {
     }
 }
 
-/// What a limit that was only looked at would say to the charge: that it grants it if so much is left. Of one in shards only
-/// one shard was looked at, and another may have more.
+/// Projects a decision about no permits to the permits of the charge: it is granted if enough permits remain. For a limit in
+/// shards the decision stays granted, since only one shard was read and another may have more permits.
 fn project_decision(decision: &mut Decision, charge: &Charge) {
     if charge.permits > decision.remaining && charge.limiter.shards().is_empty() {
         decision.granted = false;

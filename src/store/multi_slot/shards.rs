@@ -1,6 +1,6 @@
-//! Charges on limits that are spread over shards: each takes from one of them. They are tried in round until one grants, without
-//! those that are known to refuse. In a cluster those whose node is unreachable are passed over: the store has decided only if
-//! another shard grants, or all of them refuse.
+//! Charges on limits in shards: each charge is made on one shard. The shards are tried one after the other until one grants;
+//! shards with a cached refusal are skipped. In a cluster, shards on unreachable nodes are skipped as well: the store has
+//! decided only if another shard grants, or if all shards refuse.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,31 +13,31 @@ use crate::limit::{Charge, Decision, Outcome};
 use crate::store::StoreError;
 use crate::store::negative_cache::{NegativeCache, Remote};
 
-/// So often calls leave before requests begin at another shard. As long as they begin at one, those who wait for its node leave
-/// together; each shard that they begin at meanwhile would have smaller calls under way. A call for many counts as several, so
-/// that a slow node has help sooner.
+/// The number of calls after which requests start at another shard. While requests start at the same shard, they share calls
+/// to its node; starting at several shards would make the calls smaller. A large call counts as several, so that a slow node
+/// is relieved sooner.
 const CALLS_PER_SHARD: u64 = 16;
 
-/// A charge on a limit in shards.
+/// The search for a shard that grants a charge.
 struct ShardSearch<'c, S> {
     cache: &'c NegativeCache<S>,
-    /// Its position among the charges.
+    /// The position of the charge in the request.
     position: usize,
     charge: &'c Charge,
-    /// The shard to begin with.
+    /// The first shard.
     first: u16,
-    /// How many were looked at.
+    /// The number of shards tried or skipped so far.
     tried: u16,
-    /// The shard that is asked.
+    /// The current shard.
     shard: u16,
-    /// Of the shards that refused, what the one said that has a permit first.
+    /// The refusal with the shortest wait so far.
     refusal: Option<Decision>,
 }
 
 /// Makes all charges or none.
 ///
 /// # Errors
-/// The store could not decide; shards that were asked before have refused, and nothing is charged.
+/// The store could not decide. The shards that were tried before have refused, so nothing is charged.
 pub(super) async fn take<S: Remote>(
     cache: &NegativeCache<S>,
     charges: &[Charge],
@@ -47,7 +47,7 @@ pub(super) async fn take<S: Remote>(
     if charges.iter().all(|charge| charge.limiter.shards().is_empty()) {
         return migration::take(cache, charges, now, deadline).await;
     }
-    // Boxed, so that limits without shards do without the memory that this needs.
+    // Boxed, so that limits without shards do not pay for this memory.
     take_from_shards(cache, charges, now, deadline).boxed().await
 }
 
@@ -66,7 +66,7 @@ async fn take_from_shards<S: Remote>(
         searches.iter().for_each(|search| asked[search.position] = search.charge_on_shard());
         let mut outcome = match migration::take(cache, &asked, now, deadline).await {
             Ok(outcome) => outcome,
-            // Nothing was sent. Charges on one limit in shards are alone in a call there.
+            // Nothing was sent. In a cluster, a charge on a limit in shards is alone in its call.
             Err(error @ StoreError::Unreachable) if is_in_cluster(cache, charges) && searches[0].advance() => {
                 unreachable = Err(error);
                 continue;
@@ -75,7 +75,7 @@ async fn take_from_shards<S: Remote>(
         };
         searches.iter_mut().for_each(|search| search.record(&mut outcome.decisions[search.position]));
         if outcome.granted() {
-            // Only shadows can have been refused.
+            // Only shadows can be refused here.
             for search in &mut searches {
                 let decision = &mut outcome.decisions[search.position];
                 if !decision.granted {
@@ -91,7 +91,7 @@ async fn take_from_shards<S: Remote>(
 }
 
 impl<'c, S: Remote> ShardSearch<'c, S> {
-    /// Begins with the first shard that is not known to refuse; if all are, with any.
+    /// Starts at the first shard without a cached refusal; at any shard if all have one.
     fn new(cache: &'c NegativeCache<S>, position: usize, charge: &'c Charge) -> Self {
         let first = choose_first_shard(shard_count(charge), requests_per_shard(charge), cache.store().departures());
         let mut search = Self { cache, position, charge, first, tried: 0, shard: first, refusal: None };
@@ -99,12 +99,12 @@ impl<'c, S: Remote> ShardSearch<'c, S> {
         search
     }
 
-    /// What the present shard is asked for.
+    /// Returns the charge on the current shard.
     fn charge_on_shard(&self) -> Charge {
         self.charge.on_shard(Some(self.shard))
     }
 
-    /// Notes what the present shard said, and puts what the limit says so far in its place.
+    /// Records the decision of the current shard, and replaces a refusal by the one with the shortest wait so far.
     fn record(&mut self, decision: &mut Decision) {
         decision.shard = Some(self.shard);
         if !decision.granted {
@@ -113,7 +113,7 @@ impl<'c, S: Remote> ShardSearch<'c, S> {
         }
     }
 
-    /// Turns to the next shard that is not known to refuse, if there is one.
+    /// Moves to the next shard without a cached refusal. Returns `false` if there is no such shard.
     fn advance(&mut self) -> bool {
         let shards = shard_count(self.charge);
         while self.tried < shards {
@@ -127,17 +127,17 @@ impl<'c, S: Remote> ShardSearch<'c, S> {
         false
     }
 
-    /// Those that were refused go on to their next shards; false if that cannot help, since one that must grant has none.
+    /// Moves all refused live charges to their next shards. Returns `false` if one of them has no further shard.
     fn advance_all(searches: &mut [Self], outcome: &Outcome) -> bool {
         let is_refused = |search: &&mut Self| !search.charge.shadow && !outcome.decisions[search.position].granted;
         let mut refused: Vec<_> = searches.iter_mut().filter(is_refused).collect();
         !refused.is_empty() && refused.iter_mut().all(|search| search.advance())
     }
 
-    /// Charges a shadow whose first shard refused, after the live charges were made.
+    /// Tries further shards for a shadow whose first shard refused, after the live charges were made.
     async fn retry_shadow(&mut self, decision: &mut Decision, now: Option<Timestamp>, deadline: Instant) {
         while !decision.granted && self.advance() {
-            // The request goes on all the same.
+            // A failure does not matter: the request is admitted anyway.
             let Ok(outcome) = migration::take(self.cache, &[self.charge_on_shard()], now, deadline).await else {
                 return;
             };
@@ -147,8 +147,8 @@ impl<'c, S: Remote> ShardSearch<'c, S> {
     }
 }
 
-/// How many requests in a row may begin at one shard: only a part of what it grants, for whoever is refused there asks another
-/// one.
+/// Returns how many consecutive requests start at one shard: a fraction of its rate, since each request that it refuses
+/// costs a second call.
 fn requests_per_shard(charge: &Charge) -> u32 {
     charge.limiter.shards().first().map_or(1, |shard| (shard.quota.rate() / 8).max(1))
 }
@@ -157,13 +157,13 @@ fn is_in_cluster<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]) -> boo
     charges.first().is_some_and(|first| cache.store().slot(first).is_some())
 }
 
-/// How many shards its limit has: a few hundred at most.
+/// Returns the number of shards of the limit: a few hundred at most.
 fn shard_count(charge: &Charge) -> u16 {
     u16::try_from(charge.limiter.shards().len()).unwrap_or_default()
 }
 
-/// Where to begin: at one shard for some calls. Steps of the golden ratio leave no shard out, whatever number of charges a
-/// request has.
+/// Returns the shard to start at, which stays the same for several calls. Steps of the golden ratio visit all shards, for
+/// any number of charges in a request.
 fn choose_first_shard(shards: u16, requests_per_shard: u32, departures: u64) -> u16 {
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let rows = REQUESTS.fetch_add(1, Ordering::Relaxed) / u64::from(requests_per_shard);
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_begin_at_one_shard_for_some_calls_and_at_all_shards_as_often() {
+    fn requests_start_at_all_shards_equally_often() {
         let shard = |calls: u64| usize::from(choose_first_shard(8, u32::MAX, calls));
         let mut counts = [0; 8];
         for round in 0..800 {

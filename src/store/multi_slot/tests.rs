@@ -1,4 +1,4 @@
-//! What is decided in turn is decided as if it were one decision.
+//! A sequence of groups has the outcome of a single decision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::metrics::Metrics;
 use crate::store::Memory;
 
-/// A store of which some buckets cannot be reached.
+/// A store with a bucket that can be unreachable.
 struct Nodes {
     memory: Memory,
     unreachable: Mutex<Option<&'static str>>,
 }
 
 impl ChargeTarget for Nodes {
-    /// Takes from the first of its shards, if a limiter has some.
+    /// Charges the first shard, if a limiter has shards.
     async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         let charges: Vec<Charge> = charges.iter().map(|charge| charge.on_shard(Some(0))).collect();
         match *self.unreachable.lock() {
@@ -47,7 +47,7 @@ fn charge(name: &str, rate: u64, permits: u32, shadow: bool) -> Charge {
     Charge { limiter, client: None, permits, shadow }
 }
 
-/// Whether it was granted, and what each limit said and has left.
+/// Returns whether the request was granted, and for each limit whether it granted and its remaining permits.
 async fn decide(nodes: &Nodes, charges: &[Charge]) -> Result<(bool, Vec<(bool, u32)>), StoreError> {
     let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
     let outcome = charge_in_sequence(charges, &groups(charges, slot), nodes).await?;
@@ -55,7 +55,7 @@ async fn decide(nodes: &Nodes, charges: &[Charge]) -> Result<(bool, Vec<(bool, u
 }
 
 #[test]
-fn those_of_a_slot_are_a_group_and_those_that_only_watch_come_last() {
+fn charges_in_one_hash_slot_form_a_group_and_shadows_are_last() {
     let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
     let charges = [("s", true), ("a", false), ("b", false), ("a2", true), ("b2", false)];
     let charges = charges.map(|(name, shadow)| charge(name, 9, 1, shadow));
@@ -67,7 +67,7 @@ fn those_of_a_slot_are_a_group_and_those_that_only_watch_come_last() {
 }
 
 #[tokio::test]
-async fn what_a_later_group_refuses_is_given_back_and_all_say_what_they_have_left() {
+async fn refusal_of_a_later_group_gives_charges_back() {
     let nodes = nodes();
     let charges = [charge("a", 5, 2, false), charge("b", 3, 2, false), charge("c", 9, 2, false)];
     assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(true, 3), (true, 1), (true, 7)])));
@@ -75,12 +75,12 @@ async fn what_a_later_group_refuses_is_given_back_and_all_say_what_they_have_lef
         assert_eq!(decide(&nodes, &charges).await, Ok((false, vec![(true, 3), (false, 1), (true, 7)])));
     }
     assert_eq!(decide(&nodes, &[charge("c", 9, 7, false)]).await, Ok((true, vec![(true, 0)])));
-    // The last group is only looked at, and would refuse as well.
+    // The last group is only read, and would refuse as well.
     assert_eq!(decide(&nodes, &charges).await, Ok((false, vec![(true, 3), (false, 1), (false, 0)])));
 }
 
 #[tokio::test]
-async fn what_a_later_group_does_not_answer_is_given_back() {
+async fn failure_of_a_later_group_gives_charges_back() {
     let nodes = nodes();
     let charges = [charge("a", 5, 5, false), charge("b", 5, 5, false)];
     *nodes.unreachable.lock() = Some("b");
@@ -90,7 +90,7 @@ async fn what_a_later_group_does_not_answer_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_group_that_only_watches_and_is_away_refuses_nobody() {
+async fn unreachable_group_of_shadows_rejects_no_request() {
     let nodes = nodes();
     let charges = [charge("s", 1, 1, true), charge("a", 2, 1, false)];
     *nodes.unreachable.lock() = Some("s");
@@ -100,9 +100,9 @@ async fn a_group_that_only_watches_and_is_away_refuses_nobody() {
     assert_eq!(decide(&nodes, &charges).await.map(|(granted, _)| granted), Ok(false));
 }
 
-/// The other shards may have permits.
+/// Other shards may have permits.
 #[tokio::test]
-async fn a_shard_that_is_only_looked_at_does_not_refuse_for_its_limit() {
+async fn shard_that_is_only_read_does_not_refuse() {
     let nodes = nodes();
     let wide = charge("{w}", 6, 2, false);
     let limiter = Limiter::new("{w}".to_owned(), Mode::Overall, wide.limiter.quota).sharded(3);
@@ -113,19 +113,19 @@ async fn a_shard_that_is_only_looked_at_does_not_refuse_for_its_limit() {
 }
 
 #[tokio::test]
-async fn a_group_that_only_watches_refuses_nobody() {
+async fn group_of_shadows_rejects_no_request() {
     let nodes = nodes();
     let charges = [charge("s", 1, 1, true), charge("a", 5, 1, false)];
     assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, 4)])));
     assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(false, 0), (true, 3)])));
 }
 
-/// A cluster whose slots are on their way, if the slot of a bucket is the first letter of its name.
+/// A cluster that migrates all hash slots. The hash slot of a bucket is the first letter of its name.
 struct MigratingStore {
     memory: Memory,
-    /// Does nobody answer who is given permits back?
+    /// Whether calls that give permits back time out.
     is_silent: bool,
-    /// Whom the bucket called `later` waits for.
+    /// The signal that the bucket named `later` waits for.
     proceed: Notify,
 }
 
@@ -179,7 +179,7 @@ fn migrating(is_silent: bool) -> NegativeCache<MigratingStore> {
     NegativeCache::new(store, Arc::new(Metrics::new()))
 }
 
-/// Each group had a deadline of its own: three seconds for three of them.
+/// Regression test: each group had its own deadline, so three groups took three seconds.
 #[tokio::test(start_paused = true)]
 async fn all_groups_are_given_back_within_one_deadline() {
     let (cache, begin) = (migrating(true), Instant::now());
@@ -190,16 +190,17 @@ async fn all_groups_are_given_back_within_one_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_beyond_the_deadline_for_what_is_given_back() {
+async fn refunds_do_not_delay_a_decision_past_its_deadline() {
     let (cache, begin) = (migrating(true), Instant::now());
     let charges = [charge("a", 5, 1, false), charge("b", 5, 1, false), charge("c", 1, 2, false)];
     assert!(!take(&cache, &charges, None).await.expect("a decision").granted());
     assert_eq!(begin.elapsed(), Duration::from_secs(1));
 }
 
-/// Who came in between was refused for a permit that was given back, and so was everybody after that, from memory.
+/// Regression test: a request in between was refused for a permit that was given back, and the cached refusal also rejected
+/// all later requests.
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_given_back_while_its_slot_moves_is_there_at_once() {
+async fn permit_given_back_during_migration_is_free_immediately() {
     let cache = migrating(false);
     let charges = [charge("last", 1, 1, false), charge("later", 1, 2, false)];
     let only = &charges[..1];
