@@ -1,4 +1,4 @@
-//! What a route asks of a request, one condition at a time: which are met, and which first is not.
+//! The conditions of a route, and the first condition that a request does not meet.
 
 use http::{HeaderName, HeaderValue, Method};
 
@@ -8,17 +8,17 @@ use crate::route::{HostPattern, Matcher, PathPattern, Route, Routes};
 /// One condition of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition<'m> {
-    /// The path is one of these.
+    /// The path matches this pattern.
     Path(&'m PathPattern),
-    /// The host is one of these.
+    /// The host matches this pattern.
     Host(&'m HostPattern),
     /// The method is one of these.
     Methods(&'m [Method]),
-    /// The field is there with this value, which may be a secret.
+    /// The header field has this value, which may be a secret.
     Header(&'m HeaderName, &'m HeaderValue),
 }
 
-/// How a route was found, or not.
+/// The result of a search for a route, with the reasons.
 #[derive(Clone, Debug)]
 pub struct Search<'r> {
     /// The routes that did not match, each with the first condition that was not met.
@@ -30,7 +30,7 @@ pub struct Search<'r> {
 // === impl Matcher ===
 
 impl Matcher {
-    /// The first condition that a request with these facts does not meet.
+    /// Returns the first condition that a request with these facts does not meet.
     #[inline]
     pub fn unmet(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
         if let Some(path) = self.path.as_ref().filter(|path| !path.matches(facts.path.matched())) {
@@ -42,7 +42,7 @@ impl Matcher {
         self.unmet_method_or_header(facts)
     }
 
-    /// The same, of a request whose host and path are known to be the route's.
+    /// As [`unmet`](Self::unmet), for a request whose host and path are known to match.
     #[inline]
     pub(crate) fn unmet_method_or_header(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
         if !self.methods.is_empty() && !self.methods.contains(facts.method) {
@@ -53,12 +53,12 @@ impl Matcher {
         Some(Condition::Header(name, value))
     }
 
-    /// Does it ask for more than a host and a path?
+    /// Returns `true` if there are conditions other than host and path.
     pub(crate) fn has_method_or_header(&self) -> bool {
         !self.methods.is_empty() || !self.headers.is_empty()
     }
 
-    /// All conditions, in the order in which they are looked at.
+    /// Iterates over all conditions, in the order in which they are checked.
     pub fn conditions(&self) -> impl Iterator<Item = Condition<'_>> {
         let path = self.path.iter().map(Condition::Path);
         let host = self.host.iter().map(Condition::Host);
@@ -71,7 +71,7 @@ impl Matcher {
 // === impl Routes ===
 
 impl Routes {
-    /// Finds what [`find`](Routes::find) finds, and keeps why.
+    /// Finds the same route as [`find`](Routes::find), and records why earlier routes do not match.
     pub fn search(&self, facts: &Facts<'_>) -> Search<'_> {
         let mut passed_over = Vec::new();
         for route in self.iter() {
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_search_finds_what_the_hot_path_finds_and_a_condition_for_all_before(
+        fn search_and_find_return_the_same_route(
             matchers in prop::collection::vec(matcher(), 0..6),
             host in prop::sample::select(vec!["a.example", "b", "c"]),
             path in prop::sample::select(vec!["/", "/a", "/a/b"]),

@@ -1,52 +1,51 @@
-//! What one request costs: a number of the rule file, or one that the request brings in a header field.
+//! The cost of a request: a number in the rule file, or a number in a header field of the request.
 //!
-//! A field is whatever a client makes of it. So what is no cost is a bad request and never a guess: a guess that is too
-//! low walks around the limit, one that is too high lets a typing error spend the quota of all clients.
+//! Clients control header fields, so an invalid cost is a bad request and is never replaced by a guess. A low guess would
+//! bypass the limit; with a high guess, a typing error could use up the quota of all clients.
 
 use http::HeaderName;
 
 use crate::facts::Facts;
 
-/// What a limit's `permits` says.
+/// The cost of a request: the `permits` of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// The same for every request.
     Fixed(u32),
-    /// What the request says.
+    /// The number in a header field.
     Header(HeaderCost),
 }
 
-/// A cost that a header field tells.
+/// A cost from a header field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderCost {
-    /// The field.
+    /// The name of the field.
     pub name: HeaderName,
-    /// What a request without the field costs.
+    /// The cost of a request without the field.
     pub default: u32,
-    /// The most that a request may say; anything without it. What a limit can never grant it refuses, without a
-    /// `Retry-After`.
+    /// The maximal cost; `None` accepts any number. A limit refuses costs that it can never grant, without `Retry-After`.
     pub max: Option<u32>,
 }
 
-/// Why a request has no cost.
+/// The error of an invalid cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CostError {
-    /// The field holds something other than digits.
+    /// The field is not a number.
     #[error("is not a whole number")]
     NotWhole,
-    /// The field says more than `max`.
+    /// The number is greater than `max`.
     #[error("is above {0}")]
     AboveMax(u32),
-    /// The field is there more than once; which of them the upstream would believe is anybody's guess.
+    /// There are several fields, and it is unknown which one the upstream would use.
     #[error("was sent twice")]
     Ambiguous,
 }
 
 impl Cost {
-    /// What a request with these facts costs; 0 asks for what is left and takes nothing.
+    /// Returns the cost of a request with these facts; 0 only reads the limit.
     ///
     /// # Errors
-    /// The request tells its cost in a way that is none.
+    /// The header field is not a valid cost.
     pub fn for_request(&self, facts: &Facts<'_>) -> Result<u32, CostError> {
         match self {
             Self::Fixed(permits) => Ok(*permits),
@@ -70,7 +69,7 @@ impl HeaderCost {
     }
 }
 
-/// Digits, however many: a number that is too large to count is larger than any limit's.
+/// Parses any number of digits. A number that is too large becomes the maximum, which no limit grants.
 fn parse_digits(digits: &[u8]) -> Option<u32> {
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let add = |number: u32, digit: &u8| number.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_costs_what_its_field_says_and_without_one_the_default() {
+    fn cost_is_the_field_or_the_default() {
         assert_eq!(cost(Some(50), &[]), Ok(3));
         assert_eq!(cost(Some(50), &[b"0"]), Ok(0));
         assert_eq!(cost(Some(50), &[b" 050\t"]), Ok(50));
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cost_is_never_guessed_at() {
+    fn invalid_cost_is_an_error() {
         for garbage in
             [&b""[..], b" ", b"-1", b"+1", b"1.5", b"1e3", b"0x10", b"1,1", b"1 1", b"many", b"\xff", b"\xd9\xa3"]
         {
@@ -129,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_field_makes_a_cost_above_the_most(max: u32, value in "[ -~]{0,40}") {
+        fn cost_is_never_above_max(max: u32, value in "[ -~]{0,40}") {
             let cost = cost(Some(max), &[value.as_bytes()]);
             prop_assert!(cost.is_err() || cost.is_ok_and(|cost| cost <= max));
         }

@@ -1,8 +1,8 @@
-//! Percent-encoding: one spelling for what is forwarded, and one for what is matched.
+//! Percent-encoding of the forwarded and of the matched form of a path.
 
 use super::{EncodedSlash, PathError};
 
-/// Decodes what needs no encoding anywhere (RFC 3986 section 2.3) and writes the rest as it came, its digits in upper case.
+/// Decodes unreserved characters (RFC 3986 section 2.3), and keeps all others as received, with digits in upper case.
 pub(super) fn decode(path: &str, slash: EncodedSlash) -> Result<String, PathError> {
     let mut normal = String::with_capacity(path.len());
     let mut raw = Vec::with_capacity(path.len());
@@ -33,8 +33,8 @@ pub(super) fn decode(path: &str, slash: EncodedSlash) -> Result<String, PathErro
     Ok(normal)
 }
 
-/// Spells what [`decode`] made so that whatever origins take for the same is the same: no character is encoded that may
-/// stand for itself in a segment, and every other is.
+/// Converts the result of [`decode`] to a unique encoding, so that paths that are equal to origins are equal. It encodes
+/// exactly the characters that are not allowed in a segment.
 pub(super) fn encode_canonically(normal: &str) -> String {
     let mut spelt = String::with_capacity(normal.len());
     let mut rest = normal.as_bytes();
@@ -45,7 +45,7 @@ pub(super) fn encode_canonically(normal: &str) -> String {
                 rest = tail;
                 value(digits).unwrap_or(byte)
             }
-            // A separator is one only where it is not encoded.
+            // A slash is a separator only if it is not encoded.
             _ if byte == b'/' => {
                 spelt.push('/');
                 continue;
@@ -57,7 +57,7 @@ pub(super) fn encode_canonically(normal: &str) -> String {
     spelt
 }
 
-/// Appends a byte of a segment in its one spelling.
+/// Appends a byte of a segment in its unique encoding.
 pub(super) fn push(byte: u8, spelt: &mut String) {
     if needs_no_encoding(byte) {
         spelt.push(char::from(byte));
@@ -66,13 +66,13 @@ pub(super) fn push(byte: u8, spelt: &mut String) {
     }
 }
 
-/// May it stand for itself in the name of a segment (RFC 3986 section 3.3)? A semicolon ends the name.
+/// Returns `true` if the byte needs no encoding in the name of a segment (RFC 3986 section 3.3). A semicolon ends the name.
 pub(super) const fn needs_no_encoding(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@')
 }
 
-/// RFC 3986 section 2.3.
+/// Returns `true` for unreserved characters (RFC 3986 section 2.3).
 const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
@@ -83,7 +83,7 @@ fn encode(byte: u8, text: &mut String) {
     text.push(char::from(b"0123456789ABCDEF"[usize::from(byte & 15)]));
 }
 
-/// The byte that two digits stand for.
+/// Returns the byte of two hexadecimal digits.
 pub(super) fn value(digits: &[u8]) -> Option<u8> {
     let [high, low] = digits else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());

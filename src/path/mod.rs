@@ -1,9 +1,9 @@
-//! The normal form of a path (RFC 3986 section 6.2.2), and the paths that have none.
+//! The normal form of a path (RFC 3986 section 6.2.2), and rejection of ambiguous paths.
 //!
-//! `/a//b`, `/a/./b`, `/a/x/../b` and `/%61/b` are all `/a/b`. What is forwarded is that form; what routes and clients are
-//! found by is its [`Path::matched`], which leaves out the parameters of segments (`;v=1`) and in which no character is
-//! encoded that need not be. Where servers disagree about what a path means (`..;`, `..%2f`, a backslash, an encoded NUL,
-//! bytes that are no UTF-8), there is no normal form.
+//! `/a//b`, `/a/./b`, `/a/x/../b` and `/%61/b` all have the normal form `/a/b`, which the gateway forwards. Routes and client
+//! keys use [`Path::matched`]: the normal form without the parameters of segments (`;v=1`), in which only characters that
+//! need it are percent-encoded. If servers disagree about the meaning of a path (`..;`, `..%2f`, a backslash, an encoded NUL,
+//! bytes that are not UTF-8), it has no normal form.
 
 use std::borrow::Cow;
 
@@ -20,39 +20,38 @@ pub(crate) use self::readings::{Readings, readings};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path<'a> {
     normalized: Cow<'a, str>,
-    /// Only if it is another.
+    /// The matched form; `None` if it equals the normal form.
     matched: Option<String>,
 }
 
-/// What an encoded slash or backslash in a path is: `%2F`, `%5C`.
+/// How to treat an encoded slash or backslash in a path: `%2F`, `%5C`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncodedSlash {
-    /// A reason to answer with 400: some origins take it for a separator, others do not.
+    /// Reject the request with 400: origins disagree whether it is a separator.
     #[default]
     Reject,
-    /// Data within a segment.
+    /// Treat it as data within a segment.
     Keep,
-    /// A separator like any other, which is forwarded as `/`.
+    /// Treat it as a separator, and forward it as `/`.
     Decode,
 }
 
 /// Why a path has no normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// `*`, or anything else that does not start with a slash.
+    /// The path does not start with a slash, for example `*`.
     #[error("does not start with /")]
     Relative,
-    /// A percent sign without two hexadecimal digits.
+    /// A percent sign is not followed by two hexadecimal digits.
     #[error("broken percent-encoding")]
     Encoding,
-    /// An encoded NUL or another control character, a backslash, a byte that is not ASCII, encoded bytes that are no
-    /// UTF-8 (RFC 3629).
+    /// A backslash, a byte that is not ASCII, an encoded control character, or encoded bytes that are not UTF-8 (RFC 3629).
     #[error("ambiguous character")]
     Character,
-    /// An encoded slash or backslash, once or more than once, unless the rules keep or decode it.
+    /// A slash or backslash that is encoded once or several times, unless the rules keep or decode it.
     #[error("encoded slash")]
     Slash,
-    /// `..` above the root, beside an encoded slash, with parameters, or encoded twice.
+    /// `..` above the root, next to an encoded slash, with parameters, or encoded twice.
     #[error("leaves its root")]
     Escape,
     /// Parameters of a segment without a name, in the middle of a path.
@@ -66,7 +65,7 @@ pub enum PathError {
     Detour,
 }
 
-/// The normal form of `path`; borrowed where it is in that form already.
+/// Returns the normal form of `path`, borrowed if `path` is in normal form.
 ///
 /// # Errors
 /// See [`PathError`].
@@ -85,7 +84,7 @@ pub(crate) fn normalize(path: &str, slash: EncodedSlash) -> Result<Path<'_>, Pat
     Ok(Path { normalized: Cow::Owned(whole), matched })
 }
 
-/// All characters may stand where they stand, and no segment is empty or starts with a dot.
+/// Returns `true` if no character needs encoding or decoding, and no segment is empty or starts with a dot.
 fn is_plain(path: &[u8]) -> bool {
     let plain = path.iter().all(|byte| *byte == b'/' || encoding::needs_no_encoding(*byte));
     plain && !path.windows(2).any(|pair| pair[0] == b'/' && matches!(pair[1], b'/' | b'.'))
@@ -94,18 +93,18 @@ fn is_plain(path: &[u8]) -> bool {
 // === impl Path ===
 
 impl Path<'_> {
-    /// What is forwarded.
+    /// Returns the normal form, which is forwarded.
     pub fn normalized(&self) -> &str {
         &self.normalized
     }
 
-    /// What routes and clients are found by: no parameters, and each character spelt in one way.
+    /// Returns the form for routes and client keys: without parameters, and with a unique encoding of each character.
     pub fn matched(&self) -> &str {
         self.matched.as_deref().unwrap_or(&self.normalized)
     }
 }
 
-/// A path that is in its normal form, with nothing that is not matched.
+/// Converts a path that is in normal form and has no parameters.
 impl<'a> From<&'a str> for Path<'a> {
     fn from(path: &'a str) -> Self {
         Self { normalized: Cow::Borrowed(path), matched: None }
@@ -121,7 +120,7 @@ impl From<String> for Path<'_> {
 // === impl EncodedSlash ===
 
 impl EncodedSlash {
-    /// The word of the rule file.
+    /// Returns the value in the rule file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Reject => "reject",

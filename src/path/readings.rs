@@ -5,7 +5,7 @@
 
 use super::{EncodedSlash, Path, PathError, encoding, normalize, segment};
 
-/// Every path that a server may take a path for, the preferred one first.
+/// All paths that a server may read a path as, the preferred one first.
 #[derive(Debug)]
 pub(crate) struct Readings<'a> {
     pub(crate) paths: Vec<Path<'a>>,
@@ -32,7 +32,7 @@ pub(crate) fn readings(path: &str, slash: EncodedSlash) -> Option<Readings<'_>> 
     })
 }
 
-/// Removes the percent-encoding, however often it was applied, and makes slashes of backslashes.
+/// Removes all layers of percent-encoding, and converts backslashes to slashes.
 fn decode(path: &str) -> Vec<u8> {
     let once = segment::collapse_percent_layers(path);
     let mut decoded = Vec::with_capacity(once.len());

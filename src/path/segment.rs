@@ -1,21 +1,20 @@
-//! Segments: their names, their parameters, and those that are dots or hide dots.
+//! Path segments: names, parameters, and dot segments, including disguised ones.
 //!
-//! Servlet containers cut a parameter off before they look for dots, so that `..;` and `..;x=1` are `..` to them; others
-//! take it for a name. An encoded semicolon is cut as well: a proxy on the way may have decoded it.
+//! Servlet containers remove parameters before they resolve dot segments, so they treat `..;` and `..;x=1` as `..`. Other
+//! servers treat them as names. An encoded semicolon also starts parameters, since a proxy may decode it.
 
 use super::{EncodedSlash, PathError};
 
 /// A segment of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment<'p> {
-    /// With its parameters.
+    /// The segment with its parameters.
     pub(super) whole: &'p str,
-    /// Without.
+    /// The segment without its parameters.
     pub(super) name: &'p str,
 }
 
-/// The segments of a path that is decoded, after dots and empty ones are gone. An empty one at the end stands for the
-/// slash there.
+/// Resolves dot segments and removes empty segments of a decoded path. An empty last segment represents a trailing slash.
 pub(super) fn resolve(path: &str, slash: EncodedSlash) -> Result<Vec<Segment<'_>>, PathError> {
     let mut segments: Vec<Segment<'_>> = Vec::new();
     let mut parts = path.split('/').skip(1).peekable();
@@ -38,7 +37,7 @@ pub(super) fn resolve(path: &str, slash: EncodedSlash) -> Result<Vec<Segment<'_>
     Ok(segments)
 }
 
-/// A path of these.
+/// Joins segments to a path.
 pub(super) fn join<'p>(segments: impl Iterator<Item = &'p str>) -> String {
     let mut path = String::new();
     for segment in segments {
@@ -48,13 +47,13 @@ pub(super) fn join<'p>(segments: impl Iterator<Item = &'p str>) -> String {
     path
 }
 
-/// A segment without its parameters.
+/// Returns a segment without its parameters.
 fn name(whole: &str) -> &str {
     let ends = [whole.find(';'), whole.find("%3B")];
     &whole[..ends.into_iter().flatten().min().unwrap_or(whole.len())]
 }
 
-/// Whether it hides what would be no data.
+/// Rejects a segment that a server may read as a dot segment or a separator.
 fn check(whole: &str, slash: EncodedSlash) -> Result<(), PathError> {
     let is_dots = |part: &str| part == ".." || (part == "." && part != whole);
     let has_dots = |text: &str| split(text).any(|part| is_dots(name(part)));
@@ -64,7 +63,7 @@ fn check(whole: &str, slash: EncodedSlash) -> Result<(), PathError> {
     if !whole.contains("%25") {
         return Ok(());
     }
-    // An origin that decodes twice would see it; honest clients do not encode it twice.
+    // An origin that decodes twice would see it. Legitimate clients do not encode it twice.
     let once = collapse_percent_layers(whole).to_ascii_uppercase();
     let has = |codes: &[&str]| codes.iter().any(|code| once.contains(code));
     match () {
@@ -75,12 +74,12 @@ fn check(whole: &str, slash: EncodedSlash) -> Result<(), PathError> {
     }
 }
 
-/// The parts between encoded slashes.
+/// Splits a segment at encoded slashes.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split("%2F").flat_map(|part| part.split("%5C"))
 }
 
-/// Takes off all layers of encoded percent signs but the last, in one go: a client pays for a layer with two bytes.
+/// Reduces repeatedly encoded percent signs to one layer. This takes a single pass, for any number of layers.
 pub(super) fn collapse_percent_layers(text: &str) -> String {
     let mut peeled = String::with_capacity(text.len());
     let mut rest = text;

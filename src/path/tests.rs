@@ -1,4 +1,4 @@
-//! Spellings: what is the same, and what is none.
+//! Tests of equal, different and ambiguous paths.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn forms(whole: &str, matched: &str) -> Result<(String, String), PathError> {
 }
 
 #[test]
-fn every_spelling_of_a_path_has_one_normal_form() {
+fn equal_paths_have_one_normal_form() {
     for (path, normal) in [
         ("/", "/"),
         ("/login", "/login"),
@@ -53,7 +53,7 @@ fn parameters_are_forwarded_and_not_matched() {
 }
 
 #[test]
-fn a_character_is_matched_in_one_spelling_and_forwarded_as_it_came() {
+fn matched_form_has_a_unique_encoding() {
     for (path, whole, matched) in [
         ("/items%3Aimport", "/items%3Aimport", "/items:import"),
         ("/items:import", "/items:import", "/items:import"),
@@ -68,7 +68,7 @@ fn a_character_is_matched_in_one_spelling_and_forwarded_as_it_came() {
 }
 
 #[test]
-fn a_path_that_servers_read_differently_has_none() {
+fn ambiguous_path_has_no_normal_form() {
     for (path, error) in [
         ("*", PathError::Relative),
         ("/%", PathError::Encoding),
@@ -102,7 +102,7 @@ fn a_path_that_servers_read_differently_has_none() {
 }
 
 #[test]
-fn an_encoded_slash_is_what_the_rules_say() {
+fn encoded_slash_follows_the_rules() {
     let (slash, escape) = (Err(PathError::Slash), Err(PathError::Escape));
     for (path, reject, keep, decode) in [
         ("/api%2Flogin", slash.clone(), forms("/api%2Flogin", "/api%2Flogin"), forms("/api/login", "/api/login")),
@@ -124,8 +124,8 @@ fn an_encoded_slash_is_what_the_rules_say() {
     }
 }
 
-/// The path as an origin may read it: parameters cut off before or after it decodes, once or twice, slashes of all kinds
-/// merged, dots resolved. A model of those that read a path most generously.
+/// Returns the segments that a lenient origin may read: it removes parameters before or after decoding, decodes once or
+/// twice, merges slashes of all kinds, and resolves dot segments.
 fn origin(path: &str, cuts_first: bool, decodes: usize) -> Vec<String> {
     let cut = |path: String| {
         let names = path.split('/').map(|part| part.split(';').next().unwrap_or_default().to_owned());
@@ -146,7 +146,7 @@ fn origin(path: &str, cuts_first: bool, decodes: usize) -> Vec<String> {
     segments
 }
 
-/// Percent-encoding of ASCII undone, and what is none left as it is.
+/// Decodes valid percent-encoding of ASCII, and keeps all else.
 fn decoded(path: &str) -> String {
     let mut pieces = path.split('%');
     let mut decoded = pieces.next().unwrap_or_default().to_owned();
@@ -167,7 +167,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_normal_form_is_its_own_normal_form(path in "/([ab./;:%]|%2[eEfF5]|%3[bBaA]|%5c|%25){0,12}", slash in slashes()) {
+    fn normalization_is_idempotent(path in "/([ab./;:%]|%2[eEfF5]|%3[bBaA]|%5c|%25){0,12}", slash in slashes()) {
         if let Ok(normal) = normalize(&path, slash) {
             prop_assert_eq!(&normalize(normal.normalized(), slash), &Ok(normal.clone()));
             let matched = normalize(normal.matched(), slash);
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn no_spelling_that_an_origin_serves_as_another_path_is_matched_as_its_own(
+    fn matched_form_is_what_origins_serve(
         path in "/(login|a|[./;]|\\.\\.|%2[eEfF]|%3[bB]|%5[cC]|%6[cC]ogin|%252[efEF]|;x=1|%253b|%255c){0,8}",
         cuts_first: bool,
         decodes in 1..=2_usize,

@@ -1,4 +1,4 @@
-//! The conditions of a route, and which of them take in others.
+//! The conditions of a route, and which conditions cover others.
 
 use http::{HeaderName, HeaderValue, Method};
 
@@ -8,25 +8,26 @@ use crate::facts::Facts;
 /// The conditions of a route: all of them must hold.
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
-    /// The host asked for; any if none is given.
+    /// The host; `None` matches all hosts.
     pub host: Option<HostPattern>,
-    /// The path in its normal form; any if none is given.
+    /// The path in its normal form; `None` matches all paths.
     pub path: Option<PathPattern>,
-    /// The methods; any if empty.
+    /// The methods; an empty list matches all methods.
     pub methods: Vec<Method>,
-    /// Fields that must be there with just this value.
+    /// The header fields that must have exactly these values.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 // === impl Matcher ===
 
 impl Matcher {
-    /// Does a request with these facts meet every condition?
+    /// Returns `true` if a request with these facts meets all conditions.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         self.unmet(facts).is_none()
     }
 
-    /// Does this one match whatever `other` matches? Then a route with `other` after this one is never reached.
+    /// Returns `true` if this matcher matches all requests that `other` matches. Then a later route with `other` is never
+    /// reached.
     pub fn covers(&self, other: &Matcher) -> bool {
         covers(&self.host, &other.host, HostPattern::covers)
             && covers(&self.path, &other.path, PathPattern::covers)
@@ -35,8 +36,8 @@ impl Matcher {
             && self.headers.iter().all(|header| other.headers.contains(header))
     }
 
-    /// The one host and the literal first segment that it asks for. Where it has one, it covers only matchers that
-    /// have the same.
+    /// Returns the exact host and the literal first segment, if there are any. If this matcher has one of them, it covers
+    /// only matchers with the same value.
     pub(crate) fn lookup_key(&self) -> (Option<&str>, Option<&str>) {
         let host = match &self.host {
             Some(HostPattern::Exact(host)) => Some(host.as_str()),
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_covers_another_when_nothing_would_get_past_it() {
+    fn matcher_covers_narrower_matchers() {
         let matcher = |host: &str, pattern: &str, methods: &[Method]| Matcher {
             host: (!host.is_empty()).then(|| HostPattern::parse(host).expect(host)),
             path: (!pattern.is_empty()).then(|| path(pattern)),

@@ -1,4 +1,4 @@
-//! Which rules touch a request: the first route that matches, top to bottom.
+//! Routes: the first route that matches a request, from top to bottom, defines its limits.
 
 mod matcher;
 mod pattern;
@@ -22,50 +22,48 @@ use crate::upgrade::Upgrades;
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     list: Vec<Route>,
-    /// Where each of them is found by host and path.
+    /// The positions of the routes, by host and path.
     table: Table,
-    /// Which of them ask for more than that. So most lookups need not fetch the route itself.
+    /// Whether each route has further conditions. So most lookups need not read the route itself.
     conditional: Vec<bool>,
-    /// The methods that they name beyond the registered ones.
+    /// The unregistered methods that routes name.
     methods: Vec<Method>,
-    /// The fields that they ask for and that have one value.
+    /// The single-valued header fields that routes match.
     fields: Vec<HeaderName>,
 }
 
 /// One entry of `routes:`.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Its name in the rule file, metrics and logs.
+    /// The name in the rule file, metrics and logs.
     pub name: Arc<str>,
-    /// The requests it is for.
+    /// The conditions of the route.
     pub matcher: Matcher,
-    /// What it takes from its requests; may be empty.
+    /// The limits of its requests; may be empty.
     pub limits: Vec<Limit>,
-    /// The longest body that a request may have, in bytes; where the layer stands in somebody's own service, the longest
-    /// `Content-Length`.
+    /// The maximal length of a request body, in bytes; in a Tower layer, the maximal `Content-Length`.
     pub max_body: u64,
-    /// What else than HTTP its clients may speak.
+    /// The protocols that clients may switch to.
     pub upgrades: Upgrades,
-    /// In which fields its clients are told what is left.
+    /// The rate limit headers that responses contain.
     pub rate_limit_headers: RateLimitHeaders,
-    /// The upstream's name; none where the layer stands in somebody's own service.
+    /// The name of the upstream; `None` in a Tower layer.
     pub upstream: Option<Arc<str>>,
 }
 
 // === impl Route ===
 
 impl Route {
-    /// The longest body unless the rule file says otherwise: 1 GiB: more than nearly all requests
-    /// need, and still a bound.
+    /// The default of `max_body`: 1 GiB, which is more than nearly all requests need, and still a bound.
     pub const DEFAULT_MAX_BODY: u64 = 1 << 30;
 
-    /// The most limits, candidates included; the store counts them in a byte.
+    /// The maximal number of limits, including candidates; the store counts them in a byte.
     pub const MAX_LIMITS: usize = 100;
 
-    /// Is the body as long as it says too long? One that tells no length is found out when it is read.
+    /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read.
     pub(crate) fn is_too_long(&self, facts: &Facts<'_>) -> bool {
         if facts.method.is_safe() {
-            return false; // hardly any has a body, and none is worth a look
+            return false; // hardly any of these requests has a body
         }
         let length = facts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         length.is_some_and(|length: u64| length > self.max_body)
@@ -75,7 +73,7 @@ impl Route {
 // === impl Routes ===
 
 impl Routes {
-    /// Routes in the order in which they are tried.
+    /// Creates the routes from a list in the order in which they are tried.
     pub fn new(list: Vec<Route>) -> Self {
         let table = Table::new(list.iter().map(|route| &route.matcher));
         let conditional = list.iter().map(|route| route.matcher.has_method_or_header()).collect();
@@ -86,10 +84,10 @@ impl Routes {
         Self { list, table, conditional, methods, fields }
     }
 
-    /// Whether a request could pass for one of another route.
+    /// Rejects requests that an upstream could assign to another route.
     ///
     /// # Errors
-    /// Its method is that of a route in another case, or a field that a route asks for has two values.
+    /// The method differs from a route's method only in case, or a header field that a route matches has two values.
     pub fn check(&self, facts: &Facts<'_>) -> Result<(), BadRequest> {
         let sent = facts.method.as_str();
         let differs = |method: &Method| method.as_str() != sent && method.as_str().eq_ignore_ascii_case(sent);
@@ -103,8 +101,8 @@ impl Routes {
         if self.fields.iter().any(has_two) { Err(BadRequest::TwoValues) } else { Ok(()) }
     }
 
-    /// The first route that matches, with its position. However many there are, few of them are looked at: those that
-    /// the table has for the request's host and path.
+    /// Returns the first route that matches, with its position. It checks only the routes that the table lists for the host
+    /// and the path of the request.
     pub fn find(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
         let meets_other_conditions = |position: usize| {
             self.conditional.get(position) == Some(&false)
@@ -114,13 +112,13 @@ impl Routes {
         Some((position, self.list.get(position)?))
     }
 
-    /// All routes, in their order.
+    /// Iterates over all routes, in their order.
     pub fn iter(&self) -> std::slice::Iter<'_, Route> {
         self.list.iter()
     }
 }
 
-/// Fields that say the same on many lines as on one (RFC 9110 section 5.3).
+/// Returns `true` for list fields, which mean the same on several lines as on one (RFC 9110 section 5.3).
 fn is_list(name: &HeaderName) -> bool {
     const LISTS: [HeaderName; 5] = [
         header::CACHE_CONTROL,

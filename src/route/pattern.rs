@@ -1,4 +1,4 @@
-//! What a host and a path look like: the patterns of the rule file.
+//! The host and path patterns of the rule file.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub enum HostPattern {
     Suffix(String),
 }
 
-/// Literal segments, `{name}` for any one segment, and `/**` at the end for everything at or below.
+/// A path pattern: literal segments, `{name}` for any single segment, and `/**` at the end for all paths at or below.
 ///
-/// A trailing slash makes no difference: `/login` is also `/login/`, since most upstreams take them for the same.
+/// A trailing slash makes no difference: `/login` also matches `/login/`, since most upstreams treat them equally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
     pub(super) segments: Vec<Segment>,
@@ -23,31 +23,31 @@ pub struct PathPattern {
     pub(super) rest: bool,
 }
 
-/// One part of a path, between slashes.
+/// A segment of a path pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     /// This text.
     Literal(String),
-    /// Any text, which the rule file calls so.
+    /// Any text, under this name in the rule file.
     Any(String),
 }
 
-/// Why a text is no pattern.
+/// The error of an invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// Not a host name, with or without a leading `*.`.
     #[error("`{0}` is not a host")]
     Host(String),
-    /// A path pattern is compared with normal forms, so it must be one.
+    /// The path pattern is not in normal form, so it could never match.
     #[error("`{0}` is not a path in its normal form")]
     Path(String),
-    /// `**` anywhere but at the end.
+    /// `**` is not at the end.
     #[error("`**` can only be the last segment of `{0}`")]
     Rest(String),
-    /// Parameters take no part in matching.
+    /// A segment has parameters, which are not matched.
     #[error("`{0}` has the parameters of a segment")]
     Parameters(String),
-    /// A segment that has braces and is not `{name}`.
+    /// A segment has braces but is not `{name}`.
     #[error("`{0}` is neither a literal segment nor `{{name}}`")]
     Segment(String),
 }
@@ -55,10 +55,11 @@ pub enum PatternError {
 // === impl HostPattern ===
 
 impl HostPattern {
-    /// Reads `host` or `*.host`.
+    /// Parses `host` or `*.host`.
     ///
     /// # Errors
-    /// The text is no host name: labels of letters, digits, `-` and `_`, separated by dots; or an address in brackets.
+    /// The text is not a host name (labels of letters, digits, `-` and `_`, separated by dots) or an IPv6 address in
+    /// brackets.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let (name, any_label) = match text.strip_prefix("*.") {
             Some(name) => (name, true),
@@ -77,7 +78,7 @@ impl HostPattern {
         Ok(if any_label { Self::Suffix(format!(".{name}")) } else { Self::Exact(name) })
     }
 
-    /// Is `host`, in lower case, one of these?
+    /// Returns `true` if the pattern matches `host`, which must be in lower case.
     pub fn matches(&self, host: &str) -> bool {
         match self {
             Self::Exact(name) => host == name,
@@ -106,10 +107,10 @@ impl fmt::Display for HostPattern {
 // === impl PathPattern ===
 
 impl PathPattern {
-    /// Reads a pattern such as `/login`, `/users/{id}/posts` or `/static/**`.
+    /// Parses a pattern such as `/login`, `/users/{id}/posts` or `/static/**`.
     ///
     /// # Errors
-    /// Names the part that can never match.
+    /// The pattern could never match.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let not_normal = || PatternError::Path(text.to_owned());
         let inner = text.strip_prefix('/').ok_or_else(not_normal)?;
@@ -125,13 +126,13 @@ impl PathPattern {
         Ok(Self { segments, rest })
     }
 
-    /// Does it have an encoded slash or backslash, which only paths have in which those are kept?
+    /// Returns `true` if the pattern has an encoded slash or backslash, which matches only with [`EncodedSlash::Keep`].
     pub(crate) fn has_encoded_slash(&self) -> bool {
         let has = |text: &str| text.contains("%2F") || text.contains("%5C");
         self.segments.iter().any(|segment| matches!(segment, Segment::Literal(text) if has(text)))
     }
 
-    /// Does `path`, in the form that is matched, match?
+    /// Returns `true` if the pattern matches `path`, which must be in the form of [`Path::matched`](path::Path::matched).
     pub fn matches(&self, path: &str) -> bool {
         let path = trim_slashes(path);
         let mut parts = path.split('/').filter(|_| !path.is_empty());
@@ -196,7 +197,7 @@ impl Segment {
     }
 }
 
-/// A path without the slashes at its ends: its segments, or nothing.
+/// Returns a path without its leading and trailing slash.
 pub(super) fn trim_slashes(path: &str) -> &str {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.strip_suffix('/').unwrap_or(path)
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_pattern_is_literal_segments_any_segments_and_a_rest() {
+    fn path_patterns_match_segments_and_prefixes() {
         for (pattern, yes, no) in [
             ("/", &["/"][..], &["/a"][..]),
             ("/login", &["/login", "/login/"], &["/", "/login/x", "/logins", "/Login"]),
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_no_path_can_match_is_refused() {
+    fn patterns_that_cannot_match_are_errors() {
         for text in [
             "/a;x", "/a%40b", "/a%2fb", "login", "", "/a//b", "/a/../b", "/%61", "/a/**/b", "/{}", "/a{b}", "/a*",
             "/a?x=1", "/a b",
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suffix_is_for_hosts_below_it_only() {
+    fn wildcard_host_matches_only_subdomains() {
         let below = HostPattern::parse("*.Example.com").expect("a pattern");
         assert!(below.matches("a.example.com") && below.matches("a.b.example.com"));
         assert!(!below.matches("example.com") && !below.matches("badexample.com"));

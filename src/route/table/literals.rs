@@ -1,21 +1,20 @@
-//! The nodes one segment further: where there are a few, they are compared; where there are many, they are hashed.
+//! The child nodes of a node by segment: a few are compared one by one, many are hashed.
 
 use std::num::NonZeroU32;
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// The number of a node that is not that of the first tree's root.
+/// The number of a child node, which is never 0, the root of the first tree.
 pub(super) type Child = NonZeroU32;
 
-/// So many are compared faster than one is hashed.
+/// Up to this number of children, comparing is faster than hashing.
 const FEW: usize = 4;
 
-/// A segment; one of the usual length is where it is found, and not behind a pointer: a look elsewhere in memory costs as
-/// much as the comparison.
+/// A segment. Usual lengths are stored inline, since another memory access costs as much as the comparison.
 type Text = SmallVec<[u8; 16]>;
 
-/// Nodes by the text of their segment.
+/// Child nodes by the text of their segment.
 #[derive(Clone, Debug)]
 pub(super) enum Literals {
     One(Text, Child),
@@ -24,7 +23,7 @@ pub(super) enum Literals {
 }
 
 impl Literals {
-    /// The node of this segment.
+    /// Returns the node of this segment.
     pub(super) fn get(&self, segment: &str) -> Option<Child> {
         match self {
             Self::One(text, child) => (**text == *segment.as_bytes()).then_some(*child),
@@ -33,7 +32,7 @@ impl Literals {
         }
     }
 
-    /// The node of this segment, which is `new` if there was none.
+    /// Returns the node of this segment; adds `new` if it is missing.
     pub(super) fn get_or_insert(&mut self, segment: &str, new: Child) -> Child {
         if let Some(child) = self.get(segment) {
             return child;

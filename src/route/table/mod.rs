@@ -1,12 +1,12 @@
-//! Where routes are found: by host first, then by path, segment by segment.
+//! The lookup table of routes: by host first, then by path, segment by segment.
 //!
-//! The routes of one host pattern are a [tree](Trees), and a request is looked up in a few of them: that of its host,
-//! those of the domains above it, and that of the routes for any host. What is found there meets a route's host and path;
-//! the caller says whether it meets the rest, and the lowest position that does is the answer. So the order of the rule
-//! file decides, as if each route were tried in turn.
+//! The routes of each host pattern form a [tree](Trees). A request is looked up in the tree of its host, in the trees of the
+//! parent domains, and in the tree of the routes for all hosts. The trees contain candidates that match host and path. The
+//! caller checks all other conditions, and the lowest position that meets them is the result. So the order of the rule file
+//! decides, as if the routes were tried one after the other.
 //!
-//! No part of a tree is looked at twice, and none in which all routes come after one that was found: whatever a client
-//! sends, a lookup costs no more than trying all routes would.
+//! A lookup visits no node twice, and skips nodes whose routes all come after a route already found. So a lookup never
+//! costs more than trying all routes, for any client input.
 
 mod literals;
 mod tree;
@@ -24,19 +24,19 @@ pub(super) struct Table {
     trees: Trees,
     /// By host.
     hosts: HashMap<Name, Root>,
-    /// By domain, with the dot before it: for the hosts below.
+    /// By domain, with a leading dot: for all hosts below the domain.
     domains: HashMap<Name, Root>,
-    /// Most dots in any of those domains.
+    /// The maximal number of dots in these domains.
     deepest: usize,
 }
 
-/// A host or a domain; one of the usual length is where it is found, and not behind a pointer.
+/// A host or a domain. Usual lengths are stored inline, which saves a memory access.
 type Name = SmallVec<[u8; 24]>;
 
 // === impl Table ===
 
 impl Table {
-    /// A table of the routes with these matchers, in their order.
+    /// Creates the table of the routes with these matchers, in their order.
     pub(super) fn new<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Self {
         let mut table = Self::default();
         for (position, matcher) in matchers.enumerate() {
@@ -46,8 +46,8 @@ impl Table {
         table
     }
 
-    /// The lowest position of a route for this host, in lower case, and this path, in its normal form, that meets the
-    /// rest of its conditions.
+    /// Returns the lowest position of a route that matches this host, in lower case, and this path, in its normal form, and
+    /// that meets its other conditions.
     pub(super) fn find(&self, host: &str, path: &str, meets_other_conditions: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best = BestMatch::new(meets_other_conditions);
         let path = Some(trim_slashes(path)).filter(|path| !path.is_empty());
@@ -57,7 +57,7 @@ impl Table {
         best.position()
     }
 
-    /// The trees of all host patterns that match.
+    /// Iterates over the trees of all matching host patterns.
     fn roots(&self, host: &str) -> impl Iterator<Item = Root> {
         let own = (!self.hosts.is_empty()).then(|| self.hosts.get(host.as_bytes())).flatten();
         let above = host.rmatch_indices('.').take(self.deepest).filter(|(dot, _)| *dot > 0);

@@ -1,4 +1,4 @@
-//! The table against trying one route after the other.
+//! Compares the table with trying one route after the other.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn position(routes: &Routes, host: &str, path: &str) -> Option<usize> {
     routes.find(&facts).map(|(position, _)| position)
 }
 
-/// Few words and many ways to put them together, so that patterns overlap.
+/// Generates patterns from few words, so that they overlap.
 fn pattern() -> impl Strategy<Value = String> {
     let segment = prop::sample::select(vec!["a", "b", "{x}", "{y}"]);
     let end = prop::sample::select(vec!["", "/", "/**"]);
@@ -81,7 +81,7 @@ fn path() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn the_table_finds_what_trying_each_route_in_turn_finds(
+    fn table_finds_the_first_matching_route(
         matchers in prop::collection::vec(matcher(), 0..24),
         host in prop::sample::select(vec!["a.b", "b", "c.b", "a.a.b", "c.a.a.b", ".b", ".a.b", "a..b", "[::1]"]),
         path in path(),
@@ -98,7 +98,7 @@ proptest! {
 }
 
 #[test]
-fn the_first_route_wins_whatever_is_more_specific() {
+fn first_route_wins_over_more_specific_ones() {
     let routes = routes(vec![on("", "/{a}/x"), on("a.b", "/u/x"), on("*.b", "/**"), on("", "/u/**")]);
     for (host, path, first) in [
         ("a.b", "/u/x", Some(0)),
@@ -113,7 +113,7 @@ fn the_first_route_wins_whatever_is_more_specific() {
 }
 
 #[test]
-fn among_many_segments_each_is_found() {
+fn many_sibling_segments_are_all_found() {
     let paths: Vec<String> = (0..100).map(|number| format!("/s{number}")).collect();
     for size in [1, 4, 5, 100] {
         let routes = routes(paths[..size].iter().map(|path| on("", path)).collect());
@@ -123,8 +123,8 @@ fn among_many_segments_each_is_found() {
 }
 
 #[test]
-fn a_path_that_meets_every_fork_looks_at_each_node_once() {
-    // All patterns of ten segments that are `a` or any: 1,024 ways to the same path, in a tree of 2,047 nodes.
+fn lookup_visits_each_node_at_most_once() {
+    // All patterns of ten segments that are `a` or any: 1,024 patterns that match the same path, in a tree of 2,047 nodes.
     let ways = |way: u32| -> String { (0..10).map(|at| if way >> at & 1 == 0 { "/a" } else { "/{x}" }).collect() };
     let matchers: Vec<Matcher> = (0..1 << 10).map(|way| on("", &ways(way))).collect();
     let table = Table::new(matchers.iter());
@@ -139,7 +139,7 @@ fn a_path_that_meets_every_fork_looks_at_each_node_once() {
 }
 
 #[test]
-fn a_path_deeper_than_every_route_ends_where_the_routes_do() {
+fn path_deeper_than_all_routes_has_no_match() {
     let routes = routes(vec![on("", "/{a}/{b}"), on("", "/a/**")]);
     assert_eq!(position(&routes, "a", &"/a".repeat(4_000)), Some(1));
     assert_eq!(position(&routes, "a", &"/b".repeat(4_000)), None);

@@ -1,5 +1,4 @@
-//! Trees of path segments, packed: what a lookup among many thousands of routes costs is how often it has to wait for
-//! memory.
+//! Packed trees of path segments. Memory latency dominates the cost of a lookup among many thousands of routes.
 
 use smallvec::SmallVec;
 
@@ -14,7 +13,7 @@ pub(super) struct Trees(Vec<Node>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root(u32);
 
-/// What stands for the segments on the way to it. It is as long as a line of the processor's cache and begins with one.
+/// A node, which represents the segments on the path to it. It fills exactly one cache line.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 struct Node {
@@ -22,25 +21,25 @@ struct Node {
     lowest: u32,
     /// The node after a segment of any text.
     any: Option<Child>,
-    /// The routes whose path ends here or takes in everything from here on, ascending.
+    /// The routes whose pattern ends here, or matches all paths from here on; ascending.
     ends: SmallVec<[End; 4]>,
-    /// The nodes one segment further, by its text.
+    /// The child nodes, by literal segment.
     literals: Literals,
 }
 
-const _: () = assert!(size_of::<Node>() == 64, "a node has grown beyond a line");
+const _: () = assert!(size_of::<Node>() == 64, "a node must fit into a cache line");
 
-/// The position of a route, and in the highest bit, whether its path takes in everything from here on.
+/// The position of a route, and in the highest bit, whether its pattern matches all paths from here on.
 #[derive(Clone, Copy, Debug)]
 struct End(u32);
 
-/// The lowest position so far, and what it has to meet.
+/// The lowest matching position so far, and the check of a route's other conditions.
 pub(super) struct BestMatch<M> {
     position: Option<usize>,
     meets_other_conditions: M,
 }
 
-/// A position or the number of a node. There is no memory for so many routes that one would not fit.
+/// Converts a position or the number of a node. Memory limits their number, so that the conversion cannot fail.
 fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -48,14 +47,14 @@ fn to_u32(number: usize) -> u32 {
 // === impl Trees ===
 
 impl Trees {
-    /// A new tree.
+    /// Adds a tree.
     pub(super) fn add_root(&mut self) -> Root {
         let root = Root(to_u32(self.0.len()));
         self.0.push(Node::with_lowest(usize::MAX));
         root
     }
 
-    /// Adds a route, whose position is above all that are there; without a path it is for all of them.
+    /// Adds a route, whose position must be higher than all earlier ones. Without a path it matches all paths.
     pub(super) fn insert(&mut self, root: Root, path: Option<&PathPattern>, position: usize) {
         let (segments, rest) = path.map_or((&[][..], true), |path| (path.segments.as_slice(), path.rest));
         let node = &mut self.0[root.0 as usize];
@@ -64,7 +63,7 @@ impl Trees {
         self.0[end as usize].ends.push(End::new(position, rest));
     }
 
-    /// The node after this one and the segment; a new one if there is none.
+    /// Returns the child of a node for this segment; adds it if it is missing.
     fn child(&mut self, node: u32, segment: &Segment, position: usize) -> Child {
         let new = Child::MIN.saturating_add(to_u32(self.0.len() - 1));
         let parent = &mut self.0[node as usize];
@@ -78,12 +77,12 @@ impl Trees {
         child
     }
 
-    /// Looks in a tree for what meets the path.
+    /// Searches a tree for routes that match the path.
     pub(super) fn find<M: Fn(usize) -> bool>(&self, root: Root, path: Option<&str>, best: &mut BestMatch<M>) {
         self.find_from(root.0, path, best);
     }
 
-    /// Looks from this node on for what is left of a path.
+    /// Searches from this node on for the rest of a path.
     fn find_from<M: Fn(usize) -> bool>(&self, node: u32, mut path: Option<&str>, best: &mut BestMatch<M>) {
         let mut next = Some(node);
         while let Some(node) = next.and_then(|node| self.0.get(node as usize)).filter(|node| best.can_improve(node)) {
@@ -98,7 +97,7 @@ impl Trees {
         }
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
@@ -106,7 +105,7 @@ impl Trees {
 }
 
 impl Default for Trees {
-    /// The tree for any host alone, with nothing in it.
+    /// Only the tree of the routes for all hosts, which is empty.
     fn default() -> Self {
         let mut trees = Self(Vec::new());
         trees.add_root();
@@ -115,7 +114,7 @@ impl Default for Trees {
 }
 
 impl Root {
-    /// That of the routes for any host.
+    /// The tree of the routes for all hosts.
     pub(super) const ANYWHERE: Self = Self(0);
 }
 
@@ -154,7 +153,7 @@ impl<M: Fn(usize) -> bool> BestMatch<M> {
         self.position
     }
 
-    /// May anything below be lower than what is found?
+    /// Returns `true` if the node may contain a lower position than the one found.
     fn can_improve(&self, node: &Node) -> bool {
         self.position.is_none_or(|found| found > node.lowest as usize)
     }
