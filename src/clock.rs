@@ -1,7 +1,7 @@
 //! Time as a value: no other module of this crate reads a clock.
 //!
-//! Decisions are made at a [`Timestamp`] that is handed to them. On Redis it is the server's `TIME`; in the embedded
-//! store it comes from a [`Clock`], read once for each decision.
+//! Decisions get their [`Timestamp`] as an argument. With Redis it is the server's `TIME`; in the embedded store it comes
+//! from a [`Clock`], which is read once for each decision.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(u64);
 
-/// Where the embedded store takes `now` from.
+/// The source of `now` in the embedded store.
 pub trait Clock: std::fmt::Debug + Send + Sync {
-    /// The present moment. Never goes backwards for [`SystemClock`]; a [`ManualClock`] goes where it is set.
+    /// Returns the present time. A [`SystemClock`] never goes back; a [`ManualClock`] can be set to any time.
     fn now(&self) -> Timestamp;
 }
 
@@ -20,44 +20,44 @@ pub trait Clock: std::fmt::Debug + Send + Sync {
 /// permits. The monotonic clock is Tokio's: tests stop it with `tokio::time::pause`.
 #[derive(Debug)]
 pub struct SystemClock {
-    /// Whole milliseconds, so that the clock's milliseconds are those of a test that moves it.
+    /// In whole milliseconds, so that tests that pause Tokio's clock see exact milliseconds.
     wall: Timestamp,
     start: tokio::time::Instant,
 }
 
-/// A clock that stands still until it is moved; for tests and for replaying logs in virtual time.
+/// A clock that changes only when it is set; for tests and for replaying logs in virtual time.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 
-/// A running measurement of how long something takes, on the monotonic clock.
+/// Measures a duration on the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
-/// Whole seconds since the Unix epoch by the wall clock: for telling the date, and for nothing that is decided.
+/// Returns whole seconds since the Unix epoch by the wall clock. Used for dates in output, never for decisions.
 pub(crate) fn unix_seconds() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads it")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock for output")]
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 // === impl Timestamp ===
 
 impl Timestamp {
-    /// The moment `millis` milliseconds after the Unix epoch.
+    /// Creates the time `millis` milliseconds after the Unix epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// The moment `millis` milliseconds later.
+    /// Returns the time `millis` milliseconds later.
     pub const fn plus_millis(self, millis: u64) -> Self {
         Self(self.0.saturating_add(millis))
     }
 
-    /// Milliseconds from `earlier` until this moment; 0 if it is not earlier.
+    /// Returns the milliseconds since `earlier`; 0 if `earlier` is later.
     pub const fn millis_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -67,7 +67,7 @@ impl Timestamp {
 
 #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
 impl SystemClock {
-    /// A clock anchored at the present wall time.
+    /// Creates a clock that starts at the present wall time.
     pub fn new() -> Self {
         let wall = Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()));
         Self { wall, start: tokio::time::Instant::now() }
@@ -93,7 +93,7 @@ fn millis(duration: Duration) -> u64 {
 // === impl ManualClock ===
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock that is set to `now`.
     pub const fn at(now: Timestamp) -> Self {
         Self(AtomicU64::new(now.as_millis()))
     }
@@ -119,12 +119,12 @@ impl Clock for ManualClock {
 
 #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
 impl Stopwatch {
-    /// Starts to measure.
+    /// Starts a measurement.
     pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }

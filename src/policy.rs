@@ -1,6 +1,6 @@
-//! What clients are told of a route's limits, whatever they have used of them: `RateLimit-Policy`
-//! (draft-ietf-httpapi-ratelimit-headers), a List of structured fields (RFC 9651). It is written by hand since names of
-//! limits need no escaping.
+//! The `RateLimit-Policy` header of a route (draft-ietf-httpapi-ratelimit-headers), which lists its limits regardless of
+//! their use. It is a List of structured fields (RFC 9651), written without a library since names of limits need no
+//! escaping.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::limit::{Algorithm, Quota};
 use crate::rule::Limit;
 
-/// In which fields clients are told: a route's `headers`.
+/// The rate limit headers of responses: the `headers` of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitHeaders {
     /// `RateLimit-Policy` and `RateLimit`.
@@ -34,11 +34,11 @@ impl Default for RateLimitHeaders {
 pub(crate) enum Policy {
     /// The same for all responses, so it is made at load.
     Constant(HeaderValue),
-    /// A window has no constant length.
+    /// A calendar window varies in length.
     ByCalendar(Box<ByCalendar>),
 }
 
-/// A value that holds until one of the windows ends.
+/// A value that is valid until one of the windows ends.
 #[derive(Debug)]
 pub(crate) struct ByCalendar {
     /// The names and quotas of the limits.
@@ -64,7 +64,7 @@ impl Policy {
         Some(Self::ByCalendar(Box::new(ByCalendar { limits, current: ArcSwap::from_pointee(current) })))
     }
 
-    /// The value at a moment of the store's clock.
+    /// Returns the value at a time of the store's clock.
     pub(crate) fn at(&self, now: Timestamp) -> HeaderValue {
         match self {
             Self::Constant(value) => value.clone(),
@@ -93,7 +93,7 @@ impl Current {
             let separator = if list.is_empty() { "" } else { ", " };
             // Writing to a string cannot fail.
             _ = write!(list, "{separator}\"{name}\";q={}", quota.full());
-            // The window is in whole seconds; of one below a second, none is told.
+            // The window is in whole seconds, and is omitted below one second.
             let refill = quota.refill(now);
             if refill >= 1_000 {
                 _ = write!(list, ";w={}", refill.div_ceil(1_000));
@@ -104,7 +104,7 @@ impl Current {
     }
 }
 
-/// The time in which all windows are those that they are at `now`.
+/// Returns the time span in which all windows are the windows at `now`.
 fn valid(limits: &[(String, Quota)], now: Timestamp) -> Range<Timestamp> {
     let mut valid = Timestamp::default()..Timestamp::from_millis(u64::MAX);
     for (_, quota) in limits {

@@ -1,14 +1,14 @@
-//! A deadline that moves ahead with every request.
+//! A timer whose deadline moves with every request.
 //!
-//! Answers come long before it, so the runtime is told of it only when the one before has passed: a request looks at its
-//! timer, and sets none.
+//! Responses usually arrive long before the deadline. So the timer registers a new deadline with the runtime only when the
+//! registered one has passed: a request usually needs no timer operation.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The timer of a connection; takes no place in the runtime until it is first waited for.
+/// The timer of a connection. It is not registered with the runtime before the first poll.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
 
@@ -17,7 +17,7 @@ impl Timer {
         Self::default()
     }
 
-    /// Ready at `deadline`, which may be another one at every call.
+    /// Becomes ready at `deadline`, which may change with every call.
     pub(crate) fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_ready_at_the_deadline_of_its_last_poll_whatever_the_ones_before() {
+    async fn timer_is_ready_at_the_latest_deadline() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut timer = Timer::new();

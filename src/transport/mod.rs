@@ -1,8 +1,8 @@
-//! The byte streams that a connection can be made of, behind one type.
+//! The byte streams of connections, as one type.
 //!
-//! Whoever reads and writes need not know which it is. Two things are asked of all of them that `AsyncRead` does not
-//! tell: whether something has come, or the end, without a buffer to read it into ([`Transport::poll_readable`],
-//! [`Transport::has_nothing_to_read`]); and that the other side sees a broken stream as such ([`Transport::reset_on_drop`]).
+//! In addition to `AsyncRead` and `AsyncWrite`, all streams can check for data or the end without reading
+//! ([`Transport::poll_readable`], [`Transport::has_nothing_to_read`]), and can signal an error to the peer
+//! ([`Transport::reset_on_drop`]).
 
 #[cfg(test)]
 mod tests;
@@ -31,8 +31,8 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Ready when there is something to read, or the connection is over. Over TLS it may turn out that what peeked was not
-    /// for us to read; then the next read waits.
+    /// Becomes ready when there is data or the end to read. Over TLS it may be only a protocol message; then the next read
+    /// waits.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
@@ -41,8 +41,8 @@ impl Transport {
         }
     }
 
-    /// Whether nothing has come that nobody asked for, nor the end. The system is asked; or the runtime alone, which costs
-    /// no system call and knows what it was told when it last waited for events.
+    /// Returns `true` if there is neither data nor the end to read. Asks the kernel, or with `use_runtime_state` the runtime,
+    /// which avoids a system call but is only as recent as its last poll.
     pub(crate) fn has_nothing_to_read(&mut self, use_runtime_state: bool) -> bool {
         let peeked = match self {
             _ if !use_runtime_state => peek(&*self),
@@ -56,7 +56,7 @@ impl Transport {
         }
     }
 
-    /// Whether the other side has closed, as far as the kernel has told: also where bytes that nobody wants yet hide the end.
+    /// Returns `true` if the peer has closed, to the knowledge of the runtime, even if unread data precedes the end.
     pub(crate) fn is_closed(&self) -> bool {
         match self {
             Self::Tcp(stream) => is_read_closed(stream.ready(Interest::READABLE)),
@@ -65,12 +65,12 @@ impl Transport {
         }
     }
 
-    /// When this is dropped, the other side sees an error instead of the end; but not on a Unix socket, which knows no reset.
+    /// Makes the peer see an error instead of the end when this is dropped. Has no effect on Unix sockets, which have no reset.
     pub(crate) fn reset_on_drop(&mut self) {
         if let Self::Tls(stream) = self {
             stream.skip_close_notify();
         }
-        // A socket that is gone already needs no reset.
+        // If the socket is closed already, it needs no reset.
         _ = SockRef::from(&*self).set_linger(Some(Duration::ZERO));
     }
 }
@@ -90,7 +90,7 @@ fn is_read_closed(ready: impl Future<Output = io::Result<Ready>>) -> bool {
     matches!(polled, Poll::Ready(Ok(ready)) if ready.is_read_closed())
 }
 
-/// Looks for what has come, be it the end; an error if that is nothing.
+/// Checks for data or the end without reading. Returns an error if there is neither.
 fn peek(socket: &impl AsFd) -> io::Result<usize> {
     SockRef::from(socket).peek(&mut [MaybeUninit::uninit()])
 }
@@ -107,7 +107,7 @@ impl From<UnixStream> for Transport {
     }
 }
 
-/// Calls this function of whichever stream it is.
+/// Calls a function of the inner stream.
 macro_rules! each {
     ($transport:expr, $call:ident($($argument:expr),*)) => {
         match $transport.get_mut() {
@@ -124,7 +124,7 @@ impl AsyncRead for Transport {
     }
 }
 
-/// What was written may wait in a buffer until it is flushed.
+/// Written data may stay in a buffer until it is flushed.
 impl AsyncWrite for Transport {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         each!(self, poll_write(cx, bytes))
@@ -138,7 +138,7 @@ impl AsyncWrite for Transport {
         each!(self, poll_write_vectored(cx, slices))
     }
 
-    /// Every one of them takes several slices at once.
+    /// All streams accept several slices at once.
     fn is_write_vectored(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! TLS over real sockets, from both ends.
+//! Tests of both ends of a TLS connection over real sockets.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
 
-/// Both ends of a connection of TLS 1.3: the client's, whose session tickets are still on their way, and the server's.
+/// Returns the client's and the server's end of a TLS 1.3 connection. The client has not received its session tickets yet.
 async fn pair() -> (Transport, Transport) {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -51,7 +51,7 @@ fn tcp(transport: &Transport) -> &TcpStream {
 }
 
 #[tokio::test]
-async fn what_was_decrypted_and_not_read_yet_is_there_to_be_read() {
+async fn decrypted_data_is_readable() {
     let (mut client, mut server) = pair().await;
     client.write_all(b"GET /").await.unwrap();
     readable(&server).await;
@@ -64,7 +64,7 @@ async fn what_was_decrypted_and_not_read_yet_is_there_to_be_read() {
 }
 
 #[tokio::test]
-async fn session_tickets_are_nothing_that_nobody_asked_for() {
+async fn session_tickets_are_not_data() {
     let (mut client, mut server) = pair().await;
     tcp(&client).readable().await.unwrap();
     assert!(client.has_nothing_to_read(false) && client.has_nothing_to_read(true));
@@ -74,7 +74,7 @@ async fn session_tickets_are_nothing_that_nobody_asked_for() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_other_side_has_ended_is_not_quiet() {
+async fn closed_connection_has_an_end_to_read() {
     for with_notice in [true, false] {
         let (mut client, mut server) = pair().await;
         if !with_notice {
@@ -88,7 +88,7 @@ async fn a_connection_that_the_other_side_has_ended_is_not_quiet() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_dropped_ends_with_a_notice_and_a_broken_one_with_an_error() {
+async fn dropped_stream_sends_close_notify_unless_reset() {
     let (mut client, server) = pair().await;
     drop(server);
     assert_eq!(client.read(&mut [0; 9]).await.unwrap(), 0);
@@ -100,14 +100,14 @@ async fn a_stream_that_is_dropped_ends_with_a_notice_and_a_broken_one_with_an_er
 }
 
 #[tokio::test]
-async fn an_end_without_a_notice_is_not_taken_for_the_end() {
+async fn end_without_close_notify_is_an_error() {
     let (client, mut server) = pair().await;
     SockRef::from(tcp(&client)).shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(server.read(&mut [0; 9]).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 }
 
 #[tokio::test]
-async fn more_than_all_buffers_hold_arrives_once_it_is_flushed() {
+async fn flush_sends_more_than_all_buffers_hold() {
     let (mut client, mut server) = pair().await;
     let sent: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
     let all = sent.clone();

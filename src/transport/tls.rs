@@ -1,4 +1,4 @@
-//! A connection of TLS, of a client of ours or to an upstream.
+//! A TLS connection, from a client or to an upstream.
 
 use std::io::{self, IoSlice};
 use std::ops::DerefMut;
@@ -14,15 +14,15 @@ use tokio_rustls::TlsStream;
 
 use crate::facts::TlsPeer;
 
-/// A connection whose handshake is over. It is boxed, as every idle connection holds one, and most are none of TLS.
-/// On drop, the other side is told of the end as far as the socket takes it (`close_notify`).
+/// A TLS connection after its handshake. It is boxed to keep [`Transport`](super::Transport) small, since most connections
+/// do not use TLS. On drop it sends `close_notify`, if the socket accepts it immediately.
 #[derive(Debug)]
 pub(crate) struct Tls(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     stream: TlsStream<TcpStream>,
-    /// What is known of the other side, where that is a client.
+    /// The TLS data of the peer, if it is a client.
     peer: Option<Arc<TlsPeer>>,
     skips_close_notify: bool,
 }
@@ -32,12 +32,12 @@ impl Tls {
         Self(Box::new(Inner { stream: stream.into(), peer: None, skips_close_notify: false }))
     }
 
-    /// A connection of this client.
+    /// Creates the connection of a client.
     pub(crate) fn with_client(stream: impl Into<TlsStream<TcpStream>>, peer: Arc<TlsPeer>) -> Self {
         Self(Box::new(Inner { stream: stream.into(), peer: Some(peer), skips_close_notify: false }))
     }
 
-    /// What is known of a client.
+    /// Returns the TLS data of the peer, if it is a client.
     pub(crate) fn peer(&self) -> Option<&Arc<TlsPeer>> {
         self.0.peer.as_ref()
     }
@@ -46,17 +46,18 @@ impl Tls {
         self.0.stream.get_ref().0
     }
 
-    /// What the handshake found out: the protocol, the certificates of the other side.
+    /// Returns the state of the handshake: the protocol and the peer's certificates.
     pub(crate) fn state(&self) -> &CommonState {
         self.0.stream.get_ref().1
     }
 
     pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was decrypted and not read yet is nowhere in the socket; after the other side's end nothing comes any more.
+        // Decrypted data that was not read yet is no longer in the socket, and no data follows the end.
         if self.state().wants_read() { self.tcp().poll_read_ready(cx) } else { Poll::Ready(Ok(())) }
     }
 
-    /// What came may be a message of TLS itself, as session tickets are, which come after the handshake.
+    /// As [`Transport::has_nothing_to_read`](super::Transport::has_nothing_to_read); ignores messages of TLS itself, such as
+    /// session tickets.
     pub(super) fn has_nothing_to_read(&mut self, peeked: io::Result<usize>) -> bool {
         match peeked {
             _ if !self.state().wants_read() => false,
@@ -65,7 +66,7 @@ impl Tls {
         }
     }
 
-    /// Decrypts what has come, also where the runtime was not told of it yet.
+    /// Decrypts received data, even if the runtime has not polled the socket since.
     fn decrypt_pending(&mut self) -> io::Result<()> {
         match &mut self.0.stream {
             TlsStream::Client(stream) => {
@@ -79,7 +80,7 @@ impl Tls {
         }
     }
 
-    /// The end is to look like a failure: nothing is said on drop.
+    /// Sends no `close_notify` on drop, so that the end looks like a failure.
     pub(super) fn skip_close_notify(&mut self) {
         self.0.skips_close_notify = true;
     }
@@ -109,7 +110,7 @@ impl Drop for Tls {
         if self.0.skips_close_notify {
             return;
         }
-        // As much as the socket has room for: nobody waits for the end of a connection that is over.
+        // Writes only as much as the socket accepts immediately: a drop must not wait.
         _ = match &mut self.0.stream {
             TlsStream::Client(stream) => {
                 let (socket, session) = stream.get_mut();
@@ -127,8 +128,8 @@ impl Drop for Tls {
 
 impl AsyncRead for Tls {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // Not by the stream's own `poll_read`: it reads on until the buffer is full, and keeps an error that it meets
-        // for the next call, which would not come, as nothing tells of it.
+        // Does not use the stream's own `poll_read`: it reads until the buffer is full, and defers an error to the next
+        // call, which might never happen.
         let data = ready!(self.as_mut().stream().poll_fill_buf(cx))?;
         let count = data.len().min(buffer.remaining());
         buffer.put_slice(&data[..count]);
