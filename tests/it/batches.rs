@@ -1,4 +1,4 @@
-//! Requests that come together share calls, and are answered as if each had come alone.
+//! Concurrent requests share calls, with the same decisions as separate requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use crate::support::{adopted, charge_of, overall, per_client};
 
 const INTERVAL: u64 = 60_000;
 
-/// One connection, so that what comes first is decided first.
+/// Opens a store with one connection, so that requests are decided in order.
 fn store(server: &RedisServer) -> Store {
     let url = RedisUrl::new(server.url());
     let settings =
@@ -31,12 +31,12 @@ fn store(server: &RedisServer) -> Store {
     Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new())).expect("a store")
 }
 
-/// A runtime on which nothing is sent before all have asked.
+/// Creates a runtime on which no call is sent before all requests are queued.
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Asks for all of it at once; the answers are in the order of the requests.
+/// Sends all requests at once, and returns the outcomes in the order of the requests.
 fn together(runtime: &Runtime, store: &Store, requests: &[Vec<Charge>], now: Option<u64>) -> Vec<Outcome> {
     runtime.block_on(async {
         let take = |charges: Vec<Charge>| {
@@ -57,8 +57,8 @@ fn together(runtime: &Runtime, store: &Store, requests: &[Vec<Charge>], now: Opt
     })
 }
 
-/// How often Redis has run a script to its end: a worker that connects calls one that is not there, to find out what this
-/// Redis can do.
+/// Returns the number of successful script calls. A worker that connects calls a missing script to detect the features of
+/// the server, which does not count.
 fn calls(server: &RedisServer) -> u64 {
     let stats: String = cmd("INFO").arg("commandstats").query(&mut server.connection()).expect("statistics");
     let of = |command: &str| {
@@ -69,7 +69,7 @@ fn calls(server: &RedisServer) -> u64 {
     ["eval", "evalsha", "fcall"].into_iter().filter_map(of).sum()
 }
 
-/// Buckets of every algorithm; a rate above 512 lets grants share entries.
+/// Returns quotas of all algorithms; with a rate above 512, grants share entries.
 fn quotas() -> Vec<Quota> {
     let queue = Queue { length: 3, max_wait: INTERVAL };
     let minute = Calendar::new(Unit::Minute, "UTC").expect("a calendar");
@@ -84,7 +84,7 @@ fn quotas() -> Vec<Quota> {
     algorithms.map(|(rate, algorithm)| Quota::new(rate, INTERVAL, algorithm).expect("a quota")).into()
 }
 
-/// What one request asks: of which buckets, of which clients, how many permits, and whether in shadow.
+/// The charges of one request: the buckets, the clients, the permits, and whether they are shadows.
 type Asks = Vec<(usize, u8, u32, bool)>;
 
 fn asks() -> impl Strategy<Value = Asks> {
@@ -97,7 +97,7 @@ fn asks() -> impl Strategy<Value = Asks> {
     })
 }
 
-/// Requests that come together, many of them alike, and how much later than those before; or earlier, when the clock
+/// Generates concurrent requests, many of them equal, and the time since the previous ones, which is negative if the clock
 /// goes back.
 fn round() -> impl Strategy<Value = (i64, Vec<Asks>)> {
     let passes = prop_oneof![3 => Just(0), 5 => 0..=20_000_i64, 2 => 0..=120_000_i64, 1 => -90_000..=0_i64];
@@ -106,7 +106,7 @@ fn round() -> impl Strategy<Value = (i64, Vec<Asks>)> {
 }
 
 #[test]
-fn requests_that_come_together_are_answered_as_if_they_had_come_one_by_one() {
+fn concurrent_requests_are_decided_like_sequential_ones() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis, quotas) = (runtime(), store(&server), quotas());
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
@@ -125,7 +125,7 @@ fn requests_that_come_together_are_answered_as_if_they_had_come_one_by_one() {
                 let alone = memory.take_at(charges, Timestamp::from_millis(now)).expect("a decision");
                 prop_assert_eq!(&alone, answer, "{:?}", charges);
             }
-            // Undone together with others or not, a request leaves nothing behind.
+            // An undone request leaves no trace, even if others are undone with it.
             let made = answers[0].granted_charges(requests[0].clone());
             memory.give_back_at(&made, Timestamp::from_millis(now));
             runtime.block_on(redis.give_back_at(&made, Timestamp::from_millis(now))).expect("given back");
@@ -135,9 +135,9 @@ fn requests_that_come_together_are_answered_as_if_they_had_come_one_by_one() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// In a call, the first bucket of a limiter comes after the last of the one before, and was once judged by that one's rate.
+/// Regression test: the first bucket of a limiter was decided by the rate of the previous limiter in the same call.
 #[test]
-fn buckets_of_different_limiters_that_come_one_after_the_other_are_judged_each_by_its_own() {
+fn adjacent_buckets_use_their_own_limiters() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     let clients = [(b"a", 5), (b"b", 5), (b"c", 700), (b"d", 9)];
@@ -149,12 +149,12 @@ fn buckets_of_different_limiters_that_come_one_after_the_other_are_judged_each_b
         };
         let answers = together(&runtime, &redis, &clients.map(request), None);
         let left = answers.iter().map(|answer| answer.decisions.last().expect("a decision").remaining);
-        assert_eq!(left.collect::<Vec<_>>(), [4, 4, 699, 8], "beside a bucket of all: {shared}");
+        assert_eq!(left.collect::<Vec<_>>(), [4, 4, 699, 8], "with a shared bucket: {shared}");
     }
 }
 
 #[test]
-fn a_thousand_requests_for_one_bucket_are_a_few_calls_and_exactly_its_rate_is_granted() {
+fn thousand_requests_for_one_bucket_share_few_calls() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
@@ -168,7 +168,7 @@ fn a_thousand_requests_for_one_bucket_are_a_few_calls_and_exactly_its_rate_is_gr
 }
 
 #[test]
-fn different_clients_share_calls_and_no_call_is_about_more_than_64_buckets() {
+fn clients_share_calls_of_at_most_64_buckets() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
@@ -185,9 +185,9 @@ fn different_clients_share_calls_and_no_call_is_about_more_than_64_buckets() {
     assert!((15..=18).contains(&made), "{made} calls for 1000 clients");
 }
 
-/// Redis stands still, so that nothing is answered before all have come.
+/// Redis is stopped, so that it sends no reply before all requests have arrived.
 #[tokio::test]
-async fn two_calls_are_under_way_and_who_comes_meanwhile_shares_the_next() {
+async fn later_requests_share_a_call_while_two_are_in_flight() {
     let Some(server) = RedisServer::start() else { return };
     let (store, charges) = (store(&server), [overall(&fresh_name(), 10, INTERVAL, 1)]);
     let ask = || {
@@ -210,11 +210,11 @@ async fn two_calls_are_under_way_and_who_comes_meanwhile_shares_the_next() {
         remaining.push(answer.await.expect("a task"));
     }
     assert_eq!(calls(&server) - before, 3, "the first, the second, and the rest");
-    assert_eq!(remaining, [8, 7, 6, 5, 4], "decided in the order in which they came");
+    assert_eq!(remaining, [8, 7, 6, 5, 4], "decided in the order of arrival");
 }
 
 #[tokio::test]
-async fn while_a_refusal_is_known_to_hold_redis_is_asked_once_a_second() {
+async fn cached_refusal_needs_one_redis_call_per_second() {
     let Some(server) = RedisServer::start() else { return };
     let limits = "[{ name: l, mode: OVERALL, rate: 1, interval: 1h }, { name: own, mode: PER_CLIENT, client: 'header:k', rate: 5, interval: 1h }]";
     let gateway = TestGateway::start(&format!(
@@ -235,9 +235,9 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} 
     assert!(gateway.counter("tidegate_store_known_refusals_total").await >= 490);
 }
 
-/// What is no bucket of ours is as good as none, and spoils none of the others.
+/// An invalid value counts as a missing bucket, and does not affect other buckets.
 #[test]
-fn a_bucket_that_was_tampered_with_does_not_spoil_the_others_of_its_call() {
+fn invalid_bucket_does_not_affect_others_of_its_call() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, store, mut redis) = (runtime(), store(&server), server.connection());
     let request = |client: &[u8]| vec![overall("all", 50, 3_600_000, 1), per_client("own", client, 5, 3_600_000, 2)];
@@ -257,14 +257,14 @@ fn a_bucket_that_was_tampered_with_does_not_spoil_the_others_of_its_call() {
             runtime.block_on(store.give_back_at(&made, Timestamp::from_millis(START))).expect("given back");
         }
     }
-    cmd("DEL").arg(&keys[1]).exec(&mut redis).expect("gone");
+    cmd("DEL").arg(&keys[1]).exec(&mut redis).expect("deleted");
     cmd("HSET").arg(&keys[1]).arg("rate").arg(1).exec(&mut redis).expect("set");
     assert!(ask().iter().all(Outcome::granted), "a key of another type");
 }
 
-/// Each rule counts what it takes in a call; both in one call would not see each other's.
+/// Each rule counts its charges within a call; two rules in one call would not see each other's charges.
 #[test]
-fn two_rules_for_one_bucket_do_not_share_a_call() {
+fn two_rules_for_one_bucket_use_separate_calls() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     let request = |number: u64| vec![overall("lim", 10 + number % 2, 3_600_000, 1)];
@@ -272,9 +272,9 @@ fn two_rules_for_one_bucket_do_not_share_a_call() {
     assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 11);
 }
 
-/// They used to have a call each, which took Redis's time from everybody else.
+/// Regression test: each request had its own call, which used up Redis's time.
 #[test]
-fn requests_for_a_shared_limiter_that_come_together_are_few_calls() {
+fn concurrent_requests_for_a_shared_limiter_share_calls() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     let mut peer = Peer::new(server.connection(), "java", "");
@@ -288,9 +288,9 @@ fn requests_for_a_shared_limiter_that_come_together_are_few_calls() {
     assert_eq!(peer.counter(), Some(0));
 }
 
-/// Of whatever kind it is: who asks for another limit while thousands wait does not wait for them all.
+/// For floods of all kinds: a request for another limit does not wait for thousands of queued requests.
 #[test]
-fn a_flood_of_one_limit_takes_no_decision_from_the_others() {
+fn flood_of_one_limit_does_not_delay_other_limits() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, store) = (runtime(), store(&server));
     for name in ["java", "other java"] {
@@ -325,6 +325,9 @@ fn a_flood_of_one_limit_takes_no_decision_from_the_others() {
             all.join_all().await.into_iter().flatten().collect::<Vec<_>>()
         });
         assert_eq!(left.len(), 2);
-        assert!(left.iter().all(|left| *left > 5_000), "{left:?} were left of {kind} when others were answered");
+        assert!(
+            left.iter().all(|left| *left > 5_000),
+            "{left:?} requests were queued ({kind}) when other limits had decided"
+        );
     }
 }

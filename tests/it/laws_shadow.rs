@@ -1,5 +1,5 @@
-//! The laws of watching: what a shadow says changes nothing, and its bucket is what it would be if it were live. And
-//! that a refused request leaves no trace, on the embedded store and on a real Redis.
+//! Shadow limits: their decisions do not affect live limits, and their buckets equal the buckets of live limits. And a rejected
+//! request changes no bucket, in the embedded store and in a real Redis.
 
 use deadpool_redis::redis::{Commands, Connection, cmd};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ const RATES: [u64; 4] = [2, 5, 7, 600];
 
 const INTERVAL: u64 = 60_000;
 
-/// One request: time passes, and some of the buckets are asked for permits, in shadow or live.
+/// A step: time passes, then a request charges some of the buckets, as shadow or live.
 #[derive(Clone, Debug)]
 struct Step {
     passes: i64,
@@ -23,7 +23,7 @@ struct Step {
     undo: bool,
 }
 
-/// A life in which a bucket that is in shadow once is so always.
+/// Generates steps in which each bucket is always a shadow or always live.
 fn constant() -> impl Strategy<Value = Vec<Step>> {
     let shadows = prop::collection::vec(any::<bool>(), RATES.len());
     (life(onward()), shadows).prop_map(|(mut steps, shadows)| {
@@ -45,7 +45,7 @@ fn onward() -> impl Strategy<Value = i64> {
     prop_oneof![3 => Just(0), 6 => 0..=15_000_i64, 1 => 0..=120_000_i64]
 }
 
-/// The charges of a step, on buckets of this name.
+/// Returns the charges of a step, on buckets with this name.
 fn charges(name: &str, step: &Step) -> Vec<Charge> {
     let charge = |(bucket, (permits, shadow)): (usize, &(u32, bool))| Charge {
         shadow: *shadow,
@@ -63,7 +63,7 @@ fn check(life: impl Strategy<Value = Vec<Step>>, law: impl Fn(Vec<Step>) -> Resu
 }
 
 #[test]
-fn the_script_and_the_embedded_store_watch_alike() {
+fn shadow_decisions_are_equal_on_both_stores() {
     let stores = Stores::start();
     let [memory, redis] = &stores.all[..] else { return };
     let passes = prop_oneof![8 => onward(), 1 => -120_000..=0_i64];
@@ -85,7 +85,7 @@ fn the_script_and_the_embedded_store_watch_alike() {
 }
 
 #[test]
-fn live_limits_say_the_same_whoever_watches() {
+fn shadows_do_not_change_live_decisions() {
     let stores = Stores::start();
     for store in &stores.all {
         check(constant(), |steps| {
@@ -105,7 +105,7 @@ fn live_limits_say_the_same_whoever_watches() {
 }
 
 #[test]
-fn the_bucket_of_a_shadow_is_what_it_would_be_if_it_were_live() {
+fn shadow_buckets_equal_live_buckets() {
     let stores = Stores::start();
     for store in &stores.all {
         check(constant(), |steps| {
@@ -114,7 +114,7 @@ fn the_bucket_of_a_shadow_is_what_it_would_be_if_it_were_live() {
                 now += step.passes.unsigned_abs();
                 let asked = charges(&shadow, &step);
                 let outcome = stores.take(store, &asked, now);
-                // Each shadow as if it alone were live, after limits that have granted or refused.
+                // Each shadow is compared with a live limit on its own, after limits that have granted or refused.
                 for (mut one, said) in charges(&model, &step).into_iter().zip(&outcome.decisions) {
                     if std::mem::take(&mut one.shadow) {
                         let live = match outcome.granted() {
@@ -130,8 +130,8 @@ fn the_bucket_of_a_shadow_is_what_it_would_be_if_it_were_live() {
     }
 }
 
-/// What the buckets would say to everything that they would not grant, which is asked together: it changes nothing.
-fn told(stores: &Stores, store: &Store, name: &str, now: u64) -> Vec<Decision> {
+/// Returns the decisions of the buckets about a request that they refuse, which changes nothing.
+fn probe(stores: &Stores, store: &Store, name: &str, now: u64) -> Vec<Decision> {
     let ask = |bucket: usize, permits: u32| overall(&format!("{name}:{bucket}"), RATES[bucket], INTERVAL, permits);
     let peeks = stores.take_each(store, (0..RATES.len()).map(|bucket| ask(bucket, 0)), now);
     let refused = RATES.iter().zip(&peeks).enumerate().flat_map(|(bucket, (rate, peek))| {
@@ -142,7 +142,7 @@ fn told(stores: &Stores, store: &Store, name: &str, now: u64) -> Vec<Decision> {
     [peeks, refused].concat()
 }
 
-/// Every key of these buckets: its content, and when it expires; or before version 7, which does not tell, whether it does.
+/// Returns all keys of these buckets with their content and expiry time; before Redis 7, only whether they expire.
 fn contents(redis: &mut Connection, name: &str) -> Vec<(String, Vec<u8>, i64)> {
     let mut keys: Vec<String> = redis.keys(format!("{name}:*")).expect("keys");
     keys.sort();
@@ -156,7 +156,7 @@ fn contents(redis: &mut Connection, name: &str) -> Vec<(String, Vec<u8>, i64)> {
 }
 
 #[test]
-fn a_refused_request_changes_no_bucket() {
+fn rejected_request_changes_no_bucket() {
     let stores = Stores::start();
     let mut redis = stores.redis.as_ref().map(|redis| std::cell::RefCell::new(redis.connection()));
     for store in &stores.all {
@@ -166,7 +166,7 @@ fn a_refused_request_changes_no_bucket() {
             let (name, mut now) = (fresh_name(), START);
             for step in steps {
                 now += step.passes.unsigned_abs();
-                let (says, holds) = (told(&stores, store, &name, now), stored(&name));
+                let (says, holds) = (probe(&stores, store, &name, now), stored(&name));
                 let charges = charges(&name, &step);
                 let outcome = stores.take(store, &charges, now);
                 if outcome.granted() {
@@ -174,9 +174,9 @@ fn a_refused_request_changes_no_bucket() {
                 }
                 let refused =
                     charges.iter().zip(&outcome.decisions).any(|(charge, one)| !charge.shadow && one.wait > Wait::Now);
-                prop_assert!(refused, "only a live limit refuses: {:?}", outcome);
-                prop_assert_eq!(says, told(&stores, store, &name, now), "{:?}", step);
-                prop_assert!(holds == stored(&name), "what Redis holds changed by {:?}", step);
+                prop_assert!(refused, "only a live limit can refuse: {:?}", outcome);
+                prop_assert_eq!(says, probe(&stores, store, &name, now), "{:?}", step);
+                prop_assert!(holds == stored(&name), "the keys in Redis were changed by {:?}", step);
             }
             Ok(())
         });

@@ -1,5 +1,4 @@
-//! The laws of the algorithms that count in windows, on the embedded store and on a real Redis, and that the two are
-//! one.
+//! The guarantees of the window algorithms in the embedded store and in a real Redis, and that both decide equally.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use tidegate::store::Store;
 use crate::laws::{START, Stores};
 use crate::support::redis::fresh_name;
 
-/// Near the end of a second, of an hour of half an hour, of days of 23 and 25 hours, and of a leap February.
+/// Times near the end of a second, of an hour with 30 minutes, of days with 23 and 25 hours, and of a leap February.
 const STARTS: [u64; 5] =
     [START - 1, 1_759_591_799_000, 1_774_738_799_000, 1_792_886_400_000 - 7_200_001, 1_835_395_199_000];
 
@@ -32,18 +31,18 @@ fn fixed(rate: u64, unit: Unit, zone: &str) -> Quota {
     Quota::new(rate, unit.millis(), Algorithm::FixedWindow(calendar)).expect("a quota")
 }
 
-/// One step of a random life: time passes (or jumps back), and a decision over some of the buckets is asked for.
+/// A random step: time passes (or jumps back), then a request charges some of the buckets.
 #[derive(Clone, Debug)]
 struct Step {
     passes: i64,
     permits: Vec<u32>,
-    /// Which of the quotas holds at this step: now and then the rule file has another.
+    /// The quota at this step, which changes like in an edited rule file.
     quota: usize,
-    /// Give back the decision of so many steps ago, if it was granted.
+    /// The number of steps since the request that is given back, if it was granted.
     undo: Option<usize>,
 }
 
-/// A random life under some quotas, the first of them most of the time.
+/// Random steps with several quotas; most steps use the first.
 #[derive(Clone, Debug)]
 struct Life {
     start: u64,
@@ -77,10 +76,10 @@ fn life(quotas: impl Strategy<Value = Vec<Quota>>) -> impl Strategy<Value = Life
     })
 }
 
-/// A quota of sliding windows, the same at half the rate, and two that have nothing but the rate in common with it.
+/// Generates a quota of sliding windows, the same at half the rate, and two that share only the rate with it.
 fn sliding_quotas() -> impl Strategy<Value = Vec<Quota>> {
     let rate = prop_oneof![1..=20_u64, 1..=100_000_u64];
-    // Virtual time, but Redis expires keys by the real one: intervals are long enough to outlast a test.
+    // Time is virtual, but Redis expires keys by real time: the intervals are longer than a test.
     let interval = prop_oneof![5_000..=6_000_u64, 10_000..=100_000_u64, Just(86_400_000)];
     let segments = || prop_oneof![1..=3_u32, Just(10), 1..=60_u32, Just(512)];
     (rate, interval, segments(), segments()).prop_map(|(rate, interval, segments, others)| {
@@ -94,10 +93,10 @@ fn sliding_quotas() -> impl Strategy<Value = Vec<Quota>> {
     })
 }
 
-/// A quota of fixed windows, the same at half the rate, and two of other units or zones.
+/// Generates a quota of fixed windows, the same at half the rate, and two with other units or zones.
 fn fixed_quotas() -> impl Strategy<Value = Vec<Quota>> {
     let rate = prop_oneof![1..=20_u64, 1..=100_000_u64];
-    // Longer than a second, which a test may take in real time.
+    // Longer than a second, since a test may take a second of real time.
     let unit = || prop::sample::select(&Unit::ALL[1..]);
     let zones =
         &["UTC", "Europe/Rome", "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Kiritimati"];
@@ -108,7 +107,7 @@ fn fixed_quotas() -> impl Strategy<Value = Vec<Quota>> {
     })
 }
 
-/// Lives a life on both stores and holds every answer of the one against the other's.
+/// Runs the steps on both stores and compares all decisions.
 fn decide_alike(stores: &Stores, Life { start, quotas, steps }: &Life) -> Result<(), TestCaseError> {
     let [memory, redis] = &stores.all[..] else { return Ok(()) };
     let name = fresh_name();
@@ -134,7 +133,7 @@ fn decide_alike(stores: &Stores, Life { start, quotas, steps }: &Life) -> Result
     Ok(())
 }
 
-/// What a life that only goes forward was granted, and when; on the way every wait is held against what happens.
+/// The grants of steps without clock jumps. Checks on the way that every wait is exact.
 struct Ledger<'s> {
     stores: &'s Stores,
     store: &'s Store,
@@ -163,30 +162,30 @@ impl<'s> Ledger<'s> {
             }
             Wait::Millis(wait) => {
                 let early = self.ask(permits, self.now + wait - 1);
-                prop_assert!(!early.granted, "granted before the {} ms that were announced", wait);
+                prop_assert!(!early.granted, "granted before the returned wait of {} ms", wait);
                 self.now += wait;
-                prop_assert!(self.ask(permits, self.now).granted, "refused after the {} ms announced", wait);
+                prop_assert!(self.ask(permits, self.now).granted, "refused after the returned wait of {} ms", wait);
             }
         }
         self.granted.push((self.now, u64::from(permits)));
         Ok(())
     }
 
-    /// The permits that were granted after this moment.
+    /// Returns the permits that were granted after this time.
     fn after(&self, after: u64) -> u64 {
         self.granted.iter().filter(|(at, _)| *at > after).map(|(_, permits)| permits).sum()
     }
 }
 
 #[test]
-fn the_script_and_the_embedded_store_count_segments_alike() {
+fn sliding_windows_are_equal_on_both_stores() {
     let stores = Stores::start();
     let outcome = config(96).run(&life(sliding_quotas()), |life| decide_alike(&stores, &life));
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
-fn no_interval_ever_holds_more_than_the_rate_of_a_sliding_window_and_every_wait_is_exact() {
+fn sliding_window_keeps_its_rate_and_waits_are_exact() {
     let stores = Stores::start();
     for store in &stores.all {
         let outcome = config(48).run(&life(sliding_quotas()), |Life { start, quotas, steps }| {
@@ -199,7 +198,7 @@ fn no_interval_ever_holds_more_than_the_rate_of_a_sliding_window_and_every_wait_
                 ledger.take(step.permits[0])?;
                 let used = ledger.after(ledger.now - interval);
                 prop_assert!(used <= rate, "{} granted in one interval at a rate of {}", used, rate);
-                // Nothing is withheld for longer than an interval and a segment.
+                // A permit returns at most one segment late.
                 let kept = rate - ledger.after(ledger.now - interval - segment).min(rate);
                 let left = ledger.ask(0, ledger.now).remaining;
                 prop_assert!(u64::from(left) >= kept, "{} left where {} have returned", left, kept);
@@ -211,7 +210,7 @@ fn no_interval_ever_holds_more_than_the_rate_of_a_sliding_window_and_every_wait_
 }
 
 #[test]
-fn three_per_ten_seconds_in_ten_segments_return_ten_seconds_after_their_segment_has_ended() {
+fn permits_return_one_interval_after_their_segment() {
     Stores::start().each(|name, take| {
         let take = |after| take(&[charge(name, sliding(3, 10_000, 10), None, 1)], START + after).decisions[0];
         let granted = [0, 999, 1_000, 2_000, 10_999, 11_000].map(|after| take(after).granted);
@@ -223,7 +222,7 @@ fn three_per_ten_seconds_in_ten_segments_return_ten_seconds_after_their_segment_
 }
 
 #[test]
-fn a_clock_that_goes_back_an_hour_gives_a_sliding_window_nothing_extra() {
+fn clock_set_back_frees_nothing_in_a_sliding_window() {
     Stores::start().each(|name, take| {
         let take = |at: u64| take(&[charge(name, sliding(2, 5_000, 10), None, 2)], at).decisions[0];
         assert!(take(START).granted);
@@ -235,14 +234,14 @@ fn a_clock_that_goes_back_an_hour_gives_a_sliding_window_nothing_extra() {
 }
 
 #[test]
-fn the_script_and_the_embedded_store_count_windows_of_the_calendar_alike() {
+fn calendar_windows_are_equal_on_both_stores() {
     let stores = Stores::start();
     let outcome = config(96).run(&life(fixed_quotas()), |life| decide_alike(&stores, &life));
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
-fn no_window_of_the_calendar_ever_holds_more_than_the_rate_and_every_wait_is_exact() {
+fn calendar_window_keeps_its_rate_and_waits_are_exact() {
     let stores = Stores::start();
     for store in &stores.all {
         let outcome = config(48).run(&life(fixed_quotas()), |Life { start, quotas, steps }| {
@@ -267,8 +266,8 @@ fn no_window_of_the_calendar_ever_holds_more_than_the_rate_and_every_wait_is_exa
 }
 
 #[test]
-fn three_a_day_in_rome_are_granted_again_at_its_midnight_after_23_hours() {
-    // 2026-03-28T23:00:00Z, midnight before the clocks are set forward.
+fn day_in_rome_ends_at_midnight_after_23_hours() {
+    // 2026-03-28T23:00:00Z, midnight before the clocks are set ahead.
     const SUNDAY: u64 = 1_774_738_800_000;
     const HOUR: u64 = 3_600_000;
     Stores::start().each(|name, take| {
@@ -282,7 +281,7 @@ fn three_a_day_in_rome_are_granted_again_at_its_midnight_after_23_hours() {
 }
 
 #[test]
-fn a_clock_that_goes_back_an_hour_gives_a_window_of_the_calendar_nothing_extra() {
+fn clock_set_back_frees_nothing_in_a_calendar_window() {
     Stores::start().each(|name, take| {
         let take = |at: u64| take(&[charge(name, fixed(2, Unit::Minute, "UTC"), None, 2)], at).decisions[0];
         let start = START / 60_000 * 60_000;
@@ -294,7 +293,7 @@ fn a_clock_that_goes_back_an_hour_gives_a_window_of_the_calendar_nothing_extra()
     });
 }
 
-/// A runner that keeps what it found beside this file.
+/// Creates a runner that stores failing cases next to this file.
 fn config(cases: u32) -> TestRunner {
     let persistence = FileFailurePersistence::Direct("tests/it/laws_windows.regressions");
     TestRunner::new(ProptestConfig {

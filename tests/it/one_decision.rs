@@ -1,4 +1,4 @@
-//! Sixteen limits of all algorithms on one request: one decision, and one call of Redis.
+//! Sixteen limits of all algorithms on one request: one decision, and one Redis call.
 
 use deadpool_redis::redis::{Connection, cmd};
 use tidegate::limit::calendar::{Calendar, Unit};
@@ -9,7 +9,7 @@ use crate::laws::{START, Stores};
 use crate::support::charge_of;
 use crate::support::redis::{RedisServer, fresh_name};
 
-/// Sixteen charges, one of which is on the last permit of its bucket.
+/// Returns sixteen charges, one of which needs the last permit of its bucket.
 fn sixteen(name: &str, scarce: usize) -> Vec<Charge> {
     let queue = Queue { length: 100, max_wait: 600_000 };
     let algorithms = [
@@ -33,7 +33,7 @@ fn sixteen(name: &str, scarce: usize) -> Vec<Charge> {
 }
 
 #[test]
-fn sixteen_limits_of_all_algorithms_are_charged_together_or_not_at_all() {
+fn sixteen_limits_are_charged_together_or_not_at_all() {
     Stores::start().each(|name, take| {
         for scarce in [0, 7, 15] {
             let charges = sixteen(&format!("{name}:{scarce}"), scarce);
@@ -45,7 +45,7 @@ fn sixteen_limits_of_all_algorithms_are_charged_together_or_not_at_all() {
             let left = |outcome: &tidegate::limit::Outcome| -> Vec<u32> {
                 outcome.decisions.iter().map(|decision| decision.remaining).collect()
             };
-            assert_eq!(left(&granted), left(&refused), "a refused request was charged");
+            assert_eq!(left(&granted), left(&refused), "a rejected request was charged");
         }
     });
 }
@@ -58,7 +58,7 @@ fn calls_of_scripts(redis: &mut Connection) -> u64 {
 }
 
 #[tokio::test]
-async fn a_decision_over_sixteen_limits_is_one_call_of_redis() {
+async fn decision_about_sixteen_limits_is_one_redis_call() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let charges = sixteen(&fresh_name(), 16);
@@ -69,7 +69,7 @@ async fn a_decision_over_sixteen_limits_is_one_call_of_redis() {
 }
 
 #[test]
-fn a_leaky_bucket_carries_its_queue_through_a_change_of_rate_and_a_jump_of_the_clock() {
+fn leaky_bucket_keeps_its_queue_when_rate_and_clock_change() {
     Stores::start().each(|name, take| {
         let ask = |rate, at| {
             let queue = Queue { length: 100, max_wait: 600_000 };
@@ -79,11 +79,11 @@ fn a_leaky_bucket_carries_its_queue_through_a_change_of_rate_and_a_jump_of_the_c
         assert_eq!([0, 0, 0].map(|_| ask(6, START).delay), [0, 10_000, 20_000]);
         // Three are in the bucket: at twice the rate they leak in half the time.
         assert_eq!(ask(12, START).delay, 15_000);
-        // An hour back: what is in the bucket counts as if it had come in now, and leaks from there.
+        // An hour back: the permits in the bucket count as added now, and start to leak.
         let back = START - 3_600_000;
         assert_eq!(ask(12, back).delay, 20_000);
         assert_eq!(ask(12, back + 5_000).delay, 20_000);
-        // An hour ahead everything has gone on.
+        // An hour ahead, all requests have been forwarded.
         assert_eq!(ask(12, START + 3_600_000).delay, 0);
     });
 }

@@ -1,4 +1,4 @@
-//! A flood of clients through the layer, over an embedded store that has no room for all of them.
+//! A flood of clients through the layer, with an embedded store that is too small for all of them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ routes:
       - { name: per-key, mode: PER_CLIENT, client: 'header:X-Api-Key', rate: 5, interval: 1h }
 ";
 
-/// A service with these limits, and a store of so many buckets; and what counts for it.
+/// Returns a service with a store of this many buckets, and its metrics.
 fn service(buckets: usize) -> (Router, Arc<Metrics>) {
     let config = Config::parse(RULES).expect("rules");
     let store = Store::memory_builder().max_buckets(buckets).open();
@@ -45,9 +45,9 @@ async fn status(service: &Router, path: &str, peer: &str, key: &str) -> u16 {
     answer.expect("an answer").status().as_u16()
 }
 
-/// At the cap the store did not decide, and `on_store_failure: allow` let everybody log in as often as they liked.
+/// Regression test: a full store did not decide, and `on_store_failure: allow` admitted all logins.
 #[tokio::test]
-async fn random_keys_switch_off_no_limit() {
+async fn random_keys_disable_no_limit() {
     let (service, metrics) = service(400);
     let attacker = "192.0.2.66";
     assert_eq!(status(&service, "/login", "192.0.2.1", "").await, 200);
@@ -58,7 +58,7 @@ async fn random_keys_switch_off_no_limit() {
     for key in 0..3_000 {
         passed += usize::from(status(&service, "/api", attacker, &format!("random {key}")).await == 200);
     }
-    // A share of 100, the common 200, of which `known` has one; and five for all the others together.
+    // A share of 100 and a common half of 200, of which `known` has one, and five permits of the overflow bucket.
     assert_eq!(passed, 299 + 5);
     assert_eq!(status(&service, "/api", attacker, "known").await, 200, "it had one permit left");
     assert_eq!(status(&service, "/api", attacker, "known").await, 429);
@@ -80,9 +80,9 @@ async fn random_keys_switch_off_no_limit() {
     assert!(!text.contains("tidegate_store_overflow_total{route=\"login\""), "{text}");
 }
 
-/// Each of them would stand in a line of its own, and the `queue` of the limit bound nothing.
+/// Otherwise each client would have its own queue, and `queue` would not bound the number of waiting requests.
 #[tokio::test(start_paused = true)]
-async fn clients_without_room_wait_in_one_line() {
+async fn overflowing_clients_share_one_wait_queue() {
     let rules = "
 routes:
   - name: api
@@ -101,12 +101,12 @@ routes:
     assert_eq!(ask(0).await, 200);
     let mut waiting: Vec<_> = (1..=3).map(|number| tokio::spawn(ask(number))).collect();
     tokio::task::yield_now().await;
-    assert_eq!(ask(4).await, 429, "a fourth waits");
+    assert_eq!(ask(4).await, 429, "a fourth request waits");
     waiting.iter_mut().for_each(|one| one.abort());
 }
 
 #[tokio::test]
-async fn operators_see_how_many_buckets_each_limit_has() {
+async fn admin_interface_shows_buckets_of_each_limit() {
     let gateway = TestGateway::start(
         "
 upstreams: { echo: { targets: ['builtin:echo'] } }

@@ -215,7 +215,7 @@ fn a_log_that_others_have_filled_is_removed_512_entries_at_a_time() {
 
 /// There the wait is that of the oldest entry, however many permits are asked for: 800 ms here, and then again.
 #[test]
-fn the_wait_for_many_permits_is_when_enough_have_returned() {
+fn wait_for_many_permits_ends_when_enough_have_returned() {
     let Some(mut ours) = Ours::start(100, 1_000, 0) else { return };
     assert!(ours.acquire(5, T).granted && ours.acquire(30, T + 100).granted);
     assert_eq!(ours.acquire(100, T + 200).wait, 900);

@@ -1,4 +1,4 @@
-//! `leaky_bucket` across gateways: slots are given in order, and requests leave at them.
+//! `leaky_bucket` across gateways: time slots are assigned in order, and requests are forwarded at their time slots.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SLOT: u64 = 5;
 const WAITERS: u64 = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_stores_on_one_redis_give_evenly_spaced_slots_in_the_order_of_arrival() {
+async fn two_stores_share_evenly_spaced_time_slots() {
     let Some(redis) = RedisServer::start() else { return };
     let stores = [redis.store(), redis.store()];
     let queue = Queue { length: 1_000, max_wait: 60_000 };
@@ -36,14 +36,14 @@ async fn two_stores_on_one_redis_give_evenly_spaced_slots_in_the_order_of_arriva
     let mut given = soon(asking.join_all()).await;
     given.sort_unstable();
     let slots: Vec<u64> = given.iter().map(|(now, delay)| now + delay).collect();
-    assert!(slots.is_sorted(), "somebody was overtaken: {given:?}");
+    assert!(slots.is_sorted(), "a request was overtaken: {given:?}");
     let gaps: Vec<u64> = slots.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| *gap == SLOT), "{gaps:?}");
 }
 
-/// How close to their slots they leave depends on the machine; that none leaves early does not.
+/// No request is forwarded before its time slot; how late it is forwarded depends on the machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_to_two_gateways_reach_their_upstream_at_their_slots_and_not_before() {
+async fn requests_are_never_forwarded_before_their_time_slots() {
     let Some(redis) = RedisServer::start() else { return };
     let (arrived, mut arrival) = unbounded_channel();
     let origin = Origin::start(move |mut visit: Visit| {
@@ -78,7 +78,7 @@ routes:
     let mut arrivals: Vec<Instant> = std::iter::from_fn(|| arrival.try_recv().ok()).collect();
     arrivals.sort_unstable();
     assert_eq!(arrivals.len(), 200);
-    // Redis and this test have different clocks, and a slot is told to the millisecond above.
+    // Redis and this test have different clocks, and a time slot is rounded up to a millisecond.
     let least = Duration::from_millis((WAITERS - 1) * SLOT - 20);
     assert!(arrivals[199] - begin >= least, "{:?}", arrivals[199] - begin);
 }

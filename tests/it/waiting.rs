@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 
-/// A service behind a layer, and what reaches it: who, and how long after the beginning.
+/// A service behind a layer, which records the name and the arrival time of each request.
 struct Service {
     layer: RateLimitLayer,
     began: Instant,
@@ -29,7 +29,7 @@ impl Service {
         (Self { layer, began, served }, serving)
     }
 
-    /// Sends a request and lets it come as far as it can.
+    /// Sends a request and runs it until it waits or completes.
     async fn ask(&self, who: &str) -> JoinHandle<Response<()>> {
         let request = Request::get("/").header("host", "a").header("who", who).extension(Peer([127, 0, 0, 1].into()));
         let request = request.body(()).expect("a request");
@@ -52,7 +52,7 @@ fn all_served(served: &mut UnboundedReceiver<(String, u128)>) -> Vec<(String, u1
 const ONE_A_SECOND: &str = "{ name: l, mode: OVERALL, rate: 1, interval: 1s, max_wait: 10s, queue: 3 }";
 
 #[tokio::test(start_paused = true)]
-async fn requests_wait_for_their_permits_and_are_served_in_the_order_of_their_arrival() {
+async fn waiting_requests_are_served_in_arrival_order() {
     let (service, mut served) = Service::start(ONE_A_SECOND);
     let asking = [service.ask("a").await, service.ask("b").await, service.ask("c").await, service.ask("d").await];
     for asking in asking {
@@ -65,11 +65,11 @@ async fn requests_wait_for_their_permits_and_are_served_in_the_order_of_their_ar
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_does_not_overtake_those_who_wait() {
+async fn new_request_does_not_overtake_waiting_ones() {
     let (service, mut served) = Service::start(ONE_A_SECOND);
     let first = service.ask("first").await;
     let waiting = service.ask("waiting").await;
-    // The permit returns just as the newcomer comes.
+    // The permit returns just as the new request arrives.
     advance(Duration::from_millis(998)).await;
     let newcomer = service.ask("newcomer").await;
     for asking in [first, waiting, newcomer] {
@@ -80,7 +80,7 @@ async fn a_newcomer_does_not_overtake_those_who_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_gives_up_its_place_and_is_not_charged() {
+async fn disconnected_client_leaves_the_queue_uncharged() {
     let (service, mut served) = Service::start(ONE_A_SECOND);
     let _first = service.ask("first").await;
     let gone = service.ask("gone").await;
@@ -89,11 +89,11 @@ async fn a_client_that_goes_away_gives_up_its_place_and_is_not_charged() {
     assert_eq!(patient.await.expect("answered").status(), StatusCode::OK);
     let order = all_served(&mut served);
     assert_eq!(order[1].0, "patient");
-    assert!(order[1].1 < 1_010, "who had gone was waited for: {order:?}");
+    assert!(order[1].1 < 1_010, "the cancelled request delayed the next one: {order:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_too_long_and_a_line_that_is_too_long_are_refused_at_once() {
+async fn long_wait_or_full_queue_is_rejected_immediately() {
     let (service, _served) = Service::start("{ name: l, mode: OVERALL, rate: 1, interval: 1h, max_wait: 59m }");
     let _first = service.ask("first").await;
     let refused = service.ask("refused").await.await.expect("answered");
@@ -106,7 +106,7 @@ async fn a_wait_that_is_too_long_and_a_line_that_is_too_long_are_refused_at_once
         asking.push(service.ask(who).await);
     }
     let refused = service.ask("one too many").await;
-    assert!(refused.is_finished(), "nobody may stand behind a full line");
+    assert!(refused.is_finished(), "a request joined a full queue");
     let refused = refused.await.expect("answered");
     assert_eq!(
         (refused.status(), &refused.headers()["retry-after"]),
@@ -116,7 +116,7 @@ async fn a_wait_that_is_too_long_and_a_line_that_is_too_long_are_refused_at_once
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_be_served_in_time_is_refused_as_soon_as_that_is_known() {
+async fn request_that_cannot_meet_max_wait_is_rejected_immediately() {
     let (service, _served) = Service::start("{ name: l, mode: OVERALL, rate: 1, interval: 1s, max_wait: 1500ms }");
     let mut answers = Vec::new();
     for who in ["a", "b", "c"] {
@@ -131,7 +131,7 @@ async fn who_cannot_be_served_in_time_is_refused_as_soon_as_that_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_waits_only_if_every_limit_that_refuses_lets_it() {
+async fn request_waits_only_if_all_refusing_limits_allow_it() {
     let patient = "{ name: patient, mode: OVERALL, rate: 1, interval: 1s, max_wait: 10s }";
     let (service, _served) =
         Service::start(&format!("{patient}, {{ name: strict, mode: OVERALL, rate: 1, interval: 1s }}"));
@@ -142,7 +142,7 @@ async fn a_request_waits_only_if_every_limit_that_refuses_lets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_service_answers_those_who_wait() {
+async fn shutdown_of_a_service_rejects_waiting_requests() {
     let (service, _served) = Service::start(ONE_A_SECOND);
     let _first = service.ask("first").await;
     let waiting = [service.ask("a").await, service.ask("b").await];

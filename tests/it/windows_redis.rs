@@ -1,4 +1,4 @@
-//! What the algorithms that count in windows keep in Redis, and for how long.
+//! The keys of the window algorithms in Redis, and their expiry.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ fn monthly(rate: u64) -> Charge {
     charge(Algorithm::FixedWindow(Calendar::new(Unit::Month, "Europe/Rome").expect("a calendar")), 1, rate)
 }
 
-/// The last so many bytes of a number.
+/// Returns the last bytes of a number.
 fn big_endian(number: u64, bytes: usize) -> Vec<u8> {
     number.to_be_bytes()[8 - bytes..].to_vec()
 }
 
-/// A folder that is gone with its owner.
+/// A folder that is deleted on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -50,7 +50,7 @@ impl Drop for Folder {
 }
 
 #[tokio::test]
-async fn a_monthly_quota_survives_a_redis_that_was_killed() {
+async fn monthly_quota_survives_a_crash_of_redis() {
     let folder = Folder::new("monthly");
     let Some(server) = RedisServer::start_in(&folder.0) else { return };
     let store = server.store();
@@ -58,9 +58,9 @@ async fn a_monthly_quota_survives_a_redis_that_was_killed() {
         let outcome = store.take(&[monthly(3)]).await.expect("a decision");
         assert_eq!(outcome.decisions[0].remaining, left);
     }
-    // Dropped, it is killed without a warning.
+    // Drop kills the server without a shutdown.
     drop(server);
-    let server = RedisServer::start_in(&folder.0).expect("a Redis that starts again");
+    let server = RedisServer::start_in(&folder.0).expect("Redis restarts");
     let store = server.store();
     let outcome = store.take(&[monthly(3)]).await.expect("a decision");
     let decision = outcome.decisions[0];
@@ -73,7 +73,7 @@ async fn a_monthly_quota_survives_a_redis_that_was_killed() {
 }
 
 #[tokio::test]
-async fn counters_lie_under_one_key_that_outlives_them_and_refusals_do_not_keep_alive() {
+async fn counters_share_one_key_that_refusals_do_not_extend() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "UTC").expect("a calendar"));
@@ -85,7 +85,7 @@ async fn counters_lie_under_one_key_that_outlives_them_and_refusals_do_not_keep_
         let now = Timestamp::from_millis(1_700_000_000_000);
         let take = async || store.take_at(std::slice::from_ref(&charge), now).await.expect("a decision").granted();
         assert!(take().await && take().await);
-        // The only entry: its permits, and when it ends; permits of all entries, no interval, nothing skipped, format, entries.
+        // The permits and the end of the only entry, all permits, no interval, no skipped entries, the format, one entry.
         let value: Vec<u8> = redis.get(key).expect("a string");
         let numbers = [(2, 5), (ends, 6), (2, 5), (0, 5), (0, 2), (3, 1), (1, 4)];
         assert_eq!(value, numbers.map(|(number, bytes)| big_endian(number, bytes)).concat());
@@ -95,13 +95,13 @@ async fn counters_lie_under_one_key_that_outlives_them_and_refusals_do_not_keep_
         redis.pexpire::<_, ()>(key, 30_000).expect("set");
         assert!(!take().await);
         let ttl: i64 = redis.pttl(key).expect("a time to live");
-        assert!(ttl <= 30_000, "a refusal made {key} live for {ttl} ms");
+        assert!(ttl <= 30_000, "a refusal extended {key} to {ttl} ms");
     }
     assert_eq!(redis.keys::<_, Vec<String>>("*lim*").expect("keys").len(), 2);
 }
 
 #[tokio::test]
-async fn limits_of_all_algorithms_are_one_decision() {
+async fn limits_of_all_algorithms_are_decided_together() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let sliding = || charge(Algorithm::SlidingWindow { segments: 10 }, 60_000, 5);

@@ -1,4 +1,4 @@
-//! `gcra`: over any span `t`, granted permits <= burst + rate * t / interval.
+//! `gcra`: in any time span `t`, granted permits <= burst + rate * t / interval.
 
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn changed(quota: Quota, change: usize) -> Quota {
     }
 }
 
-/// What is in use is what the span that was granted most, for its length, has over its rate; all else is left.
+/// The permits in use are the maximal excess of grants over the rate in any time span; all others remain.
 fn law(life: &Life) -> Result<(), TestCaseError> {
     let [rate, interval, burst] =
         [life.quota.rate().into(), life.quota.interval().into(), u128::from(life.quota.capacity())];
@@ -41,40 +41,40 @@ fn law(life: &Life) -> Result<(), TestCaseError> {
         granted += u128::from(*permits);
         used = used.max((granted * interval).saturating_sub(rate * u128::from(life.now - at)));
     }
-    prop_assert!(used <= burst * interval, "{}/{} in use of a burst of {}", used, interval, burst);
+    prop_assert!(used <= burst * interval, "{}/{} in use with a burst of {}", used, interval, burst);
     prop_assert_eq!(u128::from(life.left), burst - used.div_ceil(interval));
     Ok(())
 }
 
-/// The ends of what a quota can be, where numbers are the largest.
+/// Generates extreme quotas, which lead to the largest numbers.
 fn extremes() -> impl Strategy<Value = (u64, u64)> + Clone {
     let rate = prop_oneof![Just(1), Just(u64::from(MAX_RATE) - 1), 1..u64::from(MAX_RATE)];
     (rate, prop_oneof![Just(1), Just(7), Just(MAX_INTERVAL), 1..=MAX_INTERVAL])
 }
 
 #[test]
-fn the_script_is_exact_at_the_ends_of_what_a_quota_can_be() {
+fn script_is_exact_for_extreme_quotas() {
     let stores = Stores::start();
     stores.decide_alike(&SUBJECT, 96, extremes());
     stores.keep_the_law(&SUBJECT, 48, extremes());
 }
 
 #[test]
-fn a_burst_is_granted_at_once_and_then_one_permit_after_the_other() {
+fn burst_is_granted_immediately_then_one_by_one() {
     Stores::start().each(|name, take| {
         let take = |permits, after| take(&[charge_of(name, None, quota(3, 10_000, 5), permits)], START + after);
         assert!(take(5, 0).granted());
         let refused = take(1, 0).decisions[0];
         assert_eq!((refused.wait, refused.remaining, refused.reset), (Wait::Millis(3_334), 0, 3_334));
         assert!(!take(1, 3_333).granted() && take(1, 3_334).granted());
-        // The third part of a millisecond that the first permit was late is not lost.
+        // The third of a millisecond by which the first permit was late is not lost.
         assert_eq!(take(2, 3_334).decisions[0].wait, Wait::Millis(10_000 - 3_334));
         assert_eq!(take(6, 3_334).decisions[0].wait, Wait::Never);
     });
 }
 
 #[test]
-fn a_clock_that_goes_back_an_hour_grants_nothing_extra_and_permits_return_at_the_usual_rate() {
+fn clock_set_back_an_hour_keeps_the_usual_rate() {
     Stores::start().each(|name, take| {
         let take = |permits, at| take(&[charge_of(name, None, quota(2, 1_000, 4), permits)], at).decisions[0];
         assert!(take(4, START).granted);
@@ -86,7 +86,7 @@ fn a_clock_that_goes_back_an_hour_grants_nothing_extra_and_permits_return_at_the
 }
 
 #[test]
-fn a_clock_that_goes_forward_grants_one_burst_extra() {
+fn clock_set_ahead_grants_one_extra_burst() {
     Stores::start().each(|name, take| {
         let take = |permits, at| take(&[charge_of(name, None, quota(2, 1_000, 4), permits)], at).decisions[0];
         assert!(take(4, START).granted && take(4, START + 3_600_000).granted);
@@ -95,7 +95,7 @@ fn a_clock_that_goes_forward_grants_one_burst_extra() {
 }
 
 #[tokio::test]
-async fn one_short_string_is_kept_until_the_bucket_is_full_and_refusals_keep_it_no_longer() {
+async fn key_expires_when_the_bucket_is_full() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let take = async |client, quota, permits| {
@@ -116,7 +116,7 @@ async fn one_short_string_is_kept_until_the_bucket_is_full_and_refusals_keep_it_
     let second = lives(20_000, first);
     assert!(!take(Some(b"a"), quota(3, 30_000, 10), 11).await);
     lives(20_000, second);
-    // By a slower rule it takes longer to refill, and what is in use is not forgotten meanwhile.
+    // With a slower rule the bucket refills later, and its permits in use are kept until then.
     assert!(!take(Some(b"a"), quota(3, 300_000, 10), 8).await);
     lives(200_000, 301_000);
     assert!(redis.exists::<_, bool>("{tidegate:r}:l:gcra").expect("an answer"));

@@ -1,4 +1,4 @@
-//! `leaky_bucket`: slots are given in order, at an even distance, and none twice.
+//! `leaky_bucket`: time slots are assigned in order, evenly spaced, and each only once.
 
 use proptest::prelude::*;
 use tidegate::limit::leaky_bucket::Queue;
@@ -28,7 +28,7 @@ fn changed(quota: Quota, change: usize) -> Quota {
 }
 
 #[test]
-fn slots_are_given_in_order_at_the_distance_of_the_rate_and_to_no_more_than_may_wait() {
+fn time_slots_are_evenly_spaced_and_the_queue_is_bounded() {
     let stores = Stores::start();
     for store in &stores.all {
         let lives = (1..=50_u64, 5_000..=60_000_u64, 0..=20_u32, 0..=30_000_u64);
@@ -37,7 +37,7 @@ fn slots_are_given_in_order_at_the_distance_of_the_rate_and_to_no_more_than_may_
             let quota =
                 Quota::new(rate, interval, Algorithm::LeakyBucket(Queue { length, max_wait })).expect("a quota");
             let (name, mut now) = (fresh_name(), START);
-            // When the next slot is free, in parts of which `rate` make a millisecond.
+            // The time of the next free time slot, in parts; `rate` parts make a millisecond.
             let mut free = u128::from(START) * u128::from(rate);
             for (passes, permits) in requests {
                 now += passes;
@@ -48,7 +48,7 @@ fn slots_are_given_in_order_at_the_distance_of_the_rate_and_to_no_more_than_may_
                 let ahead = free.saturating_sub(here);
                 let decision = stores.take(store, &[charge_of(&name, None, quota, permits)], now).decisions[0];
                 let delay = ahead.div_ceil(rate.into());
-                // Who finds nothing ahead goes on at once; else all but one permit wait, its own included.
+                // Without a queue the request passes immediately; otherwise all permits but one wait, including its own.
                 let in_line = ahead.div_ceil(interval.into()) + u128::from(permits) - 1;
                 let fits = ahead == 0 || (in_line <= length.into() && delay <= max_wait.into());
                 prop_assert_eq!(decision.granted, fits, "{} parts ahead of {:?}", ahead, quota);

@@ -1,4 +1,4 @@
-//! The laws of the algorithms, on the embedded store and on a real Redis, and that the two are one.
+//! The guarantees of the algorithms in the embedded store and in a real Redis, and that both stores decide equally.
 
 mod gcra;
 mod leaky_bucket;
@@ -18,35 +18,35 @@ use crate::support::{charge_of, overall, per_client};
 
 pub const START: u64 = 1_700_000_000_000;
 
-/// Every algorithm whose waits are exact.
+/// All algorithms with exact waits.
 const ALGORITHMS: [Subject; 3] = [token_bucket::SUBJECT, gcra::SUBJECT, leaky_bucket::SUBJECT];
 
-/// An algorithm: how its quotas are drawn, and its law.
+/// An algorithm: the generator of its quotas, and its guarantee.
 struct Subject {
-    /// Draws the rest of a quota with this rate.
+    /// Generates the other parameters of a quota with this rate.
     algorithm: fn(u64) -> BoxedStrategy<Algorithm>,
-    /// What the rule file says instead, now and then; each number is another change, or none.
+    /// Changes the quota like an edit of the rule file; the number selects the change, or none.
     changed: fn(Quota, usize) -> Quota,
-    /// Holds a life against the law.
+    /// Checks the guarantee over the history of a bucket.
     law: fn(&Life) -> Result<(), TestCaseError>,
 }
 
-/// What has happened to a bucket.
+/// The history of a bucket.
 struct Life {
     quota: Quota,
-    /// When how many permits were granted, oldest first.
+    /// The times and the permits of the grants, oldest first.
     granted: Vec<(u64, u64)>,
     now: u64,
-    /// The permits that are left, as the store says.
+    /// The remaining permits according to the store.
     left: u64,
 }
 
-/// Both stores, and a runtime to ask them on.
+/// Both stores, and a runtime for them.
 pub struct Stores {
     runtime: tokio::runtime::Runtime,
-    /// The embedded one first.
+    /// The embedded store is the first.
     pub all: Vec<Store>,
-    /// What the other one is in.
+    /// The server of the other store.
     pub redis: Option<RedisServer>,
 }
 
@@ -66,7 +66,7 @@ impl Stores {
         self.runtime.block_on(store.take_at(charges, now)).expect("a decision")
     }
 
-    /// Decides each of these by itself, all at the same time.
+    /// Decides each charge separately, all at the same time.
     pub fn take_each(&self, store: &Store, charges: impl IntoIterator<Item = Charge>, now: u64) -> Vec<Decision> {
         let now = Timestamp::from_millis(now);
         let take = |charge| async move { store.take_at(&[charge], now).await.expect("a decision").decisions[0] };
@@ -78,7 +78,7 @@ impl Stores {
         self.runtime.block_on(store.give_back_at(granted, now)).expect("given back");
     }
 
-    /// Runs a scenario on each store, with a bucket name of its own.
+    /// Runs a scenario on each store, with its own bucket name.
     pub fn each(&self, scenario: impl Fn(&str, &dyn Fn(&[Charge], u64) -> Outcome)) {
         for store in &self.all {
             scenario(&fresh_name(), &|charges, now| self.take(store, charges, now));
@@ -87,7 +87,7 @@ impl Stores {
 }
 
 #[test]
-fn three_per_ten_seconds_are_granted_again_ten_seconds_later() {
+fn permits_return_after_the_interval_on_both_stores() {
     Stores::start().each(|name, take| {
         let take = |after| take(&[overall(name, 3, 10_000, 1)], START + after).granted();
         assert_eq!([0, 1, 2, 3, 9_999, 10_000].map(take), [true, true, true, false, false, true]);
@@ -95,7 +95,7 @@ fn three_per_ten_seconds_are_granted_again_ten_seconds_later() {
 }
 
 #[test]
-fn the_wait_for_many_permits_is_when_enough_have_returned() {
+fn wait_for_many_permits_ends_when_enough_have_returned() {
     Stores::start().each(|name, take| {
         let take = |permits, at| take(&[overall(name, 100, 1_000, permits)], START + at).decisions[0];
         assert!(take(5, 10_000).granted && take(30, 10_100).granted);
@@ -106,7 +106,7 @@ fn the_wait_for_many_permits_is_when_enough_have_returned() {
 }
 
 #[test]
-fn a_request_refused_by_one_limit_charges_none() {
+fn request_refused_by_one_limit_charges_no_limit() {
     Stores::start().each(|name, take| {
         let (total, own) = (format!("{name}:total"), format!("{name}:own"));
         let ask = |client: &[u8], at| {
@@ -115,16 +115,16 @@ fn a_request_refused_by_one_limit_charges_none() {
         assert!(ask(b"a", 0).granted());
         let refused = ask(b"a", 1);
         assert_eq!(refused.decisions.iter().map(|one| one.granted).collect::<Vec<_>>(), [true, false]);
-        assert_eq!(refused.decisions[0].remaining, 2, "a refused request took from the other limit");
+        assert_eq!(refused.decisions[0].remaining, 2, "a rejected request charged the other limit");
         assert!(ask(b"b", 2).granted() && ask(b"c", 3).granted());
         let refused = ask(b"d", 4);
         assert!(!refused.decisions[0].granted);
-        assert_eq!(refused.decisions[1].remaining, 1, "a refused request took from its client");
+        assert_eq!(refused.decisions[1].remaining, 1, "a rejected request charged its client");
     });
 }
 
 #[test]
-fn a_cost_above_the_rate_is_never_granted_and_a_cost_of_nothing_always() {
+fn cost_above_the_rate_is_never_granted() {
     Stores::start().each(|name, take| {
         let take = |permits| take(&[overall(name, 3, 1_000, permits)], START).decisions[0];
         assert_eq!(take(4).wait, Wait::Never);
@@ -134,7 +134,7 @@ fn a_cost_above_the_rate_is_never_granted_and_a_cost_of_nothing_always() {
 }
 
 #[test]
-fn a_clock_that_goes_back_an_hour_grants_nothing_extra_and_starves_nobody_for_more_than_an_interval() {
+fn clock_set_back_an_hour_grants_nothing_extra() {
     Stores::start().each(|name, take| {
         let take = |at: u64| take(&[overall(name, 2, 1_000, 2)], at).decisions[0];
         assert!(take(START).granted);
@@ -145,13 +145,13 @@ fn a_clock_that_goes_back_an_hour_grants_nothing_extra_and_starves_nobody_for_mo
     });
 }
 
-/// One step of a random life: time passes (or jumps back), and a decision over some of the buckets is asked for.
+/// A random step: time passes (or jumps back), then a request charges some of the buckets.
 #[derive(Clone, Debug)]
 struct Step {
     passes: i64,
     permits: Vec<u32>,
     quota: usize,
-    /// Give back the decision of so many steps ago, if it was granted.
+    /// The number of steps since the request that is given back, if it was granted.
     undo: Option<usize>,
 }
 
@@ -169,15 +169,15 @@ fn step(rate: u64, interval: u64) -> impl Strategy<Value = Step> {
     (passes, permits, 0..8_usize, undo).prop_map(|(passes, permits, quota, undo)| Step { passes, permits, quota, undo })
 }
 
-/// Rates and intervals as they are in rule files.
+/// Generates usual rates and intervals.
 fn usual() -> impl Strategy<Value = (u64, u64)> + Clone {
     let rate = prop_oneof![1..=20_u64, Just(513), 1..=100_000_u64];
-    // Virtual time, but Redis expires keys by the real one: intervals are long enough to outlast a test.
+    // Time is virtual, but Redis expires keys by real time: the intervals are longer than a test.
     let interval = prop_oneof![5_000..=6_000_u64, 10_000..=100_000_u64, Just(86_400_000)];
     (rate, interval)
 }
 
-/// Steps in the life of a bucket with one of these rates and intervals.
+/// Generates the steps of a bucket with one of these rates and intervals.
 fn life(subject: &Subject, quotas: impl Strategy<Value = (u64, u64)>) -> impl Strategy<Value = (Quota, Vec<Step>)> {
     let algorithm = subject.algorithm;
     quotas.prop_flat_map(move |(rate, interval)| {
@@ -188,7 +188,7 @@ fn life(subject: &Subject, quotas: impl Strategy<Value = (u64, u64)>) -> impl St
 }
 
 #[test]
-fn the_scripts_and_the_embedded_store_decide_alike() {
+fn scripts_and_embedded_store_decide_equally() {
     let stores = Stores::start();
     for subject in &ALGORITHMS {
         stores.decide_alike(subject, 96, usual());
@@ -196,7 +196,7 @@ fn the_scripts_and_the_embedded_store_decide_alike() {
 }
 
 #[test]
-fn every_algorithm_keeps_its_law_and_every_wait_is_exact() {
+fn algorithms_keep_their_guarantees_and_waits_are_exact() {
     let stores = Stores::start();
     for subject in &ALGORITHMS {
         stores.keep_the_law(subject, 48, usual());
@@ -204,7 +204,7 @@ fn every_algorithm_keeps_its_law_and_every_wait_is_exact() {
 }
 
 impl Stores {
-    /// Leads the same lives on both stores: changed quotas, jumps of the clock, undone requests and all.
+    /// Runs the same steps on both stores, with changed quotas, clock jumps and undone requests.
     fn decide_alike(&self, subject: &Subject, cases: u32, quotas: impl Strategy<Value = (u64, u64)>) {
         let [memory, redis] = &self.all[..] else { return };
         let outcome = config(cases).run(&life(subject, quotas), |(written, steps)| {
@@ -214,7 +214,7 @@ impl Stores {
             for (index, step) in steps.iter().enumerate() {
                 now = now.saturating_add_signed(step.passes);
                 let quota = (subject.changed)(written, step.quota);
-                // Clients of a limiter share its hash, and so what is remembered of longer intervals.
+                // Clients of a limiter share its hash, and so the remembered longer intervals.
                 let own = if quota.interval() == written.interval() { quota } else { written };
                 let charge = |(bucket, permits): (u8, &u32)| match bucket {
                     0 => charge_of(&format!("{name}:all"), None, quota, *permits),
@@ -235,7 +235,7 @@ impl Stores {
         outcome.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Leads lives on each store in which every refused request comes again when it was told to, and 1 ms before.
+    /// Runs steps on each store; every refused request retries after its wait, and 1 ms earlier.
     fn keep_the_law(&self, subject: &Subject, cases: u32, quotas: impl Strategy<Value = (u64, u64)> + Clone) {
         for store in &self.all {
             let outcome = config(cases).run(&life(subject, quotas.clone()), |(quota, steps)| {
@@ -250,9 +250,13 @@ impl Stores {
                         Wait::Never => prop_assert!(permits > quota.capacity()),
                         Wait::Millis(wait) => {
                             let early = take(permits, life.now + wait - 1);
-                            prop_assert!(!early.granted, "granted before the {} ms that were announced", wait);
+                            prop_assert!(!early.granted, "granted before the returned wait of {} ms", wait);
                             life.now += wait;
-                            prop_assert!(take(permits, life.now).granted, "refused after {} ms as announced", wait);
+                            prop_assert!(
+                                take(permits, life.now).granted,
+                                "refused after the returned wait of {} ms",
+                                wait
+                            );
                             life.granted.push((life.now, permits.into()));
                         }
                     }
@@ -266,12 +270,12 @@ impl Stores {
     }
 }
 
-/// A runner that keeps what it found beside this file.
+/// Creates a runner that stores failing cases next to this file.
 pub fn config(cases: u32) -> proptest::test_runner::TestRunner {
     let persistence = proptest::test_runner::FileFailurePersistence::Direct("tests/it/laws.regressions");
     let told = std::env::var("PROPTEST_CASES").ok().and_then(|told| told.parse().ok());
     proptest::test_runner::TestRunner::new(ProptestConfig {
-        // More if the environment wants more, which proptest itself heeds only where no number is given; never fewer.
+        // The environment can only raise the number of cases; proptest ignores it if a number is given.
         cases: told.unwrap_or(0).max(cases),
         max_shrink_iters: 20_000,
         failure_persistence: Some(Box::new(persistence)),

@@ -1,4 +1,4 @@
-//! Limits in shards: together these never grant more than the limit.
+//! Limits in shards: together the shards never grant more than the limit.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn of_rate(rate: u64, interval: u64) -> Quota {
     Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota")
 }
 
-/// The most permits that were granted within one interval.
+/// Returns the maximal number of permits granted within one interval.
 fn fullest_window(granted: &[(u64, u64)], interval: u64) -> u64 {
     let ends = granted.iter().map(|(end, _)| *end);
     let within = |end: u64| granted.iter().filter(move |(at, _)| *at <= end && at + interval > end);
@@ -26,7 +26,7 @@ fn fullest_window(granted: &[(u64, u64)], interval: u64) -> u64 {
 }
 
 #[test]
-fn every_permit_of_every_shard_is_found_and_not_one_more() {
+fn exactly_the_permits_of_all_shards_are_granted() {
     Stores::start().each(|name, take| {
         let all = in_shards(name, of_rate(10, 60_000), 4, 1);
         let granted = (0..20).filter(|_| take(std::slice::from_ref(&all), START).granted()).count();
@@ -35,7 +35,7 @@ fn every_permit_of_every_shard_is_found_and_not_one_more() {
 }
 
 #[test]
-fn the_wait_is_that_of_the_shard_which_has_a_permit_first() {
+fn wait_is_the_shortest_wait_of_all_shards() {
     Stores::start().each(|name, take| {
         let all = in_shards(name, of_rate(4, 60_000), 4, 1);
         for at in [3, 1, 2, 0] {
@@ -50,7 +50,7 @@ fn the_wait_is_that_of_the_shard_which_has_a_permit_first() {
 }
 
 #[test]
-fn what_is_given_back_is_in_the_shard_that_it_came_from() {
+fn permits_are_given_back_to_their_shard() {
     let stores = Stores::start();
     for store in &stores.all {
         let name = fresh_name();
@@ -67,7 +67,7 @@ fn what_is_given_back_is_in_the_shard_that_it_came_from() {
 }
 
 #[test]
-fn a_shadow_in_shards_finds_a_permit_wherever_one_is_and_refuses_nobody() {
+fn shadow_in_shards_tries_all_shards() {
     Stores::start().each(|name, take| {
         let all = Charge { shadow: true, ..in_shards(name, of_rate(6, 60_000), 3, 1) };
         let told = (0..9).map(|_| take(std::slice::from_ref(&all), START));
@@ -77,7 +77,7 @@ fn a_shadow_in_shards_finds_a_permit_wherever_one_is_and_refuses_nobody() {
 }
 
 #[test]
-fn a_client_in_a_partition_has_one_bucket_as_without() {
+fn client_in_a_partition_has_one_bucket() {
     Stores::start().each(|name, take| {
         for client in 0..20_u8 {
             let own = per_client(name, &[client], 3, 60_000, 1);
@@ -90,7 +90,7 @@ fn a_client_in_a_partition_has_one_bucket_as_without() {
 }
 
 #[test]
-fn the_sum_of_shards_is_never_above_the_rate() {
+fn shards_together_never_exceed_the_rate() {
     let stores = Stores::start();
     let life = (1..=40_u32, 1..=9_u32, 5_000..=6_000_u64).prop_flat_map(|(rate, shards, interval)| {
         let most = (rate / shards).max(1);

@@ -1,4 +1,4 @@
-//! `token_bucket`: no window of an interval holds more than the rate.
+//! `token_bucket`: at most `rate` permits are granted in any window of an interval.
 
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn law(life: &Life) -> Result<(), TestCaseError> {
         life.granted.iter().filter(|(at, _)| at + window > life.now).map(|(_, permits)| permits).sum()
     };
     prop_assert!(used(interval) <= rate, "{} granted in one window of rate {}", used(interval), rate);
-    // Nothing is withheld for longer than the slot that merged entries cost.
+    // A permit returns at most one merge step late.
     let slot = if rate > 512 { interval.div_ceil(511) } else { 0 };
     let kept = rate - used(interval + slot).min(rate);
     prop_assert!(life.left >= kept, "{} left where {} have returned", life.left, kept);
@@ -32,7 +32,7 @@ fn law(life: &Life) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn a_request_that_is_undone_under_an_older_rate_frees_what_it_took() {
+fn request_undone_under_an_old_rate_frees_its_permits() {
     let stores = Stores::start();
     for store in &stores.all {
         let name = fresh_name();
@@ -47,7 +47,7 @@ fn a_request_that_is_undone_under_an_older_rate_frees_what_it_took() {
 }
 
 #[tokio::test]
-async fn a_log_whose_only_entry_is_replaced_still_expires() {
+async fn log_with_a_replaced_entry_still_expires() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let now = Timestamp::from_millis(START);
@@ -57,17 +57,17 @@ async fn a_log_whose_only_entry_is_replaced_still_expires() {
     assert!(store.take_at(&charge("part", 5), now).await.expect("a decision").granted());
     let [part] = charge("part", 2);
     store.give_back_at(&[Granted { charge: part, at: now, overflow: false }], now).await.expect("given back");
-    assert!(lives("part"), "what was given back in part stays for ever");
+    assert!(lives("part"), "a partly given back charge never expires");
 
     let back = Timestamp::from_millis(START - 3_600_000);
     assert!(store.take_at(&charge("back", 5), now).await.expect("a decision").granted());
     assert!(!store.take_at(&charge("back", 999), back).await.expect("a decision").granted());
-    assert!(lives("back"), "what was redated stays for ever");
+    assert!(lives("back"), "a redated charge never expires");
 }
 
-/// Gateways with an old and a new rule, in random turns: each judges by its own rule over the grants of both.
+/// Gateways with an old and a new rule in random order: each applies its own rule to the grants of both.
 #[test]
-fn while_rules_change_no_window_holds_more_than_the_rule_that_granted_last_allows() {
+fn rate_of_the_last_granting_rule_holds_during_rule_changes() {
     let stores = Stores::start();
     for store in &stores.all {
         let mut runner = super::config(48);
@@ -81,8 +81,8 @@ fn while_rules_change_no_window_holds_more_than_the_rule_that_granted_last_allow
             for (new, passes, permits) in turns {
                 now += passes;
                 let (rate, interval) = if new { (new_rate, new_interval) } else { (old_rate, old_interval) };
-                // The longer interval is retained from its first grant on, for twice its length after whatever it was
-                // asked last, granted or refused.
+                // The longer interval is respected from its first grant on, for twice its length after the last request
+                // that used it, granted or refused.
                 if longer_spoke.is_some_and(|at| now > at + 2 * longer) || (longer_spoke.is_none() && interval < longer)
                 {
                     continue;
@@ -94,7 +94,7 @@ fn while_rules_change_no_window_holds_more_than_the_rule_that_granted_last_allow
                 prop_assert_eq!(
                     decision.granted,
                     fits,
-                    "{} of {} in {} ms are in use, {} asked",
+                    "{} of {} in {} ms are in use, {} requested",
                     used,
                     rate,
                     interval,
