@@ -84,15 +84,20 @@ impl Predecessor {
             }
             Err(error) => return Err(error),
         };
-        check_user(&stream)?;
-        send(&stream, VERSION, None).await?;
-        if receive(&stream).await?.0 != VERSION {
-            return Err(invalid("the gateway there speaks another version"));
-        }
         Self::receive(stream, path.to_owned()).await.map(Some)
     }
 
-    async fn receive(stream: UnixStream, path: PathBuf) -> io::Result<Self> {
+    /// Receives the sockets.
+    ///
+    /// # Errors
+    /// The process there does not hand over.
+    pub(super) async fn receive(stream: UnixStream, path: PathBuf) -> io::Result<Self> {
+        check_user(&stream)?;
+        // If the process there has sent a message and ended, the message is still there to read.
+        _ = send(&stream, VERSION, None).await;
+        if receive(&stream).await?.0 != VERSION {
+            return Err(invalid("the gateway there speaks another version"));
+        }
         let (mut sockets, mut of_successors) = (Vec::new(), None);
         loop {
             match receive(&stream).await? {

@@ -151,6 +151,16 @@ async fn failing_successor_removes_files_of_an_ended_predecessor() {
     assert!(!path.exists() && !clients.exists());
 }
 
+/// Regression test: the failure to send was taken for the end of a gateway, and the new process served alone.
+#[tokio::test]
+async fn message_of_another_program_that_ended_is_read() {
+    let (stream, mut other) = UnixStream::pair().unwrap();
+    other.write_all(b"+OK hello\r\n").await.unwrap();
+    drop(other);
+    let error = Predecessor::receive(stream, PathBuf::new()).await.unwrap_err();
+    assert!(error.to_string().contains("another version"), "{error}");
+}
+
 #[tokio::test]
 async fn other_version_is_rejected() {
     let old = Old::start("version");
