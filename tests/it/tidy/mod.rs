@@ -65,6 +65,7 @@ const TEST_ROOMS: [&str; 1] = ["wire"];
 
 /// Tests that may sleep: where, why. All others wait on a condition or in virtual time.
 const SLEEPERS: &[(&str, &str)] = &[
+    ("src/admin/tests.rs", "sleeps in virtual time"),
     ("src/forward/tests/failures.rs", "the pauses of a slow client are what is tested"),
     ("src/forward/tests/silence.rs", "sleeps in virtual time"),
     ("src/forward/tests/slow.rs", "the pauses of a slow client are what is tested"),
