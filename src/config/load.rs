@@ -11,7 +11,7 @@ use super::{Config, Purpose, Source};
 /// The largest rule file, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// Why a file gives no [`Config`](super::Config).
+/// Why a file gives no [`Config`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {

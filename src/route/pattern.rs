@@ -132,7 +132,7 @@ impl PathPattern {
         self.segments.iter().any(|segment| matches!(segment, Segment::Literal(text) if has(text)))
     }
 
-    /// Returns `true` if the pattern matches `path`, which must be in the form of [`Path::matched`](path::Path::matched).
+    /// Returns `true` if the pattern matches `path`, which must be in the form of `Path::matched`.
     pub fn matches(&self, path: &str) -> bool {
         let path = trim_slashes(path);
         let mut parts = path.split('/').filter(|_| !path.is_empty());

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
 use socket2::SockRef;
@@ -82,7 +82,7 @@ async fn readiness_checks_share_one_ping_a_second() {
     let gateway = TestGateway::start(&format!("store: {}\n{RULES}", redis.rule()));
     let ready = async || get(&mut Raw::connect(gateway.admin).await, "/readyz", "").await.text();
     soon(async { while !ready().await.contains(r#""store":"up""#) {} }).await;
-    let (before, begin) = (pings(&redis), Instant::now());
+    let (before, begin) = (pings(&redis), tokio::time::Instant::now());
     for _ in 0..300 {
         assert_eq!(ready().await, r#"{"ready":true,"store":"up"}"#);
     }

@@ -68,7 +68,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
             let (made, shard) = (granted && decision.granted, shard(self.locked, lookup));
             match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
                 (Some((overflow, limit_capacity)), _) if made => {
-                    *decision = overflow.charge(limit_capacity, lookup, now)
+                    *decision = overflow.charge(limit_capacity, lookup, now);
                 }
                 (Some((overflow, limit_capacity)), _) => overflow.on_refusal(limit_capacity, lookup, now),
                 (None, Location::Own { .. }) if made => *decision = shard.charge(lookup, now).unwrap_or(*decision),

@@ -1,7 +1,7 @@
 //! A gateway of the tests' own, on ports that the system chose.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate::config::ListenAddress;
 use tidegate::{Config, Gateway};
@@ -62,13 +62,13 @@ impl TestGateway {
 
     /// Waits until `/api/v1/config` contains all of these: a gateway may learn the cause of an outage after the outage began.
     pub async fn until_config_has(&self, texts: &[&str]) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
         loop {
             let config = self.config().await;
             if texts.iter().all(|text| config.contains(text)) {
                 return;
             }
-            assert!(Instant::now() < deadline, "no {texts:?} in {config}");
+            assert!(tokio::time::Instant::now() < deadline, "no {texts:?} in {config}");
         }
     }
 
