@@ -1,4 +1,4 @@
-//! What a gateway passes on of its store: to its successor, and to its own next start.
+//! The state of the store for a successor, and for the next start.
 
 use super::Gateway;
 use super::state_file::StateFile;
@@ -6,7 +6,7 @@ use crate::store::Store;
 use crate::store::transfer::StoreState;
 
 impl Gateway {
-    /// Assumes the number of gateways of a state file until Redis has counted them, and writes that file from now on.
+    /// Assumes the number of gateways of a state file until Redis has counted them, and keeps that file up to date.
     pub(crate) fn remember(&self, file: Option<StateFile>) {
         let store = self.layer.store();
         store.assume_gateways(file.as_ref().and_then(StateFile::gateways));

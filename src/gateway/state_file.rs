@@ -1,4 +1,4 @@
-//! The file of `--state`: how many gateways share the store, for the next start. Redis tells a gateway that number, and a
+//! The file of `--state`: how many gateways share the store, for the next start. Redis counts them, and a
 //! gateway that starts while Redis is unreachable would otherwise take itself for the only one.
 
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! A bucket as a list of numbers, in which a handover transfers it to another process.
 //!
 //! Times are milliseconds relative to the sender's present, so that the clocks of two processes need not agree. Calendar
-//! windows are the exception: they end at the same moment for everybody, so their ends are sent as they are.
+//! windows are the exception: they end at the same moment in every process, so their ends are sent as they are.
 
 use super::entries::Entries;
 use crate::clock::Timestamp;
@@ -23,7 +23,7 @@ impl<'n> Numbers<'n> {
         Self { left: numbers.iter(), now }
     }
 
-    /// The next number as an amount; `None` if there is none.
+    /// The next number as an amount; `None` at the end.
     pub(super) fn amount(&mut self) -> Option<u64> {
         u64::try_from(*self.left.next()?).ok().filter(|amount| *amount <= MAX_AMOUNT)
     }
@@ -63,5 +63,5 @@ pub(super) fn time(at: Timestamp, now: Timestamp) -> i64 {
     at.as_millis().checked_signed_diff(now.as_millis()).unwrap_or(i64::MIN)
 }
 
-/// What the times of a calendar's windows are relative to.
+/// The reference of the times of calendar windows.
 pub(super) const CALENDAR: Timestamp = Timestamp::from_millis(0);

@@ -2,16 +2,16 @@
 
 use super::{Algorithm, Quota, leaky_bucket};
 
-/// The part of a share that a gateway keeps while it drains is one in so many.
+/// A gateway that drains keeps one of this number of parts of a share.
 const PARTS: u32 = 4;
 
 impl Quota {
-    /// A quarter of it, rounded down; `None` if that is no permit.
+    /// A quarter of it, rounded down; `None` below one permit.
     pub(crate) fn quarter(&self) -> Option<Self> {
         self.scaled(|permits| permits / PARTS)
     }
 
-    /// What is left of it without a [`quarter`](Self::quarter).
+    /// The rest of it without a [`quarter`](Self::quarter).
     pub(crate) fn without_quarter(&self) -> Self {
         self.scaled(|permits| permits - permits / PARTS).unwrap_or(*self)
     }

@@ -1,6 +1,6 @@
 //! The state of the store, as the old gateway sends it: STATE, its length in eight bytes, least significant first, and the
-//! state itself. The old gateway sends it before RELEASES, and again at the end of its drain if it has granted anything
-//! locally by then.
+//! state itself. The old gateway sends it before RELEASES, and again at the end of its drain if it owes
+//! permits that it granted locally.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::limit::{Charge, Limiter, Quota};
 
-/// What the shares depend on, and the shares that were used so far, by the name of the limiter.
+/// The parameters of the shares, and the shares in use by the name of the limiter.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// How many gateways share the store, this one included.
@@ -121,7 +121,7 @@ impl Shares {
         self.reset_if(before != self.predecessors);
     }
 
-    /// Another gateway takes this one's place. A gateway that drains keeps its quarter when a predecessor of its own ends,
+    /// Another gateway takes this one's place. A gateway that drains keeps its quarter when its predecessor ends,
     /// since its successor counts on that.
     pub(super) fn set_has_successor(&mut self) {
         let before = std::mem::replace(&mut self.has_successor, true);

@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::limit::{Charge, Limiter};
 use crate::store::Memory;
 
-/// What the next gateway needs to know, besides buckets and debts.
+/// The state of a gateway for its successor, besides buckets and debts.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalState {
     pub(crate) gateways: u32,
@@ -22,7 +22,7 @@ pub(crate) struct LocalState {
 
 /// For the gateway that is succeeded.
 impl Fallback {
-    /// Decides by a quarter of each share from now on.
+    /// Starts to decide by a quarter of each share.
     pub(crate) fn begin_handover(&self) -> LocalState {
         let mut shares = self.shares.lock();
         shares.set_has_successor();
@@ -49,7 +49,7 @@ impl Fallback {
 
 /// For the next gateway.
 impl Fallback {
-    /// Assumes that so many gateways share the store, unless the store has counted them.
+    /// Assumes that this number of gateways share the store, unless the store has counted them.
     pub(crate) fn assume(&self, gateways: u32) {
         if self.counted.borrow().is_none() {
             self.shares.lock().set_known(gateways);
@@ -65,7 +65,7 @@ impl Fallback {
         self.shares.lock().set_predecessors(state.predecessors);
     }
 
-    /// Has the whole share from now on: the gateway before this one has ended.
+    /// Starts to decide by the whole share: the gateway before this one has ended.
     pub(crate) fn end_predecessors(&self) {
         self.shares.lock().end_predecessors();
     }
@@ -82,7 +82,7 @@ impl Fallback {
         self.owing.send_replace(());
     }
 
-    /// Charges the local buckets with what the gateway before this one has granted while it drained.
+    /// Charges the local buckets with the permits that the gateway before this one granted during its drain.
     pub(crate) fn charge_granted(&self, payment: &Payment) {
         for debt in &payment.debts {
             let limiter = self.shares.lock().limiter(&debt.limiter);

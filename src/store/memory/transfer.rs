@@ -13,7 +13,7 @@ use crate::store::settings::KeySecret;
 /// Buckets are sorted by the sixteenths of their capacity that are in use.
 const LEVELS: usize = 17;
 
-/// What a bucket takes of the budget: its owner, and its numbers.
+/// The part of the budget for the owner and for each number of a bucket.
 const OWNER_BYTES: usize = 48;
 const NUMBER_BYTES: usize = 14;
 
@@ -54,8 +54,8 @@ impl Memory {
         left_out
     }
 
-    /// Adds a bucket of another process. Returns `false` if the bucket is none of this limiter, if it exists already, or if
-    /// there is no capacity for it.
+    /// Adds a bucket of another process. Returns `false` if the bucket has another mode or algorithm, if it exists
+    /// already, or if there is no capacity for it.
     pub(in crate::store) fn import(&self, limiter: &Arc<Limiter>, owner: [u8; 16], numbers: &[i64]) -> bool {
         let (owner, now) = (Owner::of_bytes(owner), self.clock.now());
         let Some(state) = BucketState::from_numbers(&limiter.quota, numbers, now) else { return false };

@@ -80,8 +80,8 @@ impl WrittenPayment {
         Some(Self { id: payment.id, limiter, debts })
     }
 
-    /// The payment, with times by the clock that shows `now`. Returns `None` if no gateway writes such a payment. Its limiter
-    /// is that of the sender, whether the rules of this gateway still have it or not.
+    /// The payment, with times by the clock that shows `now`. Returns `None` if no gateway writes such a payment. It keeps the
+    /// sender's limiter, even if the rules of this gateway do not have it.
     pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<Payment> {
         let known = limiters.get(self.limiter.name.as_str());
         let limiter = match known.filter(|known| WrittenLimiter::of(known).is_some_and(|known| known == self.limiter)) {

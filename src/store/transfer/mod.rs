@@ -66,7 +66,7 @@ enum Line {
     Bucket(String, Vec<i64>),
 }
 
-/// What became of the lines of a state.
+/// How many lines of a state were used, and how many were ignored.
 #[derive(Clone, Copy, Debug, Default)]
 struct Imported {
     buckets: usize,
@@ -171,7 +171,7 @@ impl Line {
 // === impl Store ===
 
 impl Store {
-    /// Assumes that so many gateways share the store, and at least `store.min_gateways`, until Redis has counted them. Logs
+    /// Assumes that `remembered` gateways share the store, and at least `store.min_gateways`, until Redis has counted them. Logs
     /// the number, and where it comes from.
     pub(crate) fn assume_gateways(&self, remembered: Option<u32>) {
         let Self::Redis(redis) = self else { return };
@@ -219,7 +219,7 @@ impl Store {
         fallback.end_predecessors();
     }
 
-    /// Decides by a part of each share from now on, since another gateway takes this one's place; returns the state for it.
+    /// Decides by a part of each share, since another gateway takes this one's place; returns the state for it.
     pub(crate) fn begin_handover(&self) -> SentState {
         let (state, buckets) = match self {
             Self::Memory(memory) => (None, &**memory),
@@ -241,7 +241,7 @@ impl Store {
         }
     }
 
-    /// What this gateway granted locally while it drained, and has not charged; `None` if that is nothing.
+    /// Returns the permits that this gateway granted locally during its drain and has not charged; `None` if there are none.
     pub(crate) fn last_debts(&self) -> Option<SentState> {
         let Self::Redis(redis) = self else { return None };
         let mut sent = SentState::new(redis.store().fallback().buckets(), None);

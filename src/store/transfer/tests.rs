@@ -42,7 +42,7 @@ fn charge(limiter: &Arc<Limiter>, client: Option<&ClientId>) -> Charge {
     Charge { limiter: Arc::clone(limiter), client: client.cloned(), permits: 1, shadow: false }
 }
 
-/// How many of so many requests the store grants locally.
+/// Sends this number of requests; returns how many the store grants locally.
 fn granted(store: &Store, charge: &Charge, requests: usize) -> usize {
     let take = |_: &usize| match store {
         Store::Memory(memory) => memory.take(std::slice::from_ref(charge)).expect("a decision").granted(),
