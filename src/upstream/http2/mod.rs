@@ -38,7 +38,7 @@ use crate::transport::Transport;
 /// The most requests at a time on one connection, where the upstream allows more.
 const MAX_STREAMS: u32 = 100;
 
-/// How far ahead of a client an upstream may send: 11 to 16 MB/s for one answer from 10 ms away (docs/http.md), and 256 KiB for a client
+/// How far ahead of a client an upstream may send: 11 to 16 MB/s for one answer from 10 ms away (docs/http2.md), and 256 KiB for a client
 /// that does not read.
 const STREAM_WINDOW: u32 = 256 * 1024;
 
