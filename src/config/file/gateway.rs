@@ -221,7 +221,7 @@ shape! {
         response_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
         /// The longest silence in an answer that has begun.
         body_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
-        /// Connections to each target, in use or idle; with HTTP/2, requests at a time. A client that holds some takes another only while it holds fewer than are free, and more are free than are reserved ([security.md](security.md#what-an-upstream-may-do)).
+        /// Connections to each target, in use or idle; with HTTP/2, requests at a time. A client that holds some takes another only while it holds fewer than are free, and more are free than are reserved ([security.md](security.md#bounds-on-upstreams)).
         max_connections: u64 = Whole(1, 1_000_000), Default("1024");
         /// Requests that wait for a connection to each target.
         queue: u64 = Whole(0, 1_000_000), Default("1024");
