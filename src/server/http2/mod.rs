@@ -319,7 +319,7 @@ fn builder(limits: &ConnectionLimits) -> Builder {
         .max_concurrent_streams(limits.max_streams)
         .enable_connect_protocol()
         .max_header_list_size(u32::try_from(limits.head.field_bytes + limits.head.target).unwrap_or(u32::MAX))
-        .initial_window_size(windows::initial(limits.max_streams))
+        .initial_window_size(windows::STREAM)
         .initial_connection_window_size(windows::CONNECTION)
         .max_send_buffer_size(BUFFER)
         .data_frame_budget(SMALL_FRAMES)

@@ -1,8 +1,9 @@
 //! Receive windows: how far ahead of the gateway a client may send.
 //!
-//! An upload that nothing reads, for example while its request waits for permits, fills the window of its stream. The first windows
-//! of all streams together are smaller than the window of the connection, so such uploads do not stop another one. `h2` has one
-//! window size for all streams. It only ever grows: clients of `h2` can stall when it shrinks.
+//! An upload that nothing reads, for example while its request waits for permits, fills the window of its stream. The window of
+//! the connection has room for many such uploads, so they do not stop another one. `h2` has one window size for all streams. It only
+//! ever grows: clients of `h2` can stall when it shrinks, and httpx sends empty frames without end once a window is negative. The
+//! first window is therefore not smaller than the 65,535 bytes that a client may send before it has read the SETTINGS.
 
 use h2::server::Connection;
 
@@ -12,16 +13,13 @@ use crate::server::stream::Watched;
 
 /// The window of a connection, which bounds the memory for its uploads.
 pub(super) const CONNECTION: u32 = 2 * 1024 * 1024;
-/// The windows of the most streams that a connection may have, all together.
-const ALL_STREAMS: u32 = 1600 * 1024;
+/// The first window of each stream.
+pub(super) const STREAM: u32 = 64 * 1024;
 /// The most open uploads of a connection whose windows may grow.
 const FEW_UPLOADS: u32 = 4;
 
-/// Bounds of a stream's first window.
-const SMALLEST: u32 = 8 * 1024;
-const LARGEST: u32 = 64 * 1024;
 /// The window of long bodies, which need more bytes for each round trip.
-const LONG_BODIES: u32 = 128 * 1024;
+const LONG_BODIES: u32 = 96 * 1024;
 
 /// The window of the streams of one connection.
 #[derive(Debug, Default)]
@@ -39,24 +37,5 @@ impl Windows {
         if !self.has_grown && !self.is_crowded && ledger.has_long_bodies() {
             self.has_grown = connection.set_initial_window_size(LONG_BODIES).is_ok();
         }
-    }
-}
-
-/// Returns the window of a stream on a new connection.
-pub(super) fn initial(max_streams: u32) -> u32 {
-    (ALL_STREAMS / max_streams.max(1)).clamp(SMALLEST, LARGEST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn first_windows_of_all_streams_fit_into_the_connection() {
-        for max_streams in 1..=200 {
-            let all = max_streams * initial(max_streams);
-            assert!(all <= ALL_STREAMS, "{max_streams} streams: {all} bytes");
-        }
-        assert_eq!(initial(100), 16 * 1024);
     }
 }

@@ -4,9 +4,9 @@ use crate::support::gateway::TestGateway;
 use crate::support::wire::frames::*;
 use crate::support::wire::upstream::Origin;
 
-/// What a stream's window is in SETTINGS.
-const NARROW: [u8; 6] = [0, 4, 0, 0, 0x40, 0];
-const WIDE: [u8; 6] = [0, 4, 0, 2, 0, 0];
+/// SETTINGS_INITIAL_WINDOW_SIZE of 64 and of 96 KiB.
+const NARROW: [u8; 6] = [0, 4, 0, 1, 0, 0];
+const WIDE: [u8; 6] = [0, 4, 0, 1, 0x80, 0];
 
 async fn gateway() -> TestGateway {
     let origin = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
@@ -48,7 +48,7 @@ async fn a_client_that_sends_a_long_body_may_send_further_ahead() {
 async fn a_client_that_sends_many_small_messages_may_not() {
     let gateway = gateway().await;
     let mut client = client(&gateway).await;
-    for _ in 0..30 {
+    for _ in 0..70 {
         client.frame(DATA, 0, 1, &[7; 500]).await;
     }
     let of_stream = |frame: &Frame| is_settings(frame) || frame.stream == 1;
@@ -70,7 +70,9 @@ async fn windows_do_not_grow_after_many_uploads() {
     for stream in [3, 5, 7, 9] {
         client.open(stream, "POST", "/", &[], false).await;
     }
-    client.frame(DATA, 0, 1, &[7; 16 * 1024]).await;
+    for _ in 0..3 {
+        client.frame(DATA, 0, 1, &[7; 16 * 1024]).await;
+    }
     let of_upload = |frame: &Frame| is_settings(frame) || frame.stream == 1;
     assert_eq!(client.find(of_upload).await.kind, WINDOW_UPDATE);
     client.frame(DATA, 1, 1, &[7; 16 * 1024]).await;
