@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 /// A request allocates some thirty times, and an idle connection gives back what it used: both are cheaper here than
-/// in the C library (docs/performance.md).
+/// in the C library (docs/internals/performance.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! What a request takes while it is under way: see docs/performance.md.
+//! What a request takes while it is under way: see docs/internals/performance.md.
 
 use tower::Layer;
 

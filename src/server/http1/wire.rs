@@ -23,7 +23,7 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// than a new connection.
 pub(super) const DRAINED: u64 = 256 * 1024;
 
-/// A connection, and what was read from it. It is smaller than a task that rests: see docs/performance.md on idle connections.
+/// A connection and the bytes read from it. Smaller than the task of an idle connection: see docs/internals/performance.md.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) stream: Watched,
