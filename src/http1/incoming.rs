@@ -13,8 +13,10 @@ use super::chunked::{Chunked, Piece};
 use super::{Framing, Malformed};
 use crate::transport::Transport;
 
-/// Bytes of one read: of a head with a short body; of a body of known length (at most); of another body.
-const HEAD_READ: usize = 8 * 1024;
+/// Bytes of one read of a head, with the beginning of its body. They stay in memory while a client does not read the response: 100
+/// such HTTP/2 streams must take less than 1 MiB.
+const HEAD_READ: usize = 3 * 1024;
+/// Bytes of one read of a body: of known length (at most); of unknown length.
 const BODY_READ: usize = 64 * 1024;
 const UNKNOWN_READ: u64 = 16 * 1024;
 

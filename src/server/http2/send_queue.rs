@@ -13,10 +13,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 
 /// A queue of this many bytes is full.
-pub(super) const FULL: usize = 128 * 1024;
+pub(super) const FULL: usize = 96 * 1024;
 /// A full queue accepts more once it has drained to this many bytes. One stream alone never fills a queue: `h2` buffers at most
 /// [`BUFFER`](super::BUFFER) bytes of a stream.
-const DRAINED: usize = 64 * 1024;
+const DRAINED: usize = 48 * 1024;
 
 /// The memory that a frame and a header field need in addition to their bytes.
 const FRAME_OVERHEAD: usize = 256;
