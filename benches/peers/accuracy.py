@@ -17,20 +17,19 @@ from section import Bar, Line, Section, Spread, Verdict
 from stage import Stage
 
 NAME = "accuracy"
-TITLE = "What a limit of 100 a second lets pass"
+TITLE = "Requests granted by a limit of 100 per second"
 LIMIT, RATE = 100, 1_000
 
 # Who counts by seconds of the clock on the wall, grants the whole limit at the end of one and again in the next. A
 # client can choose when it asks, and so does this one: it begins so long before a second ends.
 LEAD_SECONDS = 0.15
 ABOUT = (
-    f"A limit of {LIMIT} a second in Redis is asked {RATE:,} times a second, evenly, beginning "
-    f"{LEAD_SECONDS * 1000:.0f} ms before a second of the clock on the wall ends. The fullest second is the one, "
-    "beginning at any moment, within which the most answers were 200: as the client has received them, and by the "
-    "store's clock, which Tidegate's access log tells. The way back takes one answer longer than another, so the "
-    "client may see a few more than there were."
+    f"A limit of {LIMIT} per second in Redis receives {RATE:,} requests per second at even intervals, from "
+    f"{LEAD_SECONDS * 1000:.0f} ms before the end of a wall-clock second. The fullest second starts at any moment and "
+    "has the most responses with 200. It is counted at the client, and by the store's clock in Tidegate's access log. "
+    "Responses take different times to arrive, so the client may count slightly more."
 )
-COLUMNS = ["in the fullest second", "in all", "asked", "seconds"]
+COLUMNS = ["fullest second", "total", "requests", "seconds"]
 LOG = "access.log"
 
 OURS = Contestant(
@@ -98,7 +97,7 @@ def section(grants: dict[str, Grants], failures: dict[str, str], seconds: float)
     lines = [Line(name, config_of(name), cells(one, seconds)) for name, one in grants.items()]
     lines += [Line(name, config_of(name), [], failure) for name, failure in failures.items()]
     bars = [Bar(name, Spread.of([float(one.fullest())]), {}) for name, one in grants.items()]
-    unit = "requests granted in the fullest second"
+    unit = "in the fullest second"
     return Section(NAME, TITLE, ABOUT, COLUMNS, lines, [verdict(grants)], unit, bars)
 
 

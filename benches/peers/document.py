@@ -30,27 +30,27 @@ CONFIG = "../benches/peers/config"
 WORDS = {True: "met", False: "**missed**", None: "**not measured**"}
 
 ABOUT = """\
-## Beside nginx, haproxy, Envoy and Caddy
+## Compared with nginx, haproxy, Envoy and Caddy
 
-`benches/peers/run` wrote this section and its pictures. It installs the peers from packages, envoyproxy/ratelimit from
-Go's module proxy, starts everything on the loopback, and loads the contestants of a row in turns, round after round, so
-that none has the quiet moments of the machine alone. What to look at are the ratios within one row: absolute
-figures differ from machine to machine, and from hour to hour.
+`benches/peers/run` wrote this section and its charts. It installs the peers from packages and envoyproxy/ratelimit from
+Go's module proxy, and starts everything on the loopback interface. The contestants of a row are loaded in turns, round
+after round, so that changes of the machine's speed affect all of them. Compare only the ratios within one row: absolute
+figures differ between machines, and from hour to hour.
 
-* All have one worker, keep their connections to clients and upstream, write no access log, and tell the upstream who
-  asked by `X-Forwarded-For` and `X-Forwarded-Proto`. Each is set up as its own documentation recommends: the files are
-  linked in the tables.
-* The load is wrk with {connections} connections, the upstream one nginx that answers 100 bytes to everybody, unless a
-  row says otherwise.
-* CPU is the user and system time of all threads and processes of the gateway, and of its Redis and the service
-  that asks it where it has them, from `/proc/PID/stat`.
-* Before it is measured, each must answer as expected and keep the connection. One error, or one answer of another kind,
-  and it has failed and is told as such. Those that refuse may let one request in a thousand pass.
-* Limits that let everything pass have a rate of a million a second, so that all do their whole work and none refuses.
-  Redisson's script keeps an entry for each permit that is in use, so an interval of one second is the kindest to it.
-* `first / this` is the cost of the first line by that of this one, in the median round: below 1, the first is cheaper. Ratios
-  are of two slices of one round, since what the machine has to do otherwise changes from round to round. Where it is not clear
-  whether a goal is met, as the ratio is less than three of its standard errors (±) from the bound, more rounds follow.
+* Every gateway has one worker, keeps its connections to clients and upstream open, and writes no access log. It sends
+  `X-Forwarded-For` and `X-Forwarded-Proto` to the upstream. Each is configured as its documentation recommends; the
+  tables link the files.
+* Unless a row states otherwise, the load is wrk with {connections} connections, and the upstream is one nginx that sends 100
+  bytes.
+* CPU is the user and system time of all threads and processes of the gateway, from `/proc/PID/stat`. It includes the
+  gateway's Redis and its rate limit service, if it uses them.
+* Before the measurement, each gateway must respond as expected and keep the connection open. A single error or
+  unexpected response counts as a failure, and the table reports it. Gateways that reject may admit one request in 1,000.
+* Limits that admit everything have a rate of a million per second, so all gateways do their full work and none rejects.
+  Redisson's script stores an entry for each permit in use, so an interval of one second favours it most.
+* `first / this` is the cost of the first line divided by the cost of this line, in the median round: below 1, the first
+  is cheaper. Both costs are from the same round, because the machine's other load changes between rounds. If a ratio is
+  within three standard errors (±) of its goal, more rounds follow.
 """
 
 

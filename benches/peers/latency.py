@@ -21,20 +21,18 @@ from stage import Stage
 NAME = "latency"
 TITLE = "Latency that a limit in Redis adds"
 ABOUT = (
-    "Requests at a constant rate, half and a quarter of what the gateway with one limit in Redis answers under "
-    "full load just before, on as many connections as above: without limits, with one for all requests, and, in "
-    "every fourth round, with that and one for each address. As in the other rows, there is a "
-    "time to warm up: the first half second of each slice, in which the gateway opens its connections to the "
-    "upstream, is not counted. What shares the cores here has machines of its own elsewhere, so what sends the "
-    "requests is one thread, and the upstream too; at a quarter of full load it, gateway and Redis leave each "
-    "other more room. The cores are kept awake (/dev/cpu_dma_latency), since to wake one takes longer than what is "
-    "timed, above all in a virtual machine; how it is without that is told, too. A request that was due while its "
-    "connection was still waiting is timed from when it was due. The round trip is that of a PING, once a "
-    "millisecond, to a Redis that does nothing else, while the same requests pass without limits: a script that "
-    "keeps Redis busy excuses nothing. That of the quietest round "
-    "counts. What a limit adds is the median of what it added in each round. More rounds follow where it is less than three "
-    "of its standard errors (±) from what is allowed, or that error is more than half of what is allowed above round trips. "
-    "If that is still so at the end, nothing is said."
+    "Requests arrive at a constant rate: half and a quarter of the throughput that the gateway with one limit in "
+    "Redis reached under full load just before. They use as many connections as above, without limits, with one limit "
+    "for all requests, and in every fourth round also with a second limit per address. The first half second of each "
+    "slice, in which the gateway opens its upstream connections, is not counted. In production, load and upstream run "
+    "on other machines, so each of them is a single thread here. The cores are kept awake (/dev/cpu_dma_latency), "
+    "because waking a core takes longer than the measured times, above all in a virtual machine. The table also has "
+    "results with sleeping cores. The time of a request starts when it was due, even if its connection was still "
+    "waiting for a response. A round trip is a PING, once a millisecond, to a Redis without other load, during the "
+    "slice without limits; so a slow script does not raise the goal. The round with the shortest round trips counts. "
+    "The latency that a limit adds is the median over the rounds. If it is within three standard errors (±) of its "
+    "goal, or the error exceeds half of the allowance above round trips, more rounds follow. A result that stays "
+    "unclear is reported as not measured."
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
 
@@ -116,7 +114,7 @@ class Timings:
 def measure(stage: Stage, rounds: Rounds, seconds: float, say: Callable[[str], None]) -> Section:
     """Times the gateway without and with limits in Redis, in turns, until it is clear who meets the goals."""
     contestants = [UNLIMITED, ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS]  # the first two are compared
-    half, quarter, asleep = Timings("half"), Timings("quarter"), Timings("half, cores that sleep")
+    half, quarter, asleep = Timings("half"), Timings("quarter"), Timings("half, sleeping cores")
     try:
         with stage.scene():
             loaded, upstream = ONE_LIMIT_ON_REDIS.start(stage), free_port()
@@ -182,7 +180,7 @@ def section(loads: list[Timings], asleep: Timings) -> Section:
     subjects = [(*subject, round(statistics.median(one.rates))) for one in timings for subject in one.subjects()]
     lines = [Line(name, config, [*cells(times), f"{rate:,}"]) for name, config, times, rate in subjects]
     bars = [Bar(name, Spread.of([each.p50 for each in times]), {}) for name, _, times, _ in subjects]
-    unit = "us until half of the requests are answered"
+    unit = "median response time, us"
     return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts(loads), unit, bars)
 
 
@@ -201,6 +199,6 @@ def verdict(timings: Timings, goal: Goal) -> Verdict:
     if not timings.limited:
         return Verdict(told, "nothing", None)
     added, allowed = timings.added(goal.quantile), timings.allowed(goal.trips, goal.allowance)
-    measured = f"{added.median:,.0f} ± {added.error:,.0f} us, where {allowed:,.0f} us are allowed"
+    measured = f"{added.median:,.0f} ± {added.error:,.0f} us of {allowed:,.0f} us allowed"
     met = None if goal.is_hidden(added) else added.median <= allowed
     return Verdict(told, measured, met)

@@ -19,8 +19,8 @@ from tls_rows import TLS
 
 COLUMNS = ["min", "median bytes", "max", "first / this", "connections"]
 ABOUT = (
-    "Each connection has had one request answered and waits for the next. What the gateway's processes have more of "
-    "than before (their proportional set size), divided by the number of connections."
+    "Each connection has received one response and is idle. The growth of the gateway's proportional set size is "
+    "divided by the number of connections."
 )
 
 
@@ -38,9 +38,9 @@ class Idle:
     about: str = ABOUT
 
 
-IN_CLEAR = Idle("memory", "Memory of an idle connection", PLAIN.contestants, 10_000, 1.00, 2)
+IN_CLEAR = Idle("memory", "Memory per idle connection", PLAIN.contestants, 10_000, 1.00, 2)
 OVER_TLS = Idle(
-    "tls-memory", "Memory of an idle connection of TLS", TLS.contestants[:3], 2_000, 1.50, 1, about=f"{ABOUT} Over TLS 1.3."
+    "tls-memory", "Memory per idle TLS connection", TLS.contestants[:3], 2_000, 1.50, 1, about=f"{ABOUT} The connections use TLS 1.3."
 )
 
 # Files that a gateway may open beside its connections.
@@ -145,13 +145,13 @@ def section(idle: Idle, measured: dict[str, list[float]], failures: dict[str, st
         cells = [*spread.cells(0), ratio, f"{connections:,}"] if spread else []
         lines.append(Line(contestant.name, contestant.config, cells, failures.get(contestant.name)))
     bars = [Bar(name, spread, {}) for name, spread in spreads.items()]
-    unit = "bytes for each idle connection"
+    unit = "bytes per idle connection"
     return Section(idle.name, idle.title, idle.about, COLUMNS, lines, [verdict(idle, spreads)], unit, bars)
 
 
 def verdict(idle: Idle, spreads: dict[str, Spread]) -> Verdict:
     ours = idle.contestants[0].name
-    goal = f"memory of an idle connection of {ours}: at most {idle.bound:.2f} x {idle.to}"
+    goal = f"memory per idle connection of {ours}: at most {idle.bound:.2f} x {idle.to}"
     if ours not in spreads or idle.to not in spreads:
         return Verdict(goal, "nothing", None)
     ratio = spreads[ours].median / spreads[idle.to].median

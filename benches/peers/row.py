@@ -138,11 +138,11 @@ class Quiet:
     bound: float
 
     def judge(self, results: Results) -> Verdict:
-        goal = f"scripts run by the Redis of {self.of} after the first: at most {self.bound:.0f} in each second, for its one bucket"
+        goal = f"script calls of {self.of} after the first: at most {self.bound:.0f} per second, for its only bucket"
         of = results[self.of]
         if of.failure:
             return Verdict(goal, "nothing", None)
-        return Verdict(goal, f"{of.calls_per_second:,.2f} in each second", of.calls_per_second <= self.bound)
+        return Verdict(goal, f"{of.calls_per_second:,.2f} per second", of.calls_per_second <= self.bound)
 
 
 Goal = AtMost | AtMostOfAny | Faster | Quiet
@@ -180,7 +180,7 @@ class Row:
             columns=columns,
             lines=[line(result, first) for result in results.values()],
             verdicts=[goal.judge(results) for goal in self.goals],
-            unit=f"us of CPU for each {self.each}",
+            unit=f"us of CPU per {self.each}",
             bars=[Bar(result.contestant.name, result.cost, result.parts) for result in done],
         )
 

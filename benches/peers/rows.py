@@ -61,7 +61,7 @@ PLAIN = Row(
 EMBEDDED = Row(
     name="embedded",
     title="Limits in the process, all granted",
-    about="A limit for all requests and one for each address, both kept by the gateway itself. All requests pass.",
+    about="A limit for all requests and one per address, both stored in the gateway. All requests are granted.",
     contestants=[
         Contestant(
             "tidegate",
@@ -85,8 +85,8 @@ EMBEDDED = Row(
 REDIS = Row(
     name="redis",
     title="Limits in Redis, all granted",
-    about="Tidegate decides a limit for all requests and one for each client together; nginx with Lua runs Redisson's "
-    "acquire script once for each request, which is one limit. The CPU time of gateway and Redis counts.",
+    about="Tidegate decides a limit for all requests and one per client in one decision. nginx with Lua runs Redisson's "
+    "acquire script once per request, for one limit. The CPU time includes Redis.",
     contestants=[
         LIMITED_ON_REDIS,
         Contestant(
@@ -103,11 +103,10 @@ REDIS = Row(
 
 RATELIMIT = Row(
     name="ratelimit",
-    title="Two limits in Redis, all granted, beside Envoy with its rate limit service",
-    about="A limit for all requests and one for each address, which let everything pass: Tidegate decides them "
-    "together, Envoy asks envoyproxy/ratelimit, a service that counts in Redis. The service has one worker, too. It "
-    "writes to Redis at once, or buffered, which it does only for a Redis Cluster. The CPU time of gateway, service "
-    "and Redis counts.",
+    title="Two limits in Redis, all granted, compared with Envoy and its rate limit service",
+    about="A limit for all requests and one per address; both grant everything. Tidegate decides them in one decision. "
+    "Envoy asks envoyproxy/ratelimit, a service with one worker that counts in Redis. The service writes to Redis at "
+    "once, or buffered as it does only for a Redis Cluster. The CPU time includes the service and Redis.",
     contestants=[
         LIMITED_ON_REDIS,
         Contestant("Envoy + ratelimit", SERVICE, "envoy_ratelimit.yaml", envoy_with_ratelimit(PLENTY, PLENTY)),
@@ -123,9 +122,9 @@ RATELIMIT = Row(
 
 REFUSED = Row(
     name="refused",
-    title="Refused",
-    about="A limit is used up, and all requests are refused: by Tidegate and by nginx with Lua because of a limit in "
-    "Redis, by the others because of one that they keep themselves.",
+    title="Rejected",
+    about="A limit is exhausted, and all requests are rejected. For Tidegate and nginx with Lua the limit is in Redis, for "
+    "the others it is in the gateway.",
     contestants=[
         Contestant(
             "tidegate",
@@ -162,9 +161,9 @@ CALLS = Http2(
 
 GRPC = Row(
     name="grpc",
-    title="Calls of gRPC to an upstream of HTTP/2",
-    about="h2load calls a unary method on 16 connections with 16 streams each, in clear; question and answer are "
-    "messages of 100 bytes, and trailers follow. The upstream is nghttpd, with one worker.",
+    title="gRPC calls to an HTTP/2 upstream",
+    about="h2load calls a unary method on 16 plaintext connections with 16 streams each. Request and response are messages "
+    "of 100 bytes, followed by trailers. The upstream is nghttpd with one worker.",
     contestants=[
         Contestant("tidegate", TIDEGATE, "tidegate_grpc.yaml", tidegate("tidegate_grpc.yaml"), http2=CALLS),
         Contestant("Envoy", ENVOY, "envoy_grpc.yaml", envoy("envoy_grpc.yaml"), http2=CALLS),

@@ -17,18 +17,18 @@ OF_ENVOY = Contestant("Envoy", ENVOY, "envoy_tls.yaml", envoy("envoy_tls.yaml"),
 
 TLS = Row(
     name="tls",
-    title="Forwarding what comes over TLS",
-    about="As forwarding without limits, but clients keep connections of TLS 1.3. All gateways show the same certificate "
-    "and agree upon TLS_AES_128_GCM_SHA256, which is looked at before; they ask the upstream in clear.",
+    title="Forwarding requests over TLS",
+    about="As in the first row, but over TLS 1.3 connections that stay open. All gateways present the same certificate and "
+    "select TLS_AES_128_GCM_SHA256, which is checked first. The upstream is plaintext.",
     contestants=[OURS, OF_NGINX, OF_HAPROXY, OF_ENVOY],
     goals=[AtMost("tidegate", "nginx", 1.05), AtMost("tidegate", "Envoy", 0.50)],
 )
 
 HANDSHAKES = Row(
     name="handshakes",
-    title="Full handshakes of TLS",
-    about="Four clients (`openssl s_time -new`) connect, do a handshake of TLS 1.3 and leave, one after the other: "
-    "nothing is resumed, X25519, and a certificate of ECDSA with P-256.",
+    title="Full TLS handshakes",
+    about="Four clients (`openssl s_time -new`) repeatedly connect, do a TLS 1.3 handshake and disconnect. No session is "
+    "resumed. Key exchange: X25519; certificate: ECDSA with P-256.",
     contestants=[replace(one, greeted=True) for one in (OURS, OF_NGINX, OF_HAPROXY, OF_ENVOY)],
     goals=[AtMost("tidegate", "nginx", 1.00, each="handshake")],
     each="handshake",
@@ -39,8 +39,8 @@ STREAMS = Http2(connections=16, streams=16, scheme="https")
 HTTP2 = Row(
     name="h2",
     title="HTTP/2 over TLS",
-    about="h2load asks on 16 connections of TLS with 16 streams each, all else as over TLS. The upstream is asked in "
-    "HTTP/1.1.",
+    about="h2load sends requests on 16 TLS connections with 16 streams each; otherwise as for forwarding over TLS. "
+    "The upstream connection is HTTP/1.1.",
     contestants=[replace(one, http2=STREAMS) for one in (OURS, OF_HAPROXY, OF_NGINX, OF_ENVOY)],
     goals=[AtMost("tidegate", "haproxy", 1.10), AtMost("tidegate", "Envoy", 0.60)],
 )

@@ -1,4 +1,4 @@
-//! What was measured, as Markdown that can be read on a terminal too.
+//! The results as Markdown, which is also readable on a terminal.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,7 @@ use super::measured::{CONTENDING, Measured, Row, Subject};
 use super::scenario::{CLIENTS, INTERVAL};
 use super::slice::{Slice, Spread};
 
-/// What a page tells.
+/// The section of the page.
 pub struct Page<'p> {
     pub measured: &'p Measured,
     /// Where it was measured.
@@ -21,27 +21,24 @@ impl fmt::Display for Page<'_> {
         let Self { measured, machine, rounds, millis } = self;
         writeln!(
             f,
-            "Two processes ask one Redis, without HTTP. In each, so many tasks on one thread take one permit after"
+            "Two processes send decisions to one Redis, without HTTP. In each process, the given number of tasks runs on\n\
+             one thread, and every task requests one permit at a time. The processes and Redis share the machine's processors."
         )?;
         writeln!(
             f,
-            "the other, each as soon as it has the last; the processes and Redis share the machine's processors."
+            "Each figure is the median of {rounds} slices of {millis} ms, measured in alternation. {machine}.\n"
         )?;
-        writeln!(f, "Of each figure the median of {rounds} slices of {millis} ms, taken in turns. {machine}.\n")?;
         goals(f, measured)?;
         writeln!(
             f,
-            "\nLimits of {} s that grant all; PER_CLIENT, {CLIENTS} clients are drawn at random.",
+            "\nThe limits have an interval of {} s and grant everything. PER_CLIENT selects a random one of {CLIENTS} clients.",
             INTERVAL / 1_000
         )?;
         let pairs = measured.contests.iter().map(|contest| contest.theirs.len()).min().unwrap_or(0);
         writeln!(
             f,
-            "Redisson's script is run by `redis-benchmark`, 50 connections, pipeline 16; against it ask {CONTENDING} tasks in"
-        )?;
-        writeln!(
-            f,
-            "each process, a slice of one after a slice of the other. The ratio is the median of at least {pairs} pairs.\n"
+            "Redisson's script is called by `redis-benchmark` (50 connections, pipelines of 16), Tidegate by {CONTENDING}\n\
+             tasks in each process, in alternating slices. The ratio is the median of at least {pairs} pairs of slices.\n"
         )?;
         law(f, measured)?;
         for subject in &measured.curves {
@@ -49,20 +46,20 @@ impl fmt::Display for Page<'_> {
             table(f, "tasks", subject.rows.iter().map(|row| (row.tasks.to_string(), row)))?;
         }
         let tasks = measured.algorithms.first().and_then(|subject| subject.rows.first()).map_or(0, |row| row.tasks);
-        writeln!(f, "\n**Each algorithm OVERALL, and limits below what is asked for; {tasks} tasks**\n")?;
+        writeln!(f, "\n**Each algorithm as an OVERALL limit, and limits below the demand; {tasks} tasks**\n")?;
         let others = measured.algorithms.iter().chain(&measured.bounded);
         table(f, "limits", others.flat_map(|one| one.rows.iter().map(|row| (one.scenario.name.to_owned(), row))))?;
-        writeln!(f, "\n* CPU: microseconds of a processor for a decision, of Redis and of the processes that ask")?;
-        writeln!(f, "* a call: decisions for each call of a script")?;
-        writeln!(f, "* refused: each asks the store; what a gateway remembers of refusals is not used here")?;
-        write!(f, "* What a decision costs at other rates is measured by `cargo bench --bench acquire`.")
+        writeln!(f, "\n* CPU: microseconds of CPU time per decision, of Redis and of the client processes")?;
+        writeln!(f, "* per call: decisions per script call")?;
+        writeln!(f, "* rejected: every request calls Redis; the negative cache is not used")?;
+        write!(f, "* `cargo bench --bench acquire` measures the cost of a decision at other rates.")
     }
 }
 
 fn goals(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
     writeln!(
         f,
-        "| decisions/s | the store | Redisson's script | ratio | goal | Redis CPU, the store | Redisson's script |"
+        "| decisions/s | Tidegate | Redisson's script | ratio | goal | Redis CPU: Tidegate | Redisson's script |"
     )?;
     writeln!(f, "|---|--:|--:|--:|--:|--:|--:|")?;
     for contest in &measured.contests {
@@ -79,7 +76,7 @@ fn goals(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
     Ok(())
 }
 
-/// What was counted of windows. Nothing is promised here that was not.
+/// Writes the fullest windows, or those that exceed their rate.
 fn law(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
     let fullest = |subject: &Subject| {
         let windows = subject.windows.iter();
@@ -92,16 +89,15 @@ fn law(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
     match broken.is_empty() {
         true => writeln!(
             f,
-            "In no window of an interval was more granted than the rate. The fullest held: {}.",
+            "No window of one interval had more grants than the rate. The fullest windows: {}.",
             told.join("; ")
         ),
-        false => writeln!(f, "THE LAW IS BROKEN: {}.", broken.join("; ")),
+        false => writeln!(f, "LIMIT EXCEEDED: {}.", broken.join("; ")),
     }
 }
 
 fn table<'r>(f: &mut fmt::Formatter<'_>, first: &str, rows: impl Iterator<Item = (String, &'r Row)>) -> fmt::Result {
-    let heads =
-        [first, "decisions/s", "least - most", "Redis CPU", "CPU of those who ask", "a call", "p50 ms", "p99 ms"];
+    let heads = [first, "decisions/s", "min - max", "Redis CPU", "client CPU", "per call", "p50 ms", "p99 ms"];
     let mut lines = vec![heads.map(str::to_owned)];
     lines.extend(rows.map(|(name, row)| cells(name, row)));
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);

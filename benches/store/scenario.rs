@@ -50,7 +50,7 @@ pub fn curves() -> Result<Vec<Scenario>> {
         Scenario { name: "OVERALL", kind: Kind::Granted, overall: Some(all), per_client: None },
         Scenario { name: "PER_CLIENT", kind: Kind::Granted, overall: None, per_client: Some(one) },
         Scenario { name: "OVERALL + PER_CLIENT", kind: Kind::Granted, overall: Some(all), per_client: Some(one) },
-        Scenario { name: "OVERALL, refused", kind: Kind::Refused, overall: Some(little), per_client: None },
+        Scenario { name: "OVERALL, rejected", kind: Kind::Refused, overall: Some(little), per_client: None },
     ])
 }
 

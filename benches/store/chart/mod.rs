@@ -26,22 +26,22 @@ pub fn draw(measured: &Measured) -> String {
     let ours = |figure: fn(&Row) -> f64| lines(measured, figure);
     let panels = [
         Panel {
-            title: "decisions a second",
+            title: "decisions per second",
             lines: ours(|row| row.median(|slice| slice.rate)),
             levels: theirs(|slice| slice.rate),
         },
         Panel {
-            title: "CPU of Redis for a decision, microseconds",
+            title: "CPU time of Redis per decision, microseconds",
             lines: ours(|row| row.median(|slice| slice.redis)),
             levels: theirs(|slice| slice.redis),
         },
         Panel {
-            title: "decisions in a call of a script",
+            title: "decisions per script call",
             lines: ours(|row| row.median(|slice| slice.batch)),
             levels: Vec::new(),
         },
         Panel {
-            title: "a decision takes, milliseconds: the median",
+            title: "median time of a decision, milliseconds",
             lines: ours(|row| row.median(|slice| slice.latency.quantile(0.5)) / 1_000.0),
             levels: Vec::new(),
         },
@@ -57,11 +57,11 @@ fn head(measured: &Measured) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
          aria-labelledby=\"title desc\">\n<title id=\"title\">{title}</title>\n\
-         <desc id=\"desc\">Four figures over the tasks that ask at the same time in each of two processes; \
-         the tables beside it tell them all.</desc>\n<style>{STYLE}</style>\n\
+         <desc id=\"desc\">Four figures by the number of tasks in each of two processes; the tables have all \
+         values.</desc>\n<style>{STYLE}</style>\n\
          <rect class=\"ground\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n\
          <text class=\"head\" x=\"14\" y=\"24\">{title}</text>\n\
-         <text class=\"row\" x=\"{}\" y=\"24\">over the tasks in each process</text>\n<text class=\"name\" x=\"14\" y=\"48\">",
+         <text class=\"row\" x=\"{}\" y=\"24\">by the number of tasks in each process</text>\n<text class=\"name\" x=\"14\" y=\"48\">",
         width - 14.0
     );
     for (class, subject) in measured.curves.iter().enumerate() {
