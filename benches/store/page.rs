@@ -21,8 +21,9 @@ impl fmt::Display for Page<'_> {
         let Self { measured, machine, rounds, millis } = self;
         writeln!(
             f,
-            "Two processes send decisions to one Redis, without HTTP. In each process, the given number of tasks runs on\n\
-             one thread, and every task requests one permit at a time. The processes and Redis share the machine's processors."
+            "Two processes send decisions to one Redis, without HTTP. In each process, the given number of tasks runs\n\
+             on one thread, and every task requests one permit at a time. The processes and Redis share the\n\
+             machine's processors."
         )?;
         writeln!(
             f,
@@ -31,14 +32,15 @@ impl fmt::Display for Page<'_> {
         goals(f, measured)?;
         writeln!(
             f,
-            "\nThe limits have an interval of {} s and grant everything. PER_CLIENT selects a random one of {CLIENTS} clients.",
+            "\nThe limits have an interval of {} s and grant everything. PER_CLIENT uses {CLIENTS} clients at random.",
             INTERVAL / 1_000
         )?;
         let pairs = measured.contests.iter().map(|contest| contest.theirs.len()).min().unwrap_or(0);
         writeln!(
             f,
-            "Redisson's script is called by `redis-benchmark` (50 connections, pipelines of 16), Tidegate by {CONTENDING}\n\
-             tasks in each process, in alternating slices. The ratio is the median of at least {pairs} pairs of slices.\n"
+            "Redisson's script is called by `redis-benchmark` (50 connections, pipelines of 16), Tidegate by\n\
+             {CONTENDING} tasks in each process, in alternating slices. The ratio is the median of at least {pairs}\n\
+             pairs of slices.\n"
         )?;
         law(f, measured)?;
         for subject in &measured.curves {
