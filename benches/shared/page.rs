@@ -1,4 +1,4 @@
-//! What was measured, as a section of `docs/redisson.md`: what stands between its two markers.
+//! Writes the results into `docs/redisson.md`, between two markers.
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Writes the section, at the end of the page if it is not there. Without a Java service it is only told.
+    /// Replaces the section, or appends it if the page has none. Does nothing without results of a Java service.
     pub fn write(&self) -> Result<()> {
         if self.java.is_empty() {
             return Ok(());
@@ -44,17 +44,17 @@ impl fmt::Display for Page {
         writeln!(f, "Measured by `cargo bench --bench shared` with Redis {}.\n", self.version)?;
         writeln!(
             f,
-            "Microseconds of Redis's processor for a call about one permit, all included, beside an `acquire` of Redisson's\nscript in the same run, an entry for each permit in both logs. How many times as much ours is: the median of the rounds.\n"
+            "The CPU time of Redis for a whole call for one permit, in microseconds, and for an `acquire` of Redisson's script in\nthe same run. Both logs have an entry for each permit. The ratio is the median of the rounds.\n"
         )?;
-        writeln!(f, "| rate | granted: Redisson | ours | | refused: Redisson | ours | |")?;
+        writeln!(f, "| rate | granted: Redisson | Tidegate | ratio | rejected: Redisson | Tidegate | ratio |")?;
         writeln!(f, "|--:|--:|--:|--:|--:|--:|--:|")?;
         for ((rate, interval), Compared { theirs, ours, times }) in &self.costs {
             write!(f, "| {rate} in {} s ", interval / 1_000)?;
             write!(f, "| {:.1} | {:.1} | {:.2} x ", theirs.granted, ours.granted, times.granted)?;
             writeln!(f, "| {:.1} | {:.1} | {:.2} x |", theirs.refused, ours.refused, times.refused)?;
         }
-        writeln!(f, "\nTwo programs of the library, 32 tasks in each, ask for single permits as fast as they can:\n")?;
-        writeln!(f, "| rate a second | granted of it | each | fullest second |")?;
+        writeln!(f, "\nTwo programs with 32 tasks each request single permits from the library as fast as they can:\n")?;
+        writeln!(f, "| rate per second | granted share of the rate | granted to each program | most permits in a second |")?;
         writeln!(f, "|--:|--:|--:|--:|")?;
         for (rate, shares) in &self.shares {
             let (part, [one, other], fullest) = (100.0 * shares.part, shares.each, shares.fullest);
@@ -63,14 +63,14 @@ impl fmt::Display for Page {
         let (median, longest) = self.release;
         writeln!(
             f,
-            "\nA program of the library that waits has its permit {median:.0} ms (at most {longest:.0} ms) after a"
+            "\nA waiting caller of the library receives its permit {median:.0} ms (at most {longest:.0} ms) after a"
         )?;
-        writeln!(f, "`release()` of a client of Redisson.")?;
+        writeln!(f, "`release()` of a Redisson client.")?;
         if !self.java.is_empty() {
-            writeln!(f, "\nPermits a second of a real Java service (16 threads) and of a gateway (64 connections):\n")?;
+            writeln!(f, "\nPermits per second of a real Java service (16 threads) and of a gateway (64 connections):\n")?;
             writeln!(
                 f,
-                "| rate a second | the service alone | the gateway alone | together: the service | the gateway |"
+                "| rate per second | service only | gateway only | both: service | both: gateway |"
             )?;
             writeln!(f, "|--:|--:|--:|--:|--:|")?;
         }
