@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// A request allocates some thirty times, and an idle connection gives back what it used: both are cheaper here than
-/// in the C library (docs/internals/performance.md).
+/// Faster than the C library's allocator, and returns the memory of idle connections to the system
+/// (docs/internals/performance.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
