@@ -53,8 +53,14 @@ impl fmt::Display for Page {
             write!(f, "| {:.1} | {:.1} | {:.2} x ", theirs.granted, ours.granted, times.granted)?;
             writeln!(f, "| {:.1} | {:.1} | {:.2} x |", theirs.refused, ours.refused, times.refused)?;
         }
-        writeln!(f, "\nTwo programs with 32 tasks each request single permits from the library as fast as they can:\n")?;
-        writeln!(f, "| rate per second | granted share of the rate | granted to each program | most permits in a second |")?;
+        writeln!(
+            f,
+            "\nTwo programs with 32 tasks each request single permits from the library as fast as they can:\n"
+        )?;
+        writeln!(
+            f,
+            "| rate per second | granted share of the rate | granted to each program | most permits in a second |"
+        )?;
         writeln!(f, "|--:|--:|--:|--:|")?;
         for (rate, shares) in &self.shares {
             let (part, [one, other], fullest) = (100.0 * shares.part, shares.each, shares.fullest);
@@ -67,11 +73,11 @@ impl fmt::Display for Page {
         )?;
         writeln!(f, "`release()` of a Redisson client.")?;
         if !self.java.is_empty() {
-            writeln!(f, "\nPermits per second of a real Java service (16 threads) and of a gateway (64 connections):\n")?;
             writeln!(
                 f,
-                "| rate per second | service only | gateway only | both: service | both: gateway |"
+                "\nPermits per second of a real Java service (16 threads) and of a gateway (64 connections):\n"
             )?;
+            writeln!(f, "| rate per second | service only | gateway only | both: service | both: gateway |")?;
             writeln!(f, "|--:|--:|--:|--:|--:|")?;
         }
         for (rate, shares) in &self.java {
