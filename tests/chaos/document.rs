@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-/// Replaces what stands between the two marks of this name in docs/reliability.md.
-pub fn write(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reliability.md");
+/// Replaces the text between the two marks of this name in a page of docs/.
+pub fn write(file: &str, name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(file);
     let page = fs::read_to_string(&path).expect("a page");
     let [begin, end] = ["begin", "end"].map(|side| format!("<!-- {name}: {side} -->\n"));
     let (before, rest) = page.split_once(&begin).expect("a begin");

@@ -8,8 +8,8 @@
 //! tests/chaos/run --store cluster             # or single, tls, sentinel; CHAOS_SECONDS=60 is then for this one alone
 //! tests/chaos/run --store single --only all-silent
 //! CHAOS_SEED=17 tests/chaos/run               # the same faults in the same order
-//! tests/chaos/run --release --write           # into docs/reliability.md
-//! tests/chaos/run --release --far --write     # the same of a Redis that is far away
+//! tests/chaos/run --release --write           # writes the tables into docs/internals/chaos.md
+//! tests/chaos/run --release --far --write     # measures a Redis that is far away, for docs/reliability.md
 //! ```
 //!
 //! It needs `redis-server`, and uses loopback alone. Exits 0 if no window held more than the limit's policy allows and nobody
@@ -90,7 +90,7 @@ struct Arguments {
     /// Measure a Redis that is far away instead
     #[arg(long)]
     far: bool,
-    /// Write the tables into docs/reliability.md
+    /// Write the tables into docs/internals/chaos.md, or with --far into docs/reliability.md
     #[arg(long)]
     write: bool,
 }
@@ -112,7 +112,7 @@ fn main() -> ExitCode {
         let report = Report::of(&run, &witnessed);
         println!("{report}");
         if arguments.write {
-            document::write(kind.mark(), &report.to_string());
+            document::write("internals/chaos.md", kind.mark(), &report.to_string());
         }
         broken.extend(report.broken().into_iter().map(|what| format!("{}: {what}", kind.title())));
     }
@@ -138,7 +138,7 @@ fn far(write: bool) -> ExitCode {
     let Some(far) = far::measure() else { return ExitCode::FAILURE };
     println!("{far}");
     if write {
-        document::write("far", &far.to_string());
+        document::write("reliability.md", "far", &far.to_string());
     }
     ExitCode::SUCCESS
 }

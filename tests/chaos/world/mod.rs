@@ -49,7 +49,7 @@ pub enum Loss {
 }
 
 impl Kind {
-    /// What its tables are called in docs/reliability.md.
+    /// The name of its marks in docs/internals/chaos.md.
     pub const fn mark(self) -> &'static str {
         match self {
             Self::Single => "chaos",
