@@ -1,10 +1,10 @@
-# The gateway and nothing else: built with Rust, run on a Debian of its own, as nobody in particular.
+# An image with only the gateway: built with Rust, on a slim Debian, run as an unprivileged user.
 
 FROM rust:1.95-bookworm AS builder
 WORKDIR /build
 
-# Dependencies change seldom. With a stand-in for the program they are built into a layer of their own, which stays
-# until Cargo.toml or Cargo.lock changes.
+# Dependencies rarely change. A placeholder program builds them in a separate layer, which is cached until Cargo.toml or
+# Cargo.lock changes.
 COPY Cargo.toml Cargo.lock ./
 RUN mkdir -p src tests/it \
     && echo 'fn main() {}' > src/main.rs \
@@ -15,22 +15,22 @@ RUN mkdir -p src tests/it \
 COPY src src
 COPY lua lua
 COPY config config
-# The stand-in is newer than the sources are, and cargo goes by time.
+# Cargo compares modification times, and the placeholder is newer than the sources.
 RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin tidegate
 
 FROM debian:bookworm-slim
-# Whom `https://` and `rediss://` trust where the rule file names nobody.
+# The trust anchors of `https://` and `rediss://`, unless the rule file sets others.
 RUN apt-get update \
     && apt-get install --no-install-recommends --yes ca-certificates \
     && rm -r /var/lib/apt/lists/*
 COPY --from=builder /build/target/release/tidegate /usr/local/bin/tidegate
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/tidegate/
 
-# A number, so that a cluster that allows no root can see that this is none.
+# A numeric user, so that Kubernetes can verify `runAsNonRoot`.
 USER 65532:65532
-# Clients, and operators: what the rule file listens on, which is mounted.
+# The ports for clients and for operators. The mounted rule file must use them.
 EXPOSE 8080 9901
-# Readiness fails, requests finish, connections close.
+# Starts the drain: readiness fails, requests finish, connections close.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["tidegate"]
 CMD ["run", "-c", "/etc/tidegate/tidegate.yaml"]
