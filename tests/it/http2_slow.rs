@@ -11,6 +11,7 @@ use crate::support::wire::until;
 use crate::support::wire::upstream::{Origin, Visit};
 
 const SLOW_READER: &str = "tidegate_rejected_total{cause=\"slow_reader\"}";
+const GONE: &str = "tidegate_rejected_total{cause=\"gone\"}";
 
 /// Between two bytes of a client that trickles.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -226,6 +227,7 @@ async fn client_that_reads_nothing_loses_its_connection() {
     while gateway.counter("tidegate_connections").await > 0 {
         sleep(PAUSE).await;
     }
-    assert!(gateway.counter(SLOW_READER).await > 0);
+    // On a busy machine the unanswered PING can be noticed before the unread bytes.
+    assert!(gateway.counter(SLOW_READER).await + gateway.counter(GONE).await > 0);
     while client.next().await.is_ok() {}
 }
