@@ -1,11 +1,13 @@
-//! Buckets in Redis: whatever stands at a bucket's key, decisions go on, and soon the bucket is sound again.
+//! Buckets in Redis: decides on buckets with damaged content. Every decision must succeed, and the bucket must keep its
+//! limit, its time to live and its maximum size.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use deadpool_redis::redis::{Commands, Connection, InfoDict, cmd};
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{AsyncCommands, Client, InfoDict, cmd};
 use tidegate::clock::Timestamp;
 use tidegate::internals::each_redis_key;
 use tidegate::limit::calendar::{Calendar, Unit};
@@ -16,158 +18,161 @@ use tidegate::store::settings::KeySecret;
 
 use crate::support::redis::RedisServer;
 
-/// A minute begins, and long logs are counted before they refuse.
+/// The start of a minute, so that fixed windows of a minute begin here.
 const NOW: u64 = 1_700_000_040_000;
 const INTERVAL: u64 = 60_000;
 
-/// How much is asked for at a moment, of what is left and of what there can be. What is counted wrong is set right before it
-/// refuses anybody; so nothing is asked for that passes before something was refused, but one permit where all are left.
+/// The permits of the requests of one moment, from the permits left and the capacity. The script repairs a damaged count
+/// before it rejects. So the first request is one that is rejected, or takes a single permit from a full bucket.
 const PARTS: [fn(u32, u32) -> u32; 3] =
     [|left, full| u32::from(left == full), |left, _| left + 1, |left, _| left.div_ceil(2)];
 
-/// The first byte says whose bucket it is, the second how many grants have made it; the others say how it was damaged, or
-/// are all of it if there were none.
+/// The first byte selects the limit, the second the number of grants in its bucket. The other bytes select the damage. If
+/// there are no grants, they are the bucket.
 pub fn bucket(data: &[u8]) {
-    thread_local!(static STAGE: Option<Stage> = Stage::open());
+    thread_local!(static FIXTURE: Option<Fixture> = Fixture::start());
     let [subject, grants, rest @ ..] = data else { return };
-    STAGE.with(|stage| {
-        let Some(stage) = stage else { return };
-        let subject = &stage.subjects[usize::from(*subject) % stage.subjects.len()];
+    FIXTURE.with(|fixture| {
+        let Some(fixture) = fixture else { return };
+        let subject = &fixture.subjects[usize::from(*subject) % fixture.subjects.len()];
         let value = match grants {
             0 => rest.to_vec(),
-            grants => damaged(stage.made_by(subject, *grants), rest),
+            grants => damage(fixture.filled_bucket(subject, *grants), rest),
         };
-        stage.lead_a_life(subject, &value);
+        fixture.check_bucket(subject, &value);
     });
 }
 
-/// A Redis, and the limits that are asked there.
-struct Stage {
-    // Dropped first, it ends the Redis, as it does when this process dies.
-    _watch: Child,
+/// A Redis, and the limits that are tested in it.
+struct Fixture {
+    // Dropped first, because it ends the Redis.
+    _watchdog: Child,
     _server: RedisServer,
     runtime: tokio::runtime::Runtime,
     store: Store,
-    redis: RefCell<Connection>,
+    // Asynchronous, because libFuzzer's timer signal interrupts blocking reads, and redis-rs does not repeat them.
+    redis: MultiplexedConnection,
     subjects: Vec<Subject>,
-    made: RefCell<HashMap<(String, u8), Vec<u8>>>,
+    filled: RefCell<HashMap<(String, u8), Vec<u8>>>,
 }
 
-/// A limit.
+/// A limit under test.
 struct Subject {
     quota: Quota,
     limiter: Arc<Limiter>,
     key: String,
-    /// So many permits each, so many milliseconds apart, were the grants that have made the bucket.
-    usual: (u32, u64),
+    /// Permits of each grant that fills the bucket, and the milliseconds between two grants.
+    fill: (u32, u64),
 }
 
-impl Stage {
-    /// Nothing where there is no Redis.
-    fn open() -> Option<Self> {
+impl Fixture {
+    /// Returns `None` if there is no Redis.
+    fn start() -> Option<Self> {
         let server = RedisServer::start()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let mut redis = server.connection();
-        let about: InfoDict = cmd("INFO").arg("server").query(&mut redis).expect("what it is");
-        let watch = watch(about.get("process_id").expect("a process"));
-        let (store, redis) = (server.store(), RefCell::new(redis));
-        let subjects = subjects();
-        Some(Self { _watch: watch, _server: server, runtime, store, redis, subjects, made: RefCell::default() })
+        let client = Client::open(server.url()).expect("a valid URL");
+        let mut redis = runtime.block_on(client.get_multiplexed_async_connection()).expect("a connection");
+        let info: InfoDict = runtime.block_on(cmd("INFO").arg("server").query_async(&mut redis)).expect("INFO");
+        let watchdog = start_watchdog(info.get("process_id").expect("a process id"));
+        let (store, subjects) = (server.store(), subjects());
+        Some(Self { _watchdog: watchdog, _server: server, runtime, store, redis, subjects, filled: RefCell::default() })
     }
 
     fn take(&self, subject: &Subject, permits: u32, now: u64) -> Decision {
         let charge = Charge { limiter: Arc::clone(&subject.limiter), client: None, permits, shadow: false };
-        let decided = self.runtime.block_on(self.store.take_at(&[charge], Timestamp::from_millis(now)));
-        decided.unwrap_or_else(|error| panic!("{}: {error}", subject.key)).decisions[0]
+        let outcome = self.runtime.block_on(self.store.take_at(&[charge], Timestamp::from_millis(now)));
+        outcome.unwrap_or_else(|error| panic!("{}: {error}", subject.key)).decisions[0]
     }
 
-    /// A bucket that so many grants have made.
-    fn made_by(&self, subject: &Subject, grants: u8) -> Vec<u8> {
-        if let Some(made) = self.made.borrow().get(&(subject.key.clone(), grants)) {
-            return made.clone();
+    /// Returns the content of a bucket after a number of grants.
+    fn filled_bucket(&self, subject: &Subject, grants: u8) -> Vec<u8> {
+        if let Some(bucket) = self.filled.borrow().get(&(subject.key.clone(), grants)) {
+            return bucket.clone();
         }
-        _ = self.redis.borrow_mut().del::<_, ()>(&subject.key);
-        let (permits, apart) = subject.usual;
+        let mut redis = self.redis.clone();
+        self.runtime.block_on(redis.del::<_, ()>(&subject.key)).expect("DEL");
+        let (permits, step) = subject.fill;
         for grant in (0..u64::from(grants)).rev() {
-            self.take(subject, permits, NOW - grant * apart);
+            self.take(subject, permits, NOW - grant * step);
         }
-        let made: Vec<u8> = self.redis.borrow_mut().get(&subject.key).expect("a string");
-        self.made.borrow_mut().insert((subject.key.clone(), grants), made.clone());
-        made
+        let bucket: Vec<u8> = self.runtime.block_on(redis.get(&subject.key)).expect("GET");
+        self.filled.borrow_mut().insert((subject.key.clone(), grants), bucket.clone());
+        bucket
     }
 
-    /// Asks for more than is left, then for half of that, at moments of three intervals.
-    fn lead_a_life(&self, subject: &Subject, value: &[u8]) {
-        // As every bucket it has a time to live, which a grant of the same moment need not tell again.
-        self.redis.borrow_mut().pset_ex::<_, _, ()>(&subject.key, value, INTERVAL).expect("set");
+    /// Requests more than is left, then half of that, at moments within three intervals, and checks every decision.
+    fn check_bucket(&self, subject: &Subject, value: &[u8]) {
+        // Buckets always have a time to live. A grant at the same moment does not set it again.
+        let mut redis = self.redis.clone();
+        self.runtime.block_on(redis.pset_ex::<_, _, ()>(&subject.key, value, INTERVAL)).expect("PSETEX");
         let mut granted = Vec::new();
         for after in [0, 1, 15_000, 59_999, 60_000, 75_000, 120_001, 179_000] {
             let now = NOW + after;
-            if subject.has_slots() {
+            if subject.has_time_slots() {
                 let decision = self.take(subject, 1, now);
                 granted.extend(decision.granted.then_some((now, 1, decision.delay)));
                 continue;
             }
-            let full = subject.quota.capacity();
+            let capacity = subject.quota.capacity();
             let mut left = self.take(subject, 0, now).remaining;
             for part in PARTS {
-                let asked = part(left, full).min(full);
-                let decision = self.take(subject, asked, now);
+                let permits = part(left, capacity).min(capacity);
+                let decision = self.take(subject, permits, now);
                 if !decision.granted {
-                    assert!(asked > left, "{asked} of {left} were refused after {after} ms: {decision:?}");
+                    assert!(permits > left, "{permits} of {left} were rejected after {after} ms: {decision:?}");
                     assert!(matches!(decision.wait, Wait::Millis(1..)), "{decision:?}");
-                } else if asked > 0 {
-                    granted.push((now, asked, 0));
-                    self.lives(subject);
+                } else if permits > 0 {
+                    granted.push((now, permits, 0));
+                    self.check_expiry_and_size(subject);
                 }
                 left = decision.remaining;
             }
         }
-        subject.hold_the_law(&granted);
+        subject.check_limit(&granted);
     }
 
-    /// The bucket ends some time, and is no longer than it may be.
-    fn lives(&self, subject: &Subject) {
-        let mut redis = self.redis.borrow_mut();
-        let lives: i64 = redis.pttl(&subject.key).expect("a time to live");
-        assert!((1..=100 * INTERVAL.cast_signed()).contains(&lives), "it lives for {lives} ms");
-        let bytes: usize = redis.strlen(&subject.key).expect("a length");
-        assert!(bytes < 12_000, "{bytes} bytes");
+    fn check_expiry_and_size(&self, subject: &Subject) {
+        let mut redis = self.redis.clone();
+        let ttl: i64 = self.runtime.block_on(redis.pttl(&subject.key)).expect("PTTL");
+        assert!((1..=100 * INTERVAL.cast_signed()).contains(&ttl), "the time to live is {ttl} ms");
+        let bytes: usize = self.runtime.block_on(redis.strlen(&subject.key)).expect("STRLEN");
+        assert!(bytes < 12_000, "the bucket has {bytes} bytes");
     }
 }
 
 impl Subject {
-    fn new(name: &str, rate: u64, algorithm: Algorithm, usual: (u32, u64)) -> Self {
+    fn new(name: &str, rate: u64, algorithm: Algorithm, fill: (u32, u64)) -> Self {
         let quota = Quota::new(rate, INTERVAL, algorithm).expect("a quota");
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
         let charge = Charge { limiter: Arc::clone(&limiter), client: None, permits: 1, shadow: false };
         let mut key = String::new();
         each_redis_key(&charge, &KeySecret::derive(b"secret"), |name| key = name.to_owned());
-        Self { quota, limiter, key, usual }
+        Self { quota, limiter, key, fill }
     }
 
-    /// Are requests told when to go on, each by itself?
-    fn has_slots(&self) -> bool {
+    /// Whether the algorithm assigns a time slot to each request.
+    fn has_time_slots(&self) -> bool {
         matches!(self.quota.algorithm(), Algorithm::LeakyBucket(_))
     }
 
-    fn hold_the_law(&self, granted: &[(u64, u32, u64)]) {
+    /// Checks that the grants, as moment, permits and delay, never exceed the limit.
+    fn check_limit(&self, granted: &[(u64, u32, u64)]) {
         let (rate, interval) = (u64::from(self.quota.rate()), self.quota.interval());
         let slots = granted.iter().map(|(at, _, delay)| at + delay).collect::<Vec<_>>();
-        let apart = slots.windows(2).all(|pair| pair[1] - pair[0] + 1 >= interval / rate);
-        assert!(apart || !self.has_slots(), "slots that are too near: {slots:?}");
+        let spaced = slots.windows(2).all(|pair| pair[1] - pair[0] + 1 >= interval / rate);
+        assert!(spaced || !self.has_time_slots(), "time slots are too close: {slots:?}");
         for (first, (start, ..)) in granted.iter().enumerate() {
             let mut sum = 0;
             for (at, permits, _) in &granted[first..] {
                 sum += u64::from(*permits);
-                let most = match self.quota.algorithm() {
+                let limit = match self.quota.algorithm() {
                     Algorithm::Gcra { burst } => u64::from(burst) + rate * (at - start) / interval,
                     Algorithm::FixedWindow(_) if at / interval != start / interval => break,
                     Algorithm::LeakyBucket(_) => break,
                     _ if at - start >= interval => break,
                     _ => rate,
                 };
-                assert!(sum <= most, "{sum} granted between {start} and {at}, of {most}: {granted:?}");
+                assert!(sum <= limit, "{sum} granted between {start} and {at}, limit {limit}: {granted:?}");
             }
         }
     }
@@ -185,13 +190,13 @@ fn subjects() -> Vec<Subject> {
     ]
 }
 
-/// A bucket that was damaged, in any of some ways, at any of its bytes.
-fn damaged(mut bucket: Vec<u8>, ways: &[u8]) -> Vec<u8> {
-    for way in ways.chunks_exact(4) {
-        let [what, low, high, byte] = *way else { continue };
+/// Damages a bucket. Four bytes select each kind of damage and its place.
+fn damage(mut bucket: Vec<u8>, edits: &[u8]) -> Vec<u8> {
+    for edit in edits.chunks_exact(4) {
+        let [kind, low, high, byte] = *edit else { continue };
         let at = usize::from(u16::from_le_bytes([low, high])) % (bucket.len() + 1);
         let until = (at + usize::from(byte)).min(bucket.len());
-        match what % 5 {
+        match kind % 5 {
             0 => bucket.truncate(at),
             1 => bucket.insert(at, byte),
             2 => _ = bucket.drain(at..until),
@@ -202,8 +207,8 @@ fn damaged(mut bucket: Vec<u8>, ways: &[u8]) -> Vec<u8> {
     bucket
 }
 
-/// Ends a process when this one ends, however that happens: nobody holds the other end of its input any more.
-fn watch(process: u32) -> Child {
+/// Starts a shell that ends a process when this one ends for any reason, which closes the shell's standard input.
+fn start_watchdog(process: u32) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("read -r _; kill {process}")]);
     command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a shell")
