@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod compose;
 pub mod gateway;
 pub mod listening;
+pub mod pages;
 pub mod process;
 pub mod proxy;
 pub mod redis;

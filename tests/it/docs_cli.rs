@@ -1,0 +1,54 @@
+//! `docs/cli.md` is what the program prints with `-h`.
+
+use std::fmt::Write;
+use std::fs;
+use std::process::Command;
+
+use crate::support::pages;
+
+const INTRODUCTION: &str = "# Command line
+
+The program prints this text with `-h`, and more with `--help`. `UPDATE_DOCS=1 cargo test --test it -- docs_cli` writes this page.
+
+Exit codes: 0 yes, 1 no (the rule file has errors, or no route matches), 2 could not answer. A variable applies if its
+option is absent.
+";
+
+#[test]
+fn command_line_page_is_the_programs_help() {
+    let path = pages::root().join("docs/cli.md");
+    let page = page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &page).expect("the page can be written");
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == page, "docs/cli.md is stale: UPDATE_DOCS=1 cargo test --test it -- docs_cli");
+}
+
+fn page() -> String {
+    let overview = help(&[]);
+    // Without a command, the program has the options of `run`.
+    let (commands_only, _) = overview.split_once("\nOptions:").expect("options");
+    let mut page = format!("{INTRODUCTION}\n```\n{}\n```\n", commands_only.trim_end());
+    for command in commands(&overview) {
+        let text = help(&[&command]);
+        write!(page, "\n## tidegate {command}\n\n```\n{}\n```\n", text.trim_end()).expect("text");
+    }
+    page
+}
+
+/// Returns the names in the section `Commands:`.
+fn commands(overview: &str) -> Vec<String> {
+    let (_, rest) = overview.split_once("Commands:\n").expect("commands");
+    let lines = rest.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+fn help(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let output = command.args(arguments).arg("-h").env_clear().output().expect("the program");
+    // Spaces at the ends of lines mean nothing in Markdown.
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
