@@ -37,7 +37,7 @@ pub(super) fn check(args: CheckArgs, out: &mut impl Write) -> io::Result<u8> {
         Err(error) => {
             writeln!(out, "{error}")?;
             Ok(match error {
-                LoadError::Mistakes { .. } => 1,
+                LoadError::Invalid { .. } => 1,
                 LoadError::Unreadable { .. } => 2,
             })
         }

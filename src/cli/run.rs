@@ -44,7 +44,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(config) => config,
         Err(error) => {
             complain(&error);
-            return if matches!(error, LoadError::Mistakes { .. }) { 1 } else { 2 };
+            return if matches!(error, LoadError::Invalid { .. }) { 1 } else { 2 };
         }
     };
     let logs = match logging::start(&args.common, &config.access_log) {

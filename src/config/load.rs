@@ -23,7 +23,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// It was read, and these are its mistakes.
-    Mistakes {
+    Invalid {
         /// The file.
         path: PathBuf,
         /// All of them.
@@ -54,7 +54,7 @@ fn read<R: Read>(path: &Path, open: impl FnOnce() -> io::Result<R>, source: Sour
     open().and_then(|reader| reader.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     let text = if bytes.len() > MAX_BYTES { Err(too_large()) } else { decode(bytes) };
     let config = text.and_then(|text| Config::read(&text, source));
-    config.map_err(|problems| LoadError::Mistakes { path: path.to_owned(), problems })
+    config.map_err(|problems| LoadError::Invalid { path: path.to_owned(), problems })
 }
 
 /// What is said of a file that is too large.
@@ -135,7 +135,7 @@ impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unreadable { path, source } => write!(f, "{}: cannot be read: {source}", path.display()),
-            Self::Mistakes { path, problems } => problems.in_file(path).fmt(f),
+            Self::Invalid { path, problems } => problems.in_file(path).fmt(f),
         }
     }
 }

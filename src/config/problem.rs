@@ -164,8 +164,8 @@ impl fmt::Display for Named<'_> {
             writeln!(f, "{problem}")?;
         }
         match self.0.len() {
-            1 => f.write_str("1 mistake"),
-            count => write!(f, "{count} mistakes"),
+            1 => f.write_str("1 error"),
+            count => write!(f, "{count} errors"),
         }
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         let places: Vec<_> = shown.lines().step_by(2).collect();
         assert_eq!(
             places,
-            ["rules.yaml:9:3: first", "rules.yaml:9:20: second", "rules.yaml:10:1: third", "3 mistakes"]
+            ["rules.yaml:9:3: first", "rules.yaml:9:20: second", "rules.yaml:10:1: third", "3 errors"]
         );
     }
 }

@@ -46,10 +46,10 @@ pub enum Unmatched {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayerError {
-    /// The file cannot be read, or has mistakes.
+    /// The file cannot be read, or has errors.
     #[error(transparent)]
     File(#[from] LoadError),
-    /// The text has mistakes.
+    /// The text has errors.
     #[error(transparent)]
     Text(#[from] Problems),
     /// The store cannot be opened.

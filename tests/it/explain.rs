@@ -85,7 +85,7 @@ fn a_request_that_is_turned_away_says_by_whom_and_with_what() {
 
 #[test]
 fn what_cannot_be_answered_is_neither_yes_nor_no() {
-    snapshot("bad_file", "tests/fixtures/config/many_mistakes.yaml", &["GET", "http://a/"]);
+    snapshot("bad_file", "tests/fixtures/config/many_errors.yaml", &["GET", "http://a/"]);
     for (arguments, complaint) in [
         (&["GET"][..], "<URL>"),
         (&["G T", "http://a/"], "a method is a word such as GET or POST"),

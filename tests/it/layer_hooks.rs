@@ -53,7 +53,7 @@ async fn client_key_in_the_extensions_has_its_own_bucket() {
 fn gateway_rejects_client_extension_at_load() {
     let gateway =
         format!("listen: 127.0.0.1:0\nupstreams: {{ up: {{ targets: [builtin:echo] }} }}\n{RULES}    upstream: up\n");
-    let problems = Config::parse_for_gateway(&gateway).expect_err("a mistake").to_string();
+    let problems = Config::parse_for_gateway(&gateway).expect_err("an error").to_string();
     assert!(problems.contains("`extension` works only in a layer"), "{problems}");
     assert!(problems.contains("help: for a gateway use `ip`"), "{problems}");
     assert!(Config::parse(RULES).is_ok());

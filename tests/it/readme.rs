@@ -42,6 +42,6 @@ fn shown_error_is_that_of_the_rule_file_on_the_page() {
         let (shown, _) = rest.split_once("```").expect("its end");
         let slip = file.replacen("interval", "intervall", 1);
         let problems = Config::parse_for_gateway(&slip).expect_err("an error");
-        assert_eq!(problems.in_file(Path::new("rules.yaml")).to_string(), format!("{shown}1 mistake"), "{name}");
+        assert_eq!(problems.in_file(Path::new("rules.yaml")).to_string(), format!("{shown}1 error"), "{name}");
     }
 }

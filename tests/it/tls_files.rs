@@ -74,7 +74,7 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
     ] {
         let said = said_of(cert, key, "");
         let expected = format!("`{}` {fault}", authority.path(named));
-        assert!(said.contains(&expected) && said.contains("1 mistake"), "{expected}\n{said}");
+        assert!(said.contains(&expected) && said.contains("1 error"), "{expected}\n{said}");
         // It says where a file is looked for, which helps nobody who has named one that is there.
         assert_eq!(said.contains("a relative path starts at"), fault.contains("No such file"), "{said}");
     }
@@ -100,7 +100,7 @@ fn what_is_no_regular_file_is_not_opened() {
             assert!(said.contains(&format!("`{path}` is not a regular file\n")), "{said}");
         }
         let login = format!("store: {{ url: 'redis://gate@localhost', password_file: '{path}' }}\nroutes: []");
-        let said = Config::parse_for_gateway(&login).expect_err("a mistake").to_string();
+        let said = Config::parse_for_gateway(&login).expect_err("an error").to_string();
         assert!(said.contains(&format!("`{path}` is not a regular file\n")), "{said}");
     }
 }
@@ -138,5 +138,5 @@ fn every_file_that_is_wrong_is_named_at_once() {
     for file in ["`one` cannot be read", "`two` cannot be read", "`three` cannot be read", "`min_version`"] {
         assert!(said.contains(file), "{file}\n{said}");
     }
-    assert!(said.contains("4 mistakes"), "{said}");
+    assert!(said.contains("4 errors"), "{said}");
 }

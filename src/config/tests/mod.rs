@@ -61,7 +61,7 @@ fn parse(text: &str) -> Config {
 }
 
 fn problems(text: &str) -> String {
-    Config::parse(text).expect_err("a text with mistakes").to_string()
+    Config::parse(text).expect_err("a text with errors").to_string()
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn an_interval_is_cut_into_the_segments_that_are_written_or_ten() {
     };
     let limits = [limit("a", ""), limit("b", ", segments: 512")].join(", ");
     let config =
-        Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: [{limits}] }}]")).expect("no mistakes");
+        Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: [{limits}] }}]")).expect("no errors");
     let routes: Vec<_> = config.rules.routes.iter().collect();
     let algorithms: Vec<_> = routes[0].limits.iter().map(|limit| limit.limiter.quota.algorithm()).collect();
     assert_eq!(algorithms, [10, 512].map(|segments| Algorithm::SlidingWindow { segments }));
@@ -212,7 +212,7 @@ fn a_fixed_window_is_a_unit_of_the_calendar_of_a_time_zone_or_of_utc() {
     let limits: Vec<_> =
         (0..).zip(&expected).map(|(index, (interval, more, ..))| limit(index, interval, more)).collect();
     let config = Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: [{}] }}]", limits.join(", ")));
-    let config = config.expect("no mistakes");
+    let config = config.expect("no errors");
     let routes: Vec<_> = config.rules.routes.iter().collect();
     for (limit, (.., unit, zone)) in routes[0].limits.iter().zip(expected) {
         let quota = limit.limiter.quota;
@@ -254,7 +254,7 @@ fn an_alias_stands_for_its_value() {
 #[test]
 fn a_mistake_that_an_alias_repeats_is_one() {
     let text = "upstreams: {a: &a {targets: [nonsense]}, b: *a}\nroutes: [{name: a, match: {}, upstream: b}]";
-    assert_eq!(problems(text).lines().last(), Some("1 mistake"));
+    assert_eq!(problems(text).lines().last(), Some("1 error"));
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn nesting_is_refused_before_it_costs_anything() {
 fn what_aliases_repeat_is_counted_before_it_is_copied() {
     let many = "x,".repeat(10_000);
     let said = problems(&format!("a: &a [{many}]\nb: [{}]", "*a,".repeat(10_000)));
-    assert!(said.contains("more than 250000 values") && said.ends_with("1 mistake"), "{said}");
+    assert!(said.contains("more than 250000 values") && said.ends_with("1 error"), "{said}");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_byte_order_mark_and_line_ends_of_windows_change_no_place() {
     let places: Vec<_> = said.lines().filter(|line| !line.starts_with(' ')).collect();
     assert_eq!(
         places,
-        ["1:9: `routes` must be a list, not `5`", "2:1: unknown key `nonsense` in the rule file", "2 mistakes"]
+        ["1:9: `routes` must be a list, not `5`", "2:1: unknown key `nonsense` in the rule file", "2 errors"]
     );
 }
 

@@ -12,7 +12,7 @@ use crate::Error;
 /// Serves until it fails.
 ///
 /// # Errors
-/// The rule file has mistakes, or the listener fails.
+/// The rule file has errors, or the listener fails.
 pub async fn serve(listener: TcpListener) -> Result<(), Error> {
     let layer = RateLimitLayer::from_file("rules.yaml")?;
     let handlers = Router::new().route("/hello", get(async || "hello"));
@@ -24,7 +24,7 @@ pub async fn serve(listener: TcpListener) -> Result<(), Error> {
 /// The service over a store that others use too.
 ///
 /// # Errors
-/// The rule file has mistakes.
+/// The rule file has errors.
 pub fn app(store: Store) -> Result<Router, Error> {
     let layer = RateLimitLayer::builder().store(store).from_file("rules.yaml")?;
     let handlers = Router::new().route("/hello", get(async || "hello")).route("/keys/{key}", get(async || "a key"));
