@@ -73,10 +73,11 @@ async fn bench(arguments: &[String]) -> Result<bool> {
     let mut run = Run::start(plan).await?;
     let measured = run.measure()?;
     let machine = run.machine()?;
-    let page = Page { measured: &measured, machine: &machine, rounds: run.plan.rounds, millis: run.plan.millis };
+    let (rounds, millis) = (run.plan.rounds, run.plan.millis);
+    let page = Page { measured: &measured, machine: &machine, rounds, millis, has_curves: true };
     println!("{page}");
     if write {
-        document::write(&page, &measured)?;
+        document::write(&Page { has_curves: false, ..page }, &measured)?;
     }
     Ok(measured.broken().next().is_none())
 }

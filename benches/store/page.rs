@@ -14,11 +14,13 @@ pub struct Page<'p> {
     /// Slices of each figure, and milliseconds of a slice.
     pub rounds: usize,
     pub millis: u64,
+    /// Whether to include a table for each curve. The document has a picture of them instead.
+    pub has_curves: bool,
 }
 
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { measured, machine, rounds, millis } = self;
+        let Self { measured, machine, rounds, millis, has_curves } = self;
         writeln!(
             f,
             "Two processes send decisions to one Redis, without HTTP. In each process, the given number of tasks runs\n\
@@ -43,7 +45,7 @@ impl fmt::Display for Page<'_> {
              pairs of slices.\n"
         )?;
         law(f, measured)?;
-        for subject in &measured.curves {
+        for subject in measured.curves.iter().filter(|_| *has_curves) {
             writeln!(f, "\n**{}**\n", subject.scenario.name)?;
             table(f, "tasks", subject.rows.iter().map(|row| (row.tasks.to_string(), row)))?;
         }
