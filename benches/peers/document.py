@@ -1,14 +1,14 @@
-"""Sections of docs/benchmarks.md: every program writes its own, and no number in it was typed by hand.
+"""Writes docs/benchmarks.md and benches/peers/results.md. No number in them was typed by hand.
 
-A program owns what stands between its two markers, and nothing else of the page:
+The page in docs/ has a section for each program, between two markers that the program owns:
 
     <!-- peers -->
     ## ...
     <!-- /peers -->
 
-It reads the page, puts its new text between its markers, and writes the page back; if they are not there, its section
-is added at the end. What stands outside of all markers is written by people, and holds no numbers. Pictures are
-docs/benchmarks/SECTION-*.svg, so that each program can replace its own, too.
+A program replaces the text between its markers, or adds its section at the end. The section of this program has the
+charts and the goals. results.md has the tables and the details of each measurement. Pictures are
+docs/benchmarks/SECTION-*.svg.
 """
 
 from __future__ import annotations
@@ -22,21 +22,33 @@ from machine import Machine
 from section import Line, Section, Verdict
 
 PAGE = ROOT / "docs" / "benchmarks.md"
+RESULTS = ROOT / "benches" / "peers" / "results.md"
 PICTURES = ROOT / "docs" / "benchmarks"
 NAME = "peers"
 WIDTH = 120
-CONFIG = "../benches/peers/config"
+CONFIG = "config"
 
 WORDS = {True: "met", False: "**missed**", None: "**not measured**"}
 
-ABOUT = """\
+SUMMARY = """\
 ## Compared with nginx, haproxy, Envoy and Caddy
 
 `benches/peers/run` wrote this section and its charts. It installs the peers from packages and envoyproxy/ratelimit from
-Go's module proxy, and starts everything on the loopback interface. The contestants of a row are loaded in turns, round
-after round, so that changes of the machine's speed affect all of them. Compare only the ratios within one row: absolute
-figures differ between machines, and from hour to hour.
+Go's module proxy, and loads all contestants of a row in turns on the loopback interface. Compare only the ratios within
+one row: absolute figures differ between machines, and from hour to hour.
 
+CPU is the user and system time of all threads and processes of a gateway with one worker, including its Redis and its
+rate limit service. Unless a row states otherwise, the load is wrk with {connections} connections, and the upstream is one nginx
+that sends 100 bytes. [The results](../benches/peers/results.md) have the method, all tables and the versions.
+"""
+
+DETAILS = """\
+# Results of benches/peers/run
+
+`benches/peers/run` wrote this page. [docs/benchmarks.md](../../docs/benchmarks.md) shows the charts and the goals.
+
+* The contestants of a row are loaded in turns, round after round, so that changes of the machine's speed affect all of
+  them. Compare only the ratios within one row.
 * Every gateway has one worker, keeps its connections to clients and upstream open, and writes no access log. It sends
   `X-Forwarded-For` and `X-Forwarded-Proto` to the upstream. Each is configured as its documentation recommends; the
   tables link the files.
@@ -55,15 +67,17 @@ figures differ between machines, and from hour to hour.
 
 
 def write(sections: list[Section], machine: Machine, how: str, connections: int) -> None:
-    """Writes the section of the page, and its pictures."""
+    """Writes the section of the page, its pictures, and the results."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     for picture in PICTURES.glob(f"{NAME}-*.svg"):
         picture.unlink()
     for section in sections:
         if section.bars:
             picture_of(section).write_text(draw(section))
-    parts = [ABOUT.format(connections=connections), told_of(machine, how), *(told(section) for section in sections)]
-    write_section(NAME, "\n".join(parts))
+    summary = [SUMMARY.format(connections=connections), measured_on(machine), *map(summarized, sections)]
+    write_section(NAME, "\n".join(summary))
+    details = [DETAILS.format(connections=connections), circumstances(machine, how), *map(detailed, sections)]
+    RESULTS.write_text("\n".join(details).strip() + "\n")
 
 
 def write_section(name: str, text: str, page: Path = PAGE) -> None:
@@ -79,21 +93,30 @@ def write_section(name: str, text: str, page: Path = PAGE) -> None:
     page.write_text(new)
 
 
-def told_of(machine: Machine, how: str) -> str:
+def measured_on(machine: Machine) -> str:
+    return f"Measured on {machine.date}: {machine.processor}, {machine.cores} cores, {machine.system}.\n"
+
+
+def circumstances(machine: Machine, how: str) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    where = f"Measured on {machine.date}: {machine.processor}, {machine.cores} cores, {machine.system}."
-    return fill(f"{where} {how} Versions: {versions}.", WIDTH, break_on_hyphens=False) + "\n"
+    return fill(f"{measured_on(machine).strip()} {how} Versions: {versions}.", WIDTH, break_on_hyphens=False) + "\n"
 
 
-def told(section: Section) -> str:
-    """A heading, a picture, a table and what became of the goals."""
-    lines = [f"### {section.title}", "", fill(section.about, WIDTH), ""]
+def summarized(section: Section) -> str:
+    """Returns a heading, the first sentence about the measurement, its picture and its goals."""
+    sentence = section.about.split(". ")[0].rstrip(".") + "."
+    lines = [f"### {section.title}", "", fill(sentence, WIDTH), ""]
     if section.bars:
         lines += [f"![{section.title}]({picture_of(section).relative_to(PAGE.parent)})", ""]
+    return "\n".join([*lines, *map(goal, section.verdicts), ""])
+
+
+def detailed(section: Section) -> str:
+    """Returns a heading, how it was measured, and the table."""
+    lines = [f"## {section.title}", "", fill(section.about, WIDTH), ""]
     lines += [markdown_row(["", *section.columns]), markdown_row(["---", *["--:"] * len(section.columns)])]
     lines += [table_row(line, len(section.columns)) for line in section.lines]
-    lines += ["", *(goal(verdict) for verdict in section.verdicts), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
 def picture_of(section: Section) -> Path:
