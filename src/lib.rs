@@ -15,7 +15,7 @@
 //! | 4 gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
 //! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
 //! | 2 machinery | [`store`] where buckets are · `upstream` where requests go · `http1` in which bytes · `http2` with which trailers · `transport` over which streams · [`tls`] in which certificates' name |
-//! | 1 vocabulary | `sift` what nobody reads of it · `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · `reason` the phrases of status codes · [`rule`] a limit · [`route`] which limits touch it · [`condition`] and why · [`policy`] what is told of them · [`rules`] all of these, and the charges · [`upgrade`] what else may be spoken |
+//! | 1 vocabulary | `sanitize` what nobody reads of it · `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · `reason` the phrases of status codes · [`rule`] a limit · [`route`] which limits touch it · [`condition`] and why · [`policy`] what is told of them · [`rules`] all of these, and the charges · [`upgrade`] what else may be spoken |
 //! | 0 core | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` deadlines that move · `boxed` futures made in place |
 
 // What only the gateway uses is part of the layer's modules all the same.
@@ -38,7 +38,7 @@ mod reason;
 pub mod route;
 pub mod rule;
 pub mod rules;
-mod sift;
+mod sanitize;
 pub mod upgrade;
 // 2 machinery
 #[cfg(feature = "gateway")]

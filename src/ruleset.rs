@@ -15,14 +15,14 @@ use crate::path::{self, Readings};
 use crate::policy::Policy;
 use crate::route::Route;
 use crate::rules::{Charges, Rules, Unjudged};
-use crate::sift::{Arrival, BadField, Field, NextHop, Screened, Seen, Sieve};
+use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
 
 /// The rules that a request is judged by, from its first fact to its answer.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Rules,
-    sieve: Arc<Sieve>,
+    field_filter: Arc<FieldFilter>,
     /// One for each route, in their order.
     prepared: Vec<Prepared>,
     /// Counts the answers to requests without a route.
@@ -48,9 +48,9 @@ pub struct Handover {
     /// The longest body that it may have.
     pub(crate) max_body: u64,
     /// Which of the fields that concern a proxy the request still has.
-    pub(crate) seen: Seen,
+    pub(crate) kinds: FieldKinds,
     /// What its trailers are held against, if there may be any.
-    pub(crate) sieve: Option<Arc<Sieve>>,
+    pub(crate) field_filter: Option<Arc<FieldFilter>>,
     /// The protocol that its upstream is offered. Boxed, as few requests have one.
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }
@@ -75,18 +75,18 @@ static GET: Method = Method::GET;
 impl RuleSet {
     pub(crate) fn new(rules: Rules, metrics: &Metrics) -> Self {
         let prepared = rules.routes.iter().map(|route| Prepared::new(route, metrics)).collect();
-        let sieve = Arc::new(rules.sieve());
-        Self { rules, sieve, prepared, unrouted: metrics.route("") }
+        let field_filter = Arc::new(rules.field_filter());
+        Self { rules, field_filter, prepared, unrouted: metrics.route("") }
     }
 
     /// Removes from a request what nothing is to be read of; returns what is left that concerns a proxy.
-    pub(crate) fn sift(&self, headers: &mut HeaderMap, arrival: Arrival) -> Result<Seen, BadField> {
-        self.sieve.sift(headers, arrival)
+    pub(crate) fn sanitize(&self, headers: &mut HeaderMap, context: RequestContext) -> Result<FieldKinds, BadField> {
+        self.field_filter.apply(headers, context)
     }
 
     /// Returns the fields of a request that the rules may read.
-    pub(crate) fn screen(&self, headers: &HeaderMap, arrival: Arrival) -> Screened {
-        self.sieve.screen(headers, arrival)
+    pub(crate) fn screen(&self, headers: &HeaderMap, context: RequestContext) -> Screened {
+        self.field_filter.screen(headers, context)
     }
 
     /// Is it a trusted proxy?
@@ -145,20 +145,20 @@ impl RuleSet {
         permit: Permit,
         route: Option<&Route>,
         facts: &Facts<'_>,
-        arrival: Arrival,
-        seen: Seen,
+        context: RequestContext,
+        kinds: FieldKinds,
         upgrade: Option<Box<Upgrade>>,
     ) -> Handover {
         Handover {
             _permit: permit,
             upstream: route.and_then(|route| route.upstream.clone()),
-            seen,
-            sieve: seen.has(Field::MayTrail).then(|| Arc::clone(&self.sieve)),
+            kinds,
+            field_filter: kinds.has(FieldKind::MayHaveTrailers).then(|| Arc::clone(&self.field_filter)),
             // Only the gateway looks at it, whose requests all have one.
             peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            trusted_peer: arrival.trusted,
+            trusted_peer: context.trusted,
             over_tls: facts.tls.is_some(),
-            client: self.rules.addresses.client(facts, arrival.trusted),
+            client: self.rules.addresses.client(facts, context.trusted),
             max_body: route.map_or(u64::MAX, |route| route.max_body),
             upgrade,
         }

@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Uri, Version};
 
 pub(crate) use self::method::is_common;
 use crate::path::{self, EncodedSlash, Path};
-use crate::sift::BadField;
+use crate::sanitize::BadField;
 
 /// The facts of a request: a live one, or one described in a log line or on the command line.
 #[derive(Clone, Debug)]

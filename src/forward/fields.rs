@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 use super::Peer;
-use crate::sift::{Field, Seen};
+use crate::sanitize::{FieldKind, FieldKinds};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -20,14 +20,14 @@ const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 const LONGEST_ADDRESS: usize = 45;
 
 /// Says for whom a request is forwarded. `Host` is there already, and known where it was put there.
-pub(crate) fn forwarded(headers: &mut HeaderMap, seen: Seen, peer: Peer, host: Option<HeaderValue>) {
-    let believed = |field| peer.trusted && seen.has(field);
-    let chain = if believed(Field::ForwardedFor) { chain(headers, peer.address) } else { written(peer.address) };
+pub(crate) fn forwarded(headers: &mut HeaderMap, kinds: FieldKinds, peer: Peer, host: Option<HeaderValue>) {
+    let believed = |field| peer.trusted && kinds.has(field);
+    let chain = if believed(FieldKind::ForwardedFor) { chain(headers, peer.address) } else { written(peer.address) };
     headers.insert(X_FORWARDED_FOR, chain);
-    if !believed(Field::ForwardedProto) {
+    if !believed(FieldKind::ForwardedProto) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if peer.over_tls { "https" } else { "http" }));
     }
-    if !believed(Field::ForwardedHost) {
+    if !believed(FieldKind::ForwardedHost) {
         match host.or_else(|| headers.get(header::HOST).cloned()) {
             Some(host) => _ = headers.insert(X_FORWARDED_HOST, host),
             None => _ = headers.remove(X_FORWARDED_HOST),
@@ -130,9 +130,9 @@ mod tests {
         for (name, value) in FIELDS {
             headers.append(name, HeaderValue::from_static(value));
         }
-        let seen = Seen::of(&headers);
+        let kinds = FieldKinds::classify(&headers);
         let peer = Peer { address: "198.51.100.7".parse().unwrap(), trusted, over_tls: false };
-        forwarded(&mut headers, seen, peer, None);
+        forwarded(&mut headers, kinds, peer, None);
         headers
     }
 

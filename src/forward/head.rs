@@ -9,7 +9,7 @@ use super::{Peer, fields};
 use crate::facts::BadRequest;
 use crate::http1;
 use crate::refusal::Refusal;
-use crate::sift::{Field, Seen, Sieve, hops, trailers};
+use crate::sanitize::{FieldFilter, FieldKind, FieldKinds, hop_by_hop, trailers};
 use crate::upstream::{RequestBody, ResponseBody};
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
@@ -18,9 +18,9 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged<'p> {
     pub(crate) peer: Peer,
-    pub(crate) seen: Seen,
+    pub(crate) kinds: FieldKinds,
     /// What its trailers are held against, if there may be any.
-    pub(crate) sieve: Option<&'p Sieve>,
+    pub(crate) field_filter: Option<&'p FieldFilter>,
     /// The `Host` for a request that came without one.
     pub(crate) upstream: &'p HeaderValue,
 }
@@ -30,39 +30,39 @@ pub(crate) struct Judged<'p> {
 /// # Errors
 /// A request that would mean different things to different servers.
 pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) -> Result<(), Refusal> {
-    let Judged { peer, mut seen, sieve, upstream } = judged;
+    let Judged { peer, mut kinds, field_filter, upstream } = judged;
     let received = request.version();
     let length = length(request.body());
     let host = host(request.uri(), received, request.headers())?;
     to_origin_form(request.uri_mut());
     let headers = request.headers_mut();
     // Of a request that was judged for a handler, they are still there.
-    hops::remove(headers, &mut seen);
-    if seen.has(Field::ContentLength) {
+    hop_by_hop::remove(headers, &mut kinds);
+    if kinds.has(FieldKind::ContentLength) {
         canonical_length(headers, length).ok_or(Refusal::Malformed)?;
     }
     if let Some(host) = &host {
         headers.insert(header::HOST, host.clone());
     }
-    if seen.has(Field::TakesTrailers) {
+    if kinds.has(FieldKind::AcceptsTrailers) {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
-    if received == Version::HTTP_10 && seen.has(Field::Expect) {
+    if received == Version::HTTP_10 && kinds.has(FieldKind::Expect) {
         // It knows no 100 and does not wait for one (RFC 9110 section 10.1.1).
         headers.remove(header::EXPECT);
     }
-    if seen.has(Field::Cookie) {
+    if kinds.has(FieldKind::Cookie) {
         fields::join_cookies(headers);
     }
-    fields::forwarded(headers, seen, peer, host);
+    fields::forwarded(headers, kinds, peer, host);
     if received == Version::HTTP_10 && !headers.contains_key(header::HOST) {
         headers.insert(header::HOST, upstream.clone());
     }
     fields::via(headers, received);
     // In HTTP/2 trailers may follow a body of known length; in HTTP/1 only one in chunks.
     let may_trail = length.is_none() || (length != Some(0) && received == Version::HTTP_2);
-    let announces = seen.has(Field::Trailer) && announces(headers, may_trail, sieve);
+    let announces = kinds.has(FieldKind::Trailer) && announces(headers, may_trail, field_filter);
     if length.is_none() || announces {
         headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::TRANSFER_ENCODING, CHUNKED);
@@ -79,10 +79,10 @@ fn length(body: &RequestBody) -> Option<u64> {
 }
 
 /// Leaves in `Trailer` what will come of trailers; returns whether any will.
-fn announces(headers: &mut HeaderMap, may_trail: bool, sieve: Option<&Sieve>) -> bool {
-    trailers::announce(headers, |name| match sieve {
+fn announces(headers: &mut HeaderMap, may_trail: bool, field_filter: Option<&FieldFilter>) -> bool {
+    trailers::filter_announced(headers, |name| match field_filter {
         _ if !may_trail => true,
-        Some(sieve) => sieve.is_forbidden_trailer(name),
+        Some(field_filter) => field_filter.is_forbidden_trailer(name),
         None => trailers::is_forbidden(name),
     })
 }
@@ -91,22 +91,22 @@ fn announces(headers: &mut HeaderMap, may_trail: bool, sieve: Option<&Sieve>) ->
 pub(crate) fn response(response: &mut Response<ResponseBody>, takes_trailers: bool) -> Option<()> {
     let (received, status) = (response.version(), response.status());
     let headers = response.headers_mut();
-    let mut seen = Seen::of(headers);
-    let is_chunked = seen.has(Field::TransferEncoding);
+    let mut kinds = FieldKinds::classify(headers);
+    let is_chunked = kinds.has(FieldKind::TransferEncoding);
     let may_trail = takes_trailers && (is_chunked || received == Version::HTTP_2);
     if is_chunked {
         check_coding(headers)?;
         headers.remove(header::CONTENT_LENGTH);
-    } else if seen.has(Field::ContentLength) && begins_with_zero(headers) {
+    } else if kinds.has(FieldKind::ContentLength) && begins_with_zero(headers) {
         canonical_length(headers, None)?; // whoever read the answer has refused what is no one length
     }
     let switched = switched_to(status, headers);
-    hops::remove(headers, &mut seen);
+    hop_by_hop::remove(headers, &mut kinds);
     if let Some(protocol) = switched {
         headers.insert(header::UPGRADE, protocol);
     }
-    if seen.has(Field::Trailer) {
-        trailers::announce(headers, |name| !may_trail || trailers::is_forbidden(name));
+    if kinds.has(FieldKind::Trailer) {
+        trailers::filter_announced(headers, |name| !may_trail || trailers::is_forbidden(name));
     }
     fields::via(headers, received);
     *response.version_mut() = Version::HTTP_11;

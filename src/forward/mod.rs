@@ -32,7 +32,7 @@ use crate::boxed::boxed;
 use crate::layer::{Handover, NotSent};
 use crate::metrics::AttemptOutcome;
 use crate::refusal::{Call, Refusal};
-use crate::sift::{Field, Seen};
+use crate::sanitize::{FieldKind, FieldKinds};
 use crate::upgrade::is_tunnel;
 use crate::upstream::{Answer, Client, Failure, RequestBody, ResponseBody, TooLong, Trace, Upstream, Upstreams};
 
@@ -86,7 +86,8 @@ impl Forward {
         let handover = request.extensions_mut().remove::<Handover>(); // one permit, one request
         let trace = request.extensions_mut().remove::<Trace>();
         let Some(handover) = handover else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
-        let Handover { upstream, peer, trusted_peer, over_tls, client, max_body, seen, sieve, upgrade, .. } = handover;
+        let Handover { upstream, peer, trusted_peer, over_tls, client, max_body, kinds, field_filter, upgrade, .. } =
+            handover;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
         if let Some(here) = here::answer(request) {
@@ -98,11 +99,14 @@ impl Forward {
             // The layer has rejected it, unless the upstream is not that of the rules. It stays charged.
             return Err(Box::new(refused(Refusal::MethodNotImplemented, call)));
         }
-        let takes_trailers = takes_trailers(request.version(), seen);
+        let takes_trailers = takes_trailers(request.version(), kinds);
         let peer = Peer { address: peer, trusted: trusted_peer, over_tls };
-        head::request(request, Judged { peer, seen, sieve: sieve.as_deref(), upstream: upstream.host() })
-            .map_err(|refusal| refused(refusal, call))?;
-        request.body_mut().sift(sieve);
+        head::request(
+            request,
+            Judged { peer, kinds, field_filter: field_filter.as_deref(), upstream: upstream.host() },
+        )
+        .map_err(|refusal| refused(refusal, call))?;
+        request.body_mut().filter_trailers(field_filter);
         request.body_mut().limit(max_body).map_err(|TooLong| refused(Refusal::BodyTooLong, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::of(call, request.headers());
@@ -150,8 +154,8 @@ impl Service<Request<RequestBody>> for Forward {
 }
 
 /// Whether the client reads trailers behind an answer: it has said so, or speaks a version in which all do.
-fn takes_trailers(version: Version, seen: Seen) -> bool {
-    version == Version::HTTP_2 || (version == Version::HTTP_11 && seen.has(Field::TakesTrailers))
+fn takes_trailers(version: Version, kinds: FieldKinds) -> bool {
+    version == Version::HTTP_2 || (version == Version::HTTP_11 && kinds.has(FieldKind::AcceptsTrailers))
 }
 
 /// What the client is told of what the upstream says.

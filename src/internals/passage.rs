@@ -19,7 +19,7 @@ use crate::forward::{Forward, rewrite_answer};
 use crate::http1::{self, Framing, Left, Malformed, Outgoing, Piece, Terms};
 use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited};
 use crate::metrics::Metrics;
-use crate::sift::NextHop;
+use crate::sanitize::NextHop;
 use crate::upstream::{RequestBody, ResponseBody, Upstreams};
 
 /// A gateway without its sockets.

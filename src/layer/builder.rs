@@ -10,7 +10,7 @@ use super::RateLimitLayer;
 use super::rejection::{RejectHook, Rejection};
 use crate::config::{Config, LoadError, Problems};
 use crate::metrics::Metrics;
-use crate::sift::NextHop;
+use crate::sanitize::NextHop;
 use crate::store::{OpenError, Store};
 
 /// A layer before it has its rules; made by [`RateLimitLayer::builder`].

@@ -71,7 +71,7 @@ use crate::refusal::Refusal;
 use crate::rules::{Charges, Rules};
 pub use crate::ruleset::Handover;
 use crate::ruleset::RuleSet;
-use crate::sift::{Arrival, Seen};
+use crate::sanitize::{FieldKinds, RequestContext};
 use crate::store::Store;
 #[cfg(feature = "gateway")]
 use crate::store::transfer::StoreState;
@@ -272,11 +272,11 @@ impl RateLimiting {
         let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
         let peer_is_client = is_proxy && peer::is_client(request.extensions());
         let trusted_peer = is_proxy && !peer_is_client;
-        let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: self.options.next };
+        let context = RequestContext { version: request.version(), trusted: trusted_peer, next: self.options.next };
         // Without a change of the request there are no fields for the service below to look at.
-        let (seen, screened) = match self.options.changes_requests() {
-            true => (self.sift(rules, request.headers_mut(), arrival)?, None), // 400, 508
-            false => (Seen::default(), Some(rules.screen(request.headers(), arrival))),
+        let (kinds, screened) = match self.options.changes_requests() {
+            true => (self.sanitize(rules, request.headers_mut(), context)?, None), // 400, 508
+            false => (FieldKinds::default(), Some(rules.screen(request.headers(), context))),
         };
         let mut facts = match &screened {
             None => rules.read(request, peer, self.options.next)?, // 400, 501
@@ -296,7 +296,7 @@ impl RateLimiting {
         };
         let Some((route, prepared)) = found else {
             let Unmatched::Pass = self.options.unmatched else { return Err(Refusal::NoRoute) }; // 404
-            let handover = rules.handover(admit_unlimited().permit, None, &facts, arrival, seen, None);
+            let handover = rules.handover(admit_unlimited().permit, None, &facts, context, kinds, None);
             let target = self.target(request.uri(), &facts)?;
             hand_over(request, handover, target);
             return Ok(Receipt::default());
@@ -324,14 +324,19 @@ impl RateLimiting {
         notes.name_client(&charges, &self.store);
         notes.note(&charges, &admitted);
         let Admitted { permit, status, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
-        let handover = rules.handover(permit, Some(route), &facts, arrival, seen, upgrade);
+        let handover = rules.handover(permit, Some(route), &facts, context, kinds, upgrade);
         let target = self.target(request.uri(), &facts)?;
         hand_over(request, handover, target);
         Ok(Receipt::new(charges, status))
     }
 
-    fn sift(&self, rules: &RuleSet, headers: &mut HeaderMap, arrival: Arrival) -> Result<Seen, BadRequest> {
-        rules.sift(headers, arrival).map_err(BadRequest::from).inspect_err(|bad| self.count_bad_field(bad))
+    fn sanitize(
+        &self,
+        rules: &RuleSet,
+        headers: &mut HeaderMap,
+        context: RequestContext,
+    ) -> Result<FieldKinds, BadRequest> {
+        rules.sanitize(headers, context).map_err(BadRequest::from).inspect_err(|bad| self.count_bad_field(bad))
     }
 
     fn count_bad_field(&self, bad: &BadRequest) {

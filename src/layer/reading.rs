@@ -8,7 +8,7 @@ use http::Uri;
 use crate::facts::{BadRequest, Facts};
 use crate::route::Route;
 use crate::ruleset::{Prepared, RuleSet};
-use crate::sift::BadField;
+use crate::sanitize::BadField;
 
 type Found<'r> = (&'r Route, &'r Prepared);
 

@@ -18,7 +18,7 @@ use crate::cost::CostError;
 use crate::facts::BadRequest;
 use crate::reason;
 use crate::rules::{Unclear, Unjudged};
-use crate::sift::BadField;
+use crate::sanitize::BadField;
 
 /// Why a request is answered here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Refusal {
     /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and what is wrong.
     pub(crate) fn cause(&self) -> (StatusCode, Cow<'_, str>) {
         match self {
-            Self::BadRequest(cause @ BadRequest::BadField(BadField::Circle)) => {
+            Self::BadRequest(cause @ BadRequest::BadField(BadField::Loop)) => {
                 (StatusCode::LOOP_DETECTED, cause.to_string().into())
             }
             Self::BadRequest(cause @ BadRequest::Tunnel) => (StatusCode::NOT_IMPLEMENTED, cause.to_string().into()),

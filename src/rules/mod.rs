@@ -18,8 +18,8 @@ use crate::limit::{Charge, ClientId, Mode};
 pub use crate::path::EncodedSlash;
 use crate::route::{Route, Routes};
 use crate::rule::{Limit, OnMissingClient};
-use crate::sift::Sieve;
-pub use crate::sift::{BadPattern, Pattern, Strip, Underscores};
+use crate::sanitize::FieldFilter;
+pub use crate::sanitize::{BadPattern, Pattern, Strip, Underscores};
 
 /// Everything a rule file says about requests; no IO hangs on it.
 #[derive(Clone, Debug, Default)]
@@ -74,8 +74,8 @@ pub enum Due {
 
 impl Rules {
     /// What the fields of requests are held against.
-    pub(crate) fn sieve(&self) -> Sieve {
-        Sieve::new(self.used(), self.fields.strip.clone(), self.fields.underscores)
+    pub(crate) fn field_filter(&self) -> FieldFilter {
+        FieldFilter::new(self.used(), self.fields.strip.clone(), self.fields.underscores)
     }
 
     /// The fields that routes and limits read.

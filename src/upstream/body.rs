@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use super::inform::Informer;
 use super::trace::Trace;
 use super::transfer::Transfer;
-use crate::sift::{self, Sieve, trailers};
+use crate::sanitize::{self, FieldFilter, trailers};
 
 /// Why a body ends before its end.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -24,7 +24,7 @@ pub struct RequestBody {
     /// How much more of it may come.
     most: u64,
     /// What its trailers are held against.
-    sieve: Option<Arc<Sieve>>,
+    field_filter: Option<Arc<FieldFilter>>,
     /// Whom to tell what comes before the answer.
     informer: Option<Informer>,
 }
@@ -49,7 +49,7 @@ impl RequestBody {
 
     /// No body.
     pub fn none() -> Self {
-        Self { stream: None, transfer: None, most: u64::MAX, sieve: None, informer: None }
+        Self { stream: None, transfer: None, most: u64::MAX, field_filter: None, informer: None }
     }
 
     /// The same of a client that may be told what comes before its answer (1xx).
@@ -89,9 +89,9 @@ impl RequestBody {
         self.most = u64::MAX;
     }
 
-    /// Lets only such trailers come as the sieve lets pass.
-    pub(crate) fn sift(&mut self, sieve: Option<Arc<Sieve>>) {
-        self.sieve = sieve;
+    /// Lets only such trailers come as the field_filter lets pass.
+    pub(crate) fn filter_trailers(&mut self, field_filter: Option<Arc<FieldFilter>>) {
+        self.field_filter = field_filter;
     }
 
     /// Begins to watch it on its way; nothing if there is none. A body that `waits` is held back until the upstream asks
@@ -141,9 +141,9 @@ impl Body for RequestBody {
             Some(rest) => self.most = rest,
             None => return Poll::Ready(Some(Err(TooLong.into()))),
         }
-        match (frame.trailers_mut(), &self.sieve) {
-            (Some(trailers), Some(sieve)) => sieve.sift_trailers(trailers)?,
-            (Some(trailers), None) => sift::remove(trailers, trailers::is_forbidden),
+        match (frame.trailers_mut(), &self.field_filter) {
+            (Some(trailers), Some(field_filter)) => field_filter.apply_to_trailers(trailers)?,
+            (Some(trailers), None) => sanitize::remove(trailers, trailers::is_forbidden),
             (None, _) => {}
         }
         Poll::Ready(Some(Ok(frame)))

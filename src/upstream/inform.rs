@@ -4,7 +4,7 @@ use std::sync::Weak;
 
 use http::{HeaderMap, Response, StatusCode, header};
 
-use crate::sift::{Seen, hops};
+use crate::sanitize::{FieldKinds, hop_by_hop};
 
 /// Bytes of fields, over all such answers to one request, that a client is told. What is beyond is let go: nobody needs so
 /// many, and a client that does not read would have them kept.
@@ -35,7 +35,7 @@ impl Informer {
             return;
         }
         let fields = answer.headers_mut();
-        hops::remove(fields, &mut Seen::of(fields));
+        hop_by_hop::remove(fields, &mut FieldKinds::classify(fields));
         fields.remove(header::CONTENT_LENGTH);
         let Some(left) = self.left.checked_sub(size(fields)) else { return };
         self.left = left;

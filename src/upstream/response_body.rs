@@ -13,7 +13,7 @@ use super::body::{BoxError, RequestBody};
 use super::download::Download;
 use super::http2;
 use super::tunnel::Tunnel;
-use crate::sift::{self, trailers};
+use crate::sanitize::{self, trailers};
 use crate::timer::Timer;
 
 /// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
@@ -144,7 +144,7 @@ impl Body for ResponseBody {
 /// Removes from an answer's trailers what has no place there.
 fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     if let Some(trailers) = frame.trailers_mut() {
-        sift::remove(trailers, trailers::is_forbidden);
+        sanitize::remove(trailers, trailers::is_forbidden);
     }
     frame
 }

@@ -48,7 +48,7 @@ async fn no_client_of_compose_says_through_the_balancer_who_it_is_or_what_it_ask
 
 /// What a gateway removes by default; of the names that begin alike, those that are known.
 fn believed() -> Vec<String> {
-    let (_, list) = include_str!("../../src/sift/strip.rs").split_once("pub const DEFAULT").expect("a list");
+    let (_, list) = include_str!("../../src/sanitize/strip.rs").split_once("pub const DEFAULT").expect("a list");
     let (list, _) = list.split_once("];").expect("its end");
     let names: Vec<_> = list.split('"').skip(1).step_by(2).collect();
     assert!(names.len() > 50, "{names:?}");

@@ -20,7 +20,7 @@ use crate::facts::{BadRequest, Facts, TlsPeer};
 use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{Due, Rules};
-use crate::sift::{Arrival, NextHop};
+use crate::sanitize::{NextHop, RequestContext};
 
 /// The request to explain, and the rules to explain it by.
 #[derive(Debug, Args)]
@@ -96,8 +96,8 @@ fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, complain
     let mut headers: HeaderMap = args.headers.iter().cloned().collect();
     let sent: Vec<HeaderName> = headers.keys().cloned().collect();
     let trusted = config.rules.addresses.trusts(args.peer.to_canonical());
-    let arrival = Arrival { version: args.version(), trusted, next: NextHop::Origin };
-    let sifted = config.rules.sieve().sift(&mut headers, arrival);
+    let context = RequestContext { version: args.version(), trusted, next: NextHop::Origin };
+    let sifted = config.rules.field_filter().apply(&mut headers, context);
     let read = || config.rules.read(&args.method, &args.url, args.version(), &headers, args.peer);
     let shown = TlsPeer { subject: args.tls_subject.clone(), san: args.tls_san.clone() };
     let mut facts = match sifted.map_err(BadRequest::from).and_then(|_| read()) {

@@ -5,7 +5,7 @@ use http::{Method, Uri};
 
 use crate::config::{Config, Listen};
 use crate::facts::BadRequest;
-use crate::sift::BadField;
+use crate::sanitize::BadField;
 
 pub(super) fn method(text: &str) -> Result<Method, String> {
     Method::from_bytes(text.as_bytes()).map_err(|_| "a method is a word such as GET or POST".to_owned())
@@ -36,7 +36,7 @@ pub(super) fn excess(target: &Uri, config: &Config) -> Option<usize> {
 /// The status of the answer to such a request.
 pub(super) fn status(error: &BadRequest) -> u16 {
     match error {
-        BadRequest::BadField(BadField::Circle) => 508,
+        BadRequest::BadField(BadField::Loop) => 508,
         BadRequest::Tunnel => 501,
         _ => 400,
     }

@@ -9,7 +9,7 @@ use crate::config::file::{self, File, Permits};
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
 use crate::rules::{FieldRules, Pattern, Strip, Underscores};
-use crate::sift::{hops, name};
+use crate::sanitize::{hop_by_hop, name};
 
 /// What stands for all of [`Strip::DEFAULT`] in a list.
 const DEFAULT: &str = "default";
@@ -112,9 +112,9 @@ impl Readers<'_> {
 
     fn check_name(&self, text: &str, location: Location, problems: &mut Problems) {
         let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else { return };
-        let (what, help) = if hops::is_hop(&name) && self.purpose == Purpose::Gateway {
+        let (what, help) = if hop_by_hop::is_hop_by_hop(&name) && self.purpose == Purpose::Gateway {
             ("is for one connection only", "no rule of a gateway can read it; leave it out")
-        } else if name::is_odd(name.as_str()) && self.fields.underscores != Underscores::Keep {
+        } else if name::has_unusual_chars(name.as_str()) && self.fields.underscores != Underscores::Keep {
             ("has a character that is no letter, digit or `-`", "rename it, or add `requests: { underscores: keep }`")
         } else if !self.has_trusted_proxies && self.fields.strip.has(name.as_str()) {
             let help = "say in `clients: { trusted_proxies: [...] }` who sets it, or name it in `requests: { keep: [...] }` to \

@@ -40,9 +40,9 @@ use crate::admission::admit_unlimited;
 use crate::config::Listen;
 use crate::facts::BadRequest;
 use crate::metrics::Metrics;
+use crate::sanitize::{FieldFilter, NextHop, RequestContext};
 use crate::server::testing::Handled;
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
-use crate::sift::{Arrival, NextHop, Sieve};
 use crate::upgrade::Upgrades;
 use crate::upstream::TargetStates;
 use crate::upstream::settings::{Protocol, Target, UpstreamSettings, UpstreamTls};
@@ -125,10 +125,10 @@ async fn with_permit(
     peer: SocketAddr,
     trusted_peer: bool,
 ) -> Response<ResponseBody> {
-    let sieve = Arc::new(Sieve::default());
-    let arrival = Arrival { version: request.version(), trusted: trusted_peer, next: NextHop::Origin };
-    let seen = match sieve.sift(request.headers_mut(), arrival) {
-        Ok(seen) => seen,
+    let field_filter = Arc::new(FieldFilter::default());
+    let context = RequestContext { version: request.version(), trusted: trusted_peer, next: NextHop::Origin };
+    let kinds = match field_filter.apply(request.headers_mut(), context) {
+        Ok(kinds) => kinds,
         Err(bad) => return refused(BadRequest::from(bad).into(), None),
     };
     let handover = Handover {
@@ -139,8 +139,8 @@ async fn with_permit(
         over_tls: false,
         client: Some(peer.ip().into()),
         max_body: u64::MAX,
-        seen,
-        sieve: Some(sieve),
+        kinds,
+        field_filter: Some(field_filter),
         upgrade: request.extensions().get().and_then(|offer| Upgrades::default().choose(offer)).map(Box::new),
     };
     request.extensions_mut().insert(handover);

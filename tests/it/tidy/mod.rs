@@ -33,7 +33,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
             "route",
             "rule",
             "rules",
-            "sift",
+            "sanitize",
             "upgrade",
         ],
         "what a request says and costs: no IO",

@@ -2,17 +2,17 @@
 
 use http::{HeaderMap, header};
 
-/// How often a request may pass gateways of this name: some in a row are intended.
-const MOST_PASSES: usize = 5;
+/// The largest number of gateways named `tidegate` in `Via`: a chain of several gateways is legitimate.
+const MAX_PASSES: usize = 5;
 
-/// Whether a request has passed gateways of this name so often that it must be in a loop.
-pub(super) fn is_one(headers: &HeaderMap) -> bool {
+/// Returns `true` if the request has passed more than [`MAX_PASSES`] gateways named `tidegate`.
+pub(super) fn is_loop(headers: &HeaderMap) -> bool {
     let hops = headers.get_all(header::VIA).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-    hops.filter(|hop| is_ours(hop)).count() > MOST_PASSES
+    hops.filter(|hop| names_tidegate(hop)).count() > MAX_PASSES
 }
 
-/// Whether a member of `Via` names us, as in `1.1 tidegate (comment)`.
-fn is_ours(hop: &[u8]) -> bool {
+/// Returns `true` if a member of `Via` names Tidegate, as in `1.1 tidegate (comment)`.
+fn names_tidegate(hop: &[u8]) -> bool {
     let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     words.nth(1).is_some_and(|name| name.eq_ignore_ascii_case(b"tidegate"))
 }
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_has_been_here_too_often_goes_in_a_circle() {
+    fn too_many_passes_are_a_loop() {
         let passes = |count: usize| {
             let mut headers = HeaderMap::new();
             headers
@@ -34,7 +34,7 @@ mod tests {
             for _ in 0..count - count / 2 {
                 headers.append(header::VIA, HeaderValue::from_static("1.1 tidegate"));
             }
-            is_one(&headers)
+            is_loop(&headers)
         };
         assert_eq!([0, 1, 5, 6, 7].map(passes), [false, false, false, true, true]);
     }

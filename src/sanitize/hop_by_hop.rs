@@ -2,15 +2,15 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::seen::{Field, Seen};
+use super::kinds::{FieldKind, FieldKinds};
 
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// Fields that `Connection` may not name: they frame, route or authorise the message, or describe its path. A client that
-/// could have them removed could pass for another.
-const FOR_ALL: [&str; 28] = [
+/// Fields that `Connection` must not name: they frame, route or authorise the message, or describe its path. A client that
+/// could remove them could impersonate another client.
+const END_TO_END: [&str; 28] = [
     "authorization",
     "cache-control",
     "content-encoding",
@@ -41,64 +41,65 @@ const FOR_ALL: [&str; 28] = [
     "x-forwarded-proto",
 ];
 
-/// Whether `Connection` may not name this field.
-pub(crate) fn is_for_all(name: &HeaderName) -> bool {
-    FOR_ALL.binary_search(&name.as_str()).is_ok()
+/// Returns `true` if the field is for all recipients, so `Connection` must not name it.
+pub(crate) fn is_end_to_end(name: &HeaderName) -> bool {
+    END_TO_END.binary_search(&name.as_str()).is_ok()
 }
 
-/// Whether a field is hop-by-hop even if `Connection` does not name it.
-pub(crate) fn is_hop(name: &HeaderName) -> bool {
-    let hops = [header::CONNECTION, header::TE, header::TRANSFER_ENCODING, header::UPGRADE];
-    hops.contains(name) || [HTTP2_SETTINGS, KEEP_ALIVE, PROXY_CONNECTION].contains(name)
+/// Returns `true` if the field is hop-by-hop even if `Connection` does not name it.
+pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
+    let standard = [header::CONNECTION, header::TE, header::TRANSFER_ENCODING, header::UPGRADE];
+    standard.contains(name) || [HTTP2_SETTINGS, KEEP_ALIVE, PROXY_CONNECTION].contains(name)
 }
 
-/// The options of a line of `Connection`, without the most common ones.
+/// Returns the options of a `Connection` line. A line that is only `keep-alive` or `close` has none.
 pub(crate) fn options(connection: &HeaderValue) -> impl Iterator<Item = &[u8]> {
-    let line = if is_everyday(connection.as_bytes()) { &[] } else { connection.as_bytes() };
+    let line = if is_persistence_option(connection.as_bytes()) { &[] } else { connection.as_bytes() };
     line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
-/// Removes hop-by-hop fields and those that `Connection` names. Notes first whether the sender accepts trailers.
-pub(crate) fn remove(headers: &mut HeaderMap, seen: &mut Seen) {
-    if seen.take(Field::Connection) {
-        let lines = headers.get_all(header::CONNECTION).iter().filter(|line| !is_everyday(line.as_bytes()));
+/// Removes hop-by-hop fields and the fields that `Connection` names. Adds [`FieldKind::AcceptsTrailers`] to `kinds` if the
+/// sender accepts trailers.
+pub(crate) fn remove(headers: &mut HeaderMap, kinds: &mut FieldKinds) {
+    if kinds.take(FieldKind::Connection) {
+        let lines = headers.get_all(header::CONNECTION).iter().filter(|line| !is_persistence_option(line.as_bytes()));
         for line in lines.cloned().collect::<Vec<HeaderValue>>() {
             remove_named(headers, &line);
         }
         headers.remove(header::CONNECTION);
     }
-    if seen.take(Field::Te) {
+    if kinds.take(FieldKind::Te) {
         if accepts_trailers(headers) {
-            seen.add(Field::TakesTrailers);
+            kinds.add(FieldKind::AcceptsTrailers);
         }
         headers.remove(header::TE);
     }
-    if seen.take(Field::TransferEncoding) {
+    if kinds.take(FieldKind::TransferEncoding) {
         headers.remove(header::TRANSFER_ENCODING);
     }
-    if seen.take(Field::Hop) {
+    if kinds.take(FieldKind::OtherHopByHop) {
         for name in [KEEP_ALIVE, PROXY_CONNECTION, header::UPGRADE, HTTP2_SETTINGS] {
             headers.remove(name);
         }
     }
 }
 
-/// Whether a line names only fields that are removed anyway.
-fn is_everyday(connection: &[u8]) -> bool {
+/// Returns `true` for `keep-alive` and `close`, which name no field that is removed only because of `Connection`.
+fn is_persistence_option(connection: &[u8]) -> bool {
     connection.eq_ignore_ascii_case(b"keep-alive") || connection.eq_ignore_ascii_case(b"close")
 }
 
 fn remove_named(headers: &mut HeaderMap, connection: &HeaderValue) {
     for option in options(connection) {
         let Ok(name) = HeaderName::from_bytes(option) else { continue };
-        // It has a word of its own for each of the others: TE.
-        if name != header::TE && !is_for_all(&name) {
+        // `TE` is handled by the caller, which reads it first.
+        if name != header::TE && !is_end_to_end(&name) {
             headers.remove(name);
         }
     }
 }
 
-/// Whether the sender accepts trailers, the only part of `TE` that is forwarded.
+/// Returns `true` if the sender accepts trailers, the only member of `TE` that is forwarded.
 fn accepts_trailers(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(header::TE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
@@ -119,50 +120,50 @@ mod tests {
         headers
     }
 
-    fn left(fields: &[(&'static str, &'static str)]) -> Vec<String> {
+    fn remaining(fields: &[(&'static str, &'static str)]) -> Vec<String> {
         let mut headers = headers(fields);
-        let mut seen = Seen::of(&headers);
-        remove(&mut headers, &mut seen);
+        let mut kinds = FieldKinds::classify(&headers);
+        remove(&mut headers, &mut kinds);
         let mut names: Vec<_> = headers.keys().map(ToString::to_string).collect();
         names.sort();
         names
     }
 
     #[test]
-    fn what_belongs_to_one_connection_is_removed() {
+    fn hop_by_hop_fields_are_removed() {
         for name in
             ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"]
         {
-            assert_eq!(left(&[(name, "x"), ("accept", "*/*")]), ["accept"], "{name}");
+            assert_eq!(remaining(&[(name, "x"), ("accept", "*/*")]), ["accept"], "{name}");
         }
     }
 
     #[test]
-    fn what_connection_names_is_removed_on_every_line_and_in_any_case() {
+    fn fields_named_by_connection_are_removed() {
         let fields = [("connection", "X-One , close,,"), ("connection", "x-two"), ("x-one", "1"), ("x-two", "2")];
-        assert_eq!(left(&fields), [""; 0]);
+        assert_eq!(remaining(&fields), [""; 0]);
     }
 
     #[test]
-    fn connection_cannot_remove_what_frames_routes_or_authorises() {
-        assert!(FOR_ALL.is_sorted());
-        for name in FOR_ALL {
+    fn connection_cannot_remove_end_to_end_fields() {
+        assert!(END_TO_END.is_sorted());
+        for name in END_TO_END {
             let expected = if name == "transfer-encoding" { vec![] } else { vec![name] };
-            assert_eq!(left(&[("connection", name), (name, "x")]), expected);
+            assert_eq!(remaining(&[("connection", name), (name, "x")]), expected);
         }
     }
 
     #[test]
-    fn te_is_understood_as_far_as_trailers() {
-        let takes_trailers = |fields: &[_]| {
+    fn te_is_searched_for_trailers_only() {
+        let is_accepted = |fields: &[_]| {
             let mut headers = headers(fields);
-            let mut seen = Seen::of(&headers);
-            remove(&mut headers, &mut seen);
-            seen.has(Field::TakesTrailers)
+            let mut kinds = FieldKinds::classify(&headers);
+            remove(&mut headers, &mut kinds);
+            kinds.has(FieldKind::AcceptsTrailers)
         };
-        assert!(takes_trailers(&[("te", "gzip;q=1, Trailers")]));
-        assert!(takes_trailers(&[("connection", "te"), ("te", "trailers")]));
-        assert!(!takes_trailers(&[("te", "gzip")]));
-        assert!(!takes_trailers(&[]));
+        assert!(is_accepted(&[("te", "gzip;q=1, Trailers")]));
+        assert!(is_accepted(&[("connection", "te"), ("te", "trailers")]));
+        assert!(!is_accepted(&[("te", "gzip")]));
+        assert!(!is_accepted(&[]));
     }
 }

@@ -1,45 +1,45 @@
-//! Fields that origins trust, and that any client can forge: they are removed unless a trusted proxy sent them.
+//! Fields that origins trust and that any client can forge. They are removed unless a trusted proxy sent them.
 
 use std::collections::BTreeSet;
 
 use http::HeaderName;
 
-/// The fields that are removed unless the peer is a trusted proxy.
+/// A list of fields that are removed unless the peer is a trusted proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strip {
-    /// In lower case, as all names are.
+    /// In lower case, like all names and prefixes here.
     names: BTreeSet<Box<str>>,
     prefixes: BTreeSet<Box<str>>,
     kept: BTreeSet<Box<str>>,
-    /// The lengths in the list for each first letter of a name: a quick test that most names fail.
+    /// The lengths of the listed names for each first letter, as a bit set: rules out most names quickly.
     lengths: [u64; 32],
 }
 
-/// One field, or all that begin alike.
+/// A pattern for field names: one name, or a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// The field of this name.
     Name(HeaderName),
-    /// All fields whose names begin with this: `X-Forwarded-*`.
+    /// All fields whose names start with this prefix: `X-Forwarded-*`.
     Prefix(Box<str>),
 }
 
-/// Why a text is not a pattern.
+/// An invalid field name pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
-    /// It is neither a field name nor the beginning of one with a `*` behind it.
-    #[error("is neither the name of a header field nor the beginning of one with `*` behind it")]
+    /// The text is neither a field name nor a prefix followed by `*`.
+    #[error("must be a header field name or a prefix followed by `*`")]
     Name,
-    /// It matches a field that requests need.
-    #[error("takes in `{0}`, which no request can do without")]
-    Needed(&'static str),
+    /// The pattern matches a field that every request needs.
+    #[error("matches `{0}`, which must not be removed from requests")]
+    Required(&'static str),
 }
 
-/// Fields that route or frame a request and cannot be removed.
-const NEEDED: [&str; 5] = ["connection", "content-length", "expect", "host", "transfer-encoding"];
+/// Fields that route or frame a request, so they cannot be removed.
+const REQUIRED: [&str; 5] = ["connection", "content-length", "expect", "host", "transfer-encoding"];
 
 impl Pattern {
-    /// Reads `X-Real-IP` or `X-Forwarded-*`.
+    /// Parses a pattern such as `X-Real-IP` or `X-Forwarded-*`.
     ///
     /// # Errors
     /// See [`BadPattern`].
@@ -48,13 +48,13 @@ impl Pattern {
         let name = HeaderName::from_bytes(stem.as_bytes()).ok().filter(|_| !stem.contains('*'));
         let name = name.ok_or(BadPattern::Name)?;
         let pattern = if stem == text { Self::Name(name) } else { Self::Prefix(name.as_str().into()) };
-        match NEEDED.into_iter().find(|needed| pattern.matches(needed)) {
-            Some(needed) => Err(BadPattern::Needed(needed)),
+        match REQUIRED.into_iter().find(|required| pattern.matches(required)) {
+            Some(required) => Err(BadPattern::Required(required)),
             None => Ok(pattern),
         }
     }
 
-    /// Does it match this name, in lower case?
+    /// Returns `true` if the pattern matches this name, which must be in lower case.
     pub fn matches(&self, other: &str) -> bool {
         match self {
             Self::Name(name) => name == other,
@@ -64,7 +64,7 @@ impl Pattern {
 }
 
 impl Strip {
-    /// The fields that are removed by default.
+    /// The patterns of the fields that are removed by default.
     pub const DEFAULT: [&str; 61] = [
         // The original client, host and scheme.
         "Forwarded",
@@ -84,7 +84,7 @@ impl Strip {
         "X-Scheme",
         "X-Url-Scheme",
         "Front-End-Https",
-        // The same, in the words of content delivery networks and clouds.
+        // The same, as set by content delivery networks and clouds.
         "True-Client-IP",
         "CF-Connecting-*",
         "CF-Pseudo-IPv4",
@@ -128,13 +128,13 @@ impl Strip {
         "X-HTTP-Method",
         "X-HTTP-Method-Override",
         "X-Method-Override",
-        // Settings of servers: HTTP_PROXY, how Rack sends files, internal requests of Next.js.
+        // Server settings: `HTTP_PROXY`, X-Accel and X-Sendfile in Rack.
         "Proxy",
         "X-Accel-Mapping",
         "X-Sendfile-Type",
     ];
 
-    /// The fields that match these patterns, except the `kept` names.
+    /// Creates a list of these patterns, with the `kept` names as exceptions.
     pub fn new(patterns: impl IntoIterator<Item = Pattern>, kept: impl IntoIterator<Item = HeaderName>) -> Self {
         let (names, prefixes, lengths) = (BTreeSet::new(), BTreeSet::new(), [0; 32]);
         let kept = kept.into_iter().map(|name| name.as_str().into()).collect();
@@ -146,7 +146,7 @@ impl Strip {
                     strip.names.insert(name.as_str().into());
                 }
                 Pattern::Prefix(prefix) => {
-                    // This length and all above.
+                    // This length and all greater lengths.
                     strip.lengths[letter(&prefix)] |= length(&prefix).wrapping_neg();
                     strip.prefixes.insert(prefix);
                 }
@@ -155,26 +155,26 @@ impl Strip {
         strip
     }
 
-    /// The patterns, as they are written in a rule file.
+    /// Returns the patterns in the form of a rule file.
     pub fn patterns(&self) -> impl Iterator<Item = String> {
         let prefixes = self.prefixes.iter().map(|prefix| format!("{prefix}*"));
         self.names.iter().map(ToString::to_string).chain(prefixes)
     }
 
-    /// The names that are kept though they match a pattern.
+    /// Returns the names that are kept although they match a pattern.
     pub fn kept(&self) -> impl Iterator<Item = &str> {
         self.kept.iter().map(|name| &**name)
     }
 
-    /// Is the field of this name, in lower case, to be removed?
+    /// Returns `true` if the field of this name, which must be in lower case, is removed.
     #[inline]
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.lengths[letter(name)] & length(name) != 0 && self.holds(name)
+        self.lengths[letter(name)] & length(name) != 0 && self.is_listed(name)
     }
 
-    fn holds(&self, name: &str) -> bool {
-        let begins_alike = || self.prefixes.iter().any(|prefix| name.starts_with(&**prefix));
-        (self.names.contains(name) || begins_alike()) && !self.kept.contains(name)
+    fn is_listed(&self, name: &str) -> bool {
+        let has_prefix = || self.prefixes.iter().any(|prefix| name.starts_with(&**prefix));
+        (self.names.contains(name) || has_prefix()) && !self.kept.contains(name)
     }
 }
 
@@ -184,12 +184,12 @@ impl Default for Strip {
     }
 }
 
-/// A number for the first letter of a name.
+/// Returns an index for the first letter of a name.
 fn letter(name: &str) -> usize {
     usize::from(name.as_bytes().first().copied().unwrap_or_default() & 31)
 }
 
-/// A bit for the length of a name; one for all that are long.
+/// Returns the bit for the length of a name. All lengths from 63 share a bit.
 fn length(name: &str) -> u64 {
     1 << name.len().min(63)
 }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn all_defaults_are_patterns() {
+    fn all_defaults_are_valid_patterns() {
         for text in Strip::DEFAULT {
             assert!(Pattern::parse(text).is_ok(), "{text}");
         }
@@ -223,25 +223,25 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_kept_is_no_longer_one_of_them() {
+    fn kept_name_is_not_stripped() {
         let strip = strip(&["X-Forwarded-*", "proxy"], &["x-forwarded-user"]);
         assert!(strip.has("x-forwarded-users") && strip.has("x-forwarded-") && strip.has("proxy"));
         assert!(!strip.has("x-forwarded-user") && !strip.has("x-forwarded") && !strip.has("proxy-x"));
     }
 
     #[test]
-    fn what_is_no_pattern_says_why() {
+    fn invalid_patterns_are_rejected() {
         for text in ["", "*", "a*b", "a**", "x y", "x:", "é", "X-*-For"] {
             assert_eq!(Pattern::parse(text), Err(BadPattern::Name), "{text:?}");
         }
-        for (text, needed) in [("Host", "host"), ("content-*", "content-length"), ("T*", "transfer-encoding")] {
-            assert_eq!(Pattern::parse(text), Err(BadPattern::Needed(needed)), "{text:?}");
+        for (text, required) in [("Host", "host"), ("content-*", "content-length"), ("T*", "transfer-encoding")] {
+            assert_eq!(Pattern::parse(text), Err(BadPattern::Required(required)), "{text:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn the_look_at_letter_and_length_overlooks_nothing(
+        fn length_filter_misses_no_match(
             texts in prop::collection::vec("[ab_]{1,3}[*]?", 0..6), name in "[ab_]{1,4}|a{60,70}",
         ) {
             let patterns: Vec<Pattern> = texts.iter().map(|text| Pattern::parse(text).unwrap()).collect();

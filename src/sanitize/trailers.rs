@@ -1,4 +1,4 @@
-//! Fields that are forbidden as trailers: they come too late for the decisions they are for (RFC 9110 section 6.5.1).
+//! Fields that are forbidden as trailers, because recipients need them before the body (RFC 9110 section 6.5.1).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -37,20 +37,20 @@ const FORBIDDEN: [&str; 31] = [
     "x-forwarded-proto",
 ];
 
-/// Whether a trailer of this name is removed, in either direction.
+/// Returns `true` if this field is removed from trailers of requests and responses.
 pub(crate) fn is_forbidden(name: &HeaderName) -> bool {
     FORBIDDEN.binary_search(&name.as_str()).is_ok()
 }
 
-/// Reduces `Trailer` to the allowed names, in one line; returns whether any is left.
-pub(crate) fn announce(headers: &mut HeaderMap, is_forbidden: impl Fn(&HeaderName) -> bool) -> bool {
+/// Reduces `Trailer` to the allowed names, in one line. Returns `true` if a name remains.
+pub(crate) fn filter_announced(headers: &mut HeaderMap, is_forbidden: impl Fn(&HeaderName) -> bool) -> bool {
     let lines = headers.get_all(header::TRAILER).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     let names = lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
-    let coming: Vec<HeaderName> = names.filter(|name| !is_forbidden(name)).collect();
-    let line = HeaderValue::from_str(&coming.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", "));
+    let announced: Vec<HeaderName> = names.filter(|name| !is_forbidden(name)).collect();
+    let line = HeaderValue::from_str(&announced.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", "));
     headers.remove(header::TRAILER);
     match line {
-        Ok(line) if !coming.is_empty() => headers.insert(header::TRAILER, line).is_none(),
+        Ok(line) if !announced.is_empty() => headers.insert(header::TRAILER, line).is_none(),
         _ => false,
     }
 }
@@ -60,9 +60,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_announced_is_what_comes() {
+    fn announced_trailers_lose_forbidden_names() {
         assert!(FORBIDDEN.is_sorted());
-        for (lines, left) in [
+        for (lines, remaining) in [
             (&["X-Sum, Host", "etag,,content-length"][..], Some("x-sum, etag")),
             (&["x-sum"], Some("x-sum")),
             (&["Host"], None),
@@ -73,9 +73,9 @@ mod tests {
             for line in lines {
                 headers.append(header::TRAILER, HeaderValue::from_static(line));
             }
-            assert_eq!(announce(&mut headers, is_forbidden), left.is_some());
+            assert_eq!(filter_announced(&mut headers, is_forbidden), remaining.is_some());
             let values: Vec<_> = headers.get_all(header::TRAILER).iter().collect();
-            assert_eq!(values, left.as_slice(), "{lines:?}");
+            assert_eq!(values, remaining.as_slice(), "{lines:?}");
         }
     }
 }
