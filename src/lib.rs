@@ -12,7 +12,7 @@
 //! |---|---|
 //! | 6 program | [`cli`] the commands · [`gateway`] every layer put together · `internals` what benchmarks measure |
 //! | 5 services | `server` connections · `admin` what operators see · `access` the access log |
-//! | 4 gateway | [`layer`] the life of a request · `forward` the service below · `refusal` every answer of our own · `headers` what clients are told · `ruleset` the rules, prepared |
+//! | 4 gateway | [`layer`] the life of a request · `forward` the service below · `local_response` responses that no upstream sent · `headers` what clients are told · `ruleset` the rules, prepared |
 //! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
 //! | 2 machinery | [`store`] where buckets are · `upstream` where requests go · `http1` in which bytes · `http2` with which trailers · `transport` over which streams · [`tls`] in which certificates' name |
 //! | 1 vocabulary | `sanitize` what nobody reads of it · `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · `reason` the phrases of status codes · [`rule`] a limit · [`route`] which limits touch it · [`condition`] and why · [`policy`] what is told of them · [`rules`] all of these, and the charges · [`upgrade`] what else may be spoken |
@@ -65,7 +65,7 @@ pub mod rate_limiter;
 mod forward;
 mod headers;
 pub mod layer;
-mod refusal;
+mod local_response;
 mod ruleset;
 // 5 services
 #[cfg(feature = "gateway")]

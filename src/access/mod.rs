@@ -26,8 +26,8 @@ pub(crate) use self::body::LoggedBody;
 use self::caught::{Caught, Panicked, catch, caught};
 use self::line::LogLine;
 pub(crate) use self::line::refused;
+use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::Metrics;
-use crate::refusal::{Call, Refusal};
 use crate::upstream::RequestBody;
 
 /// The target of access lines, which the logs are told apart by.
@@ -52,7 +52,7 @@ pin_project! {
         // Nothing, where the access log is off.
         line: Option<Box<LogLine>>,
         // In whose words a panic is told.
-        call: Option<Call>,
+        call: Option<GrpcCall>,
     }
 }
 
@@ -79,7 +79,7 @@ where
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Logged<S::Future> {
         let line = LogLine::begin(&mut request);
-        let call = Call::of(request.method(), request.headers());
+        let call = GrpcCall::detect(request.method(), request.headers());
         Logged { answer: catch(|| self.inner.call(request)).ok().map(caught), line, call }
     }
 }
@@ -105,7 +105,7 @@ where
                 if let Some(line) = &mut line {
                     line.ends_early("panicked");
                 }
-                logged(Refusal::Panicked.answer_in(*this.call, HeaderMap::new()), Either::Right, line)
+                logged(LocalResponse::Panicked.into_response_for(*this.call, HeaderMap::new()), Either::Right, line)
             }
         }))
     }

@@ -217,9 +217,6 @@ mod tests {
         problems.add(location(9, 3), "first", "a");
         let shown = problems.in_file(Path::new("rules.yaml")).to_string();
         let places: Vec<_> = shown.lines().step_by(2).collect();
-        assert_eq!(
-            places,
-            ["rules.yaml:9:3: first", "rules.yaml:9:20: second", "rules.yaml:10:1: third", "3 errors"]
-        );
+        assert_eq!(places, ["rules.yaml:9:3: first", "rules.yaml:9:20: second", "rules.yaml:10:1: third", "3 errors"]);
     }
 }

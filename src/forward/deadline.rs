@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, Response};
 use http_body::Body;
 use tokio::time::Instant;
 
-use crate::refusal::{Call, Refusal};
+use crate::local_response::{GrpcCall, LocalResponse};
 use crate::timer::Timer;
 use crate::upstream::ResponseBody;
 
@@ -27,7 +27,7 @@ pub(super) struct Deadline {
 
 impl Deadline {
     /// What the client asks for, from now on. What is none is left to the upstream to refuse.
-    pub(super) fn of(call: Option<Call>, fields: &HeaderMap) -> Self {
+    pub(super) fn of(call: Option<GrpcCall>, fields: &HeaderMap) -> Self {
         let told = call.and_then(|_| fields.get(GRPC_TIMEOUT));
         let at = told.and_then(|told| Instant::now().checked_add(parse(told.as_bytes())?));
         Self { at, timer: Timer::new() }
@@ -43,10 +43,10 @@ impl Deadline {
     }
 
     /// Has an answer end by the deadline: by trailers, where the client understands these.
-    pub(super) fn bound(self, response: &mut Response<ResponseBody>, call: Option<Call>, takes_trailers: bool) {
+    pub(super) fn bound(self, response: &mut Response<ResponseBody>, call: Option<GrpcCall>, takes_trailers: bool) {
         let Some(at) = self.at.filter(|_| !response.body().is_end_stream()) else { return };
-        let may_trail = call == Some(Call::Grpc) && takes_trailers && response.body().size_hint().exact().is_none();
-        let trailers = may_trail.then(|| Refusal::DeadlinePassed.trailers());
+        let may_trail = call == Some(GrpcCall::Grpc) && takes_trailers && response.body().size_hint().exact().is_none();
+        let trailers = may_trail.then(|| LocalResponse::DeadlinePassed.trailers());
         response.body_mut().end_at(at, trailers);
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     fn only_calls_have_a_deadline() {
         let fields = HeaderMap::from_iter([(GRPC_TIMEOUT, "1m".parse().unwrap())]);
         assert!(Deadline::of(None, &fields).at.is_none());
-        assert!(Deadline::of(Some(Call::Grpc), &fields).at.is_some());
-        assert!(Deadline::of(Some(Call::Web), &HeaderMap::new()).at.is_none());
+        assert!(Deadline::of(Some(GrpcCall::Grpc), &fields).at.is_some());
+        assert!(Deadline::of(Some(GrpcCall::Web), &HeaderMap::new()).at.is_none());
     }
 }

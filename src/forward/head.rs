@@ -8,7 +8,7 @@ use http_body::Body;
 use super::{Peer, fields};
 use crate::facts::BadRequest;
 use crate::http1;
-use crate::refusal::Refusal;
+use crate::local_response::LocalResponse;
 use crate::sanitize::{FieldFilter, FieldKind, FieldKinds, hop_by_hop, trailers};
 use crate::upstream::{RequestBody, ResponseBody};
 
@@ -29,7 +29,7 @@ pub(crate) struct Judged<'p> {
 ///
 /// # Errors
 /// A request that would mean different things to different servers.
-pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) -> Result<(), Refusal> {
+pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) -> Result<(), LocalResponse> {
     let Judged { peer, mut kinds, field_filter, upstream } = judged;
     let received = request.version();
     let length = length(request.body());
@@ -39,7 +39,7 @@ pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) ->
     // Of a request that was judged for a handler, they are still there.
     hop_by_hop::remove(headers, &mut kinds);
     if kinds.has(FieldKind::ContentLength) {
-        canonical_length(headers, length).ok_or(Refusal::Malformed)?;
+        canonical_length(headers, length).ok_or(LocalResponse::Malformed)?;
     }
     if let Some(host) = &host {
         headers.insert(header::HOST, host.clone());
@@ -126,19 +126,19 @@ fn check_coding(headers: &HeaderMap) -> Option<()> {
 }
 
 /// The one host, where it is not in the one `Host`: that of the target, if it names one (RFC 9112 section 3.2.2).
-fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<Option<HeaderValue>, LocalResponse> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (first, second) = (hosts.next().is_some(), hosts.next().is_some());
     match uri.authority() {
-        _ if second => Err(Refusal::BadRequest(BadRequest::BadHost)),
+        _ if second => Err(LocalResponse::BadRequest(BadRequest::BadHost)),
         // The upstream is told its own name, as by nginx: it is sent HTTP/1.1, which needs one.
         None if !first && received == Version::HTTP_10 => Ok(None),
-        None if !first => Err(Refusal::BadRequest(BadRequest::NoHost)),
+        None if !first => Err(LocalResponse::BadRequest(BadRequest::NoHost)),
         None => Ok(None),
-        Some(authority) if authority.as_str().contains('@') => Err(Refusal::BadRequest(BadRequest::BadHost)),
+        Some(authority) if authority.as_str().contains('@') => Err(LocalResponse::BadRequest(BadRequest::BadHost)),
         Some(authority) => {
             let host = HeaderValue::from_str(authority.as_str());
-            host.map(Some).map_err(|_| Refusal::BadRequest(BadRequest::BadHost))
+            host.map(Some).map_err(|_| LocalResponse::BadRequest(BadRequest::BadHost))
         }
     }
 }
@@ -197,9 +197,9 @@ mod tests {
         let target = HeaderValue::from_static("target.example:8080");
         assert_eq!(host("http://target.example:8080/", &[("host", "field.example")]), Ok(Some(target)));
         assert_eq!(host("/", &[("host", "field.example")]), Ok(None));
-        assert_eq!(host("/", &[("host", "a"), ("host", "a")]), Err(Refusal::BadRequest(BadRequest::BadHost)));
-        assert_eq!(host("http://u@a/", &[]), Err(Refusal::BadRequest(BadRequest::BadHost)));
-        assert_eq!(host("/", &[]), Err(Refusal::BadRequest(BadRequest::NoHost)));
+        assert_eq!(host("/", &[("host", "a"), ("host", "a")]), Err(LocalResponse::BadRequest(BadRequest::BadHost)));
+        assert_eq!(host("http://u@a/", &[]), Err(LocalResponse::BadRequest(BadRequest::BadHost)));
+        assert_eq!(host("/", &[]), Err(LocalResponse::BadRequest(BadRequest::NoHost)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 
 use super::refused;
-use crate::refusal::Refusal;
+use crate::local_response::LocalResponse;
 use crate::upstream::{RequestBody, ResponseBody};
 
 /// Answers what is meant for the gateway itself, and lets the rest pass.
@@ -16,7 +16,7 @@ pub(super) fn answer(request: &mut Request<RequestBody>) -> Option<Response<Resp
     let method = request.method();
     let (is_trace, is_options) = (*method == Method::TRACE, *method == Method::OPTIONS);
     if *method == Method::CONNECT {
-        return Some(refused(Refusal::MethodNotImplemented, None)); // a tunnel would go around every rule
+        return Some(refused(LocalResponse::MethodNotImplemented, None)); // a tunnel would go around every rule
     }
     if !is_trace && !is_options {
         return None;
@@ -24,9 +24,9 @@ pub(super) fn answer(request: &mut Request<RequestBody>) -> Option<Response<Resp
     let is_ours = !may_go_further(request.headers_mut());
     match is_ours {
         true if is_trace => Some(trace(request)),
-        true => Some(refused(Refusal::Options, None)),
+        true => Some(refused(LocalResponse::Options, None)),
         // An origin would show a client the fields that others added for it.
-        false => is_trace.then(|| refused(Refusal::MethodNotImplemented, None)),
+        false => is_trace.then(|| refused(LocalResponse::MethodNotImplemented, None)),
     }
 }
 

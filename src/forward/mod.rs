@@ -30,8 +30,8 @@ pub(crate) use self::head::response as rewrite_answer;
 use self::upgrade::Connect;
 use crate::boxed::boxed;
 use crate::layer::{Handover, NotSent};
+use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::AttemptOutcome;
-use crate::refusal::{Call, Refusal};
 use crate::sanitize::{FieldKind, FieldKinds};
 use crate::upgrade::is_tunnel;
 use crate::upstream::{Answer, Client, Failure, RequestBody, ResponseBody, TooLong, Trace, Upstream, Upstreams};
@@ -62,7 +62,7 @@ pub(crate) struct Ready<'u> {
     /// Whose share of the upstream's connections it uses.
     client: Client,
     /// What becomes of it is told in the words of gRPC, if it is a call.
-    call: Option<Call>,
+    call: Option<GrpcCall>,
     deadline: Deadline,
     /// Whether the client reads trailers behind the answer.
     takes_trailers: bool,
@@ -82,14 +82,14 @@ impl Forward {
 
     /// Rewrites the head for the upstream; or says what to answer without it.
     pub(crate) fn prepare(&self, request: &mut Request<RequestBody>) -> Result<Ready<'_>, Box<Response<ResponseBody>>> {
-        let call = Call::of(request.method(), request.headers());
+        let call = GrpcCall::detect(request.method(), request.headers());
         let handover = request.extensions_mut().remove::<Handover>(); // one permit, one request
         let trace = request.extensions_mut().remove::<Trace>();
-        let Some(handover) = handover else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
+        let Some(handover) = handover else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
         let Handover { upstream, peer, trusted_peer, over_tls, client, max_body, kinds, field_filter, upgrade, .. } =
             handover;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
-        let Some(upstream) = upstream else { return Err(Box::new(not_sent(Refusal::Internal, call))) };
+        let Some(upstream) = upstream else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
         if let Some(here) = here::answer(request) {
             return Err(Box::new(here));
         }
@@ -97,7 +97,7 @@ impl Forward {
         let is_connect = is_tunnel(request);
         if is_connect && upgrade.is_none() {
             // The layer has rejected it, unless the upstream is not that of the rules. It stays charged.
-            return Err(Box::new(refused(Refusal::MethodNotImplemented, call)));
+            return Err(Box::new(refused(LocalResponse::MethodNotImplemented, call)));
         }
         let takes_trailers = takes_trailers(request.version(), kinds);
         let peer = Peer { address: peer, trusted: trusted_peer, over_tls };
@@ -105,9 +105,9 @@ impl Forward {
             request,
             Judged { peer, kinds, field_filter: field_filter.as_deref(), upstream: upstream.host() },
         )
-        .map_err(|refusal| refused(refusal, call))?;
+        .map_err(|local_response| refused(local_response, call))?;
         request.body_mut().filter_trailers(field_filter);
-        request.body_mut().limit(max_body).map_err(|TooLong| refused(Refusal::BodyTooLong, call))?;
+        request.body_mut().limit(max_body).map_err(|TooLong| refused(LocalResponse::BodyTooLong, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::of(call, request.headers());
         Ok(Ready { upstream, client, call, deadline, takes_trailers, connect, trace })
@@ -140,7 +140,7 @@ impl Service<Request<RequestBody>> for Forward {
                 None => {
                     upstream.was_late();
                     note(trace.as_ref(), DEADLINE_PASSED);
-                    refused(Refusal::DeadlinePassed, call)
+                    refused(LocalResponse::DeadlinePassed, call)
                 }
             };
             deadline.bound(&mut response, call, takes_trailers);
@@ -162,7 +162,7 @@ fn takes_trailers(version: Version, kinds: FieldKinds) -> bool {
 fn whole(
     answer: Answer,
     request: &mut Request<RequestBody>,
-    call: Option<Call>,
+    call: Option<GrpcCall>,
     takes_trailers: bool,
     trace: Option<&Trace>,
 ) -> Response<ResponseBody> {
@@ -171,7 +171,7 @@ fn whole(
         Some(()) => response,
         None => {
             note(trace, AttemptOutcome::InvalidResponse.as_str());
-            refused(Refusal::UpstreamBroken, call)
+            refused(LocalResponse::BadUpstreamResponse, call)
         }
     }
 }
@@ -184,26 +184,26 @@ fn note(trace: Option<&Trace>, reason: &'static str) {
 }
 
 /// What it is told where the upstream says nothing.
-fn failed(failure: Failure, call: Option<Call>) -> Response<ResponseBody> {
+fn failed(failure: Failure, call: Option<GrpcCall>) -> Response<ResponseBody> {
     match failure {
-        Failure::Unreachable => not_sent(Refusal::UpstreamUnreachable, call),
+        Failure::Unreachable => not_sent(LocalResponse::UpstreamUnreachable, call),
         // It stays charged: each attempt costs a handshake.
-        Failure::CannotSwitch => refused(Refusal::UpstreamUnreachable, call),
-        Failure::QueueFull | Failure::QueueTimedOut => not_sent(Refusal::UpstreamBusy, call),
-        Failure::TimedOut => refused(Refusal::UpstreamTimedOut, call),
-        Failure::Broken => refused(Refusal::UpstreamBroken, call),
-        Failure::ClientStalled => refused(Refusal::BodyTimedOut, call),
-        Failure::ClientBroken => refused(Refusal::BodyBroken, call),
-        Failure::ClientTooLong => refused(Refusal::BodyTooLong, call),
+        Failure::CannotSwitch => refused(LocalResponse::UpstreamUnreachable, call),
+        Failure::QueueFull | Failure::QueueTimedOut => not_sent(LocalResponse::UpstreamBusy, call),
+        Failure::TimedOut => refused(LocalResponse::UpstreamTimedOut, call),
+        Failure::Broken => refused(LocalResponse::BadUpstreamResponse, call),
+        Failure::ClientStalled => refused(LocalResponse::BodyTimedOut, call),
+        Failure::ClientBroken => refused(LocalResponse::BodyIncomplete, call),
+        Failure::ClientTooLong => refused(LocalResponse::BodyTooLong, call),
     }
 }
 
-fn refused(refusal: Refusal, call: Option<Call>) -> Response<ResponseBody> {
-    refusal.answer_in(call, HeaderMap::new()).map(ResponseBody::from)
+fn refused(local_response: LocalResponse, call: Option<GrpcCall>) -> Response<ResponseBody> {
+    local_response.into_response_for(call, HeaderMap::new()).map(ResponseBody::from)
 }
 
-fn not_sent(refusal: Refusal, call: Option<Call>) -> Response<ResponseBody> {
-    let mut response = refused(refusal, call);
+fn not_sent(local_response: LocalResponse, call: Option<GrpcCall>) -> Response<ResponseBody> {
+    let mut response = refused(local_response, call);
     response.extensions_mut().insert(NotSent);
     response
 }

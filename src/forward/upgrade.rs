@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
 use super::{refused, websocket};
-use crate::refusal::Refusal;
+use crate::local_response::LocalResponse;
 use crate::upgrade::Upgrade;
 use crate::upstream::{RequestBody, ResponseBody};
 
@@ -44,7 +44,7 @@ impl Connect {
             return response;
         }
         broken();
-        refused(Refusal::UpstreamBroken, None)
+        refused(LocalResponse::BadUpstreamResponse, None)
     }
 }
 

@@ -14,8 +14,8 @@ use crate::headers::Members;
 use crate::http1::{Framing, Left, Malformed, Piece};
 pub use crate::internals::passage::{Passage, Passed};
 use crate::limit::{Charge, Decision};
+use crate::local_response::LocalResponse;
 use crate::path::EncodedSlash;
-use crate::refusal::Refusal;
 use crate::rule::Limit;
 use crate::server::proxied::header;
 use crate::store::settings::KeySecret;
@@ -49,7 +49,7 @@ impl RateLimitField {
 /// The answer to a request that the limits of these names refused for so many seconds.
 pub fn limited(names: &[&str], seconds: u64) -> Response<Full<Bytes>> {
     let violated = names.iter().copied().collect();
-    Refusal::Limited { violated, retry_after: Some(seconds) }.into_response()
+    LocalResponse::Limited { violated, retry_after: Some(seconds) }.into_response()
 }
 
 /// The keys of a charge's bucket in Redis.

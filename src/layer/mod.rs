@@ -66,8 +66,8 @@ use crate::config::Config;
 pub use crate::facts::TlsPeer;
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
+use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
-use crate::refusal::Refusal;
 use crate::rules::{Charges, Rules};
 pub use crate::ruleset::Handover;
 use crate::ruleset::RuleSet;
@@ -90,7 +90,7 @@ pub struct RateLimited<S> {
     inner: S,
 }
 
-/// The body of a limited answer: the service's own, or a refusal's.
+/// The body of a limited answer: the service's own, or a local_response's.
 pub type Limited<B> = Either<B, Full<Bytes>>;
 
 /// Marks a response, in its extensions, whose request no upstream received: the layer returns its permits, once. A service
@@ -231,9 +231,9 @@ where
             let mut life = Life::begin(&limiter.metrics, &rules, request.extensions_mut().remove::<ReportSlot>());
             let receipt = match limiter.judge(&rules, &mut request, &mut life.notes).await {
                 Ok(receipt) => receipt,
-                Err(refusal) => {
+                Err(local_response) => {
                     let route = life.notes.route.map(|(route, _)| &*route.name);
-                    let mut response = limiter.reject(refusal, &mut request, route).map(Either::Right);
+                    let mut response = limiter.reject(local_response, &mut request, route).map(Either::Right);
                     life.answered(&mut response);
                     return Ok(response);
                 }
@@ -260,14 +260,14 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    /// Decides about a request: puts the handover into its extensions, or returns a refusal. If the layer changes requests, the
+    /// Decides about a request: puts the handover into its extensions, or returns a local_response. If the layer changes requests, the
     /// service below gets the path in the normal form that the rules have seen.
     async fn judge<'r, B>(
         &self,
         rules: &'r RuleSet,
         request: &mut Request<B>,
         notes: &mut Notes<'r>,
-    ) -> Result<Receipt, Refusal> {
+    ) -> Result<Receipt, LocalResponse> {
         let peer = peer::of(request.extensions());
         let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
         let peer_is_client = is_proxy && peer::is_client(request.extensions());
@@ -286,7 +286,7 @@ impl RateLimiting {
         facts.key = peer::client_key(request.extensions());
         facts.peer_is_client = peer_is_client;
         if screened.is_none() && facts.is_for_the_server() {
-            return Err(Refusal::Options); // 204
+            return Err(LocalResponse::Options); // 204
         }
         notes.judged(rules, &facts);
         let found = match &screened {
@@ -295,7 +295,7 @@ impl RateLimiting {
                 .inspect_err(|bad| self.count_bad_field(bad))?, // 400
         };
         let Some((route, prepared)) = found else {
-            let Unmatched::Pass = self.options.unmatched else { return Err(Refusal::NoRoute) }; // 404
+            let Unmatched::Pass = self.options.unmatched else { return Err(LocalResponse::NoRoute) }; // 404
             let handover = rules.handover(admit_unlimited().permit, None, &facts, context, kinds, None);
             let target = self.target(request.uri(), &facts)?;
             hand_over(request, handover, target);
@@ -305,11 +305,11 @@ impl RateLimiting {
         let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
         let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
         if upgrade.is_none() && is_tunnel(request) {
-            return Err(Refusal::MethodNotImplemented); // 501
+            return Err(LocalResponse::MethodNotImplemented); // 501
         }
         if route.is_too_long(&facts) {
             self.metrics.rejected("max_body");
-            return Err(Refusal::BodyTooLong); // 413
+            return Err(LocalResponse::BodyTooLong); // 413
         }
         if facts.peer.is_none() {
             self.hint.give(&route.limits);
@@ -323,7 +323,7 @@ impl RateLimiting {
         }
         notes.name_client(&charges, &self.store);
         notes.note(&charges, &admitted);
-        let Admitted { permit, status, .. } = admitted.map_err(|denial| refusal(&charges, denial))?; // 429, 503
+        let Admitted { permit, status, .. } = admitted.map_err(|denial| local_response(&charges, denial))?; // 429, 503
         let handover = rules.handover(permit, Some(route), &facts, context, kinds, upgrade);
         let target = self.target(request.uri(), &facts)?;
         hand_over(request, handover, target);
@@ -346,34 +346,39 @@ impl RateLimiting {
     }
 
     /// Returns the target that the service below gets; `None` if that is the request's own.
-    fn target(&self, uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, Refusal> {
+    fn target(&self, uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
         if self.options.changes_requests() { normal_target(uri, facts) } else { Ok(None) }
     }
 
     /// Makes the response to a rejected request.
-    fn reject<B>(&self, refusal: Refusal, request: &mut Request<B>, route: Option<&str>) -> Response<Full<Bytes>> {
-        let own = self.options.on_reject.as_ref().and_then(|hook| hook.response(&refusal, request, route));
-        own.unwrap_or_else(|| refuse(refusal, request))
+    fn reject<B>(
+        &self,
+        local_response: LocalResponse,
+        request: &mut Request<B>,
+        route: Option<&str>,
+    ) -> Response<Full<Bytes>> {
+        let own = self.options.on_reject.as_ref().and_then(|hook| hook.response(&local_response, request, route));
+        own.unwrap_or_else(|| refuse(local_response, request))
     }
 }
 
-fn refusal(charges: &Charges<'_>, denial: Denial) -> Refusal {
+fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResponse {
     match denial {
-        Denial::StoreFailed(_) => Refusal::StoreFailed,
+        Denial::StoreFailed(_) => LocalResponse::StoreFailed,
         Denial::Limited { status, wait } => {
             let refused = charges.iter().filter(|one| !one.limit.shadow && status.refused(one));
             let violated = refused.map(|one| one.limit.name.as_str()).collect();
-            Refusal::Limited { violated, retry_after: headers::retry_after(wait) }
+            LocalResponse::Limited { violated, retry_after: headers::retry_after(wait) }
         }
     }
 }
 
 /// The answer to a refused request, in the room of the request's fields and extensions.
-fn refuse<B>(refusal: Refusal, request: &mut Request<B>) -> Response<Full<Bytes>> {
+fn refuse<B>(local_response: LocalResponse, request: &mut Request<B>) -> Response<Full<Bytes>> {
     let mut extensions = take(request.extensions_mut());
     extensions.clear();
     let fields = take(request.headers_mut());
-    let mut response = refusal.answer_to(request.method(), fields);
+    let mut response = local_response.into_response_to(request.method(), fields);
     *response.extensions_mut() = extensions;
     response
 }
@@ -387,13 +392,13 @@ fn hand_over<B>(request: &mut Request<B>, handover: Handover, target: Option<Uri
 }
 
 /// The target with its path in the normal form, so that what is served is what was judged; nothing where it is so already.
-fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, Refusal> {
+fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
     let path = facts.path.normalized();
     if uri.path() == path {
         return Ok(None);
     }
     let mut parts = uri.clone().into_parts();
     let target = facts.query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-    parts.path_and_query = Some(target.parse().map_err(|_| Refusal::Malformed)?);
-    Uri::from_parts(parts).map(Some).map_err(|_| Refusal::Malformed)
+    parts.path_and_query = Some(target.parse().map_err(|_| LocalResponse::Malformed)?);
+    Uri::from_parts(parts).map(Some).map_err(|_| LocalResponse::Malformed)
 }

@@ -9,7 +9,7 @@ use http::header::{Entry, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 
-use crate::refusal::{Call, Refusal};
+use crate::local_response::{GrpcCall, LocalResponse};
 
 /// A request that the layer rejects, for the hook of [`LayerBuilder::on_reject`](super::LayerBuilder::on_reject).
 #[derive(Clone, Debug)]
@@ -49,20 +49,20 @@ impl RejectHook {
     /// Returns `None` for gRPC calls, whose clients understand only the layer's own response, and for a 204 to `OPTIONS *`.
     pub(super) fn response<B>(
         &self,
-        refusal: &Refusal,
+        local_response: &LocalResponse,
         request: &Request<B>,
         route: Option<&str>,
     ) -> Option<Response<Full<Bytes>>> {
-        let (status, detail) = refusal.cause();
-        if status.is_success() || Call::of(request.method(), request.headers()).is_some() {
+        let (status, detail) = local_response.status_and_detail();
+        if status.is_success() || GrpcCall::detect(request.method(), request.headers()).is_some() {
             return None;
         }
-        let seconds = refusal.retry_after();
+        let seconds = local_response.retry_after();
         let mut response = self.0(Rejection {
             status,
             detail: &detail,
             route,
-            limits: &refusal.violated(),
+            limits: &local_response.violated(),
             retry_after: seconds.map(Duration::from_secs),
             method: request.method(),
             uri: request.uri(),

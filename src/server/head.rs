@@ -2,7 +2,7 @@
 
 use http::{Method, Request};
 
-use crate::refusal::Refusal;
+use crate::local_response::LocalResponse;
 
 /// The longest method. Registered ones have less than half of it, and a longer one would cost metrics, logs and upstreams.
 const MAX_METHOD: usize = 32;
@@ -26,29 +26,29 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// Why a head is too large, if it is. The protocols have bounds of their own, which are not much above these.
-    pub(crate) fn excess<B>(&self, request: &Request<B>) -> Option<Refusal> {
+    pub(crate) fn excess<B>(&self, request: &Request<B>) -> Option<LocalResponse> {
         if is_long(request.method()) {
-            return Some(Refusal::MethodNotImplemented);
+            return Some(LocalResponse::MethodNotImplemented);
         }
         let uri = request.uri();
         let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
         if authority + uri.path_and_query().map_or(0, |path| path.as_str().len()) > self.target {
-            return Some(Refusal::UriTooLong);
+            return Some(LocalResponse::UriTooLong);
         }
         let fields = request.headers();
         // A colon, a space and the end of the line.
         let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        (fields.len() > self.fields || bytes > self.field_bytes).then_some(Refusal::HeadersTooLarge)
+        (fields.len() > self.fields || bytes > self.field_bytes).then_some(LocalResponse::HeadersTooLarge)
     }
 
     /// Why a head of HTTP/1 that has no end yet is too large, if it is.
-    pub(crate) fn endless(&self, start: &[u8]) -> Option<Refusal> {
+    pub(crate) fn endless(&self, start: &[u8]) -> Option<LocalResponse> {
         if start.len() < self.target + self.field_bytes + SLACK {
             return None;
         }
         let line = start.iter().position(|byte| *byte == b'\n').unwrap_or(start.len());
         let is_target = line > MAX_METHOD + AROUND_TARGET + self.target;
-        Some(if is_target { Refusal::UriTooLong } else { Refusal::HeadersTooLarge })
+        Some(if is_target { LocalResponse::UriTooLong } else { LocalResponse::HeadersTooLarge })
     }
 }
 
@@ -56,15 +56,15 @@ fn is_long(method: &Method) -> bool {
     method.as_str().len() > MAX_METHOD
 }
 
-/// The word by which a refusal of a head is counted.
-pub(crate) fn cause(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::UriTooLong => "max_target",
-        Refusal::HeadersTooLarge => "max_fields",
-        Refusal::MethodNotImplemented => "method",
-        Refusal::CodingNotImplemented => "coding",
-        Refusal::VersionNotSupported => "version",
-        Refusal::SchemeUnknown => "scheme",
+/// The word by which a local_response of a head is counted.
+pub(crate) fn cause(local_response: &LocalResponse) -> &'static str {
+    match local_response {
+        LocalResponse::UriTooLong => "max_target",
+        LocalResponse::HeadersTooLarge => "max_fields",
+        LocalResponse::MethodNotImplemented => "method",
+        LocalResponse::CodingNotImplemented => "coding",
+        LocalResponse::VersionNotSupported => "version",
+        LocalResponse::UnknownScheme => "scheme",
         _ => "malformed",
     }
 }

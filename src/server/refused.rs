@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use http::{Method, Request, StatusCode};
 
 use super::head::cause;
-use crate::refusal::Refusal;
+use crate::local_response::LocalResponse;
 
 /// An answer that the service was not asked for.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +22,13 @@ pub(crate) struct Refused<'r> {
 
 impl<'r> Refused<'r> {
     /// Bytes that are no request.
-    pub(super) fn bytes(refusal: &Refusal, peer: SocketAddr) -> Self {
-        Self { peer, status: refusal.status(), cause: cause(refusal), asked: None }
+    pub(super) fn bytes(local_response: &LocalResponse, peer: SocketAddr) -> Self {
+        Self { peer, status: local_response.status(), cause: cause(local_response), asked: None }
     }
 
     /// A request that is not handed on.
-    pub(super) fn request<B>(refusal: &Refusal, request: &'r Request<B>, peer: SocketAddr) -> Self {
-        Self { asked: Some((request.method(), request.uri().path())), ..Self::bytes(refusal, peer) }
+    pub(super) fn request<B>(local_response: &LocalResponse, request: &'r Request<B>, peer: SocketAddr) -> Self {
+        Self { asked: Some((request.method(), request.uri().path())), ..Self::bytes(local_response, peer) }
     }
 
     /// A connection beyond the cap.

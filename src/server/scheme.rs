@@ -3,21 +3,21 @@
 use http::uri::Authority;
 use http::{HeaderMap, Uri, Version, header};
 
-use crate::refusal::Refusal;
+use crate::local_response::LocalResponse;
 
 /// Why a target is refused, if it is. One that names no scheme is not.
 ///
 /// `https` in clear is served, though RFC 9110 section 7.4 would have it refused: proxies that end TLS say it, and haproxy says
 /// it of what came to it in clear.
-pub(super) fn refuse(version: Version, uri: &Uri, fields: &HeaderMap) -> Option<Refusal> {
+pub(super) fn refuse(version: Version, uri: &Uri, fields: &HeaderMap) -> Option<LocalResponse> {
     let scheme = uri.scheme_str()?;
     let is_https = scheme.eq_ignore_ascii_case("https");
     if !is_https && !scheme.eq_ignore_ascii_case("http") {
-        return Some(Refusal::SchemeUnknown);
+        return Some(LocalResponse::UnknownScheme);
     }
     // In HTTP/1.1 the target counts, whatever the field says (RFC 9112 section 3.2.2).
     let authority = uri.authority().filter(|_| version == Version::HTTP_2)?;
-    differs(if is_https { 443 } else { 80 }, authority, fields).then_some(Refusal::TwoHosts)
+    differs(if is_https { 443 } else { 80 }, authority, fields).then_some(LocalResponse::HostMismatch)
 }
 
 /// Whether a `host` is another than `:authority` (RFC 9113 section 8.3.1), where a port is this one unless it is told.
@@ -40,7 +40,7 @@ mod tests {
             assert_eq!(refused(good), None, "{good}");
         }
         for bad in ["ftp://a/", "ws://a/", "httpx://a/"] {
-            assert_eq!(refused(bad), Some(Refusal::SchemeUnknown), "{bad}");
+            assert_eq!(refused(bad), Some(LocalResponse::UnknownScheme), "{bad}");
         }
     }
 
@@ -54,7 +54,11 @@ mod tests {
             assert_eq!(refused(Version::HTTP_2, "https://a.example/", same), None, "{same}");
         }
         for other in ["b.example", "a.example:80", "a.example.", "", "a b"] {
-            assert_eq!(refused(Version::HTTP_2, "https://a.example/", other), Some(Refusal::TwoHosts), "{other}");
+            assert_eq!(
+                refused(Version::HTTP_2, "https://a.example/", other),
+                Some(LocalResponse::HostMismatch),
+                "{other}"
+            );
             assert_eq!(refused(Version::HTTP_11, "https://a.example/", other), None, "{other}");
         }
     }

@@ -167,7 +167,7 @@ async fn a_request_costs_what_its_header_says_and_nothing_else_is_believed() {
     assert_eq!(gateway.get("/", "X-Cost: 5\r\n").await.status(), 200);
     let refused = gateway.get("/", "X-Cost: 6\r\n").await;
     assert_eq!(refused.status(), 400);
-    assert!(refused.text().contains("the value that tells the cost for `l` is above 5"), "{}", refused.text());
+    assert!(refused.text().contains("the cost of the request for `l` is above 5"), "{}", refused.text());
 }
 
 #[tokio::test]

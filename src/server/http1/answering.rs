@@ -37,7 +37,7 @@ enum Sending {
     Told,
 }
 
-/// The body of an answer: the service's, or a refusal's.
+/// The body of an answer: the service's, or a local_response's.
 pub(super) enum Reply<B> {
     Service(B),
     Own(Full<Bytes>),

@@ -29,7 +29,7 @@ use super::watch::Connection;
 use super::{HttpService, Refused, Terms, scheme};
 use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_bytes, read_request};
 use crate::layer::{OverTls, TlsPeer};
-use crate::refusal::Refusal;
+use crate::local_response::LocalResponse;
 use crate::timer::Timer;
 use crate::upgrade::Offer;
 use crate::upstream::{Informer, RequestBody};
@@ -143,9 +143,9 @@ impl<S: HttpService> Http1<S> {
                 }
             }
             self.looked_at = wire.unread.len();
-            if let Some(refusal) = self.terms.limits.head.endless(&wire.unread) {
+            if let Some(local_response) = self.terms.limits.head.endless(&wire.unread) {
                 drop(wire);
-                return self.refuse(refusal);
+                return self.refuse(local_response);
             }
             let Wire { stream, unread, .. } = &mut *wire;
             match poll_head_bytes(stream, unread, cx) {
@@ -170,12 +170,12 @@ impl<S: HttpService> Http1<S> {
         self.wire.lock().begin(left, expects_continue, may_inform);
         let excess = self.terms.limits.head.excess(&request);
         let target = || scheme::refuse(version, request.uri(), request.headers());
-        if let Some(refusal) = excess.or_else(target) {
-            self.terms.metrics.rejected(cause(&refusal));
-            (self.terms.on_refused)(&Refused::request(&refusal, &request, self.peer.address));
+        if let Some(local_response) = excess.or_else(target) {
+            self.terms.metrics.rejected(cause(&local_response));
+            (self.terms.on_refused)(&Refused::request(&local_response, &request, self.peer.address));
             exchange.keeps_open = false;
             let (head, ()) = request.into_parts();
-            let answer = refusal.answer_to(&head.method, head.headers);
+            let answer = local_response.into_response_to(&head.method, head.headers);
             self.stage = self.answer(exchange, answer.map(Reply::Own));
             return;
         }
@@ -215,13 +215,13 @@ impl<S: HttpService> Http1<S> {
     }
 
     /// Answers bytes that are no request, and closes: where the next request begins is unknown.
-    fn refuse(&mut self, refusal: Refusal) -> Poll<Step> {
-        self.terms.metrics.rejected(cause(&refusal));
-        (self.terms.on_refused)(&Refused::bytes(&refusal, self.peer.address));
+    fn refuse(&mut self, local_response: LocalResponse) -> Poll<Step> {
+        self.terms.metrics.rejected(cause(&local_response));
+        (self.terms.on_refused)(&Refused::bytes(&local_response, self.peer.address));
         let in_flight = self.activity.begin_request(true);
         let (version, head_only, accepts_trailers) = (Version::HTTP_11, false, false);
         let exchange = Exchange { version, head_only, accepts_trailers, keeps_open: false, in_flight };
-        self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
+        self.stage = self.answer(exchange, local_response.into_response().map(Reply::Own));
         Poll::Ready(Step::Stage)
     }
 
@@ -292,15 +292,15 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    /// Replaces an answer that failed because of the client's own body by a refusal, if nothing of it was written yet.
+    /// Replaces an answer that failed because of the client's own body by a local_response, if nothing of it was written yet.
     /// Returns whether it did.
     fn answer_anew(&mut self) -> bool {
-        let Some(refusal) = self.wire.lock().refusal() else { return false };
+        let Some(local_response) = self.wire.lock().local_response() else { return false };
         match std::mem::replace(&mut self.stage, Stage::Closing) {
             Stage::Answering(mut exchange, answering) if !answering.has_begun() => {
                 self.outgoing.discard();
                 exchange.keeps_open = false;
-                self.stage = self.answer(exchange, refusal.into_response().map(Reply::Own));
+                self.stage = self.answer(exchange, local_response.into_response().map(Reply::Own));
                 true
             }
             stage => {
@@ -405,7 +405,7 @@ fn may_have_end(unread: &[u8], looked_at: usize) -> bool {
     }
 }
 
-impl From<BadHead> for Refusal {
+impl From<BadHead> for LocalResponse {
     fn from(bad: BadHead) -> Self {
         match bad {
             BadHead::Malformed => Self::Malformed,

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
 use crate::http1::{Left, Outgoing, Piece, Readable, write_information};
-use crate::refusal::Refusal;
+use crate::local_response::LocalResponse;
 use crate::server::stream::Watched;
 use crate::upstream::Inform;
 
@@ -153,9 +153,9 @@ impl Wire {
     }
 
     /// What is wrong with the body, if it broke off or was none.
-    pub(super) fn refusal(&self) -> Option<Refusal> {
-        let refusal = if self.overdue { Refusal::BodyTimedOut } else { Refusal::BodyBroken };
-        self.broken.then_some(refusal)
+    pub(super) fn local_response(&self) -> Option<LocalResponse> {
+        let local_response = if self.overdue { LocalResponse::BodyTimedOut } else { LocalResponse::BodyIncomplete };
+        self.broken.then_some(local_response)
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {

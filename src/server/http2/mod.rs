@@ -140,9 +140,9 @@ impl<S: HttpService> Http2<S> {
             return stream.refuse_malformed();
         }
         let target = || scheme::refuse(Version::HTTP_2, request.uri(), request.headers());
-        let refusal = self.terms.limits.head.excess(&request).or_else(target).inspect(|refusal| {
-            self.terms.metrics.rejected(cause(refusal));
-            (self.terms.on_refused)(&Refused::request(refusal, &request, self.peer.address));
+        let local_response = self.terms.limits.head.excess(&request).or_else(target).inspect(|local_response| {
+            self.terms.metrics.rejected(cause(local_response));
+            (self.terms.on_refused)(&Refused::request(local_response, &request, self.peer.address));
         });
         let unread = (!request.body().is_end_stream()).then(Unread::default);
         let told = unread.as_ref().map(|unread| {
@@ -157,9 +157,9 @@ impl<S: HttpService> Http2<S> {
             };
             body.informing(Informer::new(hints))
         });
-        if let Some(refusal) = refusal {
+        if let Some(local_response) = local_response {
             let fields = take(request.headers_mut());
-            let answer = refusal.answer_to(request.method(), fields);
+            let answer = local_response.into_response_to(request.method(), fields);
             return spawn(stream, future::ready(Ok(answer)), unread);
         }
         self.peer.note(request.extensions_mut());

@@ -48,7 +48,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
         &["admission", "config", "rate_limiter"],
         "what the rules mean: once to a request, once to a reader of the file",
     ),
-    ("4 gateway", &["forward", "headers", "layer", "refusal", "ruleset"], "the life of one request"),
+    ("4 gateway", &["forward", "headers", "layer", "local_response", "ruleset"], "the life of one request"),
     ("5 services", &["access", "admin", "server"], "what stands around requests: connections, operators, logs"),
     ("6 program", &["cli", "gateway", "internals", "lib", "main"], "every layer put together"),
 ];

@@ -1,4 +1,4 @@
-//! Every answer that did not come from an upstream, made in one place (RFC 9457 problem details).
+//! Responses that the gateway or the layer makes itself, as problem details (RFC 9457) or as gRPC errors.
 
 mod grpc;
 mod limited;
@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-pub(crate) use self::grpc::Call;
-pub(crate) use self::limited::Violated;
+pub(crate) use self::grpc::GrpcCall;
+pub(crate) use self::limited::ViolatedLimits;
 use crate::client::NoClient;
 use crate::cost::CostError;
 use crate::facts::BadRequest;
@@ -20,73 +20,73 @@ use crate::reason;
 use crate::rules::{Unclear, Unjudged};
 use crate::sanitize::BadField;
 
-/// Why a request is answered here.
+/// The reason for a response that no upstream sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// 400, 501 or 508: no host, no valid path, a tunnel, in a circle, ...
+pub(crate) enum LocalResponse {
+    /// 400, 501 or 508: the request has no host or no valid path, asks for a tunnel, loops, ...
     BadRequest(BadRequest),
-    /// 400: a limit cannot tell who is asking.
+    /// 400: the value that identifies the client of a limit is missing or invalid.
     NoClient {
         /// The limit's name.
         limit: String,
-        /// What is wrong with the value.
+        /// The fault of the value.
         cause: NoClient,
     },
-    /// 400: a limit cannot tell what the request costs.
+    /// 400: the cost of the request for a limit is invalid.
     BadCost {
         /// The limit's name.
         limit: String,
-        /// What the request says instead.
+        /// The fault of the value.
         cause: CostError,
     },
-    /// 400: no request, or one that could be read in two ways.
+    /// 400: the request is malformed or ambiguous.
     Malformed,
     /// 400: a target whose scheme is neither `http` nor `https`.
-    SchemeUnknown,
+    UnknownScheme,
     /// 400: `host` and `:authority` of HTTP/2 name different hosts.
-    TwoHosts,
-    /// 204: `OPTIONS *` asks what the server as a whole has on offer, which is nothing special.
+    HostMismatch,
+    /// 204: `OPTIONS *` asks for the options of the server as a whole, and there are none.
     Options,
     /// 404: no route matches.
     NoRoute,
-    /// 400: the client's body broke off, or was none.
-    BodyBroken,
-    /// 413: the request's body is longer than its route takes.
+    /// 400: the request body is malformed or incomplete.
+    BodyIncomplete,
+    /// 413: the request body is longer than `max_body` of its route.
     BodyTooLong,
-    /// 408: the client stopped sending its body.
+    /// 408: the client sent its request body too slowly.
     BodyTimedOut,
     /// 414: a target of more than `max_target`.
     UriTooLong,
-    /// 429: limits refused.
+    /// 429: one or more limits rejected the request.
     Limited {
-        /// Which.
-        violated: Violated,
-        /// Whole seconds until a retry can pass; none if it never can.
+        /// The names of these limits.
+        violated: ViolatedLimits,
+        /// Whole seconds until a retry can be admitted. `None` if no retry can be.
         retry_after: Option<u64>,
     },
     /// 431: more than `max_fields` header fields, or more than `max_field_bytes` of them.
     HeadersTooLarge,
-    /// 501: a method that is for the gateway itself, which has none of them (CONNECT, TRACE), or one of more than 32 letters.
+    /// 501: a method that the gateway would have to implement itself (CONNECT, TRACE), or one of more than 32 letters.
     MethodNotImplemented,
     /// 501: a transfer coding other than `chunked`.
     CodingNotImplemented,
     /// 505: a version of HTTP other than 1.0, 1.1 and 2.
     VersionNotSupported,
-    /// 503: the store did not answer, and a limit denies rather than not count.
+    /// 503: the store failed, and a limit has `on_store_failure: deny`.
     StoreFailed,
-    /// 502: no connection to the upstream; the request was not sent.
+    /// 502: the upstream is unreachable. The request was not sent.
     UpstreamUnreachable,
-    /// 503: the upstream has as many requests as it may have; this one was not sent.
+    /// 503: the upstream has reached its maximum of concurrent requests. The request was not sent.
     UpstreamBusy,
-    /// 502: the upstream's answer was none, or broke off before it began.
-    UpstreamBroken,
-    /// 504: the upstream did not begin to answer in time.
+    /// 502: the upstream sent an invalid response, or closed the connection before the response.
+    BadUpstreamResponse,
+    /// 504: the upstream did not start its response in time.
     UpstreamTimedOut,
-    /// 504: the deadline that the client gave its call has passed (`grpc-timeout`).
+    /// 504: the deadline of the gRPC call has passed (`grpc-timeout`).
     DeadlinePassed,
-    /// 500: the service was put together wrongly.
+    /// 500: the gateway or the program around the layer is assembled wrongly.
     Internal,
-    /// 500: a mistake in the program ended the request, and nothing else.
+    /// 500: the handling of the request panicked because of a bug.
     Panicked,
 }
 
@@ -100,23 +100,24 @@ struct Problem<'a> {
     detail: &'a str,
 }
 
-impl Refusal {
-    /// The answer.
+impl LocalResponse {
+    /// Returns the response to a request that is not a gRPC call.
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        self.answer_in(None, HeaderMap::new())
+        self.into_response_for(None, HeaderMap::new())
     }
 
-    /// The answer to a request of this method and these fields, whose memory it reuses. A gRPC call is answered in the words of
-    /// gRPC.
-    pub(crate) fn answer_to(self, method: &Method, fields: HeaderMap) -> Response<Full<Bytes>> {
-        self.answer_in(Call::of(method, &fields), fields)
+    /// Returns the response to a request with this method and these fields, as a gRPC error if the request is a gRPC call.
+    /// The response reuses the allocation of the fields.
+    pub(crate) fn into_response_to(self, method: &Method, fields: HeaderMap) -> Response<Full<Bytes>> {
+        self.into_response_for(GrpcCall::detect(method, &fields), fields)
     }
 
-    /// The answer to a call of gRPC, or to any other request; the memory of these fields is reused.
-    pub(crate) fn answer_in(self, call: Option<Call>, mut fields: HeaderMap) -> Response<Full<Bytes>> {
+    /// Returns the response to a gRPC call, or to another request if `call` is `None`. The response reuses the allocation of
+    /// the fields.
+    pub(crate) fn into_response_for(self, call: Option<GrpcCall>, mut fields: HeaderMap) -> Response<Full<Bytes>> {
         fields.clear();
         if let Some(call) = call {
-            return grpc::answer(&self, call, fields);
+            return grpc::response(&self, call, fields);
         }
         let (status, body) = self.problem();
         let mut response = Response::new(Full::from(body));
@@ -133,17 +134,17 @@ impl Refusal {
         response
     }
 
-    /// What ends the answer to a call of gRPC that has begun.
+    /// Returns the trailers that end a gRPC response which has already started.
     pub(crate) fn trailers(&self) -> HeaderMap {
         grpc::trailers(self)
     }
 
-    /// The status of the answer.
+    /// Returns the HTTP status of the response.
     pub(crate) fn status(&self) -> StatusCode {
-        self.cause().0
+        self.status_and_detail().0
     }
 
-    /// The status, and the problem details as JSON.
+    /// Returns the status and the problem details as JSON.
     fn problem(&self) -> (StatusCode, Vec<u8>) {
         match self {
             Self::Options => return (StatusCode::NO_CONTENT, Vec::new()),
@@ -152,17 +153,17 @@ impl Refusal {
             }
             _ => {}
         }
-        let (status, detail) = self.cause();
+        let (status, detail) = self.status_and_detail();
         let title = reason::phrase(status); // RFC 9457 section 4.2.1
         let problem = Problem { kind: "about:blank", title, status: status.as_u16(), detail: &detail };
-        // Strings and numbers can always be written.
+        // The serialization of strings and numbers cannot fail.
         let mut body = serde_json::to_vec(&problem).unwrap_or_default();
-        body.push(b'\n'); // for who reads it in a terminal
+        body.push(b'\n'); // for terminals
         (status, body)
     }
 
-    /// The status (RFC 9110 section 15, and RFC 6585 section 4 for 429), and what is wrong.
-    pub(crate) fn cause(&self) -> (StatusCode, Cow<'_, str>) {
+    /// Returns the status (RFC 9110 section 15, and RFC 6585 section 4 for 429) and a description of the fault.
+    pub(crate) fn status_and_detail(&self) -> (StatusCode, Cow<'_, str>) {
         match self {
             Self::BadRequest(cause @ BadRequest::BadField(BadField::Loop)) => {
                 (StatusCode::LOOP_DETECTED, cause.to_string().into())
@@ -173,26 +174,27 @@ impl Refusal {
                 (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` {cause}").into())
             }
             Self::BadCost { limit, cause } => {
-                (StatusCode::BAD_REQUEST, format!("the value that tells the cost for `{limit}` {cause}").into())
+                (StatusCode::BAD_REQUEST, format!("the cost of the request for `{limit}` {cause}").into())
             }
             Self::Options => (StatusCode::NO_CONTENT, "".into()),
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
-            Self::SchemeUnknown => (StatusCode::BAD_REQUEST, "the target's scheme is not one of HTTP".into()),
-            Self::TwoHosts => (StatusCode::BAD_REQUEST, "`host` and `:authority` are not the same".into()),
+            Self::UnknownScheme => {
+                (StatusCode::BAD_REQUEST, "the target's scheme is neither `http` nor `https`".into())
+            }
+            Self::HostMismatch => (StatusCode::BAD_REQUEST, "`host` and `:authority` differ".into()),
             Self::VersionNotSupported => {
-                (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0, HTTP/1.1 and HTTP/2 are understood".into())
+                (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.0, HTTP/1.1 and HTTP/2 are supported".into())
             }
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
-            Self::BodyBroken => (StatusCode::BAD_REQUEST, "the request's body broke off".into()),
-            Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request's body is too long".into()),
-            Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming".into()),
-            Self::HeadersTooLarge => (
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "there are too many header fields, or too many bytes of them".into(),
-            ),
-            Self::MethodNotImplemented => (StatusCode::NOT_IMPLEMENTED, "this method is not available here".into()),
+            Self::BodyIncomplete => (StatusCode::BAD_REQUEST, "the request body is malformed or incomplete".into()),
+            Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too long".into()),
+            Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "the request body was not received in time".into()),
+            Self::HeadersTooLarge => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the header fields are too many or too large".into())
+            }
+            Self::MethodNotImplemented => (StatusCode::NOT_IMPLEMENTED, "this method is not supported".into()),
             Self::CodingNotImplemented => {
-                (StatusCode::NOT_IMPLEMENTED, "`chunked` is the only transfer coding that is understood".into())
+                (StatusCode::NOT_IMPLEMENTED, "`chunked` is the only supported transfer coding".into())
             }
             Self::UriTooLong => (StatusCode::URI_TOO_LONG, "the target is too long".into()),
             Self::Limited { retry_after, .. } => {
@@ -201,15 +203,15 @@ impl Refusal {
             Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
             Self::UpstreamBusy => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy".into()),
-            Self::UpstreamBroken => (StatusCode::BAD_GATEWAY, "the upstream gave no valid answer".into()),
-            Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream gave no answer in time".into()),
+            Self::BadUpstreamResponse => (StatusCode::BAD_GATEWAY, "the upstream sent no valid response".into()),
+            Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time".into()),
             Self::DeadlinePassed => (StatusCode::GATEWAY_TIMEOUT, "the deadline has passed".into()),
-            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway is put together wrongly".into()),
-            Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed at this request".into()),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway is assembled wrongly".into()),
+            Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed to handle the request".into()),
         }
     }
 
-    /// The seconds of `Retry-After`.
+    /// Returns the seconds of `Retry-After`.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Limited { retry_after, .. } => *retry_after,
@@ -219,7 +221,7 @@ impl Refusal {
     }
 }
 
-impl Refusal {
+impl LocalResponse {
     /// Returns the names of the limits that rejected the request.
     pub(crate) fn violated(&self) -> Vec<String> {
         match self {
@@ -229,13 +231,13 @@ impl Refusal {
     }
 }
 
-impl From<BadRequest> for Refusal {
+impl From<BadRequest> for LocalResponse {
     fn from(cause: BadRequest) -> Self {
         Self::BadRequest(cause)
     }
 }
 
-impl From<Unjudged<'_>> for Refusal {
+impl From<Unjudged<'_>> for LocalResponse {
     fn from(Unjudged { limit, cause }: Unjudged<'_>) -> Self {
         let limit = limit.to_owned();
         match cause {
