@@ -8,7 +8,6 @@
 //! tests/chaos/run --store cluster             # or single, tls, sentinel; CHAOS_SECONDS=60 is then for this one alone
 //! tests/chaos/run --store single --only all-silent
 //! CHAOS_SEED=17 tests/chaos/run               # the same faults in the same order
-//! tests/chaos/run --release --write           # writes the tables into docs/internals/chaos.md
 //! tests/chaos/run --release --far --write     # measures a Redis that is far away, for docs/reliability.md
 //! ```
 //!
@@ -90,8 +89,8 @@ struct Arguments {
     /// Measure a Redis that is far away instead
     #[arg(long)]
     far: bool,
-    /// Write the tables into docs/internals/chaos.md, or with --far into docs/reliability.md
-    #[arg(long)]
+    /// With --far: write the table into docs/reliability.md
+    #[arg(long, requires = "far")]
     write: bool,
 }
 
@@ -111,9 +110,6 @@ fn main() -> ExitCode {
         let Some(witnessed) = run::run(&run) else { return ExitCode::FAILURE };
         let report = Report::of(&run, &witnessed);
         println!("{report}");
-        if arguments.write {
-            document::write("internals/chaos.md", kind.mark(), &report.to_string());
-        }
         broken.extend(report.broken().into_iter().map(|what| format!("{}: {what}", kind.title())));
     }
     broken.iter().for_each(|what| println!("NOT GOOD: {what}."));

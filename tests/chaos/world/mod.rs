@@ -49,16 +49,6 @@ pub enum Loss {
 }
 
 impl Kind {
-    /// The name of its marks in docs/internals/chaos.md.
-    pub const fn mark(self) -> &'static str {
-        match self {
-            Self::Single => "chaos",
-            Self::Tls => "chaos-tls",
-            Self::Sentinel => "chaos-sentinel",
-            Self::Cluster => "chaos-cluster",
-        }
-    }
-
     pub const fn title(self) -> &'static str {
         match self {
             Self::Single => "One Redis",
