@@ -1,4 +1,4 @@
-//! One version of the rules, with what is prepared of them at load.
+//! One version of the rules, with what is compiled of them at load.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
 use crate::path::{self, Readings};
 use crate::policy::Policy;
 use crate::route::Route;
-use crate::rules::{Charges, Rules, Unjudged};
+use crate::rules::{Charges, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
 
@@ -24,7 +24,7 @@ pub(crate) struct RuleSet {
     rules: Rules,
     field_filter: Arc<FieldFilter>,
     /// One for each route, in their order.
-    prepared: Vec<Prepared>,
+    compiled: Vec<CompiledRoute>,
     /// Counts the answers to requests without a route.
     unrouted: RouteMetrics,
 }
@@ -33,7 +33,7 @@ pub(crate) struct RuleSet {
 /// judged. The layer leaves it in the request's extensions.
 #[must_use]
 #[derive(Clone, Debug)]
-pub struct Handover {
+pub struct ForwardContext {
     pub(crate) _permit: Permit,
     /// Where the request may go.
     pub(crate) upstream: Option<Arc<str>>,
@@ -57,7 +57,7 @@ pub struct Handover {
 
 /// What a route needs at each request, made once.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct CompiledRoute {
     metrics: RouteMetrics,
     limits: Vec<LimitMetrics>,
     /// May a limit of it let requests wait?
@@ -74,9 +74,9 @@ static GET: Method = Method::GET;
 
 impl RuleSet {
     pub(crate) fn new(rules: Rules, metrics: &Metrics) -> Self {
-        let prepared = rules.routes.iter().map(|route| Prepared::new(route, metrics)).collect();
+        let compiled = rules.routes.iter().map(|route| CompiledRoute::new(route, metrics)).collect();
         let field_filter = Arc::new(rules.field_filter());
-        Self { rules, field_filter, prepared, unrouted: metrics.route("") }
+        Self { rules, field_filter, compiled, unrouted: metrics.route("") }
     }
 
     /// Removes from a request what nothing is to be read of; returns what is left that concerns a proxy.
@@ -130,17 +130,21 @@ impl RuleSet {
         path::readings(path, self.rules.requests.encoded_slash)
     }
 
-    pub(crate) fn find(&self, facts: &Facts<'_>) -> Option<(&Route, &Prepared)> {
+    pub(crate) fn find(&self, facts: &Facts<'_>) -> Option<(&Route, &CompiledRoute)> {
         let (position, route) = self.rules.routes.find(facts)?;
-        Some((route, self.prepared.get(position)?))
+        Some((route, self.compiled.get(position)?))
     }
 
-    pub(crate) fn charges<'r>(&'r self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, Unjudged<'r>> {
+    pub(crate) fn charges<'r>(
+        &'r self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> Result<Charges<'r>, LimitRejection<'r>> {
         self.rules.charges(route, facts)
     }
 
     /// What the service below is handed with a request; without a route, with one that goes on to a handler.
-    pub(crate) fn handover(
+    pub(crate) fn forward_context(
         &self,
         permit: Permit,
         route: Option<&Route>,
@@ -148,8 +152,8 @@ impl RuleSet {
         context: RequestContext,
         kinds: FieldKinds,
         upgrade: Option<Box<Upgrade>>,
-    ) -> Handover {
-        Handover {
+    ) -> ForwardContext {
+        ForwardContext {
             _permit: permit,
             upstream: route.and_then(|route| route.upstream.clone()),
             kinds,
@@ -170,8 +174,8 @@ impl RuleSet {
     }
 
     /// Where the answers of a route are counted.
-    pub(crate) fn metrics<'r>(&'r self, route: Option<(&Route, &'r Prepared)>) -> &'r RouteMetrics {
-        route.map_or(&self.unrouted, |(_, prepared)| &prepared.metrics)
+    pub(crate) fn metrics<'r>(&'r self, route: Option<(&Route, &'r CompiledRoute)>) -> &'r RouteMetrics {
+        route.map_or(&self.unrouted, |(_, compiled)| &compiled.metrics)
     }
 }
 
@@ -183,9 +187,9 @@ fn method_for_handler<B>(request: &Request<B>) -> &Method {
     }
 }
 
-// === impl Prepared ===
+// === impl CompiledRoute ===
 
-impl Prepared {
+impl CompiledRoute {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let limits = route.limits.iter().map(|limit| metrics.limit(&route.name, &limit.name)).collect();
         let (policy, members) = match route.rate_limit_headers.ietf {

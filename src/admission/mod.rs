@@ -84,7 +84,7 @@ pub(crate) fn admit_unlimited() -> Admitted {
 
 /// Decides without I/O, if possible: the store is in memory, or a cached refusal applies.
 fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStatus, StoreError>> {
-    match store.take_at_once(charges.asked()) {
+    match store.take_immediately(charges.as_slice()) {
         Some(taken) => Some(taken.map(|outcome| LimitStatus::new(charges, outcome))),
         None => known_refusal(store, charges).map(Ok),
     }
@@ -126,7 +126,7 @@ async fn decide(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, Sto
     let known = if charges.limits().iter().any(may_wait) { known_refusal(store, charges) } else { None };
     match known {
         Some(status) => Ok(status),
-        None => Ok(LimitStatus::new(charges, store.take(charges.asked()).await?)),
+        None => Ok(LimitStatus::new(charges, store.take(charges.as_slice()).await?)),
     }
 }
 
@@ -158,7 +158,7 @@ fn decide_without_store(store: &Store, charges: &Charges<'_>, error: &StoreError
     if local.is_empty() {
         return Ok(LimitStatus::default());
     }
-    let decided = store.take_alone(local.asked());
+    let decided = store.take_locally(local.as_slice());
     Ok(decided
         .map_or_else(|_| LimitStatus::default(), |outcome| LimitStatus::new_local(&local, outcome, error.clone())))
 }
@@ -172,7 +172,7 @@ pub(crate) fn denying<'c>(charges: &'c Charges<'_>, error: &StoreError) -> Optio
 /// Returns the cached refusals if one of them is by a limit that does not let requests wait: then the request is rejected
 /// without asking the store. Otherwise the store must decide, since the request may wait if all refusing limits allow it.
 fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
-    let known = store.known_refusal(charges.asked())?;
+    let known = store.known_refusal(charges.as_slice())?;
     let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
     let for_good = refused.any(|(one, _)| one.limit.wait_policy.is_none());
     for_good.then(|| LimitStatus::from_known(charges, known))

@@ -28,7 +28,7 @@ impl Receipt {
             return;
         }
         if self.status.fallback_cause.is_some() {
-            return store.give_back_alone(&granted);
+            return store.give_back_locally(&granted);
         }
         if let Err(error) = store.give_back(&granted).await {
             tracing::debug!(%error, "failed to give permits back, they return later");

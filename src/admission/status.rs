@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
 use crate::rules::{Charges, LimitCharge};
-use crate::store::{Known, StoreError};
+use crate::store::{KnownRefusal, StoreError};
 
 /// The decisions of a route's limits about a request, their combined result, and the store's time.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl LimitStatus {
     }
 
     /// Creates the status from cached refusals; other limits have no decision.
-    pub(super) fn from_known(charges: &Charges<'_>, known: Known) -> Self {
+    pub(super) fn from_known(charges: &Charges<'_>, known: KnownRefusal) -> Self {
         Self::from_decisions(charges, known.decisions, known.now)
     }
 

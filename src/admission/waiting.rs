@@ -128,7 +128,7 @@ impl<'w> Waiting<'w> {
     /// returns. If the store fails, the request continues instead, and is decided without the store.
     async fn reject_from_queue(&self, queues: &[usize]) -> Result<(), Denial> {
         let ask = |charge: &Charge| Charge { permits: 0, ..charge.clone() };
-        let asked: Vec<Charge> = self.charges.asked().iter().map(ask).collect();
+        let asked: Vec<Charge> = self.charges.as_slice().iter().map(ask).collect();
         let Ok(mut outcome) = self.store.take(&asked).await else { return Ok(()) };
         for position in queues {
             let decision = &mut outcome.decisions[*position];

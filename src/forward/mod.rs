@@ -29,7 +29,7 @@ use self::head::Judged;
 pub(crate) use self::head::response as rewrite_answer;
 use self::upgrade::Connect;
 use crate::boxed::boxed;
-use crate::layer::{Handover, NotSent};
+use crate::layer::{ForwardContext, NotSent};
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::AttemptOutcome;
 use crate::sanitize::{FieldKind, FieldKinds};
@@ -83,11 +83,21 @@ impl Forward {
     /// Rewrites the head for the upstream; or says what to answer without it.
     pub(crate) fn prepare(&self, request: &mut Request<RequestBody>) -> Result<Ready<'_>, Box<Response<ResponseBody>>> {
         let call = GrpcCall::detect(request.method(), request.headers());
-        let handover = request.extensions_mut().remove::<Handover>(); // one permit, one request
+        let context = request.extensions_mut().remove::<ForwardContext>(); // one permit, one request
         let trace = request.extensions_mut().remove::<Trace>();
-        let Some(handover) = handover else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
-        let Handover { upstream, peer, trusted_peer, over_tls, client, max_body, kinds, field_filter, upgrade, .. } =
-            handover;
+        let Some(context) = context else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
+        let ForwardContext {
+            upstream,
+            peer,
+            trusted_peer,
+            over_tls,
+            client,
+            max_body,
+            kinds,
+            field_filter,
+            upgrade,
+            ..
+        } = context;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
         if let Some(here) = here::answer(request) {
@@ -114,7 +124,7 @@ impl Forward {
     }
 }
 
-/// Forwards a request that carries its [`Handover`] in its extensions, and no other.
+/// Forwards a request that carries its [`ForwardContext`] in its extensions, and no other.
 impl Service<Request<RequestBody>> for Forward {
     type Response = Response<ResponseBody>;
     type Error = Infallible;

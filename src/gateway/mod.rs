@@ -261,7 +261,7 @@ impl Control {
         let (end, ending) = oneshot::channel();
         let run = async move {
             layer.connect();
-            tokio::spawn(tend(layer));
+            tokio::spawn(run_maintenance(layer));
             watches.into_iter().for_each(|watch| drop(tokio::spawn(look_after(watch, asked.clone()))));
             let mut serving = pin!(async {
                 match listener {
@@ -307,10 +307,10 @@ fn runtime() -> io::Result<Runtime> {
 }
 
 /// What is to be said of the store when no request comes that would find it out.
-async fn tend(layer: RateLimitLayer) {
+async fn run_maintenance(layer: RateLimitLayer) {
     loop {
         tokio::time::sleep(REMINDER).await;
-        layer.tend();
+        layer.run_maintenance();
     }
 }
 

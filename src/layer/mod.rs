@@ -69,7 +69,7 @@ use crate::headers;
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::rules::{Charges, Rules};
-pub use crate::ruleset::Handover;
+pub use crate::ruleset::ForwardContext;
 use crate::ruleset::RuleSet;
 use crate::sanitize::{FieldKinds, RequestContext};
 use crate::store::Store;
@@ -145,7 +145,7 @@ impl RateLimitLayer {
     fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
         let rules = RuleSet::new(rules, &metrics);
         store.set_active_limits(rules.limiters(), std::iter::empty());
-        store.be_gateway();
+        store.announce_as_gateway();
         let rules = Arc::new(ArcSwap::from_pointee(rules));
         let (queues, hint) = (Arc::new(WaitQueues::new()), Arc::default());
         Self { limiter: Arc::new(RateLimiting { rules, store, queues, metrics, options, hint }) }
@@ -182,8 +182,8 @@ impl RateLimitLayer {
     }
 
     /// Periodic maintenance of the store.
-    pub(crate) fn tend(&self) {
-        self.limiter.store.tend();
+    pub(crate) fn run_maintenance(&self) {
+        self.limiter.store.run_maintenance();
     }
 
     /// Puts other rules in force, for all requests that come from now on. Buckets and counters stay.
@@ -260,7 +260,7 @@ where
 // === impl RateLimiting ===
 
 impl RateLimiting {
-    /// Decides about a request: puts the handover into its extensions, or returns a local_response. If the layer changes requests, the
+    /// Decides about a request: puts the context into its extensions, or returns a local_response. If the layer changes requests, the
     /// service below gets the path in the normal form that the rules have seen.
     async fn judge<'r, B>(
         &self,
@@ -294,14 +294,14 @@ impl RateLimiting {
             Some(screened) => reading::find(rules, request.uri(), &mut facts, screened.fault)
                 .inspect_err(|bad| self.count_bad_field(bad))?, // 400
         };
-        let Some((route, prepared)) = found else {
+        let Some((route, compiled)) = found else {
             let Unmatched::Pass = self.options.unmatched else { return Err(LocalResponse::NoRoute) }; // 404
-            let handover = rules.handover(admit_unlimited().permit, None, &facts, context, kinds, None);
+            let context = rules.forward_context(admit_unlimited().permit, None, &facts, context, kinds, None);
             let target = self.target(request.uri(), &facts)?;
-            hand_over(request, handover, target);
+            hand_over(request, context, target);
             return Ok(Receipt::default());
         };
-        notes.route = Some((route, prepared));
+        notes.route = Some((route, compiled));
         let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
         let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
         if upgrade.is_none() && is_tunnel(request) {
@@ -316,17 +316,17 @@ impl RateLimiting {
         }
         let charges = rules.charges(route, &facts)?; // 400
         notes.begin_to_decide(&charges, &self.store);
-        let admitted = admit(&self.store, &self.queues, &charges, prepared.may_wait).await;
-        prepared.count(&charges, &admitted);
+        let admitted = admit(&self.store, &self.queues, &charges, compiled.may_wait).await;
+        compiled.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
         }
         notes.name_client(&charges, &self.store);
         notes.note(&charges, &admitted);
         let Admitted { permit, status, .. } = admitted.map_err(|denial| local_response(&charges, denial))?; // 429, 503
-        let handover = rules.handover(permit, Some(route), &facts, context, kinds, upgrade);
+        let context = rules.forward_context(permit, Some(route), &facts, context, kinds, upgrade);
         let target = self.target(request.uri(), &facts)?;
-        hand_over(request, handover, target);
+        hand_over(request, context, target);
         Ok(Receipt::new(charges, status))
     }
 
@@ -384,8 +384,8 @@ fn refuse<B>(local_response: LocalResponse, request: &mut Request<B>) -> Respons
 }
 
 /// Makes a request what the service below is called with.
-fn hand_over<B>(request: &mut Request<B>, handover: Handover, target: Option<Uri>) {
-    request.extensions_mut().insert(handover);
+fn hand_over<B>(request: &mut Request<B>, context: ForwardContext, target: Option<Uri>) {
+    request.extensions_mut().insert(context);
     if let Some(target) = target {
         *request.uri_mut() = target;
     }

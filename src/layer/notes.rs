@@ -12,7 +12,7 @@ use crate::headers;
 use crate::metrics::Metrics;
 use crate::route::Route;
 use crate::rules::Charges;
-use crate::ruleset::{Prepared, RuleSet};
+use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::store::Store;
 
 /// What was decided about a request, for the access log.
@@ -64,7 +64,7 @@ pub enum RequestOutcome {
 /// What is recorded of a request, whatever its outcome.
 #[derive(Default)]
 pub(super) struct Notes<'r> {
-    pub(super) route: Option<(&'r Route, &'r Prepared)>,
+    pub(super) route: Option<(&'r Route, &'r CompiledRoute)>,
     outcome: RequestOutcome,
     at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
@@ -163,7 +163,7 @@ impl Notes<'_> {
     /// Notes what stands for the client. The store may know that only once it has been asked.
     pub(super) fn name_client(&mut self, charges: &Charges<'_>, store: &Store) {
         if self.names_client && self.client_key.is_none() {
-            self.client_key = charges.asked().iter().find_map(|charge| store.key_of(charge.client.as_ref()?));
+            self.client_key = charges.as_slice().iter().find_map(|charge| store.key_of(charge.client.as_ref()?));
         }
     }
 
@@ -187,8 +187,8 @@ impl Notes<'_> {
         }
         let status = status.filter(|status| status.fallback_cause.is_none());
         self.at = status.map(|status| status.now);
-        let (Some((route, prepared)), Some(status)) = (self.route, status) else { return };
-        self.rate_limit = prepared.members.rate_limit(status);
+        let (Some((route, compiled)), Some(status)) = (self.route, status) else { return };
+        self.rate_limit = compiled.members.rate_limit(status);
         self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(&route.limits, status)).flatten();
     }
 
@@ -210,7 +210,7 @@ impl Notes<'_> {
     /// Adds the rate limit fields.
     fn stamp<B>(&mut self, response: &mut Response<B>) {
         if let Some(rate_limit) = self.rate_limit.take() {
-            let policy = self.route.and_then(|(_, prepared)| prepared.policy.as_ref());
+            let policy = self.route.and_then(|(_, compiled)| compiled.policy.as_ref());
             let policy = policy.map(|policy| policy.at(self.at.unwrap_or_default()));
             headers::stamp(response.headers_mut(), policy, Some(rate_limit));
         }

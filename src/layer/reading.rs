@@ -7,10 +7,10 @@ use http::Uri;
 
 use crate::facts::{BadRequest, Facts};
 use crate::route::Route;
-use crate::ruleset::{Prepared, RuleSet};
+use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::sanitize::BadField;
 
-type Found<'r> = (&'r Route, &'r Prepared);
+type Found<'r> = (&'r Route, &'r CompiledRoute);
 
 /// Returns the route of a request. Afterwards the path of `facts` is the reading that led to the route.
 ///

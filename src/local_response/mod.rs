@@ -17,7 +17,7 @@ use crate::client::NoClient;
 use crate::cost::CostError;
 use crate::facts::BadRequest;
 use crate::reason;
-use crate::rules::{Unclear, Unjudged};
+use crate::rules::{LimitRejection, MissingInput};
 use crate::sanitize::BadField;
 
 /// The reason for a response that no upstream sent.
@@ -237,12 +237,12 @@ impl From<BadRequest> for LocalResponse {
     }
 }
 
-impl From<Unjudged<'_>> for LocalResponse {
-    fn from(Unjudged { limit, cause }: Unjudged<'_>) -> Self {
+impl From<LimitRejection<'_>> for LocalResponse {
+    fn from(LimitRejection { limit, cause }: LimitRejection<'_>) -> Self {
         let limit = limit.to_owned();
         match cause {
-            Unclear::Client(cause) => Self::NoClient { limit, cause },
-            Unclear::Cost(cause) => Self::BadCost { limit, cause },
+            MissingInput::Client(cause) => Self::NoClient { limit, cause },
+            MissingInput::Cost(cause) => Self::BadCost { limit, cause },
         }
     }
 }

@@ -23,7 +23,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn try_set_rate(&self, config: &RateConfig) -> Result<bool, RateLimiterError> {
-        self.answer(self.store.set_rate(&self.named, SetRate::Try, config).await)
+        self.with_context(self.store.set_rate(&self.limiter, SetRate::Try, config).await)
     }
 
     /// Gives the limiter this rate, whether it has one or not. All permits are there afterwards: to keep what is in use,
@@ -32,7 +32,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn set_rate(&self, config: &RateConfig) -> Result<(), RateLimiterError> {
-        self.answer(self.store.set_rate(&self.named, SetRate::Reset, config).await).map(drop)
+        self.with_context(self.store.set_rate(&self.limiter, SetRate::Reset, config).await).map(drop)
     }
 
     /// Gives the limiter this rate, whether it has one or not; what is in use stays in use and returns when it would have,
@@ -41,7 +41,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn ensure_rate(&self, config: &RateConfig) -> Result<(), RateLimiterError> {
-        self.answer(self.store.set_rate(&self.named, SetRate::Keep, config).await).map(drop)
+        self.with_context(self.store.set_rate(&self.limiter, SetRate::Keep, config).await).map(drop)
     }
 
     /// Gives the limiter another rate; says whether it had one, without which nothing happens. Under another mode
@@ -54,7 +54,7 @@ impl RateLimiter {
             Usage::Keep => SetRate::UpdateAndKeep,
             Usage::Reset => SetRate::UpdateAndReset,
         };
-        self.answer(self.store.set_rate(&self.named, how, config).await)
+        self.with_context(self.store.set_rate(&self.limiter, how, config).await)
     }
 
     /// What the limiter was told; nothing if it has no rate. A rate of Java beyond [`MAX_RATE`](crate::limit::MAX_RATE)
@@ -63,7 +63,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn config(&self) -> Result<Option<RateConfig>, RateLimiterError> {
-        self.answer(self.store.rate_config(&self.named).await)
+        self.with_context(self.store.rate_config(&self.limiter).await)
     }
 
     /// Has the limiter a rate?
@@ -81,7 +81,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn expire(&self, after: Duration) -> Result<bool, RateLimiterError> {
-        self.answer(self.store.expire(&self.named, Some(after)).await)
+        self.with_context(self.store.expire(&self.limiter, Some(after)).await)
     }
 
     /// Lets the limiter stay; says whether it was going to vanish. A keep-alive applies again with the next grant.
@@ -89,7 +89,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn clear_expire(&self) -> Result<bool, RateLimiterError> {
-        self.answer(self.store.expire(&self.named, None).await)
+        self.with_context(self.store.expire(&self.limiter, None).await)
     }
 
     /// How long the limiter stays unless it is used; nothing if it was not told to vanish.
@@ -97,7 +97,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`]; `NotInitialised` if there is no such limiter.
     pub async fn time_to_live(&self) -> Result<Option<Duration>, RateLimiterError> {
-        self.answer(self.store.time_to_live(&self.named).await)
+        self.with_context(self.store.time_to_live(&self.limiter).await)
     }
 
     /// Removes the limiter and forgets what is in use of it; under PER_CLIENT, by this instance. Says whether there was
@@ -106,6 +106,6 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn delete(&self) -> Result<bool, RateLimiterError> {
-        self.answer(self.store.delete(&self.named).await)
+        self.with_context(self.store.delete(&self.limiter).await)
     }
 }

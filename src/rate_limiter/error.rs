@@ -15,7 +15,7 @@ pub enum RateLimiterError {
     #[error("permits must be at least 1, not 0")]
     NoPermits,
     /// More permits than the rate: waiting cannot help.
-    #[error("{permits} permits are more than the rate of limiter `{limiter}`{}", told(rate.as_ref()))]
+    #[error("{permits} permits are more than the rate of limiter `{limiter}`{}", rate_suffix(rate.as_ref()))]
     ExceedsRate {
         /// The limiter's name.
         limiter: String,
@@ -31,7 +31,7 @@ pub enum RateLimiterError {
         limiter: String,
     },
     /// The store did not answer, or not with what was asked.
-    #[error("limiter `{limiter}`: store `{store}`: {error}{}", because(cause.as_ref()))]
+    #[error("limiter `{limiter}`: store `{store}`: {error}{}", cause_suffix(cause.as_ref()))]
     Store {
         /// The limiter's name.
         limiter: String,
@@ -44,10 +44,10 @@ pub enum RateLimiterError {
     },
 }
 
-fn told(rate: Option<&RateConfig>) -> String {
+fn rate_suffix(rate: Option<&RateConfig>) -> String {
     rate.map(|rate| format!(", which is {} in {:?}", rate.rate(), rate.interval())).unwrap_or_default()
 }
 
-fn because(cause: Option<&String>) -> String {
+fn cause_suffix(cause: Option<&String>) -> String {
     cause.map(|cause| format!(": {cause}")).unwrap_or_default()
 }

@@ -17,7 +17,7 @@
 //! A Java service with `redisson.getRateLimiter("mails")` shares these permits. What differs is told at each operation;
 //! the law is that of [`token_bucket`](crate::limit::token_bucket), and now is the store's clock, never the caller's.
 
-mod charged;
+mod cancel_safe;
 mod configure;
 mod error;
 mod instance;
@@ -29,19 +29,19 @@ use std::time::Duration;
 pub use self::configure::Usage;
 pub use self::error::RateLimiterError;
 pub use self::instance::{InstanceId, InstanceIdError};
-use self::wait::Line;
+use self::wait::Waiters;
 use crate::limit::Wait;
-use crate::store::{Named, Store, StoreError};
+use crate::store::{LimiterRef, Store, StoreError};
 
-/// A named limiter in a store. Cheap to clone; clones are one instance, with one id and one line of waiters.
+/// A limiter limiter in a store. Cheap to clone; clones are one instance, with one id and one waiters of waiters.
 ///
 /// Futures of the operations may be dropped: one that was going to take permits takes none. On Redis they must be run by
 /// Tokio, with its timers and IO enabled; on the embedded store only waiting needs Tokio's timers.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     store: Store,
-    named: Named,
-    line: Arc<Line>,
+    limiter: LimiterRef,
+    waiters: Arc<Waiters>,
 }
 
 /// The result of [`RateLimiter::try_acquire`].
@@ -77,20 +77,20 @@ impl RateLimiter {
         if name.is_empty() {
             return Err(RateLimiterError::NoName);
         }
-        Ok(Self { store, named: Named::new(name, instance.shared()), line: Arc::default() })
+        Ok(Self { store, limiter: LimiterRef::new(name, instance.shared()), waiters: Arc::default() })
     }
 
     /// Its name, as it was given.
     pub fn name(&self) -> &str {
-        self.named.name()
+        self.limiter.name()
     }
 
     /// Who it is, where each instance has a bucket of its own.
     pub fn instance(&self) -> &str {
-        self.named.instance()
+        self.limiter.instance()
     }
 
-    /// Takes `permits`, at least 1, if they are there now. It does not stand in line: while others wait it takes what
+    /// Takes `permits`, at least 1, if they are there now. It does not stand in waiters: while others wait it takes what
     /// they cannot.
     ///
     /// ```no_run
@@ -113,7 +113,7 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn available_permits(&self) -> Result<u32, RateLimiterError> {
-        Ok(self.answer(charged::take(&self.store, &self.named, 0).await)?.remaining)
+        Ok(self.with_context(cancel_safe::take(&self.store, &self.limiter, 0).await)?.remaining)
     }
 
     /// Puts `permits`, at least 1, back before they return by themselves: the newest grants first, of any caller.
@@ -122,14 +122,15 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`]. It is never sent twice; after a failure of the store it is not known whether it happened.
     pub async fn release(&self, permits: u32) -> Result<u32, RateLimiterError> {
-        let released = self.answer(self.store.release(&self.named, some(permits)?).await)?;
-        self.line.tell_released();
+        let released = self.with_context(self.store.release(&self.limiter, at_least_one(permits)?).await)?;
+        self.waiters.notify_released();
         Ok(released)
     }
 
     /// Takes permits, or says when they will be there.
     async fn ask(&self, permits: u32) -> Result<Acquisition, RateLimiterError> {
-        let decision = self.answer(charged::take(&self.store, &self.named, some(permits)?).await)?;
+        let decision =
+            self.with_context(cancel_safe::take(&self.store, &self.limiter, at_least_one(permits)?).await)?;
         let wait = match decision.wait {
             Wait::Now => Duration::ZERO,
             Wait::Millis(wait) => Duration::from_millis(wait),
@@ -142,7 +143,7 @@ impl RateLimiter {
     }
 
     /// What the store said, with the limiter and the store that an error is about.
-    fn answer<T>(&self, said: Result<T, StoreError>) -> Result<T, RateLimiterError> {
+    fn with_context<T>(&self, said: Result<T, StoreError>) -> Result<T, RateLimiterError> {
         said.map_err(|error| {
             let limiter = self.name().to_owned();
             match error {
@@ -156,6 +157,6 @@ impl RateLimiter {
     }
 }
 
-fn some(permits: u32) -> Result<u32, RateLimiterError> {
+fn at_least_one(permits: u32) -> Result<u32, RateLimiterError> {
     if permits == 0 { Err(RateLimiterError::NoPermits) } else { Ok(permits) }
 }

@@ -1,22 +1,22 @@
 //! Waiting for permits, first come first served.
 //!
-//! The first in line asks the store, learns to the millisecond when its permits will be there, and asks again then; the
+//! The first in waiters asks the store, learns to the millisecond when its permits will be there, and asks again then; the
 //! others wait for it. So a limiter's waiters cost the store one call for each grant, however many they are, and one
 //! who needs many permits is not overtaken for ever by those who need few. A waiter that leaves has not been charged.
 //!
-//! Other programs do not announce what they release, so the first in line asks ten times a second.
+//! Other programs do not announce what they release, so the first in waiters asks ten times a second.
 
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Acquisition, RateLimiter, RateLimiterError, some};
+use super::{Acquisition, RateLimiter, RateLimiterError, at_least_one};
 
 /// The waiters of one instance.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    /// Held by the first in line; Tokio's mutex hands it on in the order in which it was asked for.
+pub(super) struct Waiters {
+    /// Held by the first in waiters; Tokio's mutex hands it on in the order in which it was asked for.
     first: Mutex<()>,
     released: Notify,
 }
@@ -30,23 +30,23 @@ impl RateLimiter {
     /// # Errors
     /// See [`RateLimiterError`]. Waiting ends with a failure of the store.
     pub async fn acquire(&self, permits: u32) -> Result<(), RateLimiterError> {
-        some(permits)?;
-        let _first = self.line.first.lock().await;
+        at_least_one(permits)?;
+        let _first = self.waiters.first.lock().await;
         self.acquire_as_first(permits, None).await?;
         Ok(())
     }
 
-    /// Takes `permits`, at least 1, if they are there within `timeout`, of which standing in line is a part. Says no as
+    /// Takes `permits`, at least 1, if they are there within `timeout`, of which standing in waiters is a part. Says no as
     /// soon as it knows: it waits for nothing that returns too late by itself.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
     pub async fn try_acquire_for(&self, permits: u32, timeout: Duration) -> Result<bool, RateLimiterError> {
-        some(permits)?;
+        at_least_one(permits)?;
         let Some(deadline) = Instant::now().checked_add(timeout) else {
             return self.acquire(permits).await.map(|()| true);
         };
-        match timeout_at(deadline, self.line.first.lock()).await {
+        match timeout_at(deadline, self.waiters.first.lock()).await {
             Ok(_first) => self.acquire_as_first(permits, Some(deadline)).await,
             Err(_) => Ok(false),
         }
@@ -63,15 +63,15 @@ impl RateLimiter {
             let due = Instant::now() + wait.min(LONGEST_WAIT);
             tokio::select! {
                 () = sleep_until(due) => {}
-                () = self.line.released.notified() => {}
+                () = self.waiters.released.notified() => {}
             }
         }
     }
 }
 
-impl Line {
-    /// Permits were put back: the first in line may have them.
-    pub(super) fn tell_released(&self) {
+impl Waiters {
+    /// Permits were put back: the first in waiters may have them.
+    pub(super) fn notify_released(&self) {
         self.released.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! What the limits of a route ask of one request, in the form in which a store is asked.
+//! What the limits of a route ask of one request, in the form in which a store is charges.
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ pub struct Charges<'r> {
     limits: &'r [Limit],
     /// For each charge, the position of its limit.
     positions: Positions,
-    asked: Vec<Charge>,
+    charges: Vec<Charge>,
 }
 
 /// A limit that a request is subject to, and what it asks of it.
@@ -24,26 +24,26 @@ pub struct LimitCharge<'c> {
     pub index: usize,
     /// The rule.
     pub limit: &'c Limit,
-    /// What the store is asked for.
+    /// What the store is charges for.
     pub charge: &'c Charge,
 }
 
 impl<'r> Charges<'r> {
     /// None yet, of a route with these limits.
     pub(super) fn new(limits: &'r [Limit]) -> Self {
-        Self { limits, positions: Positions::new(), asked: Vec::with_capacity(limits.len()) }
+        Self { limits, positions: Positions::new(), charges: Vec::with_capacity(limits.len()) }
     }
 
     /// Adds what the limit at this position asks.
     #[inline]
     pub(super) fn push(&mut self, index: usize, charge: Charge) {
         self.positions.push(index);
-        self.asked.push(charge);
+        self.charges.push(charge);
     }
 
-    /// What a store is asked for.
-    pub fn asked(&self) -> &[Charge] {
-        &self.asked
+    /// What a store is charges for.
+    pub fn as_slice(&self) -> &[Charge] {
+        &self.charges
     }
 
     /// All limits of the route, also those that do not count the request.
@@ -53,24 +53,24 @@ impl<'r> Charges<'r> {
 
     /// How many limits count the request.
     pub fn len(&self) -> usize {
-        self.asked.len()
+        self.charges.len()
     }
 
     /// Does no limit count the request?
     pub fn is_empty(&self) -> bool {
-        self.asked.is_empty()
+        self.charges.is_empty()
     }
 
     /// Each charge with its limit, in their order.
     pub fn iter(&self) -> impl Iterator<Item = LimitCharge<'_>> {
         let limit = |(index, charge)| LimitCharge { index, limit: &self.limits[index], charge };
-        self.positions.iter().copied().zip(&self.asked).map(limit)
+        self.positions.iter().copied().zip(&self.charges).map(limit)
     }
 
     /// The charge at this position among the charges.
     pub(crate) fn at(&self, position: usize) -> LimitCharge<'_> {
         let index = self.positions[position];
-        LimitCharge { index, limit: &self.limits[index], charge: &self.asked[position] }
+        LimitCharge { index, limit: &self.limits[index], charge: &self.charges[position] }
     }
 
     /// Those of the charges that `which` names.
@@ -89,6 +89,6 @@ impl<'r> Charges<'r> {
 
     /// The charges alone, each with the position of its limit.
     pub(crate) fn into_parts(self) -> (Positions, Vec<Charge>) {
-        (self.positions, self.asked)
+        (self.positions, self.charges)
     }
 }

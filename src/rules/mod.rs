@@ -45,16 +45,16 @@ pub struct FieldRules {
 
 /// Why a request is not judged by a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unjudged<'r> {
+pub struct LimitRejection<'r> {
     /// The limit's name.
     pub limit: &'r str,
     /// What is wrong with the request.
-    pub cause: Unclear,
+    pub cause: MissingInput,
 }
 
 /// What a limit cannot tell of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unclear {
+pub enum MissingInput {
     /// Who is asking.
     Client(NoClient),
     /// What it costs.
@@ -63,13 +63,13 @@ pub enum Unclear {
 
 /// What one limit asks of one request.
 #[derive(Clone, Debug)]
-pub enum Due {
+pub enum LimitCheck {
     /// It counts it.
     Charge(Charge),
     /// It does not count it, for this reason: it is told to, or only watches.
-    Skip(Unclear),
+    Skip(MissingInput),
     /// It turns it away, for this reason.
-    Deny(Unclear),
+    Deny(MissingInput),
 }
 
 impl Rules {
@@ -131,13 +131,13 @@ impl Rules {
     /// # Errors
     /// A limit that denies requests without a client cannot find one, any limit finds more than one or cannot read it, or
     /// the request does not tell its cost.
-    pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, Unjudged<'r>> {
+    pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, LimitRejection<'r>> {
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {
-            match self.due(limit, facts) {
-                Due::Charge(charge) => charges.push(index, charge),
-                Due::Skip(_) => {}
-                Due::Deny(cause) => return Err(Unjudged { limit: &limit.name, cause }),
+            match self.check_limit(limit, facts) {
+                LimitCheck::Charge(charge) => charges.push(index, charge),
+                LimitCheck::Skip(_) => {}
+                LimitCheck::Deny(cause) => return Err(LimitRejection { limit: &limit.name, cause }),
             }
         }
         Ok(charges)
@@ -145,30 +145,33 @@ impl Rules {
 
     /// What this limit asks of a request with these facts.
     #[inline]
-    pub fn due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
-        match self.live_due(limit, facts) {
-            Due::Deny(cause) if limit.shadow => Due::Skip(cause),
-            due => due,
+    pub fn check_limit(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
+        match self.check_as_live(limit, facts) {
+            LimitCheck::Deny(cause) if limit.shadow => LimitCheck::Skip(cause),
+            check => check,
         }
     }
 
     /// What it would ask if it were live.
-    fn live_due(&self, limit: &Limit, facts: &Facts<'_>) -> Due {
+    fn check_as_live(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
         let client = match limit.mode() {
             Mode::Overall => None,
             Mode::PerClient => match self.client(limit, facts) {
                 Ok(client) => Some(client),
                 Err(NoClient::Missing) if limit.on_missing_client == OnMissingClient::Skip => {
-                    return Due::Skip(Unclear::Client(NoClient::Missing));
+                    return LimitCheck::Skip(MissingInput::Client(NoClient::Missing));
                 }
-                Err(cause) => return Due::Deny(Unclear::Client(cause)),
+                Err(cause) => return LimitCheck::Deny(MissingInput::Client(cause)),
             },
         };
         match limit.permits.for_request(facts) {
-            Ok(permits) => {
-                Due::Charge(Charge { limiter: Arc::clone(&limit.limiter), client, permits, shadow: limit.shadow })
-            }
-            Err(cause) => Due::Deny(Unclear::Cost(cause)),
+            Ok(permits) => LimitCheck::Charge(Charge {
+                limiter: Arc::clone(&limit.limiter),
+                client,
+                permits,
+                shadow: limit.shadow,
+            }),
+            Err(cause) => LimitCheck::Deny(MissingInput::Cost(cause)),
         }
     }
 

@@ -20,7 +20,7 @@ pub(crate) mod transfer;
 use std::sync::Arc;
 
 pub use self::builder::{MemoryBuilder, RedisBuilder};
-pub(crate) use self::limiters::{Named, SetRate};
+pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::negative_cache::NegativeCache;
 pub use self::redis::Redis;
@@ -32,7 +32,7 @@ use crate::clock::{SystemClock, Timestamp};
 use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome};
 use crate::metrics::Metrics;
 
-/// A place for buckets. Cheap to clone; clones share the buckets, so any number of limiters and layers may have one.
+/// A address for buckets. Cheap to clone; clones share the buckets, so any number of limiters and layers may have one.
 ///
 /// ```
 /// use tidegate::{RateLimiter, Store};
@@ -66,20 +66,20 @@ pub enum StoreError {
     Broken,
     /// Redis answered with an error; its first word, such as `OOM` or `READONLY`.
     #[error("redis answers {0}")]
-    Answer(String),
+    ErrorReply(String),
     /// The hash slot is at another node of the cluster, and nothing ran.
-    #[error("slot {slot} is at {place}")]
-    Elsewhere {
+    #[error("slot {slot} is at {address}")]
+    Redirected {
         /// The slot.
         slot: u16,
         /// The other node's host and port.
-        place: String,
+        address: String,
         /// For this call alone: the slot is on its way there.
-        once: bool,
+        is_ask: bool,
     },
     /// Redis answered with something that the script does not return.
     #[error("answer of another shape than the script's")]
-    Shape,
+    UnexpectedReply,
     /// A limiter that others configure lacks its rate, interval or type.
     #[error("limiter is not initialised")]
     NotInitialised,
@@ -92,12 +92,12 @@ pub enum StoreError {
 }
 
 /// The errors that a Redis answers to all commands while it is in a certain state.
-const NOT_NOW: [&str; 8] =
+const UNAVAILABLE_REPLIES: [&str; 8] =
     ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "NOAUTH", "WRONGPASS"];
 
 /// A request that is refused by what is known already.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownRefusal {
     /// What the store's clock shows.
     pub(crate) now: Timestamp,
     /// What is known of each charge; nothing is of those that the store was not asked for.
@@ -131,7 +131,7 @@ impl Store {
     pub fn for_worker(&self) -> Self {
         match self {
             Self::Memory(memory) => Self::Memory(Arc::clone(memory)),
-            Self::Redis(redis) => Self::Redis(Arc::new(redis.beside(redis.store().for_worker()))),
+            Self::Redis(redis) => Self::Redis(Arc::new(redis.with_store(redis.store().for_worker()))),
         }
     }
 
@@ -155,7 +155,7 @@ impl Store {
     }
 
     /// Looks after what no request may come to look after; to be called now and then.
-    pub(crate) fn tend(&self) {
+    pub(crate) fn run_maintenance(&self) {
         if let Self::Memory(memory) = self {
             memory.run_maintenance();
         }
@@ -163,7 +163,7 @@ impl Store {
 
     /// Is it known without asking that these charges will not all be granted? Of an embedded store, nothing is known that
     /// asking would not tell as fast.
-    pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
+    pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
         match self {
             Self::Memory(_) => None,
             Self::Redis(redis) => redis.known_refusal(charges),
@@ -180,9 +180,9 @@ impl Store {
     }
 
     /// Marks the owner of this store as a gateway, which has a share of each limit while the store is away.
-    pub(crate) fn be_gateway(&self) {
+    pub(crate) fn announce_as_gateway(&self) {
         if let Self::Redis(redis) = self {
-            redis.store().fallback().be_gateway();
+            redis.store().fallback().announce_as_gateway();
         }
     }
 
@@ -277,7 +277,7 @@ impl Store {
 
 impl Store {
     /// Makes all charges or none, if that can be done here and now; nothing if somebody has to be asked.
-    pub(crate) fn take_at_once(&self, charges: &[Charge]) -> Option<Result<Outcome, StoreError>> {
+    pub(crate) fn take_immediately(&self, charges: &[Charge]) -> Option<Result<Outcome, StoreError>> {
         match self {
             Self::Memory(memory) => Some(memory.take(charges)),
             Self::Redis(_) => None,
@@ -288,15 +288,15 @@ impl Store {
     ///
     /// # Errors
     /// The store is in this process, where nothing is to be shared out, or does not know the limiter.
-    pub(crate) fn take_alone(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+    pub(crate) fn take_locally(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(_) => Err(StoreError::Unreachable),
             Self::Redis(redis) => redis.store().fallback().take(charges),
         }
     }
 
-    /// Gives back what [`take_alone`](Self::take_alone) granted.
-    pub(crate) fn give_back_alone(&self, granted: &[Granted]) {
+    /// Gives back what [`take_locally`](Self::take_locally) granted.
+    pub(crate) fn give_back_locally(&self, granted: &[Granted]) {
         if let Self::Redis(redis) = self {
             redis.store().fallback().give_back(granted);
         }
@@ -340,24 +340,26 @@ impl StoreError {
 
     /// Is the connection on which this happened of no more use? Answers may still come on it that nobody waits for, what it
     /// leads to is no master any more, or says the same to everybody at present.
-    fn condemns_connection(&self) -> bool {
+    fn breaks_connection(&self) -> bool {
         match self {
-            Self::Timeout | Self::Broken | Self::Shape => true,
-            Self::Answer(word) => NOT_NOW.contains(&word.as_str()),
-            Self::Unreachable | Self::Elsewhere { .. } | Self::Full | Self::NotInitialised | Self::ModeDiffers => false,
+            Self::Timeout | Self::Broken | Self::UnexpectedReply => true,
+            Self::ErrorReply(word) => UNAVAILABLE_REPLIES.contains(&word.as_str()),
+            Self::Unreachable | Self::Redirected { .. } | Self::Full | Self::NotInitialised | Self::ModeDiffers => {
+                false
+            }
         }
     }
 
     /// Is the bucket at another node, or on its way there? Nothing ran.
-    fn is_elsewhere(&self) -> bool {
-        matches!(self, Self::Elsewhere { .. }) || self.is_migrating()
+    fn is_redirected(&self) -> bool {
+        matches!(self, Self::Redirected { .. }) || self.is_migrating()
     }
 
     /// Is the slot on its way from one node to another?
     fn is_migrating(&self) -> bool {
         match self {
-            Self::Elsewhere { once, .. } => *once,
-            Self::Answer(word) => word == "TRYAGAIN",
+            Self::Redirected { is_ask, .. } => *is_ask,
+            Self::ErrorReply(word) => word == "TRYAGAIN",
             _ => false,
         }
     }
@@ -368,12 +370,12 @@ impl StoreError {
             Self::Timeout => "timeout",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",
-            Self::Elsewhere { .. } => "elsewhere",
-            Self::Shape => "shape",
+            Self::Redirected { .. } => "elsewhere",
+            Self::UnexpectedReply => "shape",
             Self::Full => "full",
             Self::NotInitialised => "not_initialised",
             Self::ModeDiffers => "mode_differs",
-            Self::Answer(word) => match word.as_str() {
+            Self::ErrorReply(word) => match word.as_str() {
                 "OOM" => "oom",
                 "READONLY" => "readonly",
                 "LOADING" => "loading",

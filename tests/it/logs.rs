@@ -139,11 +139,11 @@ routes:
     let mut program = Program::start(&mut tidegate(&["run", "-c", file.path(), "--workers", "3"]));
     let before = read_until(&mut program.stderr, "store is unreachable");
     let redis = RedisServer::start_on(port).expect("the same port again");
-    let log = before + &read_until(&mut program.stderr, "store is back");
+    let log = before + &read_until(&mut program.stderr, "store has recovered");
     program.signal("TERM");
     let (_, rest) = program.end();
     drop(redis);
     let log = log + &rest;
     assert_eq!(log.matches("store is unreachable").count(), 1, "{log}");
-    assert_eq!(log.matches("store is back").count(), 1, "{log}");
+    assert_eq!(log.matches("store has recovered").count(), 1, "{log}");
 }

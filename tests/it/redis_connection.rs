@@ -245,7 +245,7 @@ async fn a_redis_that_takes_no_writes_any_more_is_connected_to_anew() {
     assert_eq!(take(&store, "lim", 3).await, Ok(2));
     let before = numbers(&mut redis);
     cmd("REPLICAOF").arg(&["127.0.0.1", "1"]).exec(&mut redis).expect("a replica");
-    assert_eq!(take(&store, "lim", 3).await, Err(StoreError::Answer("READONLY".to_owned())));
+    assert_eq!(take(&store, "lim", 3).await, Err(StoreError::ErrorReply("READONLY".to_owned())));
     cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut redis).expect("no replica");
     let again = async || while take(&store, "lim", 3).await.is_err() {};
     tokio::time::timeout(PATIENCE, again()).await.expect("a decision");
@@ -266,7 +266,7 @@ async fn a_redis_without_memory_refuses_who_is_to_be_refused_and_fails_for_new_b
     assert_eq!(granted("half").await, Ok(true));
     memory("1");
     assert_eq!(granted("full").await, Ok(false));
-    assert_eq!(granted("new").await, Err(StoreError::Answer("OOM".to_owned())));
+    assert_eq!(granted("new").await, Err(StoreError::ErrorReply("OOM".to_owned())));
     // One that is there already may be charged or not; either way it is as full as it was said to be.
     let charged = granted("half").await == Ok(true);
     memory("0");

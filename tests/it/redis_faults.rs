@@ -142,7 +142,7 @@ async fn a_connection_that_breaks_in_the_middle_of_calls_has_none_of_them_sent_a
     let ((granted, unknown), used) = (counted(&told), used(&store).await);
     no_permit_twice(&told);
     assert!(granted > 0 && (granted..=granted + unknown).contains(&used), "{used} of {granted} and {unknown}");
-    assert!(!told.contains(&Err(StoreError::Shape)));
+    assert!(!told.contains(&Err(StoreError::UnexpectedReply)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,13 +262,13 @@ fn length(command: &Value) -> usize {
 #[tokio::test]
 async fn an_answer_that_is_none_of_the_scripts_is_an_error_and_grants_nothing() {
     let answers: [(&[u8], StoreError); 8] = [
-        (b"*1\r\n-ERR in an array\r\n", StoreError::Answer("ERR".into())),
-        (b"*0\r\n", StoreError::Shape),
-        (b"$-1\r\n", StoreError::Shape),
-        (b"$5\r\nhello\r\n", StoreError::Shape),
-        (b":1\r\n", StoreError::Shape),
-        (b"-NOPERM this user may not\r\n", StoreError::Answer("NOPERM".into())),
-        (b"-ERR\r\n", StoreError::Answer("ERR".into())),
+        (b"*1\r\n-ERR in an array\r\n", StoreError::ErrorReply("ERR".into())),
+        (b"*0\r\n", StoreError::UnexpectedReply),
+        (b"$-1\r\n", StoreError::UnexpectedReply),
+        (b"$5\r\nhello\r\n", StoreError::UnexpectedReply),
+        (b":1\r\n", StoreError::UnexpectedReply),
+        (b"-NOPERM this user may not\r\n", StoreError::ErrorReply("NOPERM".into())),
+        (b"-ERR\r\n", StoreError::ErrorReply("ERR".into())),
         (b"what is this\r\n", StoreError::Broken),
     ];
     for (answer, error) in answers {

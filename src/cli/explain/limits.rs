@@ -10,27 +10,27 @@ use crate::limit::{Algorithm, Charge, ClientId, Mode, Wait};
 use crate::policy::Policy;
 use crate::route::Route;
 use crate::rule::Limit;
-use crate::rules::{Due, Unclear};
+use crate::rules::{LimitCheck, MissingInput};
 
 /// Writes all limits, and what clients are told.
 pub(super) fn limits(
     route: &Route,
-    dues: &[(&Limit, Due)],
+    checks: &[(&Limit, LimitCheck)],
     facts: &Facts<'_>,
     now: Timestamp,
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
-    if dues.is_empty() {
+    if checks.is_empty() {
         return Ok(());
     }
     writeln!(f, "limits: all live ones are charged, or none")?;
-    for (number, (limit, due)) in (1..).zip(dues) {
+    for (number, (limit, check)) in (1..).zip(checks) {
         write!(f, "  {number}. {}", quote(&limit.name))?;
         if limit.shadow {
             write!(f, ", which only watches")?;
         }
-        writeln!(f, ": {}", asks(limit, due, facts))?;
-        comes_to(limit, due, now, f)?;
+        writeln!(f, ": {}", asks(limit, check, facts))?;
+        comes_to(limit, check, now, f)?;
     }
     told(route, now, f)
 }
@@ -51,19 +51,19 @@ fn told(route: &Route, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Resul
 }
 
 /// Why a limit cannot find the client or the cost of the request.
-pub(super) fn unclear(limit: &Limit, cause: &Unclear) -> String {
+pub(super) fn unclear(limit: &Limit, cause: &MissingInput) -> String {
     match (cause, &limit.permits) {
-        (Unclear::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
-        (Unclear::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
-        (Unclear::Cost(cause), Cost::Fixed(_)) => format!("cost {cause}"),
+        (MissingInput::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
+        (MissingInput::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
+        (MissingInput::Cost(cause), Cost::Fixed(_)) => format!("cost {cause}"),
     }
 }
 
-fn asks(limit: &Limit, due: &Due, facts: &Facts<'_>) -> String {
-    match due {
-        Due::Charge(charge) => format!("{} from {}", cost(limit, charge, facts), bucket(limit, charge)),
-        Due::Skip(cause) => format!("does not count it, since {}", unclear(limit, cause)),
-        Due::Deny(cause) => format!("turns it away, since {}", unclear(limit, cause)),
+fn asks(limit: &Limit, check: &LimitCheck, facts: &Facts<'_>) -> String {
+    match check {
+        LimitCheck::Charge(charge) => format!("{} from {}", cost(limit, charge, facts), bucket(limit, charge)),
+        LimitCheck::Skip(cause) => format!("does not count it, since {}", unclear(limit, cause)),
+        LimitCheck::Deny(cause) => format!("turns it away, since {}", unclear(limit, cause)),
     }
 }
 
@@ -99,7 +99,7 @@ fn bucket(limit: &Limit, charge: &Charge) -> String {
     }
 }
 
-fn comes_to(limit: &Limit, due: &Due, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn comes_to(limit: &Limit, check: &LimitCheck, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (quota, interval) = (&limit.limiter.quota, Millis::show(limit.limiter.quota.interval()));
     let algorithm = quota.algorithm();
     writeln!(f, "     law      {}, {} in {interval}: {}", algorithm.name(), quota.rate(), algorithm.guarantee())?;
@@ -108,7 +108,7 @@ fn comes_to(limit: &Limit, due: &Due, now: Timestamp, f: &mut fmt::Formatter<'_>
         Mode::PerClient => "for each client",
     };
     writeln!(f, "     at most  {} in any {interval}, {each}", quota.worst_case())?;
-    let Due::Charge(charge) = due else { return Ok(()) };
+    let LimitCheck::Charge(charge) = check else { return Ok(()) };
     match quota.wait_when_drained(charge.permits, now) {
         Wait::Now => writeln!(f, "     drained  it grants this request all the same"),
         Wait::Millis(wait) if matches!(algorithm, Algorithm::FixedWindow(_)) => {

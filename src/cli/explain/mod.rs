@@ -19,7 +19,7 @@ use crate::condition::Search;
 use crate::facts::{BadRequest, Facts, TlsPeer};
 use crate::route::Route;
 use crate::rule::Limit;
-use crate::rules::{Due, Rules};
+use crate::rules::{LimitCheck, Rules};
 use crate::sanitize::{NextHop, RequestContext};
 
 /// The request to explain, and the rules to explain it by.
@@ -66,7 +66,7 @@ struct Explanation<'r> {
     trace: Option<Trace<'r>>,
     search: Search<'r>,
     /// The charge of each limit of the route; empty without a route.
-    dues: Vec<(&'r Limit, Due)>,
+    checks: Vec<(&'r Limit, LimitCheck)>,
     /// From which calendar windows are counted.
     now: Timestamp,
 }
@@ -124,8 +124,8 @@ impl<'r> Explanation<'r> {
     fn new(rules: &'r Rules, facts: &'r Facts<'r>, sent: &'r Uri, now: Timestamp) -> Self {
         let search = rules.routes.search(facts);
         let limits = search.found.map(|route| route.limits.as_slice()).unwrap_or_default();
-        let dues = limits.iter().map(|limit| (limit, rules.due(limit, facts))).collect();
-        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, dues, now }
+        let checks = limits.iter().map(|limit| (limit, rules.check_limit(limit, facts))).collect();
+        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, checks, now }
     }
 
     fn route(&self) -> Option<&'r Route> {
@@ -133,8 +133,8 @@ impl<'r> Explanation<'r> {
     }
 
     /// The limit that refuses the request before the store is asked.
-    fn denied(&self) -> Option<&(&'r Limit, Due)> {
-        self.dues.iter().find(|(_, due)| matches!(due, Due::Deny(_)))
+    fn denied(&self) -> Option<&(&'r Limit, LimitCheck)> {
+        self.checks.iter().find(|(_, check)| matches!(check, LimitCheck::Deny(_)))
     }
 
     fn is_judged(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::condition::Condition;
 use crate::config::quote;
 use crate::limit::{Charge, Wait};
 use crate::rule::Limit;
-use crate::rules::Due;
+use crate::rules::LimitCheck;
 
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,7 +19,7 @@ impl fmt::Display for Explanation<'_> {
         self.passed_over(f)?;
         self.address(f)?;
         if let Some(route) = self.route() {
-            limits(route, &self.dues, self.facts, self.now, f)?;
+            limits(route, &self.checks, self.facts, self.now, f)?;
         }
         self.answer(f)
     }
@@ -98,10 +98,10 @@ impl Explanation<'_> {
         if self.route().is_none() {
             return writeln!(f, "answered with 404: no route matches");
         }
-        if let Some((limit, Due::Deny(cause))) = self.denied() {
+        if let Some((limit, LimitCheck::Deny(cause))) = self.denied() {
             return writeln!(f, "answered with 400: {} cannot judge it: {}", quote(&limit.name), unclear(limit, cause));
         }
-        let live = || self.dues.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
+        let live = || self.checks.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
         match live().find(|(limit, charge)| never(limit, charge, self.now)) {
             Some((limit, _)) => writeln!(f, "answered with 429, always: {} never holds so much", quote(&limit.name)),
             None if live().next().is_some() => writeln!(f, "goes on if every live limit grants it, else 429"),
@@ -114,10 +114,10 @@ impl Explanation<'_> {
     }
 }
 
-fn charged<'d>((limit, due): &'d (&Limit, Due)) -> Option<(&'d Limit, &'d Charge)> {
-    match due {
-        Due::Charge(charge) => Some((limit, charge)),
-        Due::Skip(_) | Due::Deny(_) => None,
+fn charged<'d>((limit, check): &'d (&Limit, LimitCheck)) -> Option<(&'d Limit, &'d Charge)> {
+    match check {
+        LimitCheck::Charge(charge) => Some((limit, charge)),
+        LimitCheck::Skip(_) | LimitCheck::Deny(_) => None,
     }
 }
 

@@ -131,7 +131,7 @@ async fn with_permit(
         Ok(kinds) => kinds,
         Err(bad) => return refused(BadRequest::from(bad).into(), None),
     };
-    let handover = Handover {
+    let context = ForwardContext {
         _permit: admit_unlimited().permit,
         upstream: Some("api".into()),
         peer: peer.ip(),
@@ -143,7 +143,7 @@ async fn with_permit(
         field_filter: Some(field_filter),
         upgrade: request.extensions().get().and_then(|offer| Upgrades::default().choose(offer)).map(Box::new),
     };
-    request.extensions_mut().insert(handover);
+    request.extensions_mut().insert(context);
     let mut forward = forward;
     let mut response = forward.call(request).await.unwrap_or_else(|never| match never {});
     if response.extensions().get::<NotSent>().is_some() {

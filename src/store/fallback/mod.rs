@@ -1,6 +1,6 @@
-//! Decides during an outage of the store: this gateway alone, by its share of each limit.
+//! Decides during an outage of the store: this gateway local, by its share of each limit.
 //!
-//! With N gateways the share is 1 / N of the rate, at least one permit in an interval. What a gateway grants alone is
+//! With N gateways the share is 1 / N of the rate, at least one permit in an interval. What a gateway grants local is
 //! recorded as [debts], which are charged to the store when it is back, before it is asked anything.
 
 pub(crate) mod debts;
@@ -25,7 +25,7 @@ use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome, Wait};
 /// The most buckets: some 25 MB.
 const MAX_BUCKETS: usize = 1 << 18;
 
-/// The buckets of a gateway that decides alone.
+/// The buckets of a gateway that decides local.
 #[derive(Debug)]
 pub(crate) struct Fallback {
     buckets: Memory,
@@ -34,70 +34,70 @@ pub(crate) struct Fallback {
     /// How many gateways the store has counted; `None` until it has.
     counted: watch::Sender<Option<u32>>,
     debts: Mutex<Debts>,
-    /// Changes whenever something was granted alone that the store does not know of.
-    owing: watch::Sender<()>,
+    /// Changes whenever something was granted local that the store does not know of.
+    new_debts_sender: watch::Sender<()>,
     /// Decisions that granted and that refused, and permits that the store was charged with afterwards.
     granted: AtomicU64,
     refused: AtomicU64,
     charged: AtomicU64,
     /// Held while debts are paid.
-    paying: tokio::sync::Mutex<()>,
+    settlement_lock: tokio::sync::Mutex<()>,
     /// This gateway's id in the store; made when it is first used, unless the gateway before this one had it.
     id: OnceLock<String>,
     /// False for a limiter of the library, which is no gateway.
     is_gateway: AtomicBool,
 }
 
-/// What a gateway has decided alone, since it began.
+/// What a gateway has decided local, since it began.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct LocalCounts {
     /// Decisions.
     pub(crate) granted: u64,
     pub(crate) refused: u64,
     /// Permits of which the store was told.
     pub(crate) charged: u64,
     /// Permits of which it will not be.
-    pub(crate) untold: u64,
+    pub(crate) uncharged: u64,
 }
 
 /// Pays the debts. Only one exists at a time.
 #[derive(Debug)]
-pub(crate) struct Payer<'f> {
+pub(crate) struct DebtSettlement<'f> {
     fallback: &'f Fallback,
     /// The payments that cannot be told at present.
     postponed: Vec<u64>,
-    _alone: tokio::sync::MutexGuard<'f, ()>,
+    _lock: tokio::sync::MutexGuard<'f, ()>,
 }
 
 /// While a gateway drains, a request that exceeds what is left of its share is to come back after so many milliseconds: to
 /// the successor.
-const RETRY_AT_SUCCESSOR: u64 = 1_000;
+const RETRY_AT_SUCCESSOR_MILLIS: u64 = 1_000;
 
 impl Fallback {
     /// Decides by one of at least `min_gateways` parts of each limit.
     pub(crate) fn new(min_gateways: u32) -> Self {
-        Self::by(Arc::new(SystemClock::new()), min_gateways)
+        Self::with_clock(Arc::new(SystemClock::new()), min_gateways)
     }
 
-    fn by(clock: Arc<dyn Clock>, min_gateways: u32) -> Self {
+    fn with_clock(clock: Arc<dyn Clock>, min_gateways: u32) -> Self {
         Self {
             buckets: Memory::bounded(Arc::clone(&clock), None, MAX_BUCKETS),
             clock,
             shares: Mutex::new(Shares::new(min_gateways)),
             counted: watch::Sender::new(None),
             debts: Mutex::default(),
-            owing: watch::Sender::new(()),
+            new_debts_sender: watch::Sender::new(()),
             granted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             charged: AtomicU64::new(0),
-            paying: tokio::sync::Mutex::default(),
+            settlement_lock: tokio::sync::Mutex::default(),
             id: OnceLock::new(),
             is_gateway: AtomicBool::new(false),
         }
     }
 
     /// Announces this gateway to the others from now on.
-    pub(crate) fn be_gateway(&self) {
+    pub(crate) fn announce_as_gateway(&self) {
         self.is_gateway.store(true, Ordering::Relaxed);
     }
 
@@ -131,10 +131,10 @@ impl Fallback {
     }
 
     /// What it has decided so far.
-    pub(crate) fn tally(&self) -> Tally {
+    pub(crate) fn local_counts(&self) -> LocalCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (granted, refused, charged) = (count(&self.granted), count(&self.refused), count(&self.charged));
-        Tally { granted, refused, charged, untold: self.debts.lock().untold }
+        LocalCounts { granted, refused, charged, uncharged: self.debts.lock().uncharged }
     }
 
     /// Makes all charges or none, by this gateway's shares of the limits.
@@ -155,7 +155,7 @@ impl Fallback {
         let made = outcome.granted_charges(charges.to_vec());
         if !made.is_empty() {
             self.debts.lock().add(&made, outcome.now);
-            self.owing.send_replace(());
+            self.new_debts_sender.send_replace(());
         }
         Ok(outcome)
     }
@@ -172,7 +172,7 @@ impl Fallback {
 
     /// Changes whenever there are new debts.
     pub(crate) fn new_debts(&self) -> watch::Receiver<()> {
-        self.owing.subscribe()
+        self.new_debts_sender.subscribe()
     }
 
     /// Is anything owed to the store, as far as is known?
@@ -181,8 +181,8 @@ impl Fallback {
     }
 
     /// Waits until no other task pays debts, then allows the caller to.
-    pub(crate) async fn payer(&self) -> Payer<'_> {
-        Payer { fallback: self, postponed: Vec::new(), _alone: self.paying.lock().await }
+    pub(crate) async fn settlement(&self) -> DebtSettlement<'_> {
+        DebtSettlement { fallback: self, postponed: Vec::new(), _lock: self.settlement_lock.lock().await }
     }
 
     /// This gateway's shares; `None` if one of them is less than a permit.
@@ -194,38 +194,38 @@ impl Fallback {
     /// Refuses a request of which this gateway has no share left.
     fn refuse(&self, charges: &[Charge]) -> Outcome {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        let decisions = vec![Decision::new(0, Wait::Millis(RETRY_AT_SUCCESSOR), 0); charges.len()];
+        let decisions = vec![Decision::new(0, Wait::Millis(RETRY_AT_SUCCESSOR_MILLIS), 0); charges.len()];
         Outcome::with_granted(self.clock.now(), decisions, false)
     }
 }
 
-// === impl Tally, Payer ===
+// === impl LocalCounts, DebtSettlement ===
 
-impl Tally {
+impl LocalCounts {
     /// What has come to it since then.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             granted: self.granted - before.granted,
             refused: self.refused - before.refused,
             charged: self.charged - before.charged,
-            untold: self.untold - before.untold,
+            uncharged: self.uncharged - before.uncharged,
         }
     }
 }
 
-impl Payer<'_> {
+impl DebtSettlement<'_> {
     /// The next payment to those who have such buckets, and the time by the clock that dated its grants.
     pub(crate) fn next(&self, has: impl Fn(&Limiter, Option<&ClientId>) -> bool) -> Option<(Payment, Timestamp)> {
         let now = self.fallback.clock.now();
         self.fallback.debts.lock().next_payment(now, has, &self.postponed).map(|payment| (payment, now))
     }
 
-    /// Leaves a payment to another payer.
+    /// Leaves a payment to another settlement.
     pub(crate) fn postpone(&mut self, payment: &Payment) {
         self.postponed.push(payment.id);
     }
 
-    /// Was any payment left to another payer?
+    /// Was any payment left to another settlement?
     pub(crate) fn has_postponed(&self) -> bool {
         !self.postponed.is_empty()
     }
@@ -262,9 +262,9 @@ mod tests {
         Charge { limiter, client: None, permits, shadow: false }
     }
 
-    fn alone() -> (Fallback, Arc<ManualClock>) {
+    fn local() -> (Fallback, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(START));
-        (Fallback::by(Arc::clone(&clock) as Arc<dyn Clock>, 1), clock)
+        (Fallback::with_clock(Arc::clone(&clock) as Arc<dyn Clock>, 1), clock)
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_gateway_has_its_share_of_the_rate_and_one_permit_at_least() {
         for (rate, gateways, share) in [(10, 1, 10), (10, 3, 3), (2, 5, 1)] {
-            let (fallback, clock) = alone();
+            let (fallback, clock) = local();
             fallback.set_gateways(gateways);
             let charge = charge(rate, 1);
             assert_eq!(granted(&fallback, &charge, 20), share);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_cost_above_the_share_is_refused_for_an_interval_and_not_for_good() {
-        let (fallback, _) = alone();
+        let (fallback, _) = local();
         fallback.set_gateways(4);
         let told = |charge: Charge| fallback.take(&[charge]).expect("a decision").decisions[0].wait;
         assert_eq!(told(charge(8, 3)), Wait::Millis(10_000));
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn when_gateways_come_or_go_what_is_in_use_stays_in_use() {
-        let (fallback, _) = alone();
+        let (fallback, _) = local();
         let charge = charge(10, 1);
         assert_eq!(granted(&fallback, &charge, 4), 4);
         fallback.set_gateways(2);
@@ -317,23 +317,23 @@ mod tests {
     /// Before, a connection was not used as long as others granted faster than their debts could be paid.
     #[tokio::test]
     async fn debts_that_come_while_others_are_paid_are_of_another_round() {
-        let (fallback, _) = alone();
+        let (fallback, _) = local();
         let charge = charge(10, 1);
         assert_eq!(granted(&fallback, &charge, 2), 2);
-        let (payer, all) = (fallback.payer().await, |_: &Limiter, _: Option<&ClientId>| true);
+        let (settlement, all) = (fallback.settlement().await, |_: &Limiter, _: Option<&ClientId>| true);
         for round in 1..=3 {
-            let (payment, _) = payer.next(all).expect("a payment");
-            assert_eq!((payer.rounds(), payment.permits()), (round, if round == 1 { 2 } else { 1 }));
+            let (payment, _) = settlement.next(all).expect("a payment");
+            assert_eq!((settlement.rounds(), payment.permits()), (round, if round == 1 { 2 } else { 1 }));
             assert_eq!(granted(&fallback, &charge, 1), 1);
-            let (again, _) = payer.next(all).expect("a payment");
-            assert_eq!((payer.rounds(), again.id), (round, payment.id));
-            payer.paid(&payment);
+            let (again, _) = settlement.next(all).expect("a payment");
+            assert_eq!((settlement.rounds(), again.id), (round, payment.id));
+            settlement.paid(&payment);
         }
     }
 
     #[test]
     fn what_is_given_back_is_free_again_and_not_owed() {
-        let (fallback, _) = alone();
+        let (fallback, _) = local();
         let charge = charge(1, 1);
         let outcome = fallback.take(std::slice::from_ref(&charge)).expect("a decision");
         fallback.give_back(&outcome.granted_charges(vec![charge.clone()]));

@@ -79,7 +79,7 @@ impl Fallback {
     /// Takes over a payment of the gateway before this one.
     pub(crate) fn adopt(&self, payment: Payment) {
         self.debts.lock().adopt(payment);
-        self.owing.send_replace(());
+        self.new_debts_sender.send_replace(());
     }
 
     /// Charges the local buckets with the permits that the gateway before this one granted during its drain.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Mode, RateConfig, Wait, token_bucket};
 use crate::store::StoreError;
-use crate::store::limiters::{Named, SetRate};
+use crate::store::limiters::{LimiterRef, SetRate};
 
 /// The maximal number of limiters. The program chooses their names, not its clients.
 const MAX_LIMITERS: usize = 1 << 16;
@@ -28,7 +28,12 @@ struct Entry {
 // === impl Registry ===
 
 impl Registry {
-    pub(crate) fn acquire(&mut self, limiter: &Named, permits: u32, now: Timestamp) -> Result<Decision, StoreError> {
+    pub(crate) fn acquire(
+        &mut self,
+        limiter: &LimiterRef,
+        permits: u32,
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
         let limiters = &mut self.0;
         let (entry, config) = configured(limiters, limiter, now)?;
         let bucket = entry.buckets.entry(bucket_name(&config, limiter)).or_default();
@@ -47,7 +52,7 @@ impl Registry {
 
     pub(crate) fn set_rate(
         &mut self,
-        limiter: &Named,
+        limiter: &LimiterRef,
         how: SetRate,
         config: &RateConfig,
         now: Timestamp,
@@ -74,11 +79,11 @@ impl Registry {
         Ok(true)
     }
 
-    pub(crate) fn config(&mut self, limiter: &Named, now: Timestamp) -> Option<RateConfig> {
+    pub(crate) fn config(&mut self, limiter: &LimiterRef, now: Timestamp) -> Option<RateConfig> {
         configured(&mut self.0, limiter, now).ok().map(|(_, config)| config)
     }
 
-    pub(crate) fn release(&mut self, limiter: &Named, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
+    pub(crate) fn release(&mut self, limiter: &LimiterRef, permits: u32, now: Timestamp) -> Result<u32, StoreError> {
         let limiters = &mut self.0;
         let (entry, config) = configured(limiters, limiter, now)?;
         let bucket = entry.buckets.get_mut(&bucket_name(&config, limiter));
@@ -89,7 +94,7 @@ impl Registry {
         Ok(released)
     }
 
-    pub(crate) fn expire(&mut self, limiter: &Named, after: Option<u64>, now: Timestamp) -> bool {
+    pub(crate) fn expire(&mut self, limiter: &LimiterRef, after: Option<u64>, now: Timestamp) -> bool {
         let limiters = &mut self.0;
         let Ok((entry, _)) = configured(limiters, limiter, now) else { return false };
         let before = std::mem::replace(&mut entry.expires_at, after.map(|millis| now.plus_millis(millis)));
@@ -97,12 +102,12 @@ impl Registry {
     }
 
     /// Returns the milliseconds until a limiter expires; `None` if it does not expire.
-    pub(crate) fn time_to_live(&mut self, limiter: &Named, now: Timestamp) -> Result<Option<u64>, StoreError> {
+    pub(crate) fn time_to_live(&mut self, limiter: &LimiterRef, now: Timestamp) -> Result<Option<u64>, StoreError> {
         let (entry, _) = configured(&mut self.0, limiter, now)?;
         Ok(entry.expires_at.map(|at| at.millis_since(now)))
     }
 
-    pub(crate) fn delete(&mut self, limiter: &Named, now: Timestamp) -> bool {
+    pub(crate) fn delete(&mut self, limiter: &LimiterRef, now: Timestamp) -> bool {
         let limiters = &mut self.0;
         let Ok((entry, config)) = configured(limiters, limiter, now) else { return false };
         entry.buckets.remove(&bucket_name(&config, limiter));
@@ -115,7 +120,7 @@ impl Registry {
 }
 
 /// Returns the name of a bucket: empty for OVERALL, the instance for PER_CLIENT.
-fn bucket_name(config: &RateConfig, limiter: &Named) -> String {
+fn bucket_name(config: &RateConfig, limiter: &LimiterRef) -> String {
     match config.mode() {
         Mode::Overall => String::new(),
         Mode::PerClient => limiter.instance().to_owned(),
@@ -125,7 +130,7 @@ fn bucket_name(config: &RateConfig, limiter: &Named) -> String {
 /// Returns the limiter, if it has a configuration that has not expired.
 fn configured<'l>(
     limiters: &'l mut HashMap<String, Entry>,
-    limiter: &Named,
+    limiter: &LimiterRef,
     now: Timestamp,
 ) -> Result<(&'l mut Entry, RateConfig), StoreError> {
     let entry = limiters.get_mut(limiter.name()).ok_or(StoreError::NotInitialised)?;
@@ -136,7 +141,11 @@ fn configured<'l>(
     Ok((entry, config))
 }
 
-fn ensure_capacity(limiters: &mut HashMap<String, Entry>, limiter: &Named, now: Timestamp) -> Result<(), StoreError> {
+fn ensure_capacity(
+    limiters: &mut HashMap<String, Entry>,
+    limiter: &LimiterRef,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     if limiters.len() < MAX_LIMITERS || limiters.contains_key(limiter.name()) {
         return Ok(());
     }

@@ -42,7 +42,7 @@ struct PerBucketTarget<'s, S> {
 
 impl<S: Remote> ChargeTarget for PerBucketTarget<'_, S> {
     async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        let [charge] = charges else { return Err(StoreError::Shape) };
+        let [charge] = charges else { return Err(StoreError::UnexpectedReply) };
         self.cache.take_one(charge, self.now, self.deadline).await
     }
 

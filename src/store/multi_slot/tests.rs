@@ -149,7 +149,7 @@ impl Remote for MigratingStore {
     async fn take(&self, charges: &[Charge], _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
         match charges {
             [_] => self.memory.take(charges),
-            _ => Err(StoreError::Answer("TRYAGAIN".to_owned())),
+            _ => Err(StoreError::ErrorReply("TRYAGAIN".to_owned())),
         }
     }
 

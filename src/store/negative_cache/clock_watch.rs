@@ -11,20 +11,20 @@ use tokio::time::Instant;
 use crate::clock::Timestamp;
 
 /// How old the last reading may be while requests are refused from the cache.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(super) const MAX_READING_AGE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct ClockWatch {
-    begin: Instant,
+    start: Instant,
     /// The least offset: milliseconds that the store's clock is ahead of ours.
     ahead: AtomicI64,
-    /// When the next reading is due, in milliseconds since `begin`.
+    /// When the next reading is due, in milliseconds since `start`.
     due: AtomicU64,
 }
 
 impl Default for ClockWatch {
     fn default() -> Self {
-        Self { begin: Instant::now(), ahead: AtomicI64::new(i64::MIN), due: AtomicU64::default() }
+        Self { start: Instant::now(), ahead: AtomicI64::new(i64::MIN), due: AtomicU64::default() }
     }
 }
 
@@ -32,19 +32,19 @@ impl ClockWatch {
     /// Is a reading due? True for one caller only.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let (now, due) = (self.millis(now), self.due.load(Relaxed));
-        due <= now && self.due.compare_exchange(due, again(now), Relaxed, Relaxed).is_ok()
+        due <= now && self.due.compare_exchange(due, next_due(now), Relaxed, Relaxed).is_ok()
     }
 
-    /// Notes a reading taken between `asked` and `heard`; true if the clock has gone back.
-    pub(super) fn went_back(&self, shown: Timestamp, asked: Instant, heard: Instant) -> bool {
-        let (asked, heard) = (self.millis(asked), self.millis(heard));
+    /// Notes a reading taken between `asked` and `received_at`; true if the clock has gone back.
+    pub(super) fn went_back(&self, shown: Timestamp, asked: Instant, received_at: Instant) -> bool {
+        let (asked, received_at) = (self.millis(asked), self.millis(received_at));
         // Most answers change nothing: a load is cheaper than a write.
-        if self.due.load(Relaxed) < again(heard) {
-            self.due.fetch_max(again(heard), Relaxed);
+        if self.due.load(Relaxed) < next_due(received_at) {
+            self.due.fetch_max(next_due(received_at), Relaxed);
         }
         let shown = shown.as_millis().cast_signed();
         // Both clocks are cut to whole milliseconds.
-        let (least, most) = (shown - heard.cast_signed() - 1, shown - asked.cast_signed() + 1);
+        let (least, most) = (shown - received_at.cast_signed() - 1, shown - asked.cast_signed() + 1);
         let ahead = self.ahead.load(Relaxed);
         if most < ahead {
             self.ahead.store(least, Relaxed);
@@ -55,10 +55,10 @@ impl ClockWatch {
     }
 
     fn millis(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.begin).as_millis()).unwrap_or(u64::MAX >> 2)
+        u64::try_from(at.saturating_duration_since(self.start).as_millis()).unwrap_or(u64::MAX >> 2)
     }
 }
 
-fn again(now: u64) -> u64 {
-    now + u64::from(LOOK_AGAIN.subsec_millis())
+fn next_due(now: u64) -> u64 {
+    now + u64::from(MAX_READING_AGE.subsec_millis())
 }

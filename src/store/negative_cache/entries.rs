@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Slot;
+use hashbrown::hash_table::Entry as TableEntry;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::super::Known;
+use super::super::KnownRefusal;
 use super::key::{Key, Keys};
 use super::refunds::Refunds;
 use crate::clock::Timestamp;
@@ -21,21 +21,21 @@ const SHARDS: usize = 64;
 /// The most bytes of all entries.
 pub(super) const MAX_BYTES: usize = 20 << 20;
 
-/// The most entries of a shard: 896. A table has a power of two of slots, fills seven of eight of them, and doubles when many
+/// The most entries of a shard: 896. A table has a power of two of buckets, fills seven of eight of them, and doubles when many
 /// entries come and go.
-const SHARD: usize = {
-    let slots = MAX_BYTES / SHARDS / (size_of::<Entry>() + 1);
-    (1 << slots.ilog2()) / 2 / 8 * 7
+const MAX_PER_SHARD: usize = {
+    let buckets = MAX_BYTES / SHARDS / (size_of::<Entry>() + 1);
+    (1 << buckets.ilog2()) / 2 / 8 * 7
 };
 
 /// How often the store is asked again about a bucket whose refusal still holds.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RECHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a cost above the capacity of a bucket is cached. It is refused as long as the rule is in force.
-const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a refusal of a shared limiter is cached: its other users may release permits, or change its rate.
-const OF_SHARED: Duration = Duration::from_millis(100);
+const SHARED_TTL: Duration = Duration::from_millis(100);
 
 /// All cached refusals.
 #[derive(Debug)]
@@ -63,10 +63,10 @@ pub(super) struct Generation(u64);
 #[derive(Debug)]
 pub(super) struct Refused<'d> {
     /// The store's clock at the decision.
-    pub(super) said: Timestamp,
+    pub(super) decided_at: Timestamp,
     /// When the store was asked, and when it had answered; it decided in between.
     pub(super) asked: Instant,
-    pub(super) heard: Instant,
+    pub(super) received_at: Instant,
     pub(super) permits: u32,
     pub(super) decision: &'d Decision,
 }
@@ -82,11 +82,11 @@ struct Entry {
     /// Milliseconds; `None` if waiting cannot help.
     wait: Option<u64>,
     reset: u64,
-    said: Timestamp,
+    decided_at: Timestamp,
     asked: Instant,
-    heard: Instant,
-    until: Instant,
-    ask_again: Instant,
+    received_at: Instant,
+    valid_until: Instant,
+    recheck_at: Instant,
 }
 
 // === impl Entries ===
@@ -105,17 +105,17 @@ impl Entries {
     }
 
     /// The cached refusal of these charges, with the store's time; `None` if the store has to be asked.
-    pub(super) fn known(&self, charges: &[Charge], now: Instant) -> Option<Known> {
+    pub(super) fn find(&self, charges: &[Charge], now: Instant) -> Option<KnownRefusal> {
         let mut time = None;
         let mut decisions = Vec::with_capacity(charges.len());
         for charge in charges {
-            let known = if charge.shadow { Ok(None) } else { self.of_all(charge, now) };
+            let known = if charge.shadow { Ok(None) } else { self.find_charge(charge, now) };
             decisions.push(known.ok()?.map(|(present, decision)| {
                 time = Some(present);
                 decision
             }));
         }
-        time.map(|now| Known { now, decisions })
+        time.map(|now| KnownRefusal { now, decisions })
     }
 
     /// Is there a refusal of this charge?
@@ -123,24 +123,24 @@ impl Entries {
         if self.len.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let (key, now) = (self.keys.of(charge), Instant::now());
-        let slot = self.keys.slot(&key);
-        let shard = self.shard(slot).lock();
-        shard.entries.find(slot, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
+        let (key, now) = (self.keys.key_of(charge), Instant::now());
+        let hash = self.keys.hash_of(&key);
+        let shard = self.shard(hash).lock();
+        shard.entries.find(hash, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
     }
 
     /// The cached refusal of one charge; of one on a limit in shards, that of the shard that grants it first.
     ///
     /// # Errors
     /// It is time to ask the store again.
-    fn of_all(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
+    fn find_charge(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
         if charge.limiter.shards().is_empty() {
-            return self.of(charge, now);
+            return self.find_bucket(charge, now);
         }
         let mut first: Option<(Timestamp, Decision)> = None;
         for shard in 0..charge.limiter.shards().len() {
             let shard = u16::try_from(shard).ok();
-            let Some((time, decision)) = self.of(&charge.on_shard(shard), now)? else { return Ok(None) };
+            let Some((time, decision)) = self.find_bucket(&charge.on_shard(shard), now)? else { return Ok(None) };
             if first.is_none_or(|(_, first)| decision.wait < first.wait) {
                 first = Some((time, Decision { shard, ..decision }));
             }
@@ -152,16 +152,16 @@ impl Entries {
     ///
     /// # Errors
     /// It is time to ask the store again.
-    fn of(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
-        let key = self.keys.of(charge);
-        let slot = self.keys.slot(&key);
-        let mut shard = self.shard(slot).lock();
-        let Some(entry) = shard.entries.find_mut(slot, |entry| entry.key == key) else { return Ok(None) };
+    fn find_bucket(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
+        let key = self.keys.key_of(charge);
+        let hash = self.keys.hash_of(&key);
+        let mut shard = self.shard(hash).lock();
+        let Some(entry) = shard.entries.find_mut(hash, |entry| entry.key == key) else { return Ok(None) };
         if !entry.refuses(charge.permits, now) {
             return Ok(None);
         }
-        if entry.ask_again <= now {
-            entry.ask_again = now + ASK_AGAIN;
+        if entry.recheck_at <= now {
+            entry.recheck_at = now + RECHECK_EVERY;
             return Err(());
         }
         Ok(Some(entry.at(now)))
@@ -173,65 +173,65 @@ impl Entries {
     }
 
     /// Adds a refusal, unless permits were given back to its bucket since the store was asked.
-    pub(super) fn remember(&self, charge: &Charge, refused: &Refused<'_>, generation: Generation) {
-        let Some(lasts) = lasts(&charge.limiter, refused.decision) else { return };
-        let key = self.keys.of(charge);
-        let slot = self.keys.slot(&key);
-        let mut shard = self.shard(slot).lock();
-        let known = shard.entries.find(slot, |entry| entry.key == key).map(|entry| (entry.permits, entry.until));
-        let is_obsolete = shard.refunds.is_newer(&key, slot, generation.0);
-        if is_obsolete || !self.makes_space(&mut shard.entries, known, refused) {
+    pub(super) fn insert(&self, charge: &Charge, refused: &Refused<'_>, generation: Generation) {
+        let Some(ttl) = cache_ttl(&charge.limiter, refused.decision) else { return };
+        let key = self.keys.key_of(charge);
+        let hash = self.keys.hash_of(&key);
+        let mut shard = self.shard(hash).lock();
+        let known = shard.entries.find(hash, |entry| entry.key == key).map(|entry| (entry.permits, entry.valid_until));
+        let is_obsolete = shard.refunds.is_newer(&key, hash, generation.0);
+        if is_obsolete || !self.has_capacity(&mut shard.entries, known, refused) {
             return;
         }
-        let place = shard.entries.entry(slot, |entry| entry.key == key, |entry| self.keys.slot(&entry.key));
-        if let Slot::Vacant(_) = place {
+        let place = shard.entries.entry(hash, |entry| entry.key == key, |entry| self.keys.hash_of(&entry.key));
+        if let TableEntry::Vacant(_) = place {
             self.len.fetch_add(1, Ordering::Relaxed);
         }
-        place.insert(Entry::new(key, &charge.limiter, refused, lasts));
+        place.insert(Entry::new(key, &charge.limiter, refused, ttl));
     }
 
     /// May this refusal be added? One of fewer permits is kept over one of more, since it refuses more requests.
-    fn makes_space(&self, shard: &mut HashTable<Entry>, known: Option<(u32, Instant)>, refused: &Refused<'_>) -> bool {
-        if let Some((least, until)) = known {
-            return least >= refused.permits || until <= refused.heard;
+    fn has_capacity(&self, shard: &mut HashTable<Entry>, known: Option<(u32, Instant)>, refused: &Refused<'_>) -> bool {
+        if let Some((least, valid_until)) = known {
+            return least >= refused.permits || valid_until <= refused.received_at;
         }
-        if shard.len() >= SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             let before = shard.len();
-            shard.retain(|entry| entry.until > refused.heard);
+            shard.retain(|entry| entry.valid_until > refused.received_at);
             self.len.fetch_sub(before - shard.len(), Ordering::Relaxed);
         }
-        shard.len() < SHARD
+        shard.len() < MAX_PER_SHARD
     }
 
     /// Removes the entries of charges that the store has granted, or may have (no outcome). Entries of requests that asked
     /// later stay.
-    pub(super) fn answered(&self, charges: &[Charge], asked: Instant, outcome: Option<&Outcome>) {
+    pub(super) fn remove_granted(&self, charges: &[Charge], asked: Instant, outcome: Option<&Outcome>) {
         if self.is_empty() {
             return;
         }
         let refused = |index: usize| outcome.is_some_and(|outcome| !outcome.decisions[index].granted);
         for (_, charge) in charges.iter().enumerate().filter(|(index, _)| !refused(*index)) {
-            let key = self.keys.of(charge);
-            let slot = self.keys.slot(&key);
-            let mut shard = self.shard(slot).lock();
-            self.remove_if(&mut shard, &key, slot, |entry| entry.permits <= charge.permits && entry.asked <= asked);
+            let key = self.keys.key_of(charge);
+            let hash = self.keys.hash_of(&key);
+            let mut shard = self.shard(hash).lock();
+            self.remove_if(&mut shard, &key, hash, |entry| entry.permits <= charge.permits && entry.asked <= asked);
         }
     }
 
     /// Records refunds of these charges, and removes the entries of their buckets. No other bucket is affected.
-    pub(super) fn forget<'c>(&self, charges: impl Iterator<Item = &'c Charge>) {
+    pub(super) fn remove_refunded<'c>(&self, charges: impl Iterator<Item = &'c Charge>) {
         let number = self.next_refund();
         for charge in charges {
-            let key = self.keys.of(charge);
-            let slot = self.keys.slot(&key);
-            let mut shard = self.shard(slot).lock();
-            shard.refunds.add(key, slot, number, |key| self.keys.slot(key));
-            self.remove_if(&mut shard, &key, slot, |_| true);
+            let key = self.keys.key_of(charge);
+            let hash = self.keys.hash_of(&key);
+            let mut shard = self.shard(hash).lock();
+            shard.refunds.add(key, hash, number, |key| self.keys.hash_of(key));
+            self.remove_if(&mut shard, &key, hash, |_| true);
         }
     }
 
     /// Removes all entries, as if permits were given back to every bucket.
-    pub(super) fn forget_all(&self) {
+    pub(super) fn clear(&self) {
         let number = self.next_refund();
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -245,16 +245,16 @@ impl Entries {
         self.generation.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    fn remove_if(&self, shard: &mut Shard, key: &Key, slot: u64, which: impl Fn(&Entry) -> bool) {
-        if let Ok(known) = shard.entries.find_entry(slot, |entry| entry.key == *key && which(entry)) {
+    fn remove_if(&self, shard: &mut Shard, key: &Key, hash: u64, which: impl Fn(&Entry) -> bool) {
+        if let Ok(known) = shard.entries.find_entry(hash, |entry| entry.key == *key && which(entry)) {
             known.remove();
             self.len.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// By bits that the tables do not use.
-    fn shard(&self, slot: u64) -> &Mutex<Shard> {
-        &self.shards[usize::try_from(slot >> 32).unwrap_or_default() % SHARDS]
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        &self.shards[usize::try_from(hash >> 32).unwrap_or_default() % SHARDS]
     }
 
     #[cfg(test)]
@@ -273,44 +273,44 @@ impl Entries {
 
 /// How long a refusal holds after the store was asked; `None` if it is not cached. One millisecond less than the wait, since
 /// the store's clock may have been late in its millisecond.
-fn lasts(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
-    let lasts = match decision.wait {
+fn cache_ttl(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
+    let ttl = match decision.wait {
         Wait::Now | Wait::Millis(0 | 1) => return None,
         Wait::Millis(wait) => Duration::from_millis(wait - 1),
-        Wait::Never => NEVER,
+        Wait::Never => MAX_TTL,
     };
     match limiter.quota.algorithm() {
         Algorithm::Redisson(Sharing::Library) => None,
-        Algorithm::Redisson(_) => Some(lasts.min(OF_SHARED)),
-        _ => Some(lasts),
+        Algorithm::Redisson(_) => Some(ttl.min(SHARED_TTL)),
+        _ => Some(ttl),
     }
 }
 
 // === impl Entry ===
 
 impl Entry {
-    fn new(key: Key, limiter: &Arc<Limiter>, refused: &Refused<'_>, lasts: Duration) -> Self {
-        let Refused { said, asked, heard, permits, decision } = *refused;
+    fn new(key: Key, limiter: &Arc<Limiter>, refused: &Refused<'_>, ttl: Duration) -> Self {
+        let Refused { decided_at, asked, received_at, permits, decision } = *refused;
         let wait = match decision.wait {
             Wait::Millis(wait) => Some(wait),
             Wait::Now | Wait::Never => None,
         };
         let limiter = Arc::clone(limiter);
-        let (until, ask_again) = (asked + lasts, asked + ASK_AGAIN);
+        let (valid_until, recheck_at) = (asked + ttl, asked + RECHECK_EVERY);
         let Decision { remaining, reset, .. } = *decision;
-        Self { key, limiter, permits, remaining, wait, reset, said, asked, heard, until, ask_again }
+        Self { key, limiter, permits, remaining, wait, reset, decided_at, asked, received_at, valid_until, recheck_at }
     }
 
     fn refuses(&self, permits: u32, now: Instant) -> bool {
-        permits >= self.permits && now < self.until
+        permits >= self.permits && now < self.valid_until
     }
 
     /// The least that the store's clock can show now, and the refusal at that time. Counted from the arrival of the answer,
     /// so that a client that waits as long as told is not too early.
     fn at(&self, now: Instant) -> (Timestamp, Decision) {
-        let passed = u64::try_from(now.saturating_duration_since(self.heard).as_millis()).unwrap_or(u64::MAX);
+        let passed = u64::try_from(now.saturating_duration_since(self.received_at).as_millis()).unwrap_or(u64::MAX);
         let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1)));
         let decision = Decision::new(self.remaining, wait, self.reset.saturating_sub(passed));
-        (self.said.plus_millis(passed), decision)
+        (self.decided_at.plus_millis(passed), decision)
     }
 }

@@ -36,19 +36,19 @@ impl Default for Keys {
 
 impl Keys {
     /// The bucket of a charge.
-    pub(super) fn of(&self, charge: &Charge) -> Key {
+    pub(super) fn key_of(&self, charge: &Charge) -> Key {
         let (kind, client) = match &charge.client {
             None => ((0, 0), 0),
             Some(ClientId::Address(IpNet::V4(network))) => ((1, network.prefix_len()), network.addr().to_bits().into()),
             Some(ClientId::Address(IpNet::V6(network))) => ((2, network.prefix_len()), network.addr().to_bits()),
-            Some(ClientId::Value(value)) => ((3, 0), self.hash(value)),
-            Some(ClientId::Instance(id)) => ((4, 0), self.hash(id.as_bytes())),
+            Some(ClientId::Value(value)) => ((3, 0), self.hash_value(value)),
+            Some(ClientId::Instance(id)) => ((4, 0), self.hash_value(id.as_bytes())),
         };
         Key { limiter: Arc::as_ptr(&charge.limiter).addr(), client, kind }
     }
 
     /// A keyed hash of what a client chooses.
-    fn hash(&self, bytes: &[u8]) -> u128 {
+    fn hash_value(&self, bytes: &[u8]) -> u128 {
         let [high, low] = self.hashers.each_ref().map(|hasher| {
             let mut hasher = hasher.build_hasher();
             hasher.write(bytes);
@@ -58,7 +58,7 @@ impl Keys {
     }
 
     /// Where a key is looked for.
-    pub(super) fn slot(&self, key: &Key) -> u64 {
+    pub(super) fn hash_of(&self, key: &Key) -> u64 {
         let mut finder = self.finder.build_hasher();
         finder.write_u128(key.client);
         finder.write_u64(key.limiter as u64 ^ u64::from(u16::from_le_bytes(key.kind.into())) << 48);

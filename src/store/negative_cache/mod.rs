@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use self::clock_watch::ClockWatch;
 use self::entries::{Entries, Refused};
-use super::{Known, StoreError};
+use super::{KnownRefusal, StoreError};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
@@ -74,13 +74,13 @@ pub trait Remote: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct NegativeCache<S> {
     store: Arc<S>,
-    known: Arc<KnownRefusals>,
+    known: Arc<RefusalCache>,
     metrics: Arc<Metrics>,
 }
 
 /// The cache, shared by all workers of a gateway.
 #[derive(Debug, Default)]
-struct KnownRefusals {
+struct RefusalCache {
     entries: Entries,
     /// By the numbers of the clocks.
     clocks: RwLock<Vec<Arc<ClockWatch>>>,
@@ -99,7 +99,7 @@ impl<S> NegativeCache<S> {
     }
 
     /// The same cache in front of another connection to the same store.
-    pub(crate) fn beside(&self, store: S) -> Self {
+    pub(crate) fn with_store(&self, store: S) -> Self {
         Self { store: Arc::new(store), known: Arc::clone(&self.known), metrics: Arc::clone(&self.metrics) }
     }
 
@@ -111,18 +111,18 @@ impl<S> NegativeCache<S> {
 
 impl<S: Remote> NegativeCache<S> {
     /// The cached refusal of these charges; `None` if the store has to be asked.
-    pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<Known> {
+    pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
         if self.known.entries.is_empty() {
             return None;
         }
         let now = Instant::now();
-        let known = self.known.entries.known(charges, now)?;
+        let known = self.known.entries.find(charges, now)?;
         self.metrics.store_known();
         let mut judged = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
         if let Some((charge, _)) = judged.next()
-            && self.known.is_look_due(self.store.clock(charge), now)
+            && self.known.is_reading_due(self.store.clock(charge), now)
         {
-            self.look_at_the_clock_of(charge.clone());
+            self.read_clock(charge.clone());
         }
         Some(known)
     }
@@ -139,7 +139,7 @@ impl<S: Remote> NegativeCache<S> {
         now: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
-        self.learn(charges, now, self.store.take(charges, now, deadline)).await
+        self.take_and_cache(charges, now, self.store.take(charges, now, deadline)).await
     }
 
     /// The same for one charge, whose slot is on its way from one node to another.
@@ -149,11 +149,11 @@ impl<S: Remote> NegativeCache<S> {
         now: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
-        self.learn(std::slice::from_ref(charge), now, self.store.take_one(charge, now, deadline)).await
+        self.take_and_cache(std::slice::from_ref(charge), now, self.store.take_one(charge, now, deadline)).await
     }
 
     /// Asks the store, and caches what it refuses.
-    async fn learn(
+    async fn take_and_cache(
         &self,
         charges: &[Charge],
         now: Option<Timestamp>,
@@ -164,14 +164,15 @@ impl<S: Remote> NegativeCache<S> {
         }
         let (generation, asked) = (self.known.entries.generation(), Instant::now());
         let outcome = ask.await;
-        self.known.entries.answered(charges, asked, outcome.as_ref().ok());
+        self.known.entries.remove_granted(charges, asked, outcome.as_ref().ok());
         if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
-            let heard = Instant::now();
-            self.known.shows(self.store.clock(first), outcome.now, asked, heard);
+            let received_at = Instant::now();
+            self.known.record_clock(self.store.clock(first), outcome.now, asked, received_at);
             let decisions = charges.iter().zip(&outcome.decisions);
             for (charge, decision) in decisions.filter(|(charge, decision)| !charge.shadow && !decision.granted) {
-                let refused = Refused { said: outcome.now, asked, heard, permits: charge.permits, decision };
-                self.known.entries.remember(charge, &refused, generation);
+                let refused =
+                    Refused { decided_at: outcome.now, asked, received_at, permits: charge.permits, decision };
+                self.known.entries.insert(charge, &refused, generation);
             }
         }
         outcome
@@ -181,18 +182,18 @@ impl<S: Remote> NegativeCache<S> {
     /// be refused by either state of the bucket.
     pub(crate) async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
         let charges = || granted.iter().map(|one| &one.charge);
-        self.known.entries.forget(charges());
+        self.known.entries.remove_refunded(charges());
         let given_back = self.store.give_back(granted, now).await;
-        self.known.entries.forget(charges());
+        self.known.entries.remove_refunded(charges());
         given_back
     }
 
-    fn look_at_the_clock_of(&self, charge: Charge) {
+    fn read_clock(&self, charge: Charge) {
         let (store, known) = (Arc::clone(&self.store), Arc::clone(&self.known));
         tokio::spawn(async move {
             let asked = Instant::now();
             if let Ok(shown) = store.time(&charge).await {
-                known.shows(store.clock(&charge), shown, asked, Instant::now());
+                known.record_clock(store.clock(&charge), shown, asked, Instant::now());
             }
         });
     }
@@ -205,18 +206,18 @@ impl<S> Clone for NegativeCache<S> {
     }
 }
 
-// === impl KnownRefusals ===
+// === impl RefusalCache ===
 
-impl KnownRefusals {
-    /// Notes a reading of one of the store's clocks, taken between `asked` and `heard`.
-    fn shows(&self, clock: usize, shown: Timestamp, asked: Instant, heard: Instant) {
-        if self.clock(clock).went_back(shown, asked, heard) {
-            self.entries.forget_all();
+impl RefusalCache {
+    /// Notes a reading of one of the store's clocks, taken between `asked` and `received_at`.
+    fn record_clock(&self, clock: usize, shown: Timestamp, asked: Instant, received_at: Instant) {
+        if self.clock(clock).went_back(shown, asked, received_at) {
+            self.entries.clear();
         }
     }
 
     /// Is one of the store's clocks to be looked at? True for one caller only.
-    fn is_look_due(&self, clock: usize, now: Instant) -> bool {
+    fn is_reading_due(&self, clock: usize, now: Instant) -> bool {
         let known = self.clocks.read().get(clock).map(|clock| clock.is_due(now));
         known.unwrap_or_else(|| self.clock(clock).is_due(now))
     }

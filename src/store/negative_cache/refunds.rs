@@ -19,13 +19,13 @@ pub(super) struct Refunds {
 }
 
 impl Refunds {
-    /// Records refund `number` of the bucket `key`. `slot` is the key's hash, and `hash` computes the hash of any key.
-    pub(super) fn add(&mut self, key: Key, slot: u64, number: u64, hash: impl Fn(&Key) -> u64) {
-        let is_known = self.latest.find(slot, |(other, _)| *other == key).is_some();
+    /// Records refund `number` of the bucket `key`. `hash` is the hash of the key, and `hash_of` computes the hash of any key.
+    pub(super) fn add(&mut self, key: Key, hash: u64, number: u64, hash_of: impl Fn(&Key) -> u64) {
+        let is_known = self.latest.find(hash, |(other, _)| *other == key).is_some();
         if !is_known && self.latest.len() >= MAX_BUCKETS {
             return self.add_for_all(number);
         }
-        match self.latest.entry(slot, |(other, _)| *other == key, |(other, _)| hash(other)) {
+        match self.latest.entry(hash, |(other, _)| *other == key, |(other, _)| hash_of(other)) {
             Entry::Occupied(mut latest) => latest.get_mut().1 = latest.get().1.max(number),
             Entry::Vacant(vacant) => _ = vacant.insert((key, number)),
         }
@@ -38,8 +38,8 @@ impl Refunds {
     }
 
     /// Returns `true` if the bucket had a refund after refund `number`.
-    pub(super) fn is_newer(&self, key: &Key, slot: u64, number: u64) -> bool {
-        self.of_all > number || self.latest.find(slot, |(other, latest)| other == key && *latest > number).is_some()
+    pub(super) fn is_newer(&self, key: &Key, hash: u64, number: u64) -> bool {
+        self.of_all > number || self.latest.find(hash, |(other, latest)| other == key && *latest > number).is_some()
     }
 
     #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::advance;
 
-use super::clock_watch::LOOK_AGAIN;
+use super::clock_watch::MAX_READING_AGE;
 use super::entries::MAX_BYTES;
 use super::*;
 use crate::clock::ManualClock;
@@ -28,9 +28,9 @@ fn refusal(wait: Wait) -> Decision {
 
 fn remember(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {
     let (decision, now) = (refusal(wait), Instant::now());
-    let said = Timestamp::from_millis(1_000);
-    let refused = Refused { said, asked: now, heard: now, permits: charge.permits, decision: &decision };
-    entries.remember(charge, &refused, generation);
+    let decided_at = Timestamp::from_millis(1_000);
+    let refused = Refused { decided_at, asked: now, received_at: now, permits: charge.permits, decision: &decision };
+    entries.insert(charge, &refused, generation);
 }
 
 fn refuse(entries: &Entries, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {
@@ -38,7 +38,7 @@ fn refuse(entries: &Entries, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {
 }
 
 fn says(entries: &Entries, limiter: &Arc<Limiter>, permits: u32) -> Option<(u64, Decision)> {
-    let known = entries.known(&[charge(limiter, permits)], Instant::now())?;
+    let known = entries.find(&[charge(limiter, permits)], Instant::now())?;
     Some((known.now.as_millis(), known.decisions[0]?))
 }
 
@@ -66,9 +66,9 @@ async fn a_slow_answer_shortens_what_is_remembered_and_not_the_wait_that_is_told
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
     let (decision, asked) = (refusal(Wait::Millis(700)), Instant::now());
     pass(100).await;
-    let said = Timestamp::from_millis(1_000);
-    let refused = Refused { said, asked, heard: Instant::now(), permits: 1, decision: &decision };
-    entries.remember(&charge(&limiter, 1), &refused, entries.generation());
+    let decided_at = Timestamp::from_millis(1_000);
+    let refused = Refused { decided_at, asked, received_at: Instant::now(), permits: 1, decision: &decision };
+    entries.insert(&charge(&limiter, 1), &refused, entries.generation());
     let (now, decision) = says(&entries, &limiter, 1).expect("a refusal");
     assert_eq!((now, decision.wait), (1_000, Wait::Millis(700)));
     pass(599).await;
@@ -88,14 +88,14 @@ async fn one_request_a_second_asks_again_and_what_it_hears_counts() {
     let charges = [charge(&limiter, 1)];
     let granted = Decision { granted: true, wait: Wait::Now, ..refusal(Wait::Now) };
     let granted = Outcome::with_granted(Timestamp::default(), vec![granted], true);
-    entries.answered(&charges, Instant::now(), Some(&granted));
+    entries.remove_granted(&charges, Instant::now(), Some(&granted));
     assert!(says(&entries, &limiter, 1).is_none());
     let before = Instant::now();
     pass(1).await;
     refuse(&entries, &limiter, 1, Wait::Never);
-    entries.answered(&charges, before, Some(&granted));
+    entries.remove_granted(&charges, before, Some(&granted));
     assert!(says(&entries, &limiter, 1).is_some(), "who took the last permit spoils what the next was told");
-    entries.answered(&charges, Instant::now(), None);
+    entries.remove_granted(&charges, Instant::now(), None);
     assert!(says(&entries, &limiter, 1).is_none(), "a store that fails is believed to refuse");
 }
 
@@ -104,7 +104,7 @@ async fn what_is_given_back_is_known_at_once_and_so_is_another_rule() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
     let before = entries.generation();
     refuse(&entries, &limiter, 1, Wait::Millis(5_000));
-    entries.forget([charge(&limiter, 1)].iter());
+    entries.remove_refunded([charge(&limiter, 1)].iter());
     assert!(says(&entries, &limiter, 1).is_none());
     // Asked before, answered after.
     remember(&entries, &charge(&limiter, 1), Wait::Millis(5_000), before);
@@ -120,7 +120,7 @@ async fn refund_keeps_refusals_of_other_buckets() {
     let (entries, own, other) = (Entries::default(), limiter(Algorithm::TokenBucket), limiter(Algorithm::TokenBucket));
     refuse(&entries, &other, 2, Wait::Millis(5_000));
     let before = entries.generation();
-    entries.forget([charge(&own, 1)].iter());
+    entries.remove_refunded([charge(&own, 1)].iter());
     assert!(says(&entries, &other, 2).is_some());
     remember(&entries, &charge(&other, 1), Wait::Millis(5_000), before);
     assert!(says(&entries, &other, 1).is_some());
@@ -134,7 +134,7 @@ async fn many_refunds_take_bounded_memory() {
     let of = |client: u32| Charge { client: Some(ClientId::Value(client.to_be_bytes().into())), ..charge(&limiter, 1) };
     let before = entries.generation();
     for client in 0..100_000 {
-        entries.forget([of(client)].iter());
+        entries.remove_refunded([of(client)].iter());
     }
     assert!(entries.bytes() < 256 * 1024, "{} bytes", entries.bytes());
     for client in 0..100_000 {
@@ -158,7 +158,7 @@ async fn shared_limiters_are_remembered_for_a_moment_and_shadows_never_refuse() 
     assert!(says(&entries, &library, 1).is_none());
     let own = limiter(Algorithm::TokenBucket);
     refuse(&entries, &own, 1, Wait::Millis(5_000));
-    assert!(entries.known(&[Charge { shadow: true, ..charge(&own, 1) }], Instant::now()).is_none());
+    assert!(entries.find(&[Charge { shadow: true, ..charge(&own, 1) }], Instant::now()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,8 +191,8 @@ proptest! {
             let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
             let of = |client: &Option<ClientId>| Charge { client: client.clone(), ..charge(&limiter, 1) };
             remember(&entries, &of(&one), Wait::Millis(60_000), entries.generation());
-            prop_assert!(entries.known(&[of(&one)], Instant::now()).is_some());
-            prop_assert_eq!(entries.known(&[of(&two)], Instant::now()).is_some(), one == two);
+            prop_assert!(entries.find(&[of(&one)], Instant::now()).is_some());
+            prop_assert_eq!(entries.find(&[of(&two)], Instant::now()).is_some(), one == two);
             Ok(())
         })?;
     }
@@ -211,13 +211,13 @@ fn client() -> impl Strategy<Value = Option<ClientId>> {
     ]
 }
 
-/// A store elsewhere whose clock can be set.
-struct Elsewhere {
+/// A store remote_memory whose clock can be set.
+struct RemoteMemory {
     memory: Memory,
     clock: Arc<ManualClock>,
 }
 
-impl Remote for Elsewhere {
+impl Remote for RemoteMemory {
     fn slot(&self, _: &Charge) -> Option<u16> {
         None
     }
@@ -252,15 +252,15 @@ impl Remote for Elsewhere {
     }
 }
 
-fn elsewhere() -> (NegativeCache<Elsewhere>, Arc<ManualClock>) {
+fn remote_memory() -> (NegativeCache<RemoteMemory>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
     let memory = Memory::new(Arc::clone(&clock) as Arc<dyn crate::clock::Clock>, None);
-    let store = Elsewhere { memory, clock: Arc::clone(&clock) };
+    let store = RemoteMemory { memory, clock: Arc::clone(&clock) };
     (NegativeCache::new(store, Arc::new(Metrics::new())), clock)
 }
 
 /// Is it granted, and was the store asked?
-async fn ask(cache: &NegativeCache<Elsewhere>, charges: &[Charge]) -> (bool, bool) {
+async fn ask(cache: &NegativeCache<RemoteMemory>, charges: &[Charge]) -> (bool, bool) {
     match cache.known_refusal(charges) {
         Some(_) => (false, false),
         None => {
@@ -274,7 +274,7 @@ async fn ask(cache: &NegativeCache<Elsewhere>, charges: &[Charge]) -> (bool, boo
 #[tokio::test(start_paused = true)]
 async fn after_a_clock_that_went_back_the_first_grant_comes_one_interval_later() {
     for (rate, before, back) in [(1, 500, 3_600_000), (1, 1_900, 500), (5, 10, 100), (2, 1_000, 60_000)] {
-        let (cache, clock) = elsewhere();
+        let (cache, clock) = remote_memory();
         let quota = Quota::new(rate, 2_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter::new("lim".into(), Mode::Overall, quota));
         let charges = [charge(&limiter, 1)];
@@ -291,13 +291,13 @@ async fn after_a_clock_that_went_back_the_first_grant_comes_one_interval_later()
         let jumped = Instant::now();
         while !step().await {}
         let waited = jumped.elapsed();
-        assert!(waited <= Duration::from_millis(2_000 + 10) + LOOK_AGAIN, "{waited:?}, {back} ms back");
+        assert!(waited <= Duration::from_millis(2_000 + 10) + MAX_READING_AGE, "{waited:?}, {back} ms back");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_goes_on_is_looked_at_now_and_then_and_nothing_is_forgotten() {
-    let (cache, clock) = elsewhere();
+    let (cache, clock) = remote_memory();
     let quota = Quota::new(1, 60_000, Algorithm::TokenBucket).expect("a quota");
     let limiter = Arc::new(Limiter::new("lim".into(), Mode::Overall, quota));
     let (mut granted, mut asked) = (0, 0);
@@ -307,5 +307,5 @@ async fn a_clock_that_goes_on_is_looked_at_now_and_then_and_nothing_is_forgotten
         clock.advance_millis(1);
         pass(1).await;
     }
-    assert_eq!((granted, asked), (1, 1 + 20), "once a second, beside the first two");
+    assert_eq!((granted, asked), (1, 1 + 20), "once a second, with_store the first two");
 }

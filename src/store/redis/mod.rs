@@ -13,14 +13,14 @@
 //! | `script/` | what a call says and what it answers |
 //! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
 
+mod backoff;
 mod dispatch;
+mod hash_slots;
 mod limiters;
 mod locator;
 mod node;
-mod pauses;
 mod routing;
 mod script;
-mod slots;
 mod topology;
 
 use std::sync::Arc;
@@ -30,12 +30,12 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::dispatch::{DispatcherContext, Dispatchers};
-use self::node::{CONNECT_TIMEOUT, Connection, Membership, Node};
+use self::hash_slots::{hash_slot_of, hash_slot_of_key};
+use self::node::{CONNECT_TIMEOUT, Membership, Node, NodeConnection};
 use self::routing::Call;
 use self::script::buckets::Buckets;
-use self::script::failure;
 use self::script::keys::{self, SharedSecret};
-use self::slots::{slot_of, slot_of_key};
+use self::script::store_error;
 use self::topology::Topology;
 use super::StoreError;
 use super::adopted::AdoptedFailures;
@@ -81,7 +81,7 @@ impl Redis {
         let (context, topology, secret) =
             (Arc::clone(&self.context), Arc::clone(&self.topology), Arc::clone(&self.secret));
         let (fallback, adopted) = (Arc::clone(&self.fallback), Arc::clone(&self.adopted));
-        let dispatchers = Arc::new(self.dispatchers.beside());
+        let dispatchers = Arc::new(self.dispatchers.for_worker());
         Self { context, url: self.url.clone(), topology, fallback, secret, adopted, dispatchers }
     }
 
@@ -116,7 +116,7 @@ impl Redis {
         let deadline = Instant::now() + CONNECT_TIMEOUT;
         tokio::spawn(async move {
             let nodes = topology.nodes(deadline).await.unwrap_or_default();
-            nodes.iter().for_each(|node| _ = dispatchers.of(node));
+            nodes.iter().for_each(|node| _ = dispatchers.dispatcher_for(node));
         });
     }
 
@@ -124,10 +124,12 @@ impl Redis {
     pub async fn is_up(&self) -> bool {
         let deadline = self.deadline();
         let Ok(nodes) = self.topology.nodes(deadline).await else { return false };
-        let ping = async |connection: &mut Connection| {
-            cmd("PING").exec_async(&mut connection.redis).await.map_err(|error| failure(&error))
+        let ping = async |connection: &mut NodeConnection| {
+            cmd("PING").exec_async(&mut connection.redis).await.map_err(|error| store_error(&error))
         };
-        let ping = async |node: &Arc<Node>| self.dispatchers.of(node).connection().within(deadline, ping).await.is_ok();
+        let ping = async |node: &Arc<Node>| {
+            self.dispatchers.dispatcher_for(node).connection().call(deadline, ping).await.is_ok()
+        };
         join_all(nodes.iter().map(ping)).await.into_iter().all(|is_up| is_up)
     }
 
@@ -156,25 +158,25 @@ impl Redis {
 
     /// Sends a command about one key.
     async fn query<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> Result<T, StoreError> {
-        let answer = self.ask_owner(slot_of_key(key), self.deadline(), command).await?;
-        from_redis_value(answer).map_err(|_| StoreError::Shape)
+        let answer = self.call_owner(hash_slot_of_key(key), self.deadline(), command).await?;
+        from_redis_value(answer).map_err(|_| StoreError::UnexpectedReply)
     }
 
     /// Undoes decisions about buckets of one slot.
     async fn undo(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
         let Some(first) = granted.first() else { return Ok(()) };
-        let slot = slot_of(&first.charge.limiter, first.charge.client.as_ref());
-        self.ask_owner(slot, self.deadline(), &Undo { granted, now }).await
+        let slot = hash_slot_of(&first.charge.limiter, first.charge.client.as_ref());
+        self.call_owner(slot, self.deadline(), &Undo { granted, now }).await
     }
 }
 
 impl Remote for Redis {
     fn slot(&self, charge: &Charge) -> Option<u16> {
-        self.topology.is_cluster().then(|| slot_of(&charge.limiter, charge.client.as_ref()))
+        self.topology.is_cluster().then(|| hash_slot_of(&charge.limiter, charge.client.as_ref()))
     }
 
     fn clock(&self, charge: &Charge) -> usize {
-        self.slot(charge).map_or(0, |slot| self.topology.number_of(slot))
+        self.slot(charge).map_or(0, |slot| self.topology.node_number(slot))
     }
 
     fn deadline(&self) -> Instant {
@@ -206,23 +208,24 @@ impl Remote for Redis {
     }
 
     async fn time(&self, charge: &Charge) -> Result<Timestamp, StoreError> {
-        let node = self.topology.node_of(slot_of(&charge.limiter, charge.client.as_ref()), self.deadline()).await?;
-        let time = async |connection: &mut Connection| connection.script.time().await;
-        self.dispatchers.of(&node).connection().within(self.deadline(), time).await
+        let node =
+            self.topology.node_of(hash_slot_of(&charge.limiter, charge.client.as_ref()), self.deadline()).await?;
+        let time = async |connection: &mut NodeConnection| connection.script.time().await;
+        self.dispatchers.dispatcher_for(&node).connection().call(self.deadline(), time).await
     }
 }
 
 /// Shows `each` the keys of a charge's bucket, written into `key`; for benchmarks.
 pub(crate) fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String, each: impl FnMut(&str)) {
-    keys::each(&charge.limiter, std::slice::from_ref(&charge.client), secret, key, each);
+    keys::for_each(&charge.limiter, std::slice::from_ref(&charge.client), secret, key, each);
 }
 
 /// A command about one key.
 impl Call for Cmd {
-    type Answer = Value;
+    type Reply = Value;
 
-    async fn run(&self, connection: &mut Connection) -> Result<Value, StoreError> {
-        connection.script.send(self.clone()).await.map_err(|error| failure(&error))
+    async fn run(&self, connection: &mut NodeConnection) -> Result<Value, StoreError> {
+        connection.script.send(self.clone()).await.map_err(|error| store_error(&error))
     }
 }
 
@@ -233,14 +236,14 @@ struct Undo<'g> {
 }
 
 impl Call for Undo<'_> {
-    type Answer = ();
+    type Reply = ();
 
-    async fn run(&self, connection: &mut Connection) -> Result<(), StoreError> {
+    async fn run(&self, connection: &mut NodeConnection) -> Result<(), StoreError> {
         undo(connection, self.granted, self.now).await
     }
 }
 
-async fn undo(connection: &mut Connection, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
+async fn undo(connection: &mut NodeConnection, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
     let mut buckets = Buckets::default();
     let mut indexed: Vec<_> = granted.iter().map(|one| (buckets.add(&one.charge), one)).collect();
     indexed.sort_by_key(|(index, _)| *index);
@@ -252,7 +255,7 @@ async fn undo(connection: &mut Connection, granted: &[Granted], now: Option<Time
     let add = |call: &mut Cmd| {
         call.arg(buckets.number_of_keys());
         buckets.each_key(&secret, |key| _ = call.arg(key));
-        call.arg("give_back").arg(buckets.limiters(near)).arg(numbers.join(" "));
+        call.arg("give_back").arg(buckets.limiter_args(near)).arg(numbers.join(" "));
         call.arg(now.map(|now| now.as_millis().to_string()));
     };
     connection.script.run(add).await.map(|_| ())
@@ -325,12 +328,12 @@ mod tests {
         let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar"));
         let charges = [charge("bucket", Algorithm::TokenBucket), charge("day", day)];
         for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
-            redis.context.clock.learn(Timestamp::from_millis(guess));
+            redis.context.clock.record(Timestamp::from_millis(guess));
             let outcome = redis.take(&charges, None, redis.deadline()).await.expect("a decision");
             let told: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
             assert_eq!(told, [(true, left); 2]);
             assert!(redis.context.clock.redis_now().millis_since(outcome.now) < 60_000, "it has not learned");
-            redis.context.clock.learn(Timestamp::from_millis(guess));
+            redis.context.clock.record(Timestamp::from_millis(guess));
             redis.give_back(&outcome.granted_charges(charges[..1].to_vec()), None).await.expect("given back");
             redis.take(&charges[..1], None, redis.deadline()).await.expect("a decision");
         }

@@ -11,26 +11,26 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::Redis;
+use super::backoff::jittered;
 use super::dispatch::{DispatcherContext, decide_one};
-use super::node::{Connection, Node};
-use super::pauses::jittered;
-use super::slots::slot_of;
+use super::hash_slots::hash_slot_of;
+use super::node::{Node, NodeConnection};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
 use crate::store::StoreError;
 
 /// The longest pause before a slot is asked for again that is on its way.
-const PAUSE: Duration = Duration::from_millis(4);
+const MAX_PAUSE: Duration = Duration::from_millis(4);
 /// So many nodes in a row may name another one without a pause.
-const HOPS: u32 = 3;
+const MAX_HOPS: u32 = 3;
 
 /// What is asked of the node that has a slot.
 pub(super) trait Call: Sync {
     /// What it answers.
-    type Answer: Send;
+    type Reply: Send;
 
     /// Asks on this connection; again on another one after an error that says that nothing ran.
-    fn run(&self, connection: &mut Connection) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
+    fn run(&self, connection: &mut NodeConnection) -> impl Future<Output = Result<Self::Reply, StoreError>> + Send;
 }
 
 /// Has one charge decided.
@@ -52,12 +52,12 @@ impl Redis {
     ) -> Result<Outcome, StoreError> {
         let (mut node, mut hop) = (self.topology.node_of(slot, deadline).await?, 0);
         loop {
-            let decided = self.dispatchers.of(&node).take(charges, now, deadline).await;
+            let decided = self.dispatchers.dispatcher_for(&node).take(charges, now, deadline).await;
             match &decided {
-                Err(StoreError::Elsewhere { slot, place, once: false }) if Instant::now() < deadline => {
-                    let Some(other) = self.topology.elsewhere(*slot, place, false, &node) else { return decided };
+                Err(StoreError::Redirected { slot, address, is_ask: false }) if Instant::now() < deadline => {
+                    let Some(other) = self.topology.redirect(*slot, address, false, &node) else { return decided };
                     (node, hop) = (other, hop + 1);
-                    rest(hop).await;
+                    pause_if_looping(hop).await;
                 }
                 _ => return decided,
             }
@@ -71,39 +71,39 @@ impl Redis {
         now: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
-        let slot = slot_of(&charge.limiter, charge.client.as_ref());
-        self.ask_owner(slot, deadline, &DecideOne { charge, now, deadline, context: &self.context }).await
+        let slot = hash_slot_of(&charge.limiter, charge.client.as_ref());
+        self.call_owner(slot, deadline, &DecideOne { charge, now, deadline, context: &self.context }).await
     }
 
-    /// Asks the node that has a slot, and whoever is named instead.
-    pub(super) async fn ask_owner<C: Call>(
+    /// Asks the node that has a slot, and whoever is named next_node.
+    pub(super) async fn call_owner<C: Call>(
         &self,
         slot: u16,
         deadline: Instant,
         call: &C,
-    ) -> Result<C::Answer, StoreError> {
-        let (mut node, mut once, mut hop) = (self.topology.node_of(slot, deadline).await?, false, 0);
+    ) -> Result<C::Reply, StoreError> {
+        let (mut node, mut is_ask, mut hop) = (self.topology.node_of(slot, deadline).await?, false, 0);
         loop {
-            let ask = async |connection: &mut Connection| match once {
+            let ask = async |connection: &mut NodeConnection| match is_ask {
                 true => call.run(&mut connection.asking()).await,
                 false => call.run(connection).await,
             };
-            let answer = self.dispatchers.of(&node).connection().within(deadline, ask).await;
+            let reply = self.dispatchers.dispatcher_for(&node).connection().call(deadline, ask).await;
             hop += 1;
-            match answer {
+            match reply {
                 Err(error) if Instant::now() < deadline => {
-                    let Some((other, is_once)) = self.instead(slot, &node, &error, hop, deadline).await else {
+                    let Some((other, other_is_ask)) = self.next_node(slot, &node, &error, hop, deadline).await else {
                         return Err(error);
                     };
-                    (node, once) = (other, is_once);
+                    (node, is_ask) = (other, other_is_ask);
                 }
-                answer => return answer,
+                reply => return reply,
             }
         }
     }
 
-    /// Who is asked instead after an error that says that nothing ran, and whether only this once.
-    async fn instead(
+    /// Who is asked next_node after an error that says that nothing ran, and whether only this is_ask.
+    async fn next_node(
         &self,
         slot: u16,
         node: &Arc<Node>,
@@ -112,13 +112,13 @@ impl Redis {
         deadline: Instant,
     ) -> Option<(Arc<Node>, bool)> {
         match error {
-            StoreError::Elsewhere { slot, place, once } => {
-                let other = self.topology.elsewhere(*slot, place, *once, node)?;
-                rest(hop).await;
-                Some((other, *once))
+            StoreError::Redirected { slot, address, is_ask } => {
+                let other = self.topology.redirect(*slot, address, *is_ask, node)?;
+                pause_if_looping(hop).await;
+                Some((other, *is_ask))
             }
             error if error.is_migrating() => {
-                sleep(jittered(PAUSE)).await;
+                sleep(jittered(MAX_PAUSE)).await;
                 Some((self.topology.node_of(slot, deadline).await.ok()?, false))
             }
             _ => None,
@@ -127,16 +127,16 @@ impl Redis {
 }
 
 impl Call for DecideOne<'_> {
-    type Answer = Outcome;
+    type Reply = Outcome;
 
-    async fn run(&self, connection: &mut Connection) -> Result<Outcome, StoreError> {
+    async fn run(&self, connection: &mut NodeConnection) -> Result<Outcome, StoreError> {
         decide_one(std::slice::from_ref(self.charge), self.now, self.deadline, connection, self.context).await
     }
 }
 
 /// Nodes that name each other are not asked without an end.
-async fn rest(hop: u32) {
-    if hop >= HOPS {
-        sleep(jittered(PAUSE)).await;
+async fn pause_if_looping(hop: u32) {
+    if hop >= MAX_HOPS {
+        sleep(jittered(MAX_PAUSE)).await;
     }
 }

@@ -46,7 +46,7 @@ fn charge(limiter: &Arc<Limiter>, client: Option<&ClientId>) -> Charge {
 fn granted(store: &Store, charge: &Charge, requests: usize) -> usize {
     let take = |_: &usize| match store {
         Store::Memory(memory) => memory.take(std::slice::from_ref(charge)).expect("a decision").granted(),
-        Store::Redis(_) => store.take_alone(std::slice::from_ref(charge)).expect("a decision").granted(),
+        Store::Redis(_) => store.take_locally(std::slice::from_ref(charge)).expect("a decision").granted(),
     };
     (0..requests).filter(take).count()
 }
@@ -120,8 +120,8 @@ fn share_below_four_permits_is_the_successors() {
     let old = unreachable_redis();
     let new = hand_over(&old, &limiters);
     let shadow = Charge { shadow: true, ..charge.clone() };
-    assert!(old.take_alone(&[shadow]).expect("a decision").granted());
-    let outcome = old.take_alone(std::slice::from_ref(&charge)).expect("a decision");
+    assert!(old.take_locally(&[shadow]).expect("a decision").granted());
+    let outcome = old.take_locally(std::slice::from_ref(&charge)).expect("a decision");
     assert_eq!(outcome.decisions[0].wait, crate::limit::Wait::Millis(1_000));
     assert_eq!((granted(&old, &charge, 10), granted(&new, &charge, 10)), (0, 3));
 }

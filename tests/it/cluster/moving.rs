@@ -32,9 +32,10 @@ async fn who_asks_until_the_last_moment_takes_the_connection_from_nobody() {
         let (store, charge) = (store.clone(), charge.clone());
         asked.spawn(async move { store.take(&[charge]).await });
     }
-    let is_tryagain = |error: &StoreError| matches!(error, StoreError::Answer(answer) if answer.contains("TRYAGAIN"));
+    let is_tryagain =
+        |error: &StoreError| matches!(error, StoreError::ErrorReply(answer) if answer.contains("TRYAGAIN"));
     let is_one_of = |error: &StoreError| {
-        matches!(error, StoreError::Timeout | StoreError::Answer(_) | StoreError::Elsewhere { .. })
+        matches!(error, StoreError::Timeout | StoreError::ErrorReply(_) | StoreError::Redirected { .. })
     };
     let failed: Vec<_> = asked.join_all().await.into_iter().filter_map(Result::err).collect();
     assert!(failed.len() == 200 && failed.iter().all(is_one_of), "{failed:?}");

@@ -18,8 +18,8 @@ fn a_reference_upward_is_found_in_whatever_form_it_is_written() {
         assert_eq!(upward(&sample("src/store/mod.rs", text)).len(), 1, "{text}");
         assert_eq!(upward(&sample("src/gateway.rs", text)).len(), 0, "{text}");
     }
-    assert_eq!(upward(&sample("src/store/redis/slots.rs", "use super::super::super::config::Config;")).len(), 1);
-    assert_eq!(upward(&sample("src/store/redis/slots.rs", "use super::server::Name;")).len(), 0);
+    assert_eq!(upward(&sample("src/store/redis/hash_slots.rs", "use super::super::super::config::Config;")).len(), 1);
+    assert_eq!(upward(&sample("src/store/redis/hash_slots.rs", "use super::server::Name;")).len(), 0);
     assert_eq!(upward(&sample("src/store/memory.rs", "/// See [`crate::config`].\nuse crate::clock::Clock;")).len(), 0);
 }
 

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::limit::{ClientId, Granted, Limiter};
 
-/// The most buckets with debts. Grants of further buckets are counted as `untold` and never charged to the store; only very
+/// The most buckets with debts. Grants of further buckets are counted as `uncharged` and never charged to the store; only very
 /// many different clients in one outage get there.
 const MAX_BUCKETS: usize = 1 << 16;
 
 /// Slots of the time for which a permit counts; grants of one slot are merged.
-const SLOTS: u64 = 16;
+const MERGE_STEPS: u64 = 16;
 
 /// The most buckets in one payment.
 const MAX_PAYMENT: usize = 64;
@@ -30,7 +30,7 @@ const SWEEP_EVERY: u64 = 1_000;
 pub(crate) struct Debts {
     by_bucket: HashMap<Bucket, Debt>,
     /// Permits that were granted and are not recorded, for want of capacity.
-    pub(crate) untold: u64,
+    pub(crate) uncharged: u64,
     next_sweep: Timestamp,
     unpaid: VecDeque<Payment>,
     /// How often all debts were turned into payments.
@@ -63,14 +63,14 @@ impl Debts {
         for one in granted.iter().filter(|one| !one.charge.shadow) {
             let bucket = bucket(one);
             if !self.by_bucket.contains_key(&bucket) && !self.has_capacity(now) {
-                self.untold += u64::from(one.charge.permits);
+                self.uncharged += u64::from(one.charge.permits);
                 continue;
             }
             let (limiter, client) = (&one.charge.limiter, &one.charge.client);
             let empty = || Debt { limiter: Arc::clone(limiter), client: client.clone(), grants: Vec::new() };
             let debt = self.by_bucket.entry(bucket).or_insert_with(empty);
             debt.limiter = Arc::clone(limiter);
-            if debt.grants.len() as u64 > SLOTS {
+            if debt.grants.len() as u64 > MERGE_STEPS {
                 debt.is_live(now);
             }
             debt.add(one.at, one.charge.permits);
@@ -178,7 +178,7 @@ impl Payment {
 
 impl Debt {
     fn add(&mut self, at: Timestamp, permits: u32) {
-        let slot = self.limiter.quota.retention_millis().div_ceil(SLOTS);
+        let slot = self.limiter.quota.retention_millis().div_ceil(MERGE_STEPS);
         match self.grants.last_mut() {
             Some((last, sum)) if last.as_millis() / slot == at.as_millis() / slot => {
                 *last = at.max(*last);
@@ -375,6 +375,6 @@ mod tests {
             one.charge.client = Some(ClientId::Value(client.to_le_bytes().into()));
             debts.add(&[one], Timestamp::from_millis(1_000));
         }
-        assert_eq!((told(&mut debts, 1_000).len(), debts.untold), (MAX_BUCKETS, 10));
+        assert_eq!((told(&mut debts, 1_000).len(), debts.uncharged), (MAX_BUCKETS, 10));
     }
 }

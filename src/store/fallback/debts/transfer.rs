@@ -15,14 +15,14 @@ impl Debts {
         self.unpaid.retain(|payment| !payments.contains(&payment.id));
     }
 
-    /// Takes over a payment of another gateway. Without capacity for it, its permits are counted as `untold`.
+    /// Takes over a payment of another gateway. Without capacity for it, its permits are counted as `uncharged`.
     pub(crate) fn adopt(&mut self, payment: Payment) {
         if self.unpaid.iter().any(|known| known.id == payment.id) {
             return;
         }
         let owed: usize = self.unpaid.iter().map(|payment| payment.debts.len()).sum();
         if owed + payment.debts.len() > MAX_BUCKETS {
-            self.untold += payment.permits();
+            self.uncharged += payment.permits();
         } else {
             self.unpaid.push_back(payment);
         }
@@ -47,7 +47,7 @@ mod tests {
         debts.adopt(Payment { id: 1, debts: vec![debt.clone()] });
         debts.adopt(Payment { id: 2, debts: vec![debt.clone()] });
         debts.adopt(Payment { id: 3, debts: vec![debt] });
-        assert_eq!((debts.unpaid.len(), debts.untold), (2, 2));
+        assert_eq!((debts.unpaid.len(), debts.uncharged), (2, 2));
         debts.forget(&[1]);
         assert_eq!(debts.unpaid.iter().map(|payment| payment.id).collect::<Vec<_>>(), [2]);
     }

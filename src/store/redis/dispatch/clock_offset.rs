@@ -22,7 +22,7 @@ impl ClockOffset {
     }
 
     /// Redis's clock has just shown this.
-    pub(crate) fn learn(&self, shown: Timestamp) {
+    pub(crate) fn record(&self, shown: Timestamp) {
         let ours = self.clock.now().as_millis().cast_signed();
         self.ahead.store(shown.as_millis().cast_signed().saturating_sub(ours), Ordering::Relaxed);
     }
@@ -36,7 +36,7 @@ mod tests {
     fn a_guess_that_was_wrong_is_set_right() {
         let clock = ClockOffset::default();
         for shown in [5, 4_000_000_000_000] {
-            clock.learn(Timestamp::from_millis(shown));
+            clock.record(Timestamp::from_millis(shown));
             let guess = clock.redis_now().as_millis();
             assert!((shown..shown + 60_000).contains(&guess), "{guess} for {shown}");
         }

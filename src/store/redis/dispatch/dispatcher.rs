@@ -1,12 +1,12 @@
 //! Where requests come to be decided by a node: a queue, and a task that sends what waits in it.
 //!
 //! Two calls are under way at a time, and whoever comes meanwhile leaves together with the next. There is no timer: an idle
-//! dispatcher sends a request as soon as all that is ready beside it has had its turn, and a busy one gathers what comes
+//! dispatcher sends a request as soon as all that is ready beside it has had its shared_call_lock, and a busy one gathers what comes
 //! until Redis has answered. So calls grow as Redis slows or the worker is busy, up to the bounds of a [`Batch`]. Where Redis
 //! is so far away that waiting for an answer would use up much of a decision's time, more calls are under way.
 //!
 //! A request has one deadline, over waiting in the queue, for the connection and for the answer. A call that may have run is
-//! never sent again.
+//! never sent retries.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -23,9 +23,9 @@ use tokio::sync::{self, MutexGuard, oneshot};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::node::{Connection, ConnectionManager, ConnectionStatus, Node};
-use super::super::script::answers::{Answers, Reply};
-use super::super::script::batch::{Batch, Moment, Request};
+use super::super::node::{ConnectionManager, ConnectionStatus, Node, NodeConnection};
+use super::super::script::batch::{Batch, DecisionTime, PendingDecision};
+use super::super::script::reply::{Outcomes, Reply};
 use super::clock_offset::ClockOffset;
 use super::queue::{Queue, departures};
 use crate::clock::Timestamp;
@@ -35,13 +35,13 @@ use crate::store::StoreError;
 
 /// One call travels while the other is decided: neither Redis nor the worker has to wait for the other to wake up. More of
 /// them would be smaller, and cost a busy Redis more.
-const SHALLOWEST: usize = 2;
+const MIN_DEPTH: usize = 2;
 /// Most calls under way.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// For so long a call about shared limiters waits for those of other workers, and no longer: a Redis that is far away is
 /// asked as often as it must be.
-const TURN: Duration = Duration::from_millis(1);
+const MAX_LOCK_WAIT: Duration = Duration::from_millis(1);
 
 /// Where requests come to be decided; its task ends with it.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(crate) struct DispatcherContext {
     pub(crate) metrics: Arc<Metrics>,
     /// Whoever has it asks about shared limiters. Others ask for the same buckets, and each of their calls is for one request,
     /// where ours is for all that wait: one at a time leaves them enough of Redis, and costs us little.
-    turn: sync::Mutex<()>,
+    shared_call_lock: sync::Mutex<()>,
 }
 
 /// What a dispatcher and its task share.
@@ -83,20 +83,26 @@ struct DispatcherTask {
 struct EndedCall {
     /// How long Redis took, if it has decided.
     took: Option<Duration>,
-    /// Who is to ask again at once.
-    again: Vec<Request>,
+    /// Who is to ask retries at once.
+    retries: Vec<PendingDecision>,
 }
 
 // === impl DispatcherContext ===
 
 impl DispatcherContext {
     pub(crate) fn new(timeout: Duration, random: u64, metrics: Arc<Metrics>) -> Self {
-        Self { timeout, clock: ClockOffset::default(), random: random.into(), metrics, turn: sync::Mutex::default() }
+        Self {
+            timeout,
+            clock: ClockOffset::default(),
+            random: random.into(),
+            metrics,
+            shared_call_lock: sync::Mutex::default(),
+        }
     }
 
-    /// The turn of a call about shared limiters; nothing if it is not waited for any longer.
-    async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
-        timeout(TURN, self.turn.lock()).await.ok()
+    /// The shared_call_lock of a call about shared limiters; nothing if it is not waited for any longer.
+    async fn lock_shared_calls(&self) -> Option<MutexGuard<'_, ()>> {
+        timeout(MAX_LOCK_WAIT, self.shared_call_lock.lock()).await.ok()
     }
 }
 
@@ -111,7 +117,7 @@ impl Dispatcher {
         has_slots: bool,
     ) -> Self {
         let connection = ConnectionManager::start(node, context.timeout);
-        let queue = Mutex::new(Queue::new(SHALLOWEST, has_slots));
+        let queue = Mutex::new(Queue::new(MIN_DEPTH, has_slots));
         let core = Arc::new(DispatcherCore { context, connection, queue, departures });
         let task = DispatcherTask { core: Arc::clone(&core), calls: FuturesUnordered::new() };
         Self { core, task: tokio::spawn(task.run()) }
@@ -127,7 +133,7 @@ impl Dispatcher {
         &self.core.connection
     }
 
-    /// Has a request decided until then, at Redis's TIME unless a moment is given.
+    /// Has a request decided until then, at Redis's TIME unless a time is given.
     pub(crate) async fn take(
         &self,
         charges: &[Charge],
@@ -135,8 +141,8 @@ impl Dispatcher {
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
         let (decided, decision) = oneshot::channel();
-        let request = Request { charges: charges.to_vec(), now, deadline, decided };
-        let sender = self.core.queue.lock().enter(request);
+        let request = PendingDecision { charges: charges.to_vec(), now, deadline, decided };
+        let sender = self.core.queue.lock().push(request);
         if let Some(sender) = sender {
             sender.wake();
         }
@@ -172,7 +178,7 @@ impl DispatcherTask {
     async fn serve(&mut self, status: &ConnectionStatus) {
         loop {
             poll_fn(|cx| self.poll_ready(status, cx)).await;
-            // Whoever is ready has their turn first, and what they ask for leaves together: a call costs Redis much
+            // Whoever is ready has their shared_call_lock first, and what they ask for leaves together: a call costs Redis much
             // the same however many it is for, and a worker that has nothing else to do goes on at once.
             yield_now().await;
             poll_fn(|cx| {
@@ -195,7 +201,7 @@ impl DispatcherTask {
 
     fn poll_calls(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(ended)) = self.calls.poll_next_unpin(cx) {
-            self.note(ended);
+            self.on_call_ended(ended);
         }
     }
 
@@ -216,13 +222,13 @@ impl DispatcherTask {
     }
 
     /// So many calls may be under way that nobody waits for long for the next.
-    fn note(&self, ended: EndedCall) {
+    fn on_call_ended(&self, ended: EndedCall) {
         let mut queue = self.core.queue.lock();
-        queue.enter_first(ended.again);
+        queue.push_front(ended.retries);
         if let Some(took) = ended.took {
             let times = 8 * took.as_micros() / self.core.context.timeout.as_micros().max(1);
-            let depth = usize::try_from(times).unwrap_or(DEEPEST).saturating_add(1);
-            queue.set_depth(depth.clamp(SHALLOWEST, DEEPEST));
+            let depth = usize::try_from(times).unwrap_or(MAX_DEPTH).saturating_add(1);
+            queue.set_depth(depth.clamp(MIN_DEPTH, MAX_DEPTH));
         }
     }
 }
@@ -237,10 +243,10 @@ impl Drop for DispatcherTask {
 // === a call ===
 
 /// Sends a batch, and tells all whose requests are in it.
-async fn call(mut batch: Batch, mut connection: Connection, core: Arc<DispatcherCore>) -> EndedCall {
-    let mut _turn = None;
+async fn call(mut batch: Batch, mut connection: NodeConnection, core: Arc<DispatcherCore>) -> EndedCall {
+    let mut _lock = None;
     if batch.is_shared() {
-        _turn = core.context.turn().await;
+        _lock = core.context.lock_shared_calls().await;
         core.queue.lock().fill(&mut batch);
     }
     let sent = Instant::now();
@@ -249,15 +255,15 @@ async fn call(mut batch: Batch, mut connection: Connection, core: Arc<Dispatcher
         batch.fail(&StoreError::Timeout); // unsent, and so not charged
         return EndedCall::default();
     }
-    let answers = until(deadline, decide(&batch, &mut connection, &core.context)).await;
+    let outcomes = until(deadline, decide(&batch, &mut connection, &core.context)).await;
     let took = sent.elapsed();
-    match answers.unwrap_or(Err(StoreError::Timeout)) {
-        Ok(answers) => {
-            core.connection.answered(&connection, took);
-            EndedCall { took: Some(took), again: batch.tell(&answers) }
+    match outcomes.unwrap_or(Err(StoreError::Timeout)) {
+        Ok(outcomes) => {
+            core.connection.record_reply(&connection, took);
+            EndedCall { took: Some(took), retries: batch.send_outcomes(&outcomes) }
         }
         Err(error) => {
-            core.connection.report(&connection, &error, took);
+            core.connection.record_error(&connection, &error, took);
             batch.fail(&error);
             EndedCall::default()
         }
@@ -272,15 +278,15 @@ pub(crate) async fn decide_one(
     charges: &[Charge],
     now: Option<Timestamp>,
     deadline: Instant,
-    connection: &mut Connection,
+    connection: &mut NodeConnection,
     context: &DispatcherContext,
 ) -> Result<Outcome, StoreError> {
     loop {
         let (decided, decision) = oneshot::channel();
-        let batch = Batch::of(Request { charges: charges.to_vec(), now, deadline, decided });
-        let answers = decide(&batch, connection, context).await?;
-        if batch.tell(&answers).is_empty() {
-            return decision.now_or_never().and_then(Result::ok).unwrap_or(Err(StoreError::Shape));
+        let batch = Batch::single(PendingDecision { charges: charges.to_vec(), now, deadline, decided });
+        let outcomes = decide(&batch, connection, context).await?;
+        if batch.send_outcomes(&outcomes).is_empty() {
+            return decision.now_or_never().and_then(Result::ok).unwrap_or(Err(StoreError::UnexpectedReply));
         }
     }
 }
@@ -289,9 +295,9 @@ pub(crate) async fn decide_one(
 /// ran then.
 async fn decide(
     batch: &Batch,
-    connection: &mut Connection,
+    connection: &mut NodeConnection,
     context: &DispatcherContext,
-) -> Result<Answers, StoreError> {
+) -> Result<Outcomes, StoreError> {
     let now = batch.now();
     let mut near = now.unwrap_or_else(|| context.clock.redis_now());
     // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
@@ -299,23 +305,23 @@ async fn decide(
     for _ in 0..2 {
         context.metrics.store_called();
         connection.metrics.called();
-        let (secret, moment) = (connection.secret()?, Moment { now, near, random });
-        let reply = connection.script.run(|call| batch.write(call, &secret, moment)).await?;
+        let (secret, time) = (connection.secret()?, DecisionTime { now, near, random });
+        let reply = connection.script.run(|call| batch.write(call, &secret, time)).await?;
         match batch.read(&reply)? {
-            Reply::Decided(answers) => {
+            Reply::Decided(outcomes) => {
                 connection.metrics.decided(batch.len());
-                return Ok(answers);
+                return Ok(outcomes);
             }
             Reply::BoundariesNeeded(shown) => {
-                context.clock.learn(shown);
+                context.clock.record(shown);
                 near = shown;
             }
         }
     }
-    Err(StoreError::Shape)
+    Err(StoreError::UnexpectedReply)
 }
 
-/// Waits until then at most. What has come by then counts, although whoever was to hand it on has not had a turn yet.
+/// Waits until then at most. What has come by then counts, although whoever was to hand it on has not had a shared_call_lock yet.
 async fn until<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     if let Ok(output) = timeout_at(deadline, &mut future).await {

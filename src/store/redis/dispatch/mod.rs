@@ -23,20 +23,20 @@ pub(super) struct Dispatchers {
     /// How many connections to have to each node.
     pool_size: usize,
     started: Mutex<Started>,
-    turn: AtomicUsize,
+    next_dispatcher: AtomicUsize,
     /// Begins anywhere, so that workers do not all ask one node at a time.
     departures: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
 struct Started {
-    by_node: Vec<OfNode>,
+    by_node: Vec<NodeDispatchers>,
     /// The map that they were last held against.
     map: Option<Arc<SlotMap>>,
 }
 
 #[derive(Debug)]
-struct OfNode {
+struct NodeDispatchers {
     node: Arc<Node>,
     dispatchers: Box<[Arc<Dispatcher>]>,
 }
@@ -45,11 +45,18 @@ impl Dispatchers {
     /// None yet.
     pub(super) fn new(context: Arc<DispatcherContext>, topology: Arc<Topology>, pool_size: usize) -> Self {
         let departures = Arc::new(AtomicU64::new(context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)));
-        Self { context, topology, pool_size, started: Mutex::default(), turn: AtomicUsize::new(0), departures }
+        Self {
+            context,
+            topology,
+            pool_size,
+            started: Mutex::default(),
+            next_dispatcher: AtomicUsize::new(0),
+            departures,
+        }
     }
 
     /// Others for the same nodes.
-    pub(super) fn beside(&self) -> Self {
+    pub(super) fn for_worker(&self) -> Self {
         Self::new(Arc::clone(&self.context), Arc::clone(&self.topology), self.pool_size)
     }
 
@@ -58,20 +65,20 @@ impl Dispatchers {
         self.departures.load(Ordering::Relaxed)
     }
 
-    /// One of those of a node, in turn.
-    pub(super) fn of(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
+    /// One of those of a node, in next_dispatcher.
+    pub(super) fn dispatcher_for(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
         let map = self.topology.map();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let next_dispatcher = self.next_dispatcher.fetch_add(1, Ordering::Relaxed);
         let mut started = self.started.lock();
-        started.end_others(map);
+        started.remove_stale(map);
         let known = started.by_node.iter().position(|known| Arc::ptr_eq(&known.node, node));
         let position = known.unwrap_or_else(|| {
             let dispatchers = (0..self.pool_size).map(|_| self.start(node)).collect();
-            started.by_node.push(OfNode { node: Arc::clone(node), dispatchers });
+            started.by_node.push(NodeDispatchers { node: Arc::clone(node), dispatchers });
             started.by_node.len() - 1
         });
         let dispatchers = &mut started.by_node[position].dispatchers;
-        let dispatcher = &mut dispatchers[turn % self.pool_size];
+        let dispatcher = &mut dispatchers[next_dispatcher % self.pool_size];
         if dispatcher.has_ended() {
             *dispatcher = self.start(node);
         }
@@ -87,10 +94,10 @@ impl Dispatchers {
 
 impl Started {
     /// Ends those of nodes that have left the map.
-    fn end_others(&mut self, map: Option<Arc<SlotMap>>) {
+    fn remove_stale(&mut self, map: Option<Arc<SlotMap>>) {
         let Some(map) = map else { return };
         if !self.map.as_ref().is_some_and(|known| Arc::ptr_eq(known, &map)) {
-            self.by_node.retain(|known| map.knows(&known.node));
+            self.by_node.retain(|known| map.has(&known.node));
             self.map = Some(map);
         }
     }

@@ -1,4 +1,4 @@
-//! Who waits to be sent: in lines, so that a flood of one limit takes no decision from the others.
+//! Who waits to be sent: in queues, so that a flood of one limit takes no decision from the others.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -8,34 +8,34 @@ use std::task::{Context, Poll, Waker};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use tokio::time::Instant;
 
-use super::super::script::batch::{Batch, MAX_WORK, Request, Ticket};
+use super::super::hash_slots::hash_slot_of;
+use super::super::script::batch::{Batch, InFlightToken, MAX_WORK, PendingDecision};
 use super::super::script::keys::hash_tag;
-use super::super::slots::slot_of;
 use crate::limit::{Algorithm, Charge};
 use crate::store::StoreError;
 
-/// Most requests that a line sends in its turn while others wait for theirs.
-const TURN: usize = 64;
+/// Most requests that a queue sends in its turn while others wait for theirs.
+const MAX_PER_ROUND: usize = 64;
 
 /// What a call costs a node beside its buckets, in buckets. Calls to several slots that leave together count it, so that few
 /// small ones leave a busy node, and who comes meanwhile makes the next ones larger.
-const CALL: usize = 4;
+const CALL_OVERHEAD: usize = 4;
 
 /// So many requests count as one more departure: where calls are for that many, they wait for the node, and others may have time.
-const CROWD: usize = 128;
+const REQUESTS_PER_DEPARTURE: usize = 128;
 
-/// The lines of those who wait for a node.
+/// The queues of those who wait for a node.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Those whose limits are all ours, by the [`LineKey`] of these. They share calls.
-    ours: HashMap<LineKey, VecDeque<Request>>,
-    /// The lines of these, each of which has somebody, in the order of their turns.
-    turns: VecDeque<LineKey>,
+    /// Those whose limits are all own, by the [`QueueKey`] of these. They share calls.
+    own: HashMap<QueueKey, VecDeque<PendingDecision>>,
+    /// The queues of these, each of which has somebody, in the order of their round_robin.
+    round_robin: VecDeque<QueueKey>,
     /// One for each call that is under way for them, and this.
-    tickets: Arc<()>,
-    /// The others, by their shared limiters. Each line has calls of its own.
-    shared: HashMap<String, Line>,
-    /// How many calls may be under way for all of ours.
+    in_flight: Arc<()>,
+    /// The others, by their shared limiters. Each queue has calls of its own.
+    shared: HashMap<String, SharedQueue>,
+    /// How many calls may be under way for all of own.
     depth: usize,
     /// Is a call about the buckets of one slot?
     has_slots: bool,
@@ -44,15 +44,15 @@ pub(super) struct Queue {
     sender: Option<Waker>,
 }
 
-/// In a cluster the slot of a request; else a hash of its route. Two routes with the same hash share a line.
-type LineKey = u64;
+/// In a cluster the slot of a request; else a hash of its route. Two routes with the same hash share a queue.
+type QueueKey = u64;
 
 /// Requests about the same shared limiters.
 #[derive(Debug, Default)]
-struct Line {
-    waiting: VecDeque<Request>,
+struct SharedQueue {
+    waiting: VecDeque<PendingDecision>,
     /// One for each call that is under way, and this.
-    tickets: Arc<()>,
+    in_flight: Arc<()>,
 }
 
 // === impl Queue ===
@@ -60,8 +60,8 @@ struct Line {
 impl Queue {
     /// An empty one.
     pub(super) fn new(depth: usize, has_slots: bool) -> Self {
-        let (ours, turns, tickets, shared) = Default::default();
-        Self { ours, turns, tickets, shared, depth, has_slots, is_closed: false, sender: None }
+        let (own, round_robin, in_flight, shared) = Default::default();
+        Self { own, round_robin, in_flight, shared, depth, has_slots, is_closed: false, sender: None }
     }
 
     /// From now on so many calls may be under way.
@@ -70,45 +70,45 @@ impl Queue {
     }
 
     /// Lets a request wait; returns who is to be woken if one can be sent.
-    pub(super) fn enter(&mut self, request: Request) -> Option<Waker> {
+    pub(super) fn push(&mut self, request: PendingDecision) -> Option<Waker> {
         if self.is_closed {
             return None;
         }
         let now = Instant::now();
-        let (line, tickets, depth) = self.line_of(&request);
+        let (queue, in_flight, depth) = self.queue_of(&request);
         // While Redis is away nobody takes them out.
-        while let Some(overdue) = line.pop_front_if(|first| first.deadline <= now) {
+        while let Some(overdue) = queue.pop_front_if(|first| first.deadline <= now) {
             overdue.fail(&StoreError::Timeout);
         }
-        line.push_back(request);
-        if under_way(tickets) < depth { self.sender.take() } else { None }
+        queue.push_back(request);
+        if calls_in_flight(in_flight) < depth { self.sender.take() } else { None }
     }
 
-    /// Lets requests wait before all others of their lines.
-    pub(super) fn enter_first(&mut self, again: Vec<Request>) {
-        again.into_iter().rev().for_each(|request| self.line_of(&request).0.push_front(request));
+    /// Lets requests wait before all others of their queues.
+    pub(super) fn push_front(&mut self, again: Vec<PendingDecision>) {
+        again.into_iter().rev().for_each(|request| self.queue_of(&request).0.push_front(request));
     }
 
-    /// The line of a request, the tickets of that line's calls, and how many of these may be under way.
-    fn line_of(&mut self, request: &Request) -> (&mut VecDeque<Request>, &Arc<()>, usize) {
+    /// The queue of a request, the in_flight of that queue's calls, and how many of these may be under way.
+    fn queue_of(&mut self, request: &PendingDecision) -> (&mut VecDeque<PendingDecision>, &Arc<()>, usize) {
         if let Some(names) = shared_limiters(&request.charges) {
             let depth = self.depth_of_shared();
-            let line = self.shared.entry(names).or_default();
-            return (&mut line.waiting, &line.tickets, depth);
+            let queue = self.shared.entry(names).or_default();
+            return (&mut queue.waiting, &queue.in_flight, depth);
         }
         let route = if self.has_slots {
             slot_of_charges(&request.charges)
         } else {
-            route_of(&request.charges, self.ours.hasher())
+            route_of(&request.charges, self.own.hasher())
         };
-        let line = self.ours.entry(route).or_insert_with(|| {
-            self.turns.push_back(route);
+        let queue = self.own.entry(route).or_insert_with(|| {
+            self.round_robin.push_back(route);
             VecDeque::new()
         });
-        (line, &self.tickets, self.depth)
+        (queue, &self.in_flight, self.depth)
     }
 
-    /// How many calls may be under way for each line of shared limiters: half as many, since all requests of such a line
+    /// How many calls may be under way for each queue of shared limiters: half as many, since all requests of such a queue
     /// ask for the same buckets, so that one large call costs little more than a small one, and leaves more of Redis to
     /// those who share them.
     const fn depth_of_shared(&self) -> usize {
@@ -128,21 +128,21 @@ impl Queue {
     }
 
     fn is_ready(&self) -> bool {
-        let ours = !self.turns.is_empty() && under_way(&self.tickets) < self.depth;
+        let own = !self.round_robin.is_empty() && calls_in_flight(&self.in_flight) < self.depth;
         let depth = self.depth_of_shared();
-        ours || self.shared.values().any(|line| !line.waiting.is_empty() && under_way(&line.tickets) < depth)
+        own || self.shared.values().any(|queue| !queue.waiting.is_empty() && calls_in_flight(&queue.in_flight) < depth)
     }
 
-    /// What can be sent now, call by call. Calls take turns in Redis: nobody waits for longer than those that are under way.
+    /// What can be sent now, call by call. Calls take round_robin in Redis: nobody waits for longer than those that are under way.
     pub(super) fn batches(&mut self) -> Vec<Batch> {
-        self.forget_useless();
+        self.remove_idle();
         let (now, depth) = (Instant::now(), self.depth_of_shared());
-        let lines = self.shared.values_mut().filter(|line| under_way(&line.tickets) < depth);
-        let mut batches: Vec<Batch> = lines.map(|line| line.batch(now)).collect();
-        if under_way(&self.tickets) < self.depth {
+        let queues = self.shared.values_mut().filter(|queue| calls_in_flight(&queue.in_flight) < depth);
+        let mut batches: Vec<Batch> = queues.map(|queue| queue.batch(now)).collect();
+        if calls_in_flight(&self.in_flight) < self.depth {
             match self.has_slots {
-                true => self.flight(now, &mut batches),
-                false => batches.push(self.batch_of_ours(now)),
+                true => self.batches_by_slot(now, &mut batches),
+                false => batches.push(self.batch_of_own(now)),
             }
         }
         batches.retain(|batch| !batch.is_empty());
@@ -150,19 +150,19 @@ impl Queue {
     }
 
     /// A call for each slot, as many as are the work of one together.
-    fn flight(&mut self, now: Instant, batches: &mut Vec<Batch>) {
-        let (ticket, mut work) = (Ticket::of(&self.tickets), 0);
-        for _ in 0..self.turns.len() {
-            let Some(slot) = self.turns.pop_front() else { return };
-            let Some(line) = self.ours.get_mut(&slot) else { continue };
-            let mut batch = Batch::new(ticket.clone());
-            batch.take(line, usize::MAX, now);
-            if line.is_empty() {
-                self.ours.remove(&slot);
+    fn batches_by_slot(&mut self, now: Instant, batches: &mut Vec<Batch>) {
+        let (token, mut work) = (InFlightToken::new(&self.in_flight), 0);
+        for _ in 0..self.round_robin.len() {
+            let Some(slot) = self.round_robin.pop_front() else { return };
+            let Some(queue) = self.own.get_mut(&slot) else { continue };
+            let mut batch = Batch::new(token.clone());
+            batch.take_from(queue, usize::MAX, now);
+            if queue.is_empty() {
+                self.own.remove(&slot);
             } else {
-                self.turns.push_back(slot);
+                self.round_robin.push_back(slot);
             }
-            work += CALL + batch.work();
+            work += CALL_OVERHEAD + batch.work();
             batches.push(batch);
             if work >= MAX_WORK {
                 return;
@@ -170,19 +170,19 @@ impl Queue {
         }
     }
 
-    /// As much of the lines as goes into one call, each in its turn.
-    fn batch_of_ours(&mut self, now: Instant) -> Batch {
-        let mut batch = Batch::new(Ticket::of(&self.tickets));
-        while let Some(route) = self.turns.pop_front() {
-            let Some(line) = self.ours.get_mut(&route) else { continue };
-            let (before, at_most) = (line.len(), if self.turns.is_empty() { usize::MAX } else { TURN });
-            let is_full = batch.take(line, at_most, now);
-            if line.is_empty() {
-                self.ours.remove(&route);
-            } else if line.len() < before {
-                self.turns.push_back(route);
+    /// As much of the queues as goes into one call, each in its turn.
+    fn batch_of_own(&mut self, now: Instant) -> Batch {
+        let mut batch = Batch::new(InFlightToken::new(&self.in_flight));
+        while let Some(route) = self.round_robin.pop_front() {
+            let Some(queue) = self.own.get_mut(&route) else { continue };
+            let (before, at_most) = (queue.len(), if self.round_robin.is_empty() { usize::MAX } else { MAX_PER_ROUND });
+            let is_full = batch.take_from(queue, at_most, now);
+            if queue.is_empty() {
+                self.own.remove(&route);
+            } else if queue.len() < before {
+                self.round_robin.push_back(route);
             } else {
-                self.turns.push_front(route);
+                self.round_robin.push_front(route);
             }
             if is_full {
                 break;
@@ -191,41 +191,41 @@ impl Queue {
         batch
     }
 
-    /// Whoever has come since to the line of a call about shared limiters leaves with it.
+    /// Whoever has come since to the queue of a call about shared limiters leaves with it.
     pub(super) fn fill(&mut self, batch: &mut Batch) {
-        let line = shared_limiters(batch.first()).and_then(|names| self.shared.get_mut(&names));
-        if let Some(line) = line {
-            batch.take(&mut line.waiting, usize::MAX, Instant::now());
+        let queue = shared_limiters(batch.first()).and_then(|names| self.shared.get_mut(&names));
+        if let Some(queue) = queue {
+            batch.take_from(&mut queue.waiting, usize::MAX, Instant::now());
         }
     }
 
     /// Everybody leaves.
-    pub(super) fn take_all(&mut self) -> Vec<Request> {
-        let shared = self.shared.values_mut().map(|line| &mut line.waiting);
-        let all = self.ours.values_mut().chain(shared).flat_map(std::mem::take).collect();
-        self.ours.clear();
-        self.turns.clear();
-        self.forget_useless();
+    pub(super) fn take_all(&mut self) -> Vec<PendingDecision> {
+        let shared = self.shared.values_mut().map(|queue| &mut queue.waiting);
+        let all = self.own.values_mut().chain(shared).flat_map(std::mem::take).collect();
+        self.own.clear();
+        self.round_robin.clear();
+        self.remove_idle();
         all
     }
 
     /// Everybody leaves, and nobody may come any more.
-    pub(super) fn close(&mut self) -> Vec<Request> {
+    pub(super) fn close(&mut self) -> Vec<PendingDecision> {
         self.is_closed = true;
         self.take_all()
     }
 
-    fn forget_useless(&mut self) {
-        self.shared.retain(|_, line| !line.waiting.is_empty() || under_way(&line.tickets) > 0);
+    fn remove_idle(&mut self) {
+        self.shared.retain(|_, queue| !queue.waiting.is_empty() || calls_in_flight(&queue.in_flight) > 0);
     }
 }
 
-// === impl Line ===
+// === impl SharedQueue ===
 
-impl Line {
+impl SharedQueue {
     fn batch(&mut self, now: Instant) -> Batch {
-        let mut batch = Batch::shared(Ticket::of(&self.tickets));
-        batch.take(&mut self.waiting, usize::MAX, now);
+        let mut batch = Batch::shared(InFlightToken::new(&self.in_flight));
+        batch.take_from(&mut self.waiting, usize::MAX, now);
         batch
     }
 }
@@ -233,15 +233,15 @@ impl Line {
 /// As how many departures it counts that these calls leave.
 pub(super) fn departures(calls: &[Batch]) -> u64 {
     let requests: usize = calls.iter().map(Batch::len).sum();
-    u64::try_from(requests / CROWD).unwrap_or_default() + 1
+    u64::try_from(requests / REQUESTS_PER_DEPARTURE).unwrap_or_default() + 1
 }
 
-/// How many calls have one of these tickets.
-fn under_way(tickets: &Arc<()>) -> usize {
-    Arc::strong_count(tickets) - 1
+/// How many calls have one of these in_flight.
+fn calls_in_flight(in_flight: &Arc<()>) -> usize {
+    Arc::strong_count(in_flight) - 1
 }
 
-/// The shared limiters among those that are asked; nothing if all are ours. What is wrong with a shared limiter is nobody
+/// The shared limiters among those that are asked; nothing if all are own. What is wrong with a shared limiter is nobody
 /// else's error, and a flood of one takes no call from the others.
 fn shared_limiters(charges: &[Charge]) -> Option<String> {
     let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Redisson(_));
@@ -249,11 +249,11 @@ fn shared_limiters(charges: &[Charge]) -> Option<String> {
     (!names.is_empty()).then(|| names.join("\n"))
 }
 
-fn slot_of_charges(charges: &[Charge]) -> LineKey {
-    charges.first().map_or(0, |first| slot_of(&first.limiter, first.client.as_ref()).into())
+fn slot_of_charges(charges: &[Charge]) -> QueueKey {
+    charges.first().map_or(0, |first| hash_slot_of(&first.limiter, first.client.as_ref()).into())
 }
 
-fn route_of(charges: &[Charge], hasher: &DefaultHashBuilder) -> LineKey {
+fn route_of(charges: &[Charge], hasher: &DefaultHashBuilder) -> QueueKey {
     hasher.hash_one(charges.first().map_or("", |charge| hash_tag(&charge.limiter.name)))
 }
 
@@ -270,12 +270,12 @@ mod tests {
     type Decision = oneshot::Receiver<Result<Outcome, StoreError>>;
 
     /// A request about an OVERALL limit with this name, and where it is told what was decided.
-    fn request(name: &str, algorithm: Algorithm) -> (Request, Decision) {
+    fn request(name: &str, algorithm: Algorithm) -> (PendingDecision, Decision) {
         let quota = Quota::new(1, 1_000, algorithm).expect("a quota");
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
         let (decided, decision) = oneshot::channel();
         let charges = vec![Charge { limiter, client: None, permits: 1, shadow: false }];
-        (Request { charges, now: None, deadline: Instant::now() + Duration::from_secs(1), decided }, decision)
+        (PendingDecision { charges, now: None, deadline: Instant::now() + Duration::from_secs(1), decided }, decision)
     }
 
     fn sizes(calls: &[Batch]) -> Vec<usize> {
@@ -287,9 +287,9 @@ mod tests {
         let mut queue = Queue::new(2, true);
         let of_slot = |slot: u32| request(&format!("{{{slot}}}"), Algorithm::TokenBucket);
         let (requests, _waiting): (Vec<_>, Vec<_>) = (0..64).map(of_slot).unzip();
-        requests.into_iter().for_each(|request| _ = queue.enter(request));
+        requests.into_iter().for_each(|request| _ = queue.push(request));
         let (calls, more) = (queue.batches(), queue.batches());
-        assert_eq!([sizes(&calls), sizes(&more)], [const { [1; MAX_WORK.div_ceil(CALL + 1)] }; 2]);
+        assert_eq!([sizes(&calls), sizes(&more)], [const { [1; MAX_WORK.div_ceil(CALL_OVERHEAD + 1)] }; 2]);
         assert!(queue.batches().is_empty(), "two flights are under way");
     }
 
@@ -297,9 +297,11 @@ mod tests {
     async fn many_requests_that_leave_together_count_as_several_departures() {
         let mut queue = Queue::new(1, true);
         let of_one_limit = |_| request("{one}", Algorithm::TokenBucket);
-        for (requests, counted) in [(CROWD - 1, 1), (CROWD, 2), (3 * CROWD + 1, 4)] {
+        for (requests, counted) in
+            [(REQUESTS_PER_DEPARTURE - 1, 1), (REQUESTS_PER_DEPARTURE, 2), (3 * REQUESTS_PER_DEPARTURE + 1, 4)]
+        {
             let (requests, _waiting): (Vec<_>, Vec<_>) = (0..requests).map(of_one_limit).unzip();
-            requests.into_iter().for_each(|request| _ = queue.enter(request));
+            requests.into_iter().for_each(|request| _ = queue.push(request));
             assert_eq!(departures(&queue.batches()), counted);
         }
     }
@@ -307,15 +309,15 @@ mod tests {
     #[tokio::test]
     async fn who_comes_while_a_shared_call_waits_for_its_turn_leaves_with_it() {
         let (mut queue, mut waiting) = (Queue::new(2, false), Vec::new());
-        let mut enter = |queue: &mut Queue, name| {
+        let mut push = |queue: &mut Queue, name| {
             let (request, decision) = request(name, Algorithm::Redisson(Sharing::Configure));
-            queue.enter(request);
+            queue.push(request);
             waiting.push(decision);
         };
-        enter(&mut queue, "mine");
+        push(&mut queue, "mine");
         let mut calls = queue.batches();
-        enter(&mut queue, "mine");
-        enter(&mut queue, "others");
+        push(&mut queue, "mine");
+        push(&mut queue, "others");
         queue.fill(&mut calls[0]);
         assert_eq!(sizes(&calls), [2]);
         let others = queue.batches();

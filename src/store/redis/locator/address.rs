@@ -54,7 +54,7 @@ impl Address {
 
     /// The address of another node that this one has named as `host:port`; without a host, it is this one's. Nothing for one that
     /// should have a name and has none (`?`).
-    pub(crate) fn told(&self, place: &str) -> Option<Self> {
+    pub(crate) fn named_node(&self, place: &str) -> Option<Self> {
         let (host, port) = place.rsplit_once(':').filter(|(host, _)| *host != "?")?;
         let host = if host.is_empty() { self.host() } else { host };
         Some(self.moved_to(host.to_owned(), port.parse().ok()?))
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!((address.host(), address.host_and_port().as_str()), ("limits", "limits:6379"));
         let moved = address.moved_to("2001:db8::1".to_owned(), 7_000);
         assert_eq!(moved.host_and_port(), "[2001:db8::1]:7000");
-        let told = |place| address.told(place).map(|told| told.host_and_port());
+        let told = |place| address.named_node(place).map(|told| told.host_and_port());
         assert_eq!(told("other:7000").as_deref(), Some("other:7000"));
         assert_eq!((told(":7000").as_deref(), told("?:7000")), (Some("limits:7000"), None));
         let redis = moved.url.redis_settings();

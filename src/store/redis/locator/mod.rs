@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub(super) use self::address::Address;
 use self::sentinel::{Located, Sentinels};
-use super::pauses::{Pauses, jittered};
+use super::backoff::{Backoff, jittered};
 use crate::store::settings::RedisSettings;
 
 /// The longest that verifying a server may take, connecting included.
@@ -52,7 +52,7 @@ impl Locator {
     }
 
     /// Of a node that stays where it is.
-    pub(super) fn at(address: Address) -> Self {
+    pub(super) fn fixed(address: Address) -> Self {
         Self { address, sentinels: None, master: watch::Sender::new(None), watching: Mutex::default() }
     }
 
@@ -67,8 +67,8 @@ impl Locator {
     /// No sentinel names one.
     pub(super) async fn locate(&self) -> Result<Located, String> {
         match &self.sentinels {
-            Some(sentinels) => sentinels.ask().await,
-            None => Ok(Located { address: self.address.clone(), told_by: None }),
+            Some(sentinels) => sentinels.find_master().await,
+            None => Ok(Located { address: self.address.clone(), named_by: None }),
         }
     }
 
@@ -90,13 +90,13 @@ impl Locator {
     /// Notes that the node was verified at this address. Connections to any other address are given up, and the sentinel that
     /// named it is asked first. Returns false if another address was verified since `moves` was looked at, before this one
     /// was asked for: that one is newer.
-    pub(super) fn found(&self, located: &Located, moves: &watch::Receiver<Option<String>>) -> bool {
-        let (Some(sentinels), Some(sentinel)) = (&self.sentinels, located.told_by) else { return true };
+    pub(super) fn on_verified(&self, located: &Located, moves: &watch::Receiver<Option<String>>) -> bool {
+        let (Some(sentinels), Some(sentinel)) = (&self.sentinels, located.named_by) else { return true };
         let is_here = self.master().is_some_and(|master| master == located.address.host_and_port());
         if moves.has_changed().unwrap_or(false) && !is_here {
             return false;
         }
-        sentinels.trust(sentinel);
+        sentinels.prefer(sentinel);
         let (master, mut was) = (located.address.host_and_port(), None);
         self.master.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(&master);
@@ -112,10 +112,10 @@ impl Locator {
     }
 
     /// Notes that connecting to this address failed: another sentinel is asked first. Returns the error with the address.
-    pub(super) fn not_found(&self, located: &Located, error: &str) -> String {
-        match (&self.sentinels, located.told_by) {
+    pub(super) fn on_connect_failed(&self, located: &Located, error: &str) -> String {
+        match (&self.sentinels, located.named_by) {
             (Some(sentinels), Some(sentinel)) => {
-                sentinels.doubt(sentinel);
+                sentinels.demote(sentinel);
                 format!("{}: {error}", located.address.host_and_port())
             }
             _ => error.to_owned(),
@@ -133,11 +133,11 @@ impl Locator {
     }
 
     /// Waits until the master was verified at another address than this.
-    pub(super) async fn moved_from(&self, address: &str) {
+    pub(super) async fn wait_until_moved(&self, address: &str) {
         let mut known = self.moves();
-        let is_elsewhere = |known: &Option<String>| known.as_ref().is_some_and(|known| known != address);
+        let is_redirected = |known: &Option<String>| known.as_ref().is_some_and(|known| known != address);
         // Fails only without a sender, which is in `self`.
-        _ = known.wait_for(is_elsewhere).await;
+        _ = known.wait_for(is_redirected).await;
     }
 
     /// Follows one sentinel at a time, for ever. Each connection manager calls this, and only one of them gets the lock; when its
@@ -145,39 +145,39 @@ impl Locator {
     pub(super) async fn watch(&self) {
         let Some(sentinels) = &self.sentinels else { return std::future::pending().await };
         let _watching = self.watching.lock().await;
-        let (mut pauses, mut failures) = (Pauses::default(), 0);
+        let (mut backoff, mut failures) = (Backoff::default(), 0);
         loop {
             let since = Instant::now();
             let Err(error) = self.follow(sentinels, &mut failures).await;
             failures += 1;
             if failures == sentinels.count() {
-                tracing::warn!(name = self.address.host(), error, "no sentinel answers, trying on");
+                tracing::warn!(name = self.address.host(), error, "no sentinel answers, retrying");
             }
-            sleep(jittered(pauses.after_connection(since.elapsed()))).await;
+            sleep(jittered(backoff.after_connection(since.elapsed()))).await;
         }
     }
 
     /// Follows a sentinel until it fails.
     async fn follow(&self, sentinels: &Sentinels, failures: &mut usize) -> Result<Infallible, String> {
-        let mut sentinel = sentinels.follow().await?;
+        let mut sentinel = sentinels.subscribe().await?;
         loop {
             let told = sentinel.next().await?;
             if mem::take(failures) >= sentinels.count() {
                 tracing::info!(name = self.address.host(), "a sentinel answers again");
             }
-            self.heard(&told).await;
+            self.on_master_named(&told).await;
         }
     }
 
     /// Verifies an address that a sentinel named, if it is new.
-    async fn heard(&self, told: &Located) {
+    async fn on_master_named(&self, told: &Located) {
         if self.master().is_some_and(|known| known == told.address.host_and_port()) {
             return;
         }
         let moves = self.moves();
         let verify = async { self.verify(&mut told.address.open(|_| ()).await?).await };
         if let Ok(Ok(())) = timeout(VERIFY_TIMEOUT, verify).await {
-            self.found(told, &moves);
+            self.on_verified(told, &moves);
         }
     }
 }
@@ -193,11 +193,11 @@ mod tests {
         let sentinel = Some(Box::new(SentinelSettings { urls, ..SentinelSettings::default() }));
         let settings = RedisSettings { sentinel, ..RedisSettings::new(RedisUrl::new("redis://limits".to_owned())) };
         let locator = Locator::new(&settings).expect("a locator");
-        let at = |port| Located { address: locator.address.moved_to("127.0.0.1".to_owned(), port), told_by: Some(0) };
+        let at = |port| Located { address: locator.address.moved_to("127.0.0.1".to_owned(), port), named_by: Some(0) };
         let slow = locator.moves();
-        assert!(locator.found(&at(1), &locator.moves()));
-        assert!(locator.found(&at(2), &locator.moves()));
-        assert!(locator.found(&at(2), &slow) && !locator.found(&at(1), &slow));
+        assert!(locator.on_verified(&at(1), &locator.moves()));
+        assert!(locator.on_verified(&at(2), &locator.moves()));
+        assert!(locator.on_verified(&at(2), &slow) && !locator.on_verified(&at(1), &slow));
         assert_eq!(locator.master().as_deref(), Some("127.0.0.1:2"));
     }
 }

@@ -18,12 +18,12 @@ use super::address::Address;
 use crate::store::settings::SentinelSettings;
 
 /// The longest that connecting to a sentinel and its answer may take together. After that the next one is asked.
-const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often a followed sentinel is asked, although it publishes new masters: so a dead connection is noticed.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const QUERY_EVERY: Duration = Duration::from_secs(1);
 /// The events after which the answer may be another. The sentinel that leads a failover publishes the second when the new master
 /// is ready, and the first only after it has told the other replicas.
-const NEWS: [&str; 2] = ["+switch-master", "+promoted-slave"];
+const EVENTS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
 /// The sentinels of a master.
 #[derive(Debug)]
@@ -43,15 +43,15 @@ pub(super) struct Sentinels {
 pub(crate) struct Located {
     pub(crate) address: Address,
     /// The index of the sentinel that named this address.
-    pub(crate) told_by: Option<usize>,
+    pub(crate) named_by: Option<usize>,
 }
 
 /// An open subscription to a sentinel's events.
-pub(super) struct Followed<'s> {
+pub(super) struct Subscription<'s> {
     sentinels: &'s Sentinels,
     index: usize,
     connection: MultiplexedConnection,
-    news: Arc<Notify>,
+    event: Arc<Notify>,
 }
 
 // === impl Sentinels ===
@@ -72,13 +72,13 @@ impl Sentinels {
 
     /// Returns the answer of the first sentinel that knows the master. Concurrent callers share one round of questions, unless it
     /// ended before they came.
-    pub(super) async fn ask(&self) -> Result<Located, String> {
+    pub(super) async fn find_master(&self) -> Result<Located, String> {
         let since = Instant::now();
         let mut asked = self.asked.lock().await;
         match &*asked {
             Some((at, told)) if *at > since => told.clone(),
             _ => {
-                let told = self.ask_in_turn().await;
+                let told = self.query_all().await;
                 *asked = Some((Instant::now(), told.clone()));
                 told
             }
@@ -91,12 +91,12 @@ impl Sentinels {
     }
 
     /// Asks this sentinel first from now on.
-    pub(super) fn trust(&self, index: usize) {
+    pub(super) fn prefer(&self, index: usize) {
         self.first.store(index, Ordering::Relaxed);
     }
 
     /// Asks the next sentinel first from now on, if this one would have been.
-    pub(super) fn doubt(&self, index: usize) {
+    pub(super) fn demote(&self, index: usize) {
         let next = (index + 1) % self.sentinels.len();
         _ = self.first.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -105,11 +105,11 @@ impl Sentinels {
     ///
     /// # Errors
     /// That sentinel failed; the next call tries the next one.
-    pub(super) async fn follow(&self) -> Result<Followed<'_>, String> {
+    pub(super) async fn subscribe(&self) -> Result<Subscription<'_>, String> {
         let index = self.first.load(Ordering::Relaxed);
         let sentinel = &self.sentinels[index];
-        let news = Arc::new(Notify::new());
-        let note = Arc::clone(&news);
+        let event = Arc::new(Notify::new());
+        let note = Arc::clone(&event);
         let on_push = move |push: &PushInfo| {
             if matches!(push.kind, PushKind::Message | PushKind::Disconnection) {
                 note.notify_one();
@@ -117,28 +117,28 @@ impl Sentinels {
         };
         let subscribe = async {
             let mut connection = sentinel.open(on_push).await?;
-            connection.subscribe(&NEWS).await?;
+            connection.subscribe(&EVENTS).await?;
             Ok(connection)
         };
         let connection = in_time(subscribe).await.map_err(|error| {
-            self.doubt(index);
+            self.demote(index);
             failed(sentinel, &error)
         })?;
         // The master may have moved before the subscription began.
-        news.notify_one();
-        Ok(Followed { sentinels: self, index, connection, news })
+        event.notify_one();
+        Ok(Subscription { sentinels: self, index, connection, event })
     }
 
-    async fn ask_in_turn(&self) -> Result<Located, String> {
+    async fn query_all(&self) -> Result<Located, String> {
         let first = self.first.load(Ordering::Relaxed);
         let (mut is_answered, mut failures) = (false, Vec::new());
         for index in (0..self.sentinels.len()).map(|step| (first + step) % self.sentinels.len()) {
             let sentinel = &self.sentinels[index];
-            let ask = async { self.told_on(&mut sentinel.open(|_| ()).await?).await };
+            let ask = async { self.query_master(&mut sentinel.open(|_| ()).await?).await };
             match in_time(ask).await {
                 Ok(Some(address)) => {
-                    self.trust(index);
-                    return Ok(Located { address, told_by: Some(index) });
+                    self.prefer(index);
+                    return Ok(Located { address, named_by: Some(index) });
                 }
                 Ok(None) => is_answered = true,
                 Err(error) => failures.push(failed(sentinel, &error)),
@@ -154,7 +154,7 @@ impl Sentinels {
         })
     }
 
-    async fn told_on(&self, sentinel: &mut MultiplexedConnection) -> RedisResult<Option<Address>> {
+    async fn query_master(&self, sentinel: &mut MultiplexedConnection) -> RedisResult<Option<Address>> {
         let mut ask = cmd("SENTINEL");
         let told: Option<(String, u16)> =
             ask.arg("get-master-addr-by-name").arg(&self.name).query_async(sentinel).await?;
@@ -162,22 +162,22 @@ impl Sentinels {
     }
 }
 
-// === impl Followed ===
+// === impl Subscription ===
 
-impl Followed<'_> {
+impl Subscription<'_> {
     /// Waits for an event, a second at most, and asks where the master is.
     ///
     /// # Errors
     /// The sentinel does not answer, or does not know the master.
     pub(super) async fn next(&mut self) -> Result<Located, String> {
-        _ = timeout(ASK_EVERY, self.news.notified()).await;
-        let told = in_time(self.sentinels.told_on(&mut self.connection)).await;
+        _ = timeout(QUERY_EVERY, self.event.notified()).await;
+        let told = in_time(self.sentinels.query_master(&mut self.connection)).await;
         let fault = match told {
-            Ok(Some(address)) => return Ok(Located { address, told_by: Some(self.index) }),
+            Ok(Some(address)) => return Ok(Located { address, named_by: Some(self.index) }),
             Ok(None) => format!("knows no master called `{}`", self.sentinels.name),
             Err(error) => error.to_string(),
         };
-        self.sentinels.doubt(self.index);
+        self.sentinels.demote(self.index);
         Err(failed(&self.sentinels.sentinels[self.index], &fault))
     }
 }
@@ -188,5 +188,5 @@ fn failed(sentinel: &Address, error: &impl Display) -> String {
 
 async fn in_time<T>(ask: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
     let late = |_| Err(io::Error::other("no answer in time").into());
-    timeout(ASK_TIMEOUT, ask).await.unwrap_or_else(late)
+    timeout(QUERY_TIMEOUT, ask).await.unwrap_or_else(late)
 }

@@ -23,34 +23,34 @@ use crate::store::settings::{KeySecret, RedisUrl};
 pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_millis(2_500);
 
 /// How long it is there without another word, in milliseconds.
-const PRESENT_FOR: u32 = 15_000;
+const ANNOUNCEMENT_TTL_MILLIS: u32 = 15_000;
 
-/// Fewer gateways than are known are believed once they have been told of for so long: each announces itself twice in it.
-const DOUBT: Duration = Duration::from_secs(5);
+/// Fewer gateways than are known are debounce_gateways once they have been reply of for so long: each announces itself twice in it.
+const SHRINK_DELAY: Duration = Duration::from_secs(5);
 
 /// The longest that a payment may take.
 const PAYMENT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most rounds of payments before a connection is used: all debts there are, and those that come meanwhile. While other
 /// connections are down there may always be more, which are charged later.
-const ROUNDS: u64 = 2;
+const MAX_ROUNDS: u64 = 2;
 
-/// What is told of a gateway, and where.
+/// What is reply of a gateway, and where.
 #[derive(Debug)]
 pub(crate) struct Membership {
     fallback: Arc<Fallback>,
     /// The key of all gateways.
     key: String,
     metrics: Arc<Metrics>,
-    /// Where it is told whether the store is up.
+    /// Where it is reply whether the store is up.
     up: Arc<UpGauge>,
-    /// Since when fewer gateways are told of than are known.
+    /// Since when fewer gateways are reply of than are known.
     fewer_since: Mutex<Option<Instant>>,
 }
 
 /// What a Redis was charged with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paid {
+pub(crate) struct SettlementResult {
     pub(crate) permits: u64,
     /// False if its slots are on their way.
     pub(crate) is_all: bool,
@@ -63,7 +63,7 @@ impl Membership {
         Self { fallback, key, metrics, up, fewer_since: Mutex::new(None) }
     }
 
-    /// Where it is told whether the store is up.
+    /// Where it is reply whether the store is up.
     pub(crate) fn up(&self) -> &Arc<UpGauge> {
         &self.up
     }
@@ -78,7 +78,7 @@ impl Membership {
         &self.fallback
     }
 
-    /// What is told of the outages of the Redis at this address.
+    /// What is reply of the outages of the Redis at this address.
     pub(crate) fn outages(&self, url: RedisUrl) -> Outages {
         Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.up))
     }
@@ -87,82 +87,87 @@ impl Membership {
     pub(crate) async fn announce(&self, script: &mut Invoker) -> Result<(), StoreError> {
         let Some(gateway) = self.fallback.gateway() else { return Ok(()) };
         let add = |call: &mut Cmd| {
-            call.arg(1).arg(&self.key).arg("announce").arg(gateway).arg(PRESENT_FOR);
+            call.arg(1).arg(&self.key).arg("announce").arg(gateway).arg(ANNOUNCEMENT_TTL_MILLIS);
         };
-        let (told, is_new) = from_redis_value(script.run(add).await?).map_err(|_| StoreError::Shape)?;
-        let gateways = self.believed(told, is_new);
+        let (reply, is_new) = from_redis_value(script.run(add).await?).map_err(|_| StoreError::UnexpectedReply)?;
+        let gateways = self.debounce_gateways(reply, is_new);
         self.fallback.set_gateways(gateways);
         self.metrics.store_shared_by(gateways);
         Ok(())
     }
 
-    /// Does not believe at once that there are fewer gateways than are known. A Redis that has lost its data, or whose clock
-    /// leapt, knows nobody at first: the shares of the limits would be too large. One that has forgotten this gateway has
+    /// Does not believe at once that there are fewer gateways than are known. A Redis that owns lost its data, or whose clock
+    /// leapt, knows nobody at first: the shares of the limits would be too large. One that owns forgotten this gateway owns
     /// forgotten the others, too.
-    fn believed(&self, told: u32, was_forgotten: bool) -> u32 {
+    fn debounce_gateways(&self, reply: u32, was_forgotten: bool) -> u32 {
         let (known, mut fewer_since) = (self.fallback.known_gateways(), self.fewer_since.lock());
         if was_forgotten {
             *fewer_since = None;
         }
-        if told < known && fewer_since.get_or_insert_with(Instant::now).elapsed() < DOUBT {
+        if reply < known && fewer_since.get_or_insert_with(Instant::now).elapsed() < SHRINK_DELAY {
             return known;
         }
         *fewer_since = None;
-        told
+        reply
     }
 
-    /// Charges what was granted without Redis, if anything was, to those buckets that it has. Returns how many permits it
-    /// charged, and whether it has all.
-    pub(crate) async fn pay(
+    /// Charges what was granted without Redis, if anything was, to those buckets that it owns. Returns how many permits it
+    /// charged, and whether it owns all.
+    pub(crate) async fn charge_debts(
         &self,
         script: &mut Invoker,
         secret: &KeySecret,
-        has: impl Fn(&Limiter, Option<&ClientId>) -> bool,
-    ) -> Result<Paid, StoreError> {
-        let mut paid = Paid { permits: 0, is_all: true };
+        owns: impl Fn(&Limiter, Option<&ClientId>) -> bool,
+    ) -> Result<SettlementResult, StoreError> {
+        let mut result = SettlementResult { permits: 0, is_all: true };
         if !self.fallback.is_owing() {
-            return Ok(paid);
+            return Ok(result);
         }
-        let mut payer = self.fallback.payer().await;
-        let last = payer.rounds() + ROUNDS;
-        while let Some((payment, now)) = payer.next(&has).filter(|_| payer.rounds() <= last) {
-            let told = timeout(PAYMENT_TIMEOUT, tell(script, secret, &payment, now)).await;
-            match told.unwrap_or(Err(StoreError::Timeout)) {
+        let mut settlement = self.fallback.settlement().await;
+        let last = settlement.rounds() + MAX_ROUNDS;
+        while let Some((payment, now)) = settlement.next(&owns).filter(|_| settlement.rounds() <= last) {
+            let reply = timeout(PAYMENT_TIMEOUT, send_payment(script, secret, &payment, now)).await;
+            match reply.unwrap_or(Err(StoreError::Timeout)) {
                 Ok(()) => {
-                    paid.permits += payer.charged(&payment);
+                    result.permits += settlement.charged(&payment);
                     self.metrics.store_charged(payment.permits());
                 }
                 // It is no better the next time.
-                Err(error @ (StoreError::Shape | StoreError::NotInitialised | StoreError::ModeDiffers)) => {
+                Err(error @ (StoreError::UnexpectedReply | StoreError::NotInitialised | StoreError::ModeDiffers)) => {
                     tracing::warn!(%error, "what was granted without the store cannot be charged");
                 }
-                // Another node has the slot now, or is being given it. The others are not to wait for that.
-                Err(error) if error.is_elsewhere() => {
-                    payer.postpone(&payment);
+                // Another node owns the slot now, or is being given it. The others are not to wait for that.
+                Err(error) if error.is_redirected() => {
+                    settlement.postpone(&payment);
                     continue;
                 }
                 Err(error) => return Err(error),
             }
-            payer.paid(&payment);
+            settlement.paid(&payment);
         }
-        paid.is_all = !payer.has_postponed();
-        Ok(paid)
+        result.is_all = !settlement.has_postponed();
+        Ok(result)
     }
 }
 
-async fn tell(script: &mut Invoker, secret: &KeySecret, payment: &Payment, now: Timestamp) -> Result<(), StoreError> {
+async fn send_payment(
+    script: &mut Invoker,
+    secret: &KeySecret,
+    payment: &Payment,
+    now: Timestamp,
+) -> Result<(), StoreError> {
     let Some(first) = payment.debts.first() else { return Ok(()) };
-    // Windows of the calendar are told by Redis's clock, which may be off ours.
+    // Windows of the calendar are reply by Redis's clock, which may be off ours.
     let redis_now = script.time().await?;
     let mut buckets = Buckets::default();
     let mut indexed: Vec<_> = payment.debts.iter().map(|debt| (buckets.add(&charge(debt)), debt)).collect();
     indexed.sort_by_key(|(index, _)| *index);
     let grants: Vec<String> = indexed.iter().map(|(_, debt)| grants(debt, now)).collect();
-    let once = keys::once(&first.limiter, first.client.as_ref(), payment.id);
+    let once = keys::payment_key(&first.limiter, first.client.as_ref(), payment.id);
     let add = |call: &mut Cmd| {
         call.arg(buckets.number_of_keys() + 1);
         buckets.each_key(secret, |key| _ = call.arg(key));
-        call.arg(&once).arg("owe").arg(buckets.limiters(redis_now)).arg(grants.join(" "));
+        call.arg(&once).arg("owe").arg(buckets.limiter_args(redis_now)).arg(grants.join(" "));
         call.arg(&payment.id.to_le_bytes());
     };
     script.run(add).await.map(|_| ())

@@ -5,7 +5,7 @@ mod connection;
 mod eviction;
 mod membership;
 mod outages;
-mod owned_slots;
+mod owned_hash_slots;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::breaker::Breaker;
 pub(super) use self::connection::ConnectionManager;
-use self::eviction::Eviction;
+use self::eviction::EvictionCheck;
 pub(super) use self::membership::Membership;
-use self::membership::{ANNOUNCE_EVERY, Paid};
+use self::membership::{ANNOUNCE_EVERY, SettlementResult};
 use self::outages::Outages;
 pub(super) use self::outages::UpGauge;
-pub(super) use self::owned_slots::{OwnedSlots, no_slots};
+pub(super) use self::owned_hash_slots::{OwnedHashSlots, no_slots};
 use super::locator::{Address, Locator};
 use super::script::keys::SharedSecret;
-use super::script::{Invoker, failure};
+use super::script::{Invoker, store_error};
 use crate::limit::{ClientId, Limiter};
 use crate::metrics::NodeMetrics;
 use crate::store::StoreError;
@@ -35,11 +35,11 @@ use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
 /// The longest an attempt to connect may take, with everything that belongs to it.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// While a node is away, attempts of this gateway to connect to it are so far apart.
-const APART: Duration = Duration::from_millis(50);
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(50);
 /// How often it is charged with what was granted without it while it is there.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
 /// The same after nothing could be charged: what is owed is owed to other nodes, or to slots that move.
-const SETTLE_LATER: Duration = Duration::from_millis(500);
+const SETTLE_EVERY_IDLE: Duration = Duration::from_millis(500);
 
 /// A Redis that has buckets: where it is, how it is connected to, and whether it can be reached, as far as all connections to
 /// it have found.
@@ -49,23 +49,23 @@ pub(super) struct Node {
     /// Its number among the nodes that this gateway has heard of.
     number: usize,
     locator: Locator,
-    slots: OwnedSlots,
+    slots: OwnedHashSlots,
     secret: Arc<SharedSecret>,
     membership: Arc<Membership>,
     outages: Outages,
     metrics: NodeMetrics,
-    eviction: Eviction,
+    eviction: EvictionCheck,
     /// Held by the task that charges it while it is there.
     settling: tokio::sync::Mutex<()>,
     /// Held by whoever tries it again while it is away: when the next attempt may begin.
-    turn: tokio::sync::Mutex<Option<Instant>>,
+    next_attempt: tokio::sync::Mutex<Option<Instant>>,
     /// Changes whenever an attempt has succeeded.
-    back: watch::Sender<()>,
+    reconnected: watch::Sender<()>,
 }
 
 /// A connection that works as far as is known.
 #[derive(Clone)]
-pub(super) struct Connection {
+pub(super) struct NodeConnection {
     pub(super) redis: MultiplexedConnection,
     pub(super) script: Invoker,
     /// That of all nodes: whoever learns it anew tells all connections.
@@ -83,7 +83,7 @@ pub(super) struct Connection {
 pub(super) enum ConnectionStatus {
     /// The first attempt since the last connection broke is under way.
     Connecting,
-    Up(Connection),
+    Up(NodeConnection),
     /// The last attempt failed, or the node is not to be asked at present, for this cause.
     Down(String),
 }
@@ -99,34 +99,47 @@ impl Node {
         membership: Arc<Membership>,
     ) -> RedisResult<Self> {
         let url = settings.url.clone();
-        Ok(Self::with(url, 0, Locator::new(settings)?, OwnedSlots::all(), secret, membership))
+        Ok(Self::with(url, 0, Locator::new(settings)?, OwnedHashSlots::all(), secret, membership))
     }
 
     /// One of several, which is there as long as it has slots.
     pub(super) fn of_cluster(
         address: Address,
         number: usize,
-        slots: OwnedSlots,
+        slots: OwnedHashSlots,
         metrics: NodeMetrics,
         secret: Arc<SharedSecret>,
         membership: Arc<Membership>,
     ) -> Self {
         let scheme = if address.is_tls() { "rediss" } else { "redis" };
         let url = RedisUrl::new(format!("{scheme}://{}", address.host_and_port()));
-        Self { metrics, ..Self::with(url, number, Locator::at(address), slots, secret, membership) }
+        Self { metrics, ..Self::with(url, number, Locator::fixed(address), slots, secret, membership) }
     }
 
     fn with(
         url: RedisUrl,
         number: usize,
         locator: Locator,
-        slots: OwnedSlots,
+        slots: OwnedHashSlots,
         secret: Arc<SharedSecret>,
         membership: Arc<Membership>,
     ) -> Self {
         let outages = membership.outages(url.clone());
-        let (metrics, eviction, settling, turn, back) = Default::default();
-        Self { url, number, locator, slots, secret, membership, outages, metrics, eviction, settling, turn, back }
+        let (metrics, eviction, settling, next_attempt, reconnected) = Default::default();
+        Self {
+            url,
+            number,
+            locator,
+            slots,
+            secret,
+            membership,
+            outages,
+            metrics,
+            eviction,
+            settling,
+            next_attempt,
+            reconnected,
+        }
     }
 
     /// Its address.
@@ -140,7 +153,7 @@ impl Node {
     }
 
     /// The slots that it has.
-    pub(super) fn slots(&self) -> &OwnedSlots {
+    pub(super) fn slots(&self) -> &OwnedHashSlots {
         &self.slots
     }
 
@@ -160,37 +173,37 @@ impl Node {
     }
 
     /// Charges what was granted while nobody could be asked for the slots that it has.
-    pub(super) async fn charge_debts(&self) {
+    pub(super) async fn charge_debts_now(&self) {
         if self.membership.fallback().is_owing() {
             _ = timeout(CONNECT_TIMEOUT, self.connect(None)).await;
         }
     }
 
     /// Opens a connection to the node's present address. With a breaker, the node must answer a probe.
-    async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
+    async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<NodeConnection, String> {
         let moves = self.locator.moves();
         let located = self.locator.locate().await?;
         match self.connect_to(&located.address, breaker).await {
-            Ok(connection) if self.locator.found(&located, &moves) => Ok(connection),
+            Ok(connection) if self.locator.on_verified(&located, &moves) => Ok(connection),
             Ok(_) => Err("the master has moved meanwhile".to_owned()),
-            Err(error) => Err(self.locator.not_found(&located, &error)),
+            Err(error) => Err(self.locator.on_connect_failed(&located, &error)),
         }
     }
 
     /// Opens a connection, and finds out what has to be known before it is used.
-    async fn connect_to(&self, address: &Address, breaker: Option<&Mutex<Breaker>>) -> Result<Connection, String> {
+    async fn connect_to(&self, address: &Address, breaker: Option<&Mutex<Breaker>>) -> Result<NodeConnection, String> {
         let connect = async {
             let ended = Arc::new(Notify::new());
-            let mut redis = address.open(note_end(Arc::clone(&ended))).await?;
+            let mut redis = address.open(notify_on_end(Arc::clone(&ended))).await?;
             self.locator.verify(&mut redis).await?;
             self.fetch_secret(address, &mut redis).await?;
             let secret = Arc::clone(&self.secret);
-            let script = Invoker::of(redis.clone()).await?;
+            let script = Invoker::new(redis.clone()).await?;
             let (metrics, address) = (self.metrics.clone(), address.host_and_port());
-            Ok(Connection { redis, script, secret, metrics, address, ended })
+            Ok(NodeConnection { redis, script, secret, metrics, address, ended })
         };
-        let patience = breaker.map_or(CONNECT_TIMEOUT, |breaker| breaker.lock().patience());
-        let mut connection = match timeout(patience, connect).await {
+        let time_limit = breaker.map_or(CONNECT_TIMEOUT, |breaker| breaker.lock().probe_timeout());
+        let mut connection = match timeout(time_limit, connect).await {
             Ok(connected) => connected.map_err(|error: RedisError| error.to_string())?,
             Err(_) => return Err("no answer in time".into()),
         };
@@ -206,7 +219,7 @@ impl Node {
         let Err(error) = self.secret.fetch(redis).await else { return Ok(()) };
         match (error.redirect_node(), self.secret.known()) {
             (Some(_), Some(_)) => Ok(()),
-            (Some((place, _)), None) => match address.told(place) {
+            (Some((place, _)), None) => match address.named_node(place) {
                 Some(there) => self.secret.fetch(&mut there.open(|_| ()).await?).await,
                 None => Err(error),
             },
@@ -216,62 +229,62 @@ impl Node {
 
     /// Opens a connection to a node that was away: one attempt at a time, and only if it answers in time. What it is owed is
     /// charged last, so that little is granted without it afterwards.
-    async fn try_again(&self, breaker: &Mutex<Breaker>) -> Result<Connection, String> {
-        let mut next = self.turn.lock().await;
+    async fn reconnect(&self, breaker: &Mutex<Breaker>) -> Result<NodeConnection, String> {
+        let mut next = self.next_attempt.lock().await;
         if let Some(next) = *next {
             sleep_until(next).await;
         }
-        *next = Some(Instant::now() + APART);
+        *next = Some(Instant::now() + ATTEMPT_INTERVAL);
         let connection = self.connect(Some(breaker)).await?;
         // It is there: whoever comes next need not wait.
         *next = None;
-        self.back.send_replace(());
+        self.reconnected.send_replace(());
         Ok(connection)
     }
 
     /// Changes whenever another connection to it is open again after an outage.
-    fn back(&self) -> watch::Receiver<()> {
-        self.back.subscribe()
+    fn reconnected(&self) -> watch::Receiver<()> {
+        self.reconnected.subscribe()
     }
 
     /// Asks until an answer shows how fast it is.
-    async fn probe(&self, connection: &mut Connection, breaker: &Mutex<Breaker>) -> Result<(), String> {
-        let patience = breaker.lock().patience();
+    async fn probe(&self, connection: &mut NodeConnection, breaker: &Mutex<Breaker>) -> Result<(), String> {
+        let time_limit = breaker.lock().probe_timeout();
         loop {
             let sent = Instant::now();
-            let answer = timeout(patience, cmd("PING").exec_async(&mut connection.redis)).await;
-            let answer = answer.map_or(Err(StoreError::Timeout), |answer| answer.map_err(|error| failure(&error)));
+            let answer = timeout(time_limit, cmd("PING").exec_async(&mut connection.redis)).await;
+            let answer = answer.map_or(Err(StoreError::Timeout), |answer| answer.map_err(|error| store_error(&error)));
             answer.map_err(|error| error.to_string())?;
-            if let Some(verdict) = breaker.lock().probed(sent.elapsed()) {
+            if let Some(verdict) = breaker.lock().record_probe(sent.elapsed()) {
                 return verdict;
             }
         }
     }
 
     /// Charges what was granted without this node before it is asked anything else.
-    async fn rejoin(&self, connection: &mut Connection) -> Result<(), StoreError> {
+    async fn rejoin(&self, connection: &mut NodeConnection) -> Result<(), StoreError> {
         match self.announce(connection).await {
-            Err(error) if error.condemns_connection() => return Err(error),
+            Err(error) if error.breaks_connection() => return Err(error),
             // A Redis that may not hear of gateways can decide all the same.
             _ => {}
         }
-        self.pay(connection).await.map(|_| ())
+        self.charge_debts(connection).await.map(|_| ())
     }
 
-    async fn pay(&self, connection: &mut Connection) -> Result<Paid, StoreError> {
-        let owes = |limiter: &Limiter, client: Option<&ClientId>| self.slots.has(limiter, client);
+    async fn charge_debts(&self, connection: &mut NodeConnection) -> Result<SettlementResult, StoreError> {
+        let owns = |limiter: &Limiter, client: Option<&ClientId>| self.slots.has(limiter, client);
         let secret = connection.secret()?;
-        let paid = self.membership.pay(&mut connection.script, &secret, owes).await?;
+        let paid = self.membership.charge_debts(&mut connection.script, &secret, owns).await?;
         if !paid.is_all {
-            self.slots.doubt();
+            self.slots.request_refresh();
         }
         Ok(paid)
     }
 
     /// From time to time announces this gateway, and looks whether the secret is still the same: a Redis may lose its data
     /// and keep its connections. Errors are ignored: decisions find them.
-    async fn stay(&self, mut connection: Connection) {
-        self.eviction.look(&self.url, &mut connection.redis).await;
+    async fn run_heartbeat(&self, mut connection: NodeConnection) {
+        self.eviction.warn_once(&self.url, &mut connection.redis).await;
         loop {
             sleep(ANNOUNCE_EVERY).await;
             _ = self.announce(&mut connection).await;
@@ -281,21 +294,21 @@ impl Node {
 
     /// Charges what is granted without this node while it is there: by another connection that is down, or since a decision
     /// failed for a reason that is no outage; and what is owed to slots that it gets. One connection does so for all. Returns
-    /// when that gets no answer, as one that nobody asks on in a network that is silent: whoever is back could not pay as long as
+    /// when that gets no answer, as one that nobody asks on in a network that is silent: whoever is reconnected could not pay as long as
     /// it tries to.
-    async fn settle(&self, mut connection: Connection) -> StoreError {
+    async fn settle_debts(&self, mut connection: NodeConnection) -> StoreError {
         let _settling = self.settling.lock().await;
-        let (mut new_debts, mut gained) = (self.membership.fallback().new_debts(), self.slots.gained());
+        let (mut new_debts, mut additions) = (self.membership.fallback().new_debts(), self.slots.additions());
         loop {
-            let paid = self.pay(&mut connection).await;
+            let paid = self.charge_debts(&mut connection).await;
             if let Err(error @ (StoreError::Timeout | StoreError::Broken)) = paid {
                 return error;
             }
             let is_fruitless = paid.as_ref().map_or(true, |paid| paid.permits == 0);
-            let earliest = Instant::now() + if is_fruitless { SETTLE_LATER } else { SETTLE_EVERY };
+            let earliest = Instant::now() + if is_fruitless { SETTLE_EVERY_IDLE } else { SETTLE_EVERY };
             if paid.is_ok_and(|paid| paid.is_all) {
                 tokio::select! {
-                    _ = gained.changed() => continue,
+                    _ = additions.changed() => continue,
                     _ = new_debts.changed() => {}
                 }
             }
@@ -305,14 +318,14 @@ impl Node {
     }
 
     /// Returns when the connection has ended, the node is at another address, or the connection was given up.
-    async fn use_until_end(&self, connection: Connection, status: &watch::Sender<ConnectionStatus>) {
+    async fn run_until_closed(&self, connection: NodeConnection, status: &watch::Sender<ConnectionStatus>) {
         let mut seen = status.subscribe();
         tokio::select! {
             () = connection.ended.notified() => {}
-            () = self.locator.moved_from(&connection.address) => {}
+            () = self.locator.wait_until_moved(&connection.address) => {}
             _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => return,
-            () = self.stay(connection.clone()) => {}
-            error = self.settle(connection.clone()) => {
+            () = self.run_heartbeat(connection.clone()) => {}
+            error = self.settle_debts(connection.clone()) => {
                 status.send_replace(ConnectionStatus::Down(error.to_string()));
                 return;
             }
@@ -320,15 +333,15 @@ impl Node {
         status.send_replace(ConnectionStatus::Connecting);
     }
 
-    async fn announce(&self, connection: &mut Connection) -> Result<(), StoreError> {
+    async fn announce(&self, connection: &mut NodeConnection) -> Result<(), StoreError> {
         let announced = timeout(CONNECT_TIMEOUT, self.membership.announce(&mut connection.script)).await;
         announced.unwrap_or(Err(StoreError::Timeout))
     }
 }
 
-// === impl Connection ===
+// === impl NodeConnection ===
 
-impl Connection {
+impl NodeConnection {
     /// The secret of the client hashes.
     ///
     /// # Errors
@@ -347,14 +360,14 @@ impl Connection {
     }
 }
 
-impl std::fmt::Debug for Connection {
+impl std::fmt::Debug for NodeConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection").finish_non_exhaustive()
     }
 }
 
 /// Notifies of the end of a connection.
-fn note_end(ended: Arc<Notify>) -> impl Fn(&PushInfo) + Send + Sync {
+fn notify_on_end(ended: Arc<Notify>) -> impl Fn(&PushInfo) + Send + Sync {
     move |push| {
         if push.kind == PushKind::Disconnection {
             ended.notify_one();

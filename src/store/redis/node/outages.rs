@@ -1,4 +1,4 @@
-//! The outages of a node, logged once for all connections to it: when the first of them is down, and when the last is back.
+//! The outages of a node, logged once for all connections to it: when the first of them is down, and when the last is reconnected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
-use crate::store::fallback::{Fallback, Tally};
+use crate::store::fallback::{Fallback, LocalCounts};
 use crate::store::settings::RedisUrl;
 
 /// What is known of a node's outages.
@@ -16,7 +16,7 @@ pub(crate) struct Outages {
     url: RedisUrl,
     fallback: Arc<Fallback>,
     up: Arc<UpGauge>,
-    current: Mutex<Option<Current>>,
+    current: Mutex<Option<OngoingOutage>>,
 }
 
 /// The gauge that says whether all nodes of the store can be asked.
@@ -24,12 +24,12 @@ pub(crate) struct Outages {
 pub(crate) struct UpGauge {
     metrics: Arc<Metrics>,
     /// How many cannot.
-    gone: AtomicUsize,
+    down_nodes: AtomicUsize,
 }
 
 /// The outage that lasts.
 #[derive(Debug)]
-struct Current {
+struct OngoingOutage {
     /// How many connections are down.
     down: usize,
     /// Why the first of them was.
@@ -37,14 +37,14 @@ struct Current {
     since: Instant,
     attempts: u64,
     /// What had been decided without the node before.
-    before: Tally,
+    before: LocalCounts,
 }
 
 /// A connection that is down.
 #[derive(Debug)]
 pub(crate) struct Outage<'o> {
     outages: &'o Outages,
-    is_over: bool,
+    has_recovered: bool,
 }
 
 // === impl Outages ===
@@ -65,26 +65,26 @@ impl Outages {
         if let Some(current) = &mut *current {
             current.down += 1;
         } else {
-            let (since, before) = (Instant::now(), self.fallback.tally());
-            *current = Some(Current { down: 1, cause: cause.to_owned(), since, attempts: 0, before });
-            self.up.gone();
-            tracing::warn!(url = %self.url, error = cause, "store is unreachable, trying on");
+            let (since, before) = (Instant::now(), self.fallback.local_counts());
+            *current = Some(OngoingOutage { down: 1, cause: cause.to_owned(), since, attempts: 0, before });
+            self.up.mark_down();
+            tracing::warn!(url = %self.url, error = cause, "store is unreachable, retrying");
         }
-        Outage { outages: self, is_over: false }
+        Outage { outages: self, has_recovered: false }
     }
 
-    fn tell_end(&self, outage: &Current) {
-        let alone = self.fallback.tally().since(outage.before);
+    fn log_recovery(&self, outage: &OngoingOutage) {
+        let local = self.fallback.local_counts().since(outage.before);
         tracing::info!(
             url = %self.url,
             last_error = outage.cause,
             attempts = outage.attempts,
             lasted_ms = u64::try_from(outage.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-            granted = alone.granted,
-            refused = alone.refused,
-            charged = alone.charged,
-            untold = alone.untold,
-            "store is back"
+            granted = local.granted,
+            refused = local.refused,
+            charged = local.charged,
+            uncharged = local.uncharged,
+            "store has recovered"
         );
     }
 }
@@ -93,18 +93,18 @@ impl Outages {
 
 impl UpGauge {
     pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, gone: AtomicUsize::new(0) }
+        Self { metrics, down_nodes: AtomicUsize::new(0) }
     }
 
     /// One more cannot be asked.
-    pub(crate) fn gone(&self) {
-        self.gone.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn mark_down(&self) {
+        self.down_nodes.fetch_add(1, Ordering::Relaxed);
         self.metrics.store_is_up(false);
     }
 
     /// One of them can be asked again, or is needed no more.
-    pub(crate) fn back(&self) {
-        if self.gone.fetch_sub(1, Ordering::Relaxed) == 1 {
+    pub(crate) fn mark_up(&self) {
+        if self.down_nodes.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.metrics.store_is_up(true);
         }
     }
@@ -113,25 +113,25 @@ impl UpGauge {
 // === impl Outage ===
 
 impl Outage<'_> {
-    /// Notes an attempt to open it that failed. A new cause replaces the old one, and is logged: a Redis that is back with a
-    /// wrong certificate is no longer merely gone.
-    pub(crate) fn failed(&self, cause: &str) {
+    /// Notes an attempt to open it that failed. A new cause replaces the old one, and is logged: a Redis that is reconnected with a
+    /// wrong certificate is no longer merely down_nodes.
+    pub(crate) fn record_failure(&self, cause: &str) {
         if let Some(current) = &mut *self.outages.current.lock() {
             current.attempts += 1;
             if current.cause != cause {
                 cause.clone_into(&mut current.cause);
-                tracing::warn!(url = %self.outages.url, error = cause, "store is unreachable for another reason, trying on");
+                tracing::warn!(url = %self.outages.url, error = cause, "store is unreachable for another reason, retrying");
             }
         }
     }
 
-    /// It is back.
-    pub(crate) fn over(mut self) {
-        self.is_over = true;
+    /// It is reconnected.
+    pub(crate) fn recovered(mut self) {
+        self.has_recovered = true;
     }
 }
 
-/// A connection that is dropped while it is down ends the outage without a word: nobody is back.
+/// A connection that is dropped while it is down ends the outage without a word: nobody is reconnected.
 impl Drop for Outage<'_> {
     fn drop(&mut self) {
         let mut current = self.outages.current.lock();
@@ -139,9 +139,9 @@ impl Drop for Outage<'_> {
             current.down -= 1;
         }
         let Some(ended) = current.take_if(|current| current.down == 0) else { return };
-        self.outages.up.back();
-        if self.is_over {
-            self.outages.tell_end(&ended);
+        self.outages.up.mark_up();
+        if self.has_recovered {
+            self.outages.log_recovery(&ended);
         }
     }
 }
@@ -157,22 +157,22 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let outages = Outages::new(url, Arc::new(Fallback::new(1)), Arc::new(UpGauge::new(Arc::clone(&metrics))));
         let log = logged_by(|| {
-            let (first, second) = (outages.begin("slow"), outages.begin("gone"));
+            let (first, second) = (outages.begin("slow"), outages.begin("down_nodes"));
             assert_eq!(outages.cause().as_deref(), Some("slow"));
             assert!(metrics.render().contains("tidegate_store_up 0\n"));
-            first.failed("slow");
-            first.over();
-            second.failed("slow");
+            first.record_failure("slow");
+            first.recovered();
+            second.record_failure("slow");
             assert_eq!(outages.cause().as_deref(), Some("slow"));
-            second.over();
+            second.recovered();
             assert_eq!(outages.cause(), None);
             assert!(metrics.render().contains("tidegate_store_up 1\n"));
         });
         assert_eq!(log.lines().count(), 2, "{log}");
         assert!(
-            log.contains(r#"store is back url=redis://127.0.0.1:1 last_error="slow" attempts=2 lasted_ms="#),
+            log.contains(r#"store has recovered url=redis://127.0.0.1:1 last_error="slow" attempts=2 lasted_ms="#),
             "{log}"
         );
-        assert!(log.contains("granted=0 refused=0 charged=0 untold=0"), "{log}");
+        assert!(log.contains("granted=0 refused=0 charged=0 uncharged=0"), "{log}");
     }
 }

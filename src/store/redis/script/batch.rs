@@ -10,8 +10,8 @@ use deadpool_redis::redis::{Cmd, Value};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::answers::{Answers, Reply};
-use super::buckets::{AskedLimit, Buckets};
+use super::buckets::{Buckets, RequestedCharge};
+use super::reply::{Outcomes, Reply};
 use crate::clock::Timestamp;
 use crate::limit::{Algorithm, Charge, Outcome, Wait};
 use crate::store::StoreError;
@@ -22,16 +22,16 @@ pub(crate) const MAX_WORK: usize = 64;
 
 /// To tell when many permits will have returned, Redis may have to read their entries; so many entries are as much work as a
 /// bucket.
-const ENTRIES: u32 = 16;
+const ENTRIES_PER_BUCKET: u32 = 16;
 
 /// Most requests of a call.
 const MAX_REQUESTS: usize = 4_096;
 
 /// A request that waits to be decided.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct PendingDecision {
     pub(crate) charges: Vec<Charge>,
-    /// The moment to decide at; Redis's own if none is given.
+    /// The time to decide at; Redis's own if none is given.
     pub(crate) now: Option<Timestamp>,
     pub(crate) deadline: Instant,
     pub(crate) decided: oneshot::Sender<Result<Outcome, StoreError>>,
@@ -40,45 +40,45 @@ pub(crate) struct Request {
 /// The requests of a call, in the order in which they came.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    requests: Vec<Request>,
+    requests: Vec<PendingDecision>,
     buckets: Buckets,
-    kinds: Vec<Kind>,
-    /// What all kinds ask for, one after the other.
-    limits: Vec<AskedLimit>,
+    runs: Vec<RequestRun>,
+    /// What all runs ask for, one after the other.
+    limits: Vec<RequestedCharge>,
     work: usize,
     is_shared: bool,
-    _ticket: Ticket,
+    _token: InFlightToken,
 }
 
 /// Of calls that are sent together: they count as one until the last of them is over.
 #[derive(Clone, Debug)]
-pub(crate) struct Ticket(#[expect(dead_code, reason = "it counts")] Arc<Flight>);
+pub(crate) struct InFlightToken(#[expect(dead_code, reason = "it counts")] Arc<InFlightGroup>);
 
-/// Counts the flights that are under way for a line.
+/// Counts the flights that are under way for a queue.
 #[derive(Debug)]
-struct Flight(#[expect(dead_code, reason = "it counts")] Arc<()>);
+struct InFlightGroup(#[expect(dead_code, reason = "it counts")] Arc<()>);
 
 /// So many requests in a row that ask for the same.
 #[derive(Debug)]
-struct Kind {
+struct RequestRun {
     count: u32,
     limits: usize,
 }
 
 /// When and by what a call decides.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    /// The moment to decide at; Redis's own if none is given.
+pub(crate) struct DecisionTime {
+    /// The time to decide at; Redis's own if none is given.
     pub(crate) now: Option<Timestamp>,
-    /// The moment around which limits by the calendar are sent their boundaries.
+    /// The time around which limits by the calendar are sent their boundaries.
     pub(crate) near: Timestamp,
     /// Tells log entries that are shared with others from all others.
     pub(crate) random: u64,
 }
 
-// === impl Request ===
+// === impl PendingDecision ===
 
-impl Request {
+impl PendingDecision {
     /// False if the client has left or the deadline has passed: it is not charged then.
     fn is_waited_for(&self, now: Instant) -> bool {
         now < self.deadline && !self.decided.is_closed()
@@ -89,12 +89,12 @@ impl Request {
     }
 }
 
-// === impl Ticket ===
+// === impl InFlightToken ===
 
-impl Ticket {
+impl InFlightToken {
     /// Another one of these.
-    pub(crate) fn of(tickets: &Arc<()>) -> Self {
-        Self(Arc::new(Flight(Arc::clone(tickets))))
+    pub(crate) fn new(in_flight: &Arc<()>) -> Self {
+        Self(Arc::new(InFlightGroup(Arc::clone(in_flight))))
     }
 }
 
@@ -102,14 +102,14 @@ impl Ticket {
 
 impl Batch {
     /// An empty one.
-    pub(crate) fn new(ticket: Ticket) -> Self {
-        let (requests, kinds, limits) = (Vec::new(), Vec::new(), Vec::new());
-        Self { requests, buckets: Buckets::default(), kinds, limits, work: 0, is_shared: false, _ticket: ticket }
+    pub(crate) fn new(token: InFlightToken) -> Self {
+        let (requests, runs, limits) = (Vec::new(), Vec::new(), Vec::new());
+        Self { requests, buckets: Buckets::default(), runs, limits, work: 0, is_shared: false, _token: token }
     }
 
     /// An empty one for requests about shared limiters.
-    pub(crate) fn shared(ticket: Ticket) -> Self {
-        Self { is_shared: true, ..Self::new(ticket) }
+    pub(crate) fn shared(token: InFlightToken) -> Self {
+        Self { is_shared: true, ..Self::new(token) }
     }
 
     /// Whether it is about shared limiters.
@@ -123,8 +123,8 @@ impl Batch {
     }
 
     /// That of one request.
-    pub(crate) fn of(request: Request) -> Self {
-        let mut batch = Self::new(Ticket::of(&Arc::default()));
+    pub(crate) fn single(request: PendingDecision) -> Self {
+        let mut batch = Self::new(InFlightToken::new(&Arc::default()));
         batch.push(request);
         batch
     }
@@ -134,10 +134,10 @@ impl Batch {
         self.work
     }
 
-    /// Takes so many of a line at most, as far as there is room; returns whether there is none for the next.
-    pub(crate) fn take(&mut self, line: &mut VecDeque<Request>, at_most: usize, now: Instant) -> bool {
+    /// Takes so many of a queue at most, as far as there is room; returns whether there is none for the next.
+    pub(crate) fn take_from(&mut self, queue: &mut VecDeque<PendingDecision>, at_most: usize, now: Instant) -> bool {
         for _ in 0..at_most {
-            let Some(next) = line.pop_front_if(|next| self.has_room_for(next)) else { return !line.is_empty() };
+            let Some(next) = queue.pop_front_if(|next| self.has_capacity_for(next)) else { return !queue.is_empty() };
             if next.is_waited_for(now) {
                 self.push(next);
             } else {
@@ -147,29 +147,29 @@ impl Batch {
         false
     }
 
-    fn has_room_for(&self, next: &Request) -> bool {
+    fn has_capacity_for(&self, next: &PendingDecision) -> bool {
         let Some(first) = self.requests.first() else { return true };
         // Those of a bucket that is in the call already are as good as nothing, and seldom as many as there is room for.
         let work = self.work + next.charges.iter().map(work).sum::<usize>();
-        let has_room = self.requests.len() < MAX_REQUESTS && work <= MAX_WORK;
-        has_room && first.now == next.now && !self.buckets.contradict(&next.charges)
+        let has_capacity = self.requests.len() < MAX_REQUESTS && work <= MAX_WORK;
+        has_capacity && first.now == next.now && !self.buckets.conflicts_with(&next.charges)
     }
 
-    fn push(&mut self, request: Request) {
+    fn push(&mut self, request: PendingDecision) {
         let begin = self.limits.len();
         for charge in &request.charges {
             let known = self.buckets.len();
             let bucket = self.buckets.index(charge);
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
-            self.limits.push(AskedLimit { bucket, shadow: charge.shadow, permits: charge.permits });
+            self.limits.push(RequestedCharge { bucket, shadow: charge.shadow, permits: charge.permits });
         }
         let (before, asked) = self.limits.split_at(begin);
-        match self.kinds.last_mut() {
+        match self.runs.last_mut() {
             Some(last) if before.len() >= asked.len() && last.limits == asked.len() && before.ends_with(asked) => {
                 last.count += 1;
                 self.limits.truncate(begin);
             }
-            _ => self.kinds.push(Kind { count: 1, limits: asked.len() }),
+            _ => self.runs.push(RequestRun { count: 1, limits: asked.len() }),
         }
         self.requests.push(request);
     }
@@ -183,7 +183,7 @@ impl Batch {
         self.requests.is_empty()
     }
 
-    /// The moment to decide at; Redis's own if none is given.
+    /// The time to decide at; Redis's own if none is given.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.requests.first().and_then(|first| first.now)
     }
@@ -194,40 +194,40 @@ impl Batch {
     }
 
     /// Adds the keys and arguments by which the script decides all of it.
-    pub(crate) fn write(&self, call: &mut Cmd, secret: &KeySecret, moment: Moment) {
+    pub(crate) fn write(&self, call: &mut Cmd, secret: &KeySecret, time: DecisionTime) {
         call.arg(self.buckets.number_of_keys());
         self.buckets.each_key(secret, |key| _ = call.arg(key));
-        call.arg("admit").arg(self.buckets.limiters(moment.near)).arg(self.asked());
+        call.arg("admit").arg(self.buckets.limiter_args(time.near)).arg(self.encode_requests());
         // Every argument costs Redis as much as a look at a small table: there are none that nobody needs.
         let is_shared = |algorithm| matches!(algorithm, Algorithm::Redisson(_));
-        if moment.now.is_some() || self.buckets.algorithms().any(is_shared) {
-            call.arg(&moment.random.to_be_bytes());
+        if time.now.is_some() || self.buckets.algorithms().any(is_shared) {
+            call.arg(&time.random.to_be_bytes());
         }
-        if let Some(now) = moment.now {
+        if let Some(now) = time.now {
             call.arg(now.as_millis());
         }
     }
 
-    /// How many requests there are of each kind, and what one asks for.
-    fn kinds(&self) -> impl Iterator<Item = (u32, &[AskedLimit])> {
+    /// How many requests there are of each run, and what one asks for.
+    fn runs(&self) -> impl Iterator<Item = (u32, &[RequestedCharge])> {
         let mut limits = &self.limits[..];
-        self.kinds.iter().map(move |kind| {
-            let (asked, rest) = limits.split_at(kind.limits);
+        self.runs.iter().map(move |run| {
+            let (asked, rest) = limits.split_at(run.limits);
             limits = rest;
-            (kind.count, asked)
+            (run.count, asked)
         })
     }
 
     /// The requests as the script takes them.
-    fn asked(&self) -> Vec<u8> {
-        let (firsts, mut bytes) =
-            (self.buckets.firsts(), Vec::with_capacity(7 * (self.kinds.len() + self.limits.len())));
-        for (count, asked) in self.kinds() {
+    fn encode_requests(&self) -> Vec<u8> {
+        let (first_numbers, mut bytes) =
+            (self.buckets.first_numbers(), Vec::with_capacity(7 * (self.runs.len() + self.limits.len())));
+        for (count, asked) in self.runs() {
             bytes.extend(count.to_le_bytes());
             // A route has at most as many limits as fit here, and a call as many buckets.
             bytes.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
             for one in asked {
-                bytes.extend(u16::try_from(one.bucket.number(&firsts)).unwrap_or(u16::MAX).to_le_bytes());
+                bytes.extend(u16::try_from(one.bucket.number(&first_numbers)).unwrap_or(u16::MAX).to_le_bytes());
                 bytes.push(u8::from(one.shadow));
                 bytes.extend(one.permits.to_le_bytes());
             }
@@ -237,22 +237,22 @@ impl Batch {
 
     /// Reads what the script returns.
     pub(crate) fn read(&self, reply: &Value) -> Result<Reply, StoreError> {
-        let Value::BulkString(bytes) = reply else { return Err(StoreError::Shape) };
-        Reply::read(bytes, self.kinds()).ok_or(StoreError::Shape)
+        let Value::BulkString(bytes) = reply else { return Err(StoreError::UnexpectedReply) };
+        Reply::read(bytes, self.runs()).ok_or(StoreError::UnexpectedReply)
     }
 
-    /// Tells everybody what was decided, but those who are to ask again at once; these are returned.
-    pub(crate) fn tell(self, answers: &Answers) -> Vec<Request> {
-        let mut again = Vec::new();
-        for (request, outcome) in self.requests.into_iter().zip(answers.outcomes(&self.limits)) {
-            if asks_again(&outcome) {
-                again.push(request);
+    /// Tells everybody what was decided, but those who are to ask retries at once; these are returned.
+    pub(crate) fn send_outcomes(self, outcomes: &Outcomes) -> Vec<PendingDecision> {
+        let mut retries = Vec::new();
+        for (request, outcome) in self.requests.into_iter().zip(outcomes.iter(&self.limits)) {
+            if must_retry(&outcome) {
+                retries.push(request);
             } else {
-                // A client that left meanwhile stays charged, as if it had left a moment later.
+                // A client that left meanwhile stays charged, as if it had left a time later.
                 _ = request.decided.send(Ok(outcome));
             }
         }
-        again
+        retries
     }
 
     pub(crate) fn fail(self, error: &StoreError) {
@@ -260,13 +260,13 @@ impl Batch {
     }
 }
 
-/// Was it refused although permits have returned, since a call removes only so many entries? A granted request never asks again:
+/// Was it refused although permits have returned, since a call removes only so many entries? A granted request never asks retries:
 /// it has been charged.
-fn asks_again(outcome: &Outcome) -> bool {
+fn must_retry(outcome: &Outcome) -> bool {
     !outcome.granted() && outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0))
 }
 
 /// How much a charge may have to be read for, in buckets.
 fn work(charge: &Charge) -> usize {
-    1 + usize::try_from(charge.permits.min(512) / ENTRIES).unwrap_or(0)
+    1 + usize::try_from(charge.permits.min(512) / ENTRIES_PER_BUCKET).unwrap_or(0)
 }

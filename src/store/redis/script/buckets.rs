@@ -14,7 +14,7 @@ use crate::store::settings::KeySecret;
 /// Each bucket once, however often it is asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
-    limiters: Vec<OfLimiter>,
+    limiters: Vec<LimiterBuckets>,
     len: usize,
 }
 
@@ -25,16 +25,16 @@ pub(crate) struct BucketIndex {
     bucket: usize,
 }
 
-/// What a request asks of a limit.
+/// What a request asks entry a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AskedLimit {
+pub(crate) struct RequestedCharge {
     pub(crate) bucket: BucketIndex,
     pub(crate) shadow: bool,
     pub(crate) permits: u32,
 }
 
 #[derive(Debug)]
-struct OfLimiter {
+struct LimiterBuckets {
     limiter: Arc<Limiter>,
     clients: Vec<Option<ClientId>>,
     index: HashMap<Option<ClientId>, usize>,
@@ -46,61 +46,61 @@ impl Buckets {
         self.len
     }
 
-    /// The index of a charge's bucket, which is added if it is new.
+    /// The index entry a charge's bucket, which is added if it is new.
     pub(crate) fn index(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
-        let of = &mut self.limiters[limiter];
+        let entry = &mut self.limiters[limiter];
         // One that all share, or one client's that is asked for many times in a row.
-        let next = of.clients.len();
-        let bucket = match of.clients.last() {
+        let next = entry.clients.len();
+        let bucket = match entry.clients.last() {
             Some(last) if *last == charge.client => next - 1,
-            _ => *of.index.entry(charge.client.clone()).or_insert(next),
+            _ => *entry.index.entry(charge.client.clone()).or_insert(next),
         };
         if bucket == next {
-            of.clients.push(charge.client.clone());
+            entry.clients.push(charge.client.clone());
             self.len += 1;
         }
         BucketIndex { limiter, bucket }
     }
 
-    /// Adds a charge's bucket, whatever was asked of it before.
+    /// Adds a charge's bucket, whatever was asked entry it before.
     pub(crate) fn add(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
-        let of = &mut self.limiters[limiter];
-        of.clients.push(charge.client.clone());
+        let entry = &mut self.limiters[limiter];
+        entry.clients.push(charge.client.clone());
         self.len += 1;
-        BucketIndex { limiter, bucket: of.clients.len() - 1 }
+        BucketIndex { limiter, bucket: entry.clients.len() - 1 }
     }
 
-    /// Is one of these limiters here under another rule? The two would not see what the other takes.
-    pub(crate) fn contradict(&self, charges: &[Charge]) -> bool {
+    /// Is one entry these limiters here under another rule? The two would not see what the other takes.
+    pub(crate) fn conflicts_with(&self, charges: &[Charge]) -> bool {
         let other = |one: &Limiter, charge: &Charge| one.name == charge.limiter.name && *one != *charge.limiter;
-        let known = |charge: &Charge| self.limiters.iter().any(|of| Arc::ptr_eq(&of.limiter, &charge.limiter));
-        charges.iter().any(|charge| !known(charge) && self.limiters.iter().any(|of| other(&of.limiter, charge)))
+        let known = |charge: &Charge| self.limiters.iter().any(|entry| Arc::ptr_eq(&entry.limiter, &charge.limiter));
+        charges.iter().any(|charge| !known(charge) && self.limiters.iter().any(|entry| other(&entry.limiter, charge)))
     }
 
     fn limiter(&mut self, limiter: &Arc<Limiter>) -> usize {
-        let is_it = |of: &OfLimiter| Arc::ptr_eq(&of.limiter, limiter);
-        let same = |of: &OfLimiter| *of.limiter == **limiter;
+        let is_it = |entry: &LimiterBuckets| Arc::ptr_eq(&entry.limiter, limiter);
+        let same = |entry: &LimiterBuckets| *entry.limiter == **limiter;
         let known = self.limiters.iter().position(is_it).or_else(|| self.limiters.iter().position(same));
         known.unwrap_or_else(|| {
             let (clients, index) = (Vec::new(), HashMap::new());
-            self.limiters.push(OfLimiter { limiter: Arc::clone(limiter), clients, index });
+            self.limiters.push(LimiterBuckets { limiter: Arc::clone(limiter), clients, index });
             self.limiters.len() - 1
         })
     }
 
-    /// The algorithms of all limiters.
+    /// The algorithms entry all limiters.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
-        self.limiters.iter().map(|of| of.limiter.quota.algorithm())
+        self.limiters.iter().map(|entry| entry.limiter.quota.algorithm())
     }
 
-    /// The number of the first bucket of each limiter.
-    pub(crate) fn firsts(&self) -> Vec<usize> {
+    /// The number entry the first bucket entry each limiter.
+    pub(crate) fn first_numbers(&self) -> Vec<usize> {
         let mut next = 1;
-        let first = |of: &OfLimiter| {
+        let first = |entry: &LimiterBuckets| {
             let first = next;
-            next += of.clients.len();
+            next += entry.clients.len();
             first
         };
         self.limiters.iter().map(first).collect()
@@ -108,34 +108,34 @@ impl Buckets {
 
     /// How many keys they have.
     pub(crate) fn number_of_keys(&self) -> usize {
-        let keys_of = |of: &OfLimiter| keys::count(of.limiter.quota.algorithm(), of.clients.len());
+        let keys_of = |entry: &LimiterBuckets| keys::count(entry.limiter.quota.algorithm(), entry.clients.len());
         self.limiters.iter().map(keys_of).sum()
     }
 
     /// Shows `each` their keys, in the order in which scripts take them.
     pub(crate) fn each_key(&self, secret: &KeySecret, mut each: impl FnMut(&str)) {
         let mut key = String::with_capacity(128);
-        for of in &self.limiters {
-            keys::each(&of.limiter, &of.clients, secret, &mut key, &mut each);
+        for entry in &self.limiters {
+            keys::for_each(&entry.limiter, &entry.clients, secret, &mut key, &mut each);
         }
     }
 
-    /// What scripts take of each limiter, as words that each end with a space. Those by the calendar are sent the
+    /// What scripts take entry each limiter, as args that each end with a space. Those by the calendar are sent the
     /// boundaries around `near`.
-    pub(crate) fn limiters(&self, near: Timestamp) -> String {
-        let mut words = Words(String::with_capacity(40 * self.limiters.len()));
-        for of in &self.limiters {
-            arguments(&of.limiter, near, &mut words);
-            words.number(of.clients.len());
+    pub(crate) fn limiter_args(&self, near: Timestamp) -> String {
+        let mut args = ScriptArgs(String::with_capacity(40 * self.limiters.len()));
+        for entry in &self.limiters {
+            arguments(&entry.limiter, near, &mut args);
+            args.number(entry.clients.len());
         }
-        words.0
+        args.0
     }
 }
 
-/// Words that each end with a space.
-struct Words(String);
+/// ScriptArgs that each end with a space.
+struct ScriptArgs(String);
 
-impl Words {
+impl ScriptArgs {
     fn arg(&mut self, word: &str) -> &mut Self {
         self.0.push_str(word);
         self.0.push(' ');
@@ -148,14 +148,14 @@ impl Words {
 }
 
 impl BucketIndex {
-    /// The number of the bucket, if the limiters' first ones have these.
-    pub(crate) fn number(self, firsts: &[usize]) -> usize {
-        firsts[self.limiter] + self.bucket
+    /// The number entry the bucket, if the limiters' first ones have these.
+    pub(crate) fn number(self, first_numbers: &[usize]) -> usize {
+        first_numbers[self.limiter] + self.bucket
     }
 }
 
-/// What the scripts take of a limiter: the algorithm's name, and what its file says.
-fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Words) {
+/// What the scripts take entry a limiter: the algorithm's name, and what its file says.
+fn arguments(limiter: &Limiter, near: Timestamp, call: &mut ScriptArgs) {
     let quota = &limiter.quota;
     call.arg(quota.algorithm().name());
     match quota.algorithm() {
@@ -178,10 +178,10 @@ fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Words) {
             }
         }
         Algorithm::Redisson(Sharing::Configure) => {
-            call.arg("configure").arg(kind(limiter.mode)).number(quota.rate()).number(quota.interval());
+            call.arg("configure").arg(redisson_mode(limiter.mode)).number(quota.rate()).number(quota.interval());
         }
         Algorithm::Redisson(Sharing::Adopt(mode)) => {
-            call.arg("adopt").arg(mode.map_or("", kind)).arg("").arg("");
+            call.arg("adopt").arg(mode.map_or("", redisson_mode)).arg("").arg("");
         }
         Algorithm::Redisson(Sharing::Library) => {
             call.arg("library").arg("").arg("").arg("");
@@ -189,8 +189,8 @@ fn arguments(limiter: &Limiter, near: Timestamp, call: &mut Words) {
     }
 }
 
-/// Redisson's number of a mode.
-pub(crate) fn kind(mode: Mode) -> &'static str {
+/// Redisson's number entry a mode.
+pub(crate) fn redisson_mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Overall => "0",
         Mode::PerClient => "1",

@@ -19,12 +19,12 @@ use crate::store::settings::{KeySecret, RedisSettings};
 pub(crate) struct SharedSecret {
     configured: Option<KeySecret>,
     key: String,
-    kept: ArcSwapOption<Kept>,
+    stored: ArcSwapOption<StoredSecret>,
 }
 
 /// What lies in Redis.
 #[derive(Debug)]
-struct Kept {
+struct StoredSecret {
     text: String,
     secret: KeySecret,
 }
@@ -50,7 +50,7 @@ fn suffix(algorithm: Algorithm) -> &'static str {
 
 /// Calls `each` with the keys of a limiter's buckets, in the order in which its algorithm's script takes them. `key` is a buffer:
 /// each key is written into it.
-pub(crate) fn each(
+pub(crate) fn for_each(
     limiter: &Limiter,
     clients: &[Option<ClientId>],
     secret: &KeySecret,
@@ -62,7 +62,7 @@ pub(crate) fn each(
         key.clear();
         if let Algorithm::Redisson(_) = algorithm {
             id.iter().for_each(|id| write_client(id, secret, key));
-            foreign(name, key).iter().for_each(|key| each(key));
+            redisson_keys(name, key).iter().for_each(|key| each(key));
             continue;
         }
         write_name(limiter, id.as_ref(), key);
@@ -81,7 +81,7 @@ fn write_name(limiter: &Limiter, client: Option<&ClientId>, key: &mut String) {
 }
 
 /// The keys of a limiter and a client's suffix: Redisson's five in its order, then our note about the client's log.
-pub(crate) fn foreign(name: &str, client: &str) -> [String; 6] {
+pub(crate) fn redisson_keys(name: &str, client: &str) -> [String; 6] {
     let key = |suffix, client| {
         let mut key = String::new();
         write_suffixed(name, suffix, client, &mut key);
@@ -93,7 +93,7 @@ pub(crate) fn foreign(name: &str, client: &str) -> [String; 6] {
 }
 
 /// Where the slot of a client's bucket remembers that a payment of this number was made.
-pub(crate) fn once(limiter: &Limiter, client: Option<&ClientId>, id: u64) -> String {
+pub(crate) fn payment_key(limiter: &Limiter, client: Option<&ClientId>, id: u64) -> String {
     let (mut name, mut key) = (String::new(), String::new());
     write_name(limiter, client, &mut name);
     write_suffixed(&name, "owed:", &format!("{id:016x}"), &mut key);
@@ -130,12 +130,12 @@ pub(crate) fn hash_tag(name: &str) -> &str {
 impl SharedSecret {
     pub(crate) fn new(settings: &RedisSettings) -> Self {
         let key = format!("{}tidegate:key_secret", settings.prefix);
-        Self { configured: settings.key_secret, key, kept: ArcSwapOption::empty() }
+        Self { configured: settings.key_secret, key, stored: ArcSwapOption::empty() }
     }
 
     /// The secret, as far as it is known.
     pub(crate) fn known(&self) -> Option<KeySecret> {
-        self.configured.or_else(|| Some(self.kept.load().as_ref()?.secret))
+        self.configured.or_else(|| Some(self.stored.load().as_ref()?.secret))
     }
 
     /// Learns the secret that all gateways on this Redis use. The first of them puts it there; a Redis that has lost it is
@@ -144,7 +144,7 @@ impl SharedSecret {
         if self.configured.is_some() {
             return Ok(());
         }
-        let had = self.kept.load_full();
+        let had = self.stored.load_full();
         let ours = had.as_ref().map_or_else(|| KeySecret::random().to_hex(), |had| had.text.clone());
         let if_absent = SetOptions::default().conditional_set(ExistenceCheck::NX);
         let was_absent = redis.set_options(&self.key, &ours, if_absent).await?.is_some();
@@ -152,7 +152,7 @@ impl SharedSecret {
         if had.is_some_and(|had| was_absent || had.text != text) {
             tracing::warn!(restored = was_absent, "store has lost its data: permits in use are forgotten");
         }
-        self.kept.store(Some(Arc::new(Kept { secret: KeySecret::derive(text.as_bytes()), text })));
+        self.stored.store(Some(Arc::new(StoredSecret { secret: KeySecret::derive(text.as_bytes()), text })));
         Ok(())
     }
 }
@@ -164,7 +164,7 @@ mod tests {
 
     fn all_of(limiter: &Limiter, clients: &[Option<ClientId>]) -> Vec<String> {
         let (mut keys, secret) = (Vec::new(), KeySecret::derive(b"a secret of these tests"));
-        each(limiter, clients, &secret, &mut String::new(), |key| keys.push(key.to_owned()));
+        for_each(limiter, clients, &secret, &mut String::new(), |key| keys.push(key.to_owned()));
         assert_eq!(keys.len(), count(limiter.quota.algorithm(), clients.len()));
         keys
     }
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn the_keys_of_shared_limiters_are_those_of_redisson() {
         let keys = ["lim", "{lim}:value", "{lim}:value:x", "{lim}:permits", "{lim}:permits:x", "{lim}:tidegate:x"];
-        assert_eq!(foreign("lim", ":x"), keys);
-        assert_eq!(foreign("{a}b", "")[1], "{a}b:value");
+        assert_eq!(redisson_keys("lim", ":x"), keys);
+        assert_eq!(redisson_keys("{a}b", "")[1], "{a}b:value");
     }
 
     #[test]

@@ -8,10 +8,10 @@
 //! each have their own. Those of old versions are left where they are: nobody can tell whether another gateway still calls
 //! them, and they are some 70 kB each.
 
-pub(super) mod answers;
 pub(super) mod batch;
 pub(super) mod buckets;
 pub(super) mod keys;
+pub(super) mod reply;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -108,7 +108,7 @@ impl Invoker {
     ///
     /// # Errors
     /// The connection does not work.
-    pub(super) async fn of(mut redis: MultiplexedConnection) -> RedisResult<Self> {
+    pub(super) async fn new(mut redis: MultiplexedConnection) -> RedisResult<Self> {
         let has_functions = match cmd("FCALL").arg("tidegate").arg(0).exec_async(&mut redis).await {
             Err(error) if error.code().is_none() => return Err(error),
             answer => answer.is_err_and(|error| is_unknown(&error)),
@@ -131,7 +131,7 @@ impl Invoker {
         loop {
             match self.ask(how, &add).await {
                 Ok(value) => return Ok(value),
-                Err(error) => how = self.instead(how, &error).ok_or_else(|| failure(&error))?,
+                Err(error) => how = self.fallback_after(how, &error).ok_or_else(|| store_error(&error))?,
             }
         }
     }
@@ -142,7 +142,7 @@ impl Invoker {
     /// See [`StoreError`].
     pub(super) async fn time(&mut self) -> Result<Timestamp, StoreError> {
         let answer: RedisResult<(u64, u64)> = cmd("TIME").query_async(&mut self.redis).await;
-        let (seconds, micros) = answer.map_err(|error| failure(&error))?;
+        let (seconds, micros) = answer.map_err(|error| store_error(&error))?;
         Ok(Timestamp::from_millis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
     }
 
@@ -181,7 +181,7 @@ impl Invoker {
     }
 
     /// How else to ask after an error that says that nothing ran.
-    fn instead(&self, how: Invocation, error: &RedisError) -> Option<Invocation> {
+    fn fallback_after(&self, how: Invocation, error: &RedisError) -> Option<Invocation> {
         match how {
             Invocation::Function if is_unknown(error) => Some(Invocation::NewFunction),
             Invocation::Function | Invocation::NewFunction if is_unknown(error) || is_forbidden(error) => {
@@ -209,14 +209,14 @@ fn is_forbidden(error: &RedisError) -> bool {
 
 /// What an error means. Up to version 6, what went wrong within a script is told at the end of another:
 /// `ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -READONLY You can't write …`.
-pub(super) fn failure(error: &RedisError) -> StoreError {
-    if let Some((place, slot)) = error.redirect_node() {
-        let once = error.code() == Some("ASK");
-        return StoreError::Elsewhere { slot, place: place.to_owned(), once };
+pub(super) fn store_error(error: &RedisError) -> StoreError {
+    if let Some((address, slot)) = error.redirect_node() {
+        let is_ask = error.code() == Some("ASK");
+        return StoreError::Redirected { slot, address: address.to_owned(), is_ask };
     }
     let Some(word) = error.code() else {
         let is_broken = error.is_io_error() || error.is_unrecoverable_error();
-        return if is_broken { StoreError::Broken } else { StoreError::Shape };
+        return if is_broken { StoreError::Broken } else { StoreError::UnexpectedReply };
     };
     let within = error.detail().and_then(|detail| detail.strip_prefix("Error running script"));
     let within = within.and_then(|rest| rest.split_once(": -"));
@@ -225,6 +225,6 @@ pub(super) fn failure(error: &RedisError) -> StoreError {
         "MODEDIFFERS" => StoreError::ModeDiffers,
         // That nobody has a slot says nothing about the others of the node.
         "CLUSTERDOWN" if error.detail().is_some_and(|detail| detail.contains("not served")) => StoreError::Unreachable,
-        word => StoreError::Answer(word.to_owned()),
+        word => StoreError::ErrorReply(word.to_owned()),
     }
 }

@@ -48,7 +48,7 @@ impl Topology {
                 let map = cluster.map(deadline).await?;
                 let node = map.node_of(slot).cloned();
                 node.ok_or_else(|| {
-                    cluster.doubt();
+                    cluster.request_refresh();
                     StoreError::Unreachable
                 })
             }
@@ -56,7 +56,7 @@ impl Topology {
     }
 
     /// The number of the node that has a slot, as far as is known.
-    pub(super) fn number_of(&self, slot: u16) -> usize {
+    pub(super) fn node_number(&self, slot: u16) -> usize {
         self.map().and_then(|map| Some(map.node_of(slot)?.number())).unwrap_or_default()
     }
 
@@ -79,14 +79,14 @@ impl Topology {
         }
     }
 
-    /// The node at the place that another one has named, who has the slot now, or is asked about it this `once`.
-    pub(super) fn elsewhere(&self, slot: u16, place: &str, once: bool, told_by: &Node) -> Option<Arc<Node>> {
+    /// The node at the address that another one has named, who has the slot now, or is asked about it this `is_ask`.
+    pub(super) fn redirect(&self, slot: u16, address: &str, is_ask: bool, named_by: &Node) -> Option<Arc<Node>> {
         let Self::Cluster(cluster) = self else { return None };
-        let Some(node) = cluster.node_at(place, told_by) else {
-            cluster.doubt();
+        let Some(node) = cluster.named_node(address, named_by) else {
+            cluster.request_refresh();
             return None;
         };
-        if !once {
+        if !is_ask {
             cluster.moved(slot, &node);
         }
         Some(node)

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::Value;
 
+use super::super::hash_slots::HASH_SLOTS;
 use super::super::node::{Node, no_slots};
-use super::super::slots::HASH_SLOTS;
 
 /// A slot that nobody has.
-const NOBODY: u16 = u16::MAX;
+const UNASSIGNED: u16 = u16::MAX;
 
 /// The nodes that have slots, and which each has.
 #[derive(Clone, Debug)]
@@ -31,17 +31,17 @@ pub(super) struct SlotRange {
 impl SlotMap {
     /// A map in which nobody has any slot.
     pub(super) fn empty() -> Self {
-        Self { nodes: Vec::new(), slots: vec![NOBODY; usize::from(HASH_SLOTS)].into_boxed_slice() }
+        Self { nodes: Vec::new(), slots: vec![UNASSIGNED; usize::from(HASH_SLOTS)].into_boxed_slice() }
     }
 
     /// From now on this node has these slots.
-    pub(super) fn give(&mut self, first: u16, last: u16, node: &Arc<Node>) {
+    pub(super) fn assign(&mut self, first: u16, last: u16, node: &Arc<Node>) {
         let known = self.nodes.iter().position(|known| Arc::ptr_eq(known, node));
         let position = known.unwrap_or_else(|| {
             self.nodes.push(Arc::clone(node));
             self.nodes.len() - 1
         });
-        let position = u16::try_from(position).unwrap_or(NOBODY);
+        let position = u16::try_from(position).unwrap_or(UNASSIGNED);
         let slots = self.slots.iter_mut().take(usize::from(last) + 1).skip(first.into());
         slots.for_each(|slot| *slot = position);
     }
@@ -68,7 +68,7 @@ impl SlotMap {
     }
 
     /// Has this node any slot here?
-    pub(crate) fn knows(&self, node: &Arc<Node>) -> bool {
+    pub(crate) fn has(&self, node: &Arc<Node>) -> bool {
         self.nodes.iter().any(|known| Arc::ptr_eq(known, node))
     }
 }

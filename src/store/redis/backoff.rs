@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_millis(400);
 /// A connection that has worked for so long is no attempt any more.
-const STEADY: Duration = Duration::from_secs(5);
+const STABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// The pauses between attempts to connect. They grow until a connection lasts.
+/// The backoff between attempts to connect. They grow until a connection lasts.
 #[derive(Debug, Default)]
-pub(super) struct Pauses {
+pub(super) struct Backoff {
     next: Duration,
 }
 
-impl Pauses {
+impl Backoff {
     /// The pause after an attempt that failed.
     pub(super) fn after_failure(&mut self) -> Duration {
-        self.next = self.next.max(FIRST_PAUSE);
+        self.next = self.next.max(MIN_PAUSE);
         self.step()
     }
 
     /// The pause after a connection that has ended: none for the first that did not last.
     pub(super) fn after_connection(&mut self, lasted: Duration) -> Duration {
-        if lasted >= STEADY {
+        if lasted >= STABLE_AFTER {
             self.next = Duration::ZERO;
         }
         self.step()
@@ -30,7 +30,7 @@ impl Pauses {
 
     fn step(&mut self) -> Duration {
         let pause = self.next;
-        self.next = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        self.next = (pause * 2).clamp(MIN_PAUSE, MAX_PAUSE);
         pause
     }
 }
@@ -52,12 +52,12 @@ mod tests {
 
     #[test]
     fn pauses_grow_until_a_connection_lasts_five_seconds() {
-        let mut pauses = Pauses::default();
+        let mut backoff = Backoff::default();
         let short = [0, 50, 100, 200, 400, 400, 400].map(millis);
-        assert_eq!([0; 7].map(|_| pauses.after_connection(millis(4_999))), short);
-        assert_eq!([0, 1].map(|_| pauses.after_failure()), [millis(400); 2]);
-        assert_eq!(pauses.after_connection(millis(5_000)), Duration::ZERO);
-        assert_eq!([0, 1].map(|_| pauses.after_failure()), [50, 100].map(millis));
-        assert_eq!(Pauses::default().after_failure(), millis(50));
+        assert_eq!([0; 7].map(|_| backoff.after_connection(millis(4_999))), short);
+        assert_eq!([0, 1].map(|_| backoff.after_failure()), [millis(400); 2]);
+        assert_eq!(backoff.after_connection(millis(5_000)), Duration::ZERO);
+        assert_eq!([0, 1].map(|_| backoff.after_failure()), [50, 100].map(millis));
+        assert_eq!(Backoff::default().after_failure(), millis(50));
     }
 }

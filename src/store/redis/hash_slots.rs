@@ -5,15 +5,15 @@ use crate::limit::crc16::crc16;
 use crate::limit::{ClientId, Limiter};
 
 /// The slot of a bucket.
-pub(super) fn slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 {
+pub(super) fn hash_slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 {
     match limiter.partition_of(client) {
         Some(partition) => limiter.hash_slot_of_part(partition),
-        None => slot_of_key(&limiter.name),
+        None => hash_slot_of_key(&limiter.name),
     }
 }
 
 /// The slot of a key: of what stands between its first `{` and the `}` after it, if anything does; else of the whole.
-pub(super) fn slot_of_key(key: &str) -> u16 {
+pub(super) fn hash_slot_of_key(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % HASH_SLOTS
 }
@@ -26,10 +26,13 @@ mod tests {
     /// As `CLUSTER KEYSLOT` says.
     #[test]
     fn the_slot_of_a_key_is_that_of_its_hash_tag() {
-        assert_eq!([slot_of_key("foo"), slot_of_key("{foo}:bar"), slot_of_key("a{foo}{b}")], [12_182; 3]);
-        assert_eq!(slot_of_key("{}foo"), crc16(b"{}foo") % HASH_SLOTS);
-        assert_eq!(slot_of_key("foo{"), crc16(b"foo{") % HASH_SLOTS);
-        assert_eq!(slot_of_key("{tidegate:rest}:all"), slot_of_key("tidegate:rest"));
+        assert_eq!(
+            [hash_slot_of_key("foo"), hash_slot_of_key("{foo}:bar"), hash_slot_of_key("a{foo}{b}")],
+            [12_182; 3]
+        );
+        assert_eq!(hash_slot_of_key("{}foo"), crc16(b"{}foo") % HASH_SLOTS);
+        assert_eq!(hash_slot_of_key("foo{"), crc16(b"foo{") % HASH_SLOTS);
+        assert_eq!(hash_slot_of_key("{tidegate:rest}:all"), hash_slot_of_key("tidegate:rest"));
     }
 
     #[test]
@@ -37,9 +40,12 @@ mod tests {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = || Limiter::new("{tidegate:rest}:own".to_owned(), Mode::PerClient, quota);
         let client = ClientId::Instance("a".into());
-        assert_eq!(slot_of(&limiter(), Some(&client)), slot_of_key("tidegate:rest"));
+        assert_eq!(hash_slot_of(&limiter(), Some(&client)), hash_slot_of_key("tidegate:rest"));
         let parts = limiter().partitioned(64);
         let partition = parts.partition_of(Some(&client)).expect("a partition");
-        assert_eq!(slot_of(&parts, Some(&client)), slot_of_key(&format!("{{tidegate:rest:{partition}}}:own:a")));
+        assert_eq!(
+            hash_slot_of(&parts, Some(&client)),
+            hash_slot_of_key(&format!("{{tidegate:rest:{partition}}}:own:a"))
+        );
     }
 }

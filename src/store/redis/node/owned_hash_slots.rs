@@ -5,29 +5,29 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::super::slots::{HASH_SLOTS, slot_of};
+use super::super::hash_slots::{HASH_SLOTS, hash_slot_of};
 use crate::limit::{ClientId, Limiter};
 
 /// The slots of a node.
 #[derive(Debug)]
-pub(crate) struct OwnedSlots {
+pub(crate) struct OwnedHashSlots {
     /// All, if there is none.
     set: Mutex<Option<Box<[bool]>>>,
     /// Changes whenever it gets new ones.
-    gained: watch::Sender<()>,
+    additions: watch::Sender<()>,
     /// Notified when the slots of all nodes are to be looked at again.
-    doubts: Arc<Notify>,
+    refresh_requests: Arc<Notify>,
 }
 
-impl OwnedSlots {
+impl OwnedHashSlots {
     /// Those of a Redis that is alone.
     pub(crate) fn all() -> Self {
-        Self { set: Mutex::default(), gained: watch::Sender::new(()), doubts: Arc::default() }
+        Self { set: Mutex::default(), additions: watch::Sender::new(()), refresh_requests: Arc::default() }
     }
 
     /// Those of a node of a cluster: none yet.
-    pub(crate) fn none(doubts: Arc<Notify>) -> Self {
-        Self { set: Mutex::new(Some(no_slots())), gained: watch::Sender::new(()), doubts }
+    pub(crate) fn none(refresh_requests: Arc<Notify>) -> Self {
+        Self { set: Mutex::new(Some(no_slots())), additions: watch::Sender::new(()), refresh_requests }
     }
 
     /// From now on it has these, by their numbers. Returns whether it has got new ones.
@@ -37,25 +37,25 @@ impl OwnedSlots {
         *set = Some(new);
         drop(set);
         if has_more {
-            self.gained.send_replace(());
+            self.additions.send_replace(());
         }
         has_more
     }
 
     /// From now on it has this one too.
-    pub(crate) fn gain(&self, slot: u16) {
-        if !self.put(slot, true) {
-            self.gained.send_replace(());
+    pub(crate) fn add(&self, slot: u16) {
+        if !self.replace(slot, true) {
+            self.additions.send_replace(());
         }
     }
 
     /// From now on it has this one no more.
-    pub(crate) fn lose(&self, slot: u16) {
-        self.put(slot, false);
+    pub(crate) fn remove(&self, slot: u16) {
+        self.replace(slot, false);
     }
 
     /// Returns what was there before.
-    fn put(&self, slot: u16, has: bool) -> bool {
+    fn replace(&self, slot: u16, has: bool) -> bool {
         let mut set = self.set.lock();
         let known = set.as_mut().and_then(|set| set.get_mut(usize::from(slot)));
         known.is_none_or(|known| std::mem::replace(known, has))
@@ -63,28 +63,28 @@ impl OwnedSlots {
 
     /// Is the bucket of this client in one of them?
     pub(crate) fn has(&self, limiter: &Limiter, client: Option<&ClientId>) -> bool {
-        self.set.lock().as_ref().is_none_or(|set| set[usize::from(slot_of(limiter, client))])
+        self.set.lock().as_ref().is_none_or(|set| set[usize::from(hash_slot_of(limiter, client))])
     }
 
     /// Changes whenever there are new ones.
-    pub(crate) fn gained(&self) -> watch::Receiver<()> {
-        self.gained.subscribe()
+    pub(crate) fn additions(&self) -> watch::Receiver<()> {
+        self.additions.subscribe()
     }
 
     /// Has it none at all?
-    pub(crate) fn are_none(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.set.lock().as_ref().is_some_and(|set| !set.contains(&true))
     }
 
     /// Returns when there are some.
-    pub(crate) async fn are_some(&self) {
+    pub(crate) async fn wait_until_any(&self) {
         // Fails only without a sender, which is in `self`.
-        _ = self.gained().wait_for(|()| !self.are_none()).await;
+        _ = self.additions().wait_for(|()| !self.is_empty()).await;
     }
 
     /// Something does not fit.
-    pub(crate) fn doubt(&self) {
-        self.doubts.notify_one();
+    pub(crate) fn request_refresh(&self) {
+        self.refresh_requests.notify_one();
     }
 }
 
