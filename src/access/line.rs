@@ -15,7 +15,7 @@ use tracing::field::display;
 use super::TARGET;
 use crate::clock::{Stopwatch, Timestamp};
 use crate::layer::{Peer, Report, ReportSlot};
-use crate::server::Refused;
+use crate::server::Rejection;
 use crate::upstream::{LastAttempt, RequestBody, Trace};
 
 /// The status of a request that got no answer, since its client did not wait for it; nginx's number.
@@ -151,9 +151,9 @@ impl Drop for LogLine {
 }
 
 /// The line of what was answered without the gateway's service.
-pub(crate) fn refused(refused: &Refused<'_>) {
-    let Refused { peer, status, cause, asked } = *refused;
-    let (method, path) = asked.map(|(method, path)| (method.as_str(), path)).unzip();
+pub(crate) fn refused(rejection: &Rejection<'_>) {
+    let Rejection { peer, status, cause, request_line } = *rejection;
+    let (method, path) = request_line.map(|(method, path)| (method.as_str(), path)).unzip();
     let (status, peer, nothing) = (status.as_u16(), peer.ip(), "-");
     tracing::info!(
         target: TARGET, status, reason = cause, route = nothing, limits = "unlimited", %peer, method, path,

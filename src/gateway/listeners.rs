@@ -12,7 +12,7 @@ use super::{StartError, descriptors};
 use crate::access;
 use crate::config::{Config, Listen, ListenAddress};
 use crate::metrics::Metrics;
-use crate::server::{Capacity, Drain, Server, bind, is_free};
+use crate::server::{Drain, GatewayConnections, Server, bind, ensure_free};
 use crate::tls::{Termination, Watch};
 
 /// All sockets of a gateway.
@@ -38,13 +38,13 @@ impl Listeners {
     ) -> Result<Self, StartError> {
         are_free(config, &inherited)?;
         let places = descriptors::provide(config, workers);
-        let capacity = Capacity::new(places, config.rules.addresses.clone(), Arc::clone(metrics));
+        let connections = GatewayConnections::new(places, config.rules.addresses.clone(), Arc::clone(metrics));
         let of_workers = (0..workers).map(|_| Vec::new()).collect();
         let mut all = Self { addresses: Vec::new(), of_workers, admin: None, sockets: Vec::new(), watches: Vec::new() };
         for entry in &config.listen {
             let failed = |cause| StartError::Bind { address: entry.address.clone(), cause };
             let tls = all.speak_tls(entry, metrics)?;
-            let server = Server::within(&capacity, entry, tls, drain.clone(), access::refused);
+            let server = Server::with_connections(&connections, entry, tls, drain.clone(), access::refused);
             let inherited = inherited.take(&entry.address);
             let sockets = listen(&entry.address, entry.mode, workers, inherited).map_err(failed)?;
             all.spread(&server, sockets).map_err(failed)?;
@@ -87,7 +87,7 @@ fn are_free(config: &Config, inherited: &Inherited) -> Result<(), StartError> {
     let ports = addresses.filter_map(|address| Some((address, address.tcp()?)));
     let mut asked = ports.filter(|(_, port)| !inherited.has_port(port.port()));
     asked.try_for_each(|(address, port)| {
-        is_free(port).map_err(|cause| StartError::Bind { address: address.clone(), cause })
+        ensure_free(port).map_err(|cause| StartError::Bind { address: address.clone(), cause })
     })
 }
 

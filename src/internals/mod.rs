@@ -17,7 +17,7 @@ use crate::limit::{Charge, Decision};
 use crate::local_response::LocalResponse;
 use crate::path::EncodedSlash;
 use crate::rule::Limit;
-use crate::server::proxied::header;
+use crate::server::proxy_protocol::header;
 use crate::store::settings::KeySecret;
 
 /// Writes the keys of a charge's bucket in Redis, one after the other, into `key`; returns their length together, in bytes.
@@ -62,8 +62,8 @@ pub fn each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl FnMut(
 pub fn proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
     Some(match header::parse(bytes).ok()? {
         header::Parsed::More(more) => Ok(more),
-        header::Parsed::Whole(header::Origin::Client(client)) => Err(Some(client)),
-        header::Parsed::Whole(header::Origin::Proxy) => Err(None),
+        header::Parsed::Complete(header::ProxySource::Client(client)) => Err(Some(client)),
+        header::Parsed::Complete(header::ProxySource::Proxy) => Err(None),
     })
 }
 

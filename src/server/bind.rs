@@ -1,29 +1,30 @@
-//! Listening sockets, all on one address.
+//! Opens the listening sockets of all workers on one address.
 
 use std::io;
 use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Connections that may wait to be accepted; the kernel takes the smaller of this and its own bound.
+/// The size of the accept queue. The kernel applies its own limit if that is smaller.
 const BACKLOG: i32 = 4096;
 
-/// The sockets that listen on `address`, for so many workers: those that are inherited, and as many more as the kernel
-/// spreads connections over. There may be more than workers, since connections wait in those that are inherited, and fewer:
-/// then workers accept from one queue. With port 0 the system chooses one port for all.
+/// Returns the sockets that listen on `address`: all inherited ones and, where the kernel distributes connections over
+/// several sockets, new ones up to the number of workers. No inherited socket is dropped, because connections may wait
+/// in its queue. If there are fewer sockets than workers, some workers accept from the same queue. With port 0 the
+/// system chooses one port for all sockets.
 ///
 /// # Errors
-/// An address that cannot be bound.
+/// The address cannot be bound.
 pub(crate) fn bind(address: SocketAddr, workers: usize, inherited: Vec<Socket>) -> io::Result<Vec<Socket>> {
     let mut sockets = inherited;
     if sockets.is_empty() {
         sockets.push(listen(address)?);
     }
     let address = sockets[0].local_addr()?;
-    while sockets.len() < workers && shares_its_port(&sockets[0]) {
+    while sockets.len() < workers && has_reuse_port(&sockets[0]) {
         match listen_on(&address) {
             Ok(socket) => sockets.push(socket),
-            // Another user's, who has the port.
+            // Another user owns the port.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => break,
             Err(error) => return Err(error),
         }
@@ -31,26 +32,26 @@ pub(crate) fn bind(address: SocketAddr, workers: usize, inherited: Vec<Socket>) 
     Ok(sockets)
 }
 
-/// Whether nobody listens on `address`. Workers share its port, and whoever does the same there, also another gateway, would
-/// share it with them; so this is asked by a socket that shares with none.
+/// Checks that no other socket listens on `address`. The workers' sockets share their port (`SO_REUSEPORT`), also with
+/// another gateway of the same user. This check therefore binds a socket without that option.
 ///
 /// # Errors
-/// Somebody does, or it cannot be bound for another reason.
-pub(crate) fn is_free(address: SocketAddr) -> io::Result<()> {
+/// Another socket listens on the address, or it cannot be bound for another reason.
+pub(crate) fn ensure_free(address: SocketAddr) -> io::Result<()> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // What is left of connections that have ended keeps nobody out.
+    // Closed connections in TIME_WAIT do not count.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())
 }
 
-/// Whether there may be more sockets on its port, over which the kernel spreads connections.
+/// Returns `true` if further sockets may use the port, so that the kernel distributes connections over them.
 #[cfg(target_os = "linux")]
-fn shares_its_port(socket: &Socket) -> bool {
+fn has_reuse_port(socket: &Socket) -> bool {
     socket.reuse_port().unwrap_or(false)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn shares_its_port(_: &Socket) -> bool {
+fn has_reuse_port(_: &Socket) -> bool {
     false
 }
 
@@ -69,7 +70,7 @@ fn listen_on(address: &SockAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// One that clients of a test connect to.
+/// Opens a socket for the clients of a test.
 #[cfg(test)]
 pub(crate) fn bind_one(address: &crate::config::ListenAddress) -> std::net::TcpListener {
     listen(address.tcp().unwrap()).unwrap().into()
@@ -105,18 +106,18 @@ mod tests {
 
     #[test]
     fn a_port_is_free_until_somebody_listens_there_and_again_when_his_connections_are_all_that_is_left() {
-        // An address of its own, so that no other test takes the port meanwhile.
+        // No other test uses this address, so none can take the port in the meantime.
         let sockets = bind("127.3.5.7:0".parse().unwrap(), 1, Vec::new()).unwrap();
         sockets[0].set_nonblocking(false).unwrap();
         let address = sockets[0].local_addr().unwrap().as_socket().unwrap();
-        assert_eq!(is_free(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(ensure_free(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let client = std::net::TcpStream::connect(address).unwrap();
         let accepted = sockets[0].accept().unwrap();
         drop(sockets);
-        is_free(address).unwrap();
-        drop(accepted); // the side that ends first is the one that waits
+        ensure_free(address).unwrap();
+        drop(accepted); // the side that closes first keeps TIME_WAIT
         drop(client);
-        is_free(address).unwrap();
+        ensure_free(address).unwrap();
     }
 
     #[test]

@@ -9,113 +9,118 @@ use std::task::{Poll, ready};
 use tokio::time::{Instant, sleep};
 
 use super::activity::{Activity, SLOW_HEAD};
-use super::greeting::greet;
+use super::connection_slots::ConnectionSlot;
+use super::driver::{ConnectionDriver, End, wait_for_drain_grace};
+use super::handshake::handshake;
 use super::http1::Http1;
 use super::http2::Http2;
-use super::protocol::{Protocol, Spoken};
-use super::proxied::identified;
-use super::slots::Slot;
-use super::stream::{Socket, Watched};
-use super::watch::{End, Watch, last_word};
-use super::{HttpService, Terms};
+use super::metered_socket::{MeteredSocket, Socket};
+use super::protocol::{Protocol, ProtocolChoice};
+use super::proxy_protocol::read_header;
+use super::{HttpService, ServerContext};
 use crate::timer::Timer;
 use crate::transport::Transport;
 
 /// A client's connection. An idle connection holds nothing else, so its size matters.
-struct Client<S> {
-    socket: Held,
+struct ClientConnection<S> {
+    socket: SocketState,
     service: S,
-    watch: Watch,
-    slot: Arc<Slot>,
+    driver: ConnectionDriver,
+    slot: Arc<ConnectionSlot>,
 }
 
-/// What is kept of a connection between two stages of it.
-enum Held {
-    /// One on which nothing has happened yet.
-    Fresh(Transport),
-    /// One that waits for the next request.
+/// The socket of a connection between two stages.
+enum SocketState {
+    /// No byte has been read.
+    New(Transport),
+    /// The connection waits for the next request.
     Idle(Socket),
-    /// Nothing while requests are served.
-    Nothing,
+    /// A protocol implementation owns the socket.
+    InUse,
 }
 
-/// Serves until the client leaves, a timeout passes, or the server drains.
+/// Serves a connection until the client closes it, a timeout passes, or the server drains.
 pub(crate) fn serve<S: HttpService>(
     stream: Transport,
     service: S,
     activity: Arc<Activity>,
-    terms: Arc<Terms>,
-    slot: Arc<Slot>,
+    context: Arc<ServerContext>,
+    slot: Arc<ConnectionSlot>,
 ) -> impl Future<Output = ()> + Send {
-    let mut client = Client { socket: Held::Fresh(stream), service, watch: Watch { activity, terms }, slot };
-    // What is not needed while the connection is idle is boxed: in line, it would make every connection larger.
+    let mut connection = ClientConnection {
+        socket: SocketState::New(stream),
+        service,
+        driver: ConnectionDriver { activity, context },
+        slot,
+    };
+    // The boxed futures are not needed while the connection is idle. Unboxed, they would make every connection larger.
     async move {
-        Box::pin(client.serve_first()).await;
-        while client.next_request().await {
-            Box::pin(client.serve_again()).await;
+        Box::pin(connection.serve_first()).await;
+        while connection.next_request().await {
+            Box::pin(connection.serve_again()).await;
         }
     }
 }
 
-/// What the client may speak. Over TLS, that is agreed upon before the first byte (RFC 9113 section 3.2).
-fn spoken(socket: &Socket, http2: bool) -> Spoken {
-    match socket.agreed() {
-        None if http2 => Spoken::Either,
-        Some(Some(b"h2")) => Spoken::Only(Protocol::Http2),
-        _ => Spoken::Only(Protocol::Http1),
+/// Returns the protocols that the client may use. With TLS, ALPN decides before the first byte (RFC 9113 section 3.2).
+fn protocol_choice(socket: &Socket, http2: bool) -> ProtocolChoice {
+    match socket.alpn_protocol() {
+        None if http2 => ProtocolChoice::Detect,
+        Some(Some(b"h2")) => ProtocolChoice::Agreed(Protocol::Http2),
+        _ => ProtocolChoice::Agreed(Protocol::Http1),
     }
 }
 
-fn take(held: &mut Held) -> Held {
-    replace(held, Held::Nothing)
+fn take_socket(socket: &mut SocketState) -> SocketState {
+    replace(socket, SocketState::InUse)
 }
 
 // === impl Client ===
 
-impl<S: HttpService> Client<S> {
-    /// Serves from the first byte on, until the connection is idle or over.
+impl<S: HttpService> ClientConnection<S> {
+    /// Serves from the first byte until the connection is idle or closed.
     async fn serve_first(&mut self) {
-        let Held::Fresh(stream) = take(&mut self.socket) else { return };
-        let Watch { activity, terms } = &self.watch;
-        let Some(stream) = identified(stream, terms, &self.slot).await else { return };
-        let Some(stream) = greet(stream, terms, activity, &self.slot).await else { return };
-        let mut io = Watched::new(Socket::new(stream, activity.clone()));
-        match self.first_bytes(&mut io).await {
+        let SocketState::New(stream) = take_socket(&mut self.socket) else { return };
+        let ConnectionDriver { activity, context } = &self.driver;
+        let Some(stream) = read_header(stream, context, &self.slot).await else { return };
+        let Some(stream) = handshake(stream, context, activity, &self.slot).await else { return };
+        let mut io = MeteredSocket::new(Socket::new(stream, activity.clone()));
+        match self.detect_protocol(&mut io).await {
             Some(Protocol::Http1) => self.serve_http1(io).await,
             Some(Protocol::Http2) => self.serve_http2(io).await,
             None => {}
         }
     }
 
-    /// Serves an idle connection on which something has come.
+    /// Serves an idle connection that has become readable.
     async fn serve_again(&mut self) {
-        if let Held::Idle(socket) = take(&mut self.socket) {
-            self.serve_http1(Watched::new(socket)).await;
+        if let SocketState::Idle(socket) = take_socket(&mut self.socket) {
+            self.serve_http1(MeteredSocket::new(socket)).await;
         }
     }
 
-    /// Detects the protocol by the first bytes, which stay in the buffer; `None` on timeout.
-    async fn first_bytes(&mut self, io: &mut Watched) -> Option<Protocol> {
-        let Watch { activity, terms } = &self.watch;
-        let timeout = terms.limits.header_timeout;
+    /// Detects the protocol from the first bytes, which stay in the buffer. Returns `None` on timeout.
+    async fn detect_protocol(&mut self, io: &mut MeteredSocket) -> Option<Protocol> {
+        let ConnectionDriver { activity, context } = &self.driver;
+        let timeout = context.limits.header_timeout;
         let mut end = pin!(sleep(timeout));
-        let mut drained = pin!(last_word(&terms.drain));
-        let spoken = spoken(io.socket(), terms.http2);
+        let mut drained = pin!(wait_for_drain_grace(&context.drain));
+        let choice = protocol_choice(io.socket(), context.http2);
         loop {
-            let is_first = io.ahead().is_empty();
+            let is_first = io.prefetched().is_empty();
             tokio::select! {
                 biased;
-                read = poll_fn(|cx| io.poll_ahead(cx)) => read.ok().filter(|count| *count > 0)?,
+                read = poll_fn(|cx| io.poll_prefetch(cx)) => read.ok().filter(|count| *count > 0)?,
                 () = &mut end => {
                     if !is_first {
-                        terms.metrics.rejected(SLOW_HEAD);
+                        context.metrics.rejected(SLOW_HEAD);
                     }
                     return None;
                 }
                 () = &mut drained => return None,
             };
-            if let Some(protocol) = spoken.told_by(io.ahead()) {
-                activity.speaks(protocol);
+            if let Some(protocol) = choice.detect(io.prefetched()) {
+                activity.set_protocol(protocol);
                 return Some(protocol);
             }
             if is_first {
@@ -124,26 +129,28 @@ impl<S: HttpService> Client<S> {
         }
     }
 
-    /// Serves requests until the connection is over or idle; then keeps its socket, and frees everything else.
-    async fn serve_http1(&mut self, io: Watched) {
-        let terms = Arc::clone(&self.watch.terms);
-        let mut connection = Http1::new(io, self.service.clone(), self.slot.connection_peer(), terms);
-        if let End::Resting = self.watch.drive(Pin::new(&mut connection), true).await {
-            self.socket = connection.into_socket().map_or(Held::Nothing, Held::Idle);
+    /// Serves requests until the connection is idle or closed. Of an idle connection, keeps only the socket.
+    async fn serve_http1(&mut self, io: MeteredSocket) {
+        let context = Arc::clone(&self.driver.context);
+        let mut connection = Http1::new(io, self.service.clone(), self.slot.connection_peer(), context);
+        if let End::Idle = self.driver.drive(Pin::new(&mut connection), true).await {
+            self.socket = connection.into_socket().map_or(SocketState::InUse, SocketState::Idle);
         }
     }
 
-    async fn serve_http2(&mut self, io: Watched) {
-        let terms = Arc::clone(&self.watch.terms);
-        let mut connection = Http2::new(io, self.service.clone(), self.slot.connection_peer(), terms);
-        self.watch.drive(Pin::new(&mut connection), false).await;
+    async fn serve_http2(&mut self, io: MeteredSocket) {
+        let context = Arc::clone(&self.driver.context);
+        let mut connection = Http2::new(io, self.service.clone(), self.slot.connection_peer(), context);
+        self.driver.drive(Pin::new(&mut connection), false).await;
     }
 
-    /// Waits for the next request of an idle connection; false on timeout, or if it is over. A drain ends it by
-    /// [`Open::end_resting`](super::open::Open::end_resting), and it has no place in a list of those to be told.
+    /// Waits for the next request of an idle connection. Returns `false` if the connection timed out or the server
+    /// drains. A drain closes idle connections with
+    /// [`OpenConnections::close_idle`](super::open_connections::OpenConnections::close_idle), so this function does
+    /// not wait for it.
     async fn next_request(&mut self) -> bool {
-        let (Held::Idle(socket), watch) = (&self.socket, &self.watch) else { return false };
-        if watch.terms.drain.has_started() {
+        let (SocketState::Idle(socket), driver) = (&self.socket, &self.driver) else { return false };
+        if driver.context.drain.has_started() {
             return false;
         }
         let mut timer = Timer::new();
@@ -151,7 +158,7 @@ impl<S: HttpService> Client<S> {
             if let Poll::Ready(readable) = socket.poll_readable(cx) {
                 return Poll::Ready(readable.is_ok());
             }
-            while let Some(until) = watch.until() {
+            while let Some(until) = driver.next_check() {
                 ready!(timer.poll(until, cx));
             }
             Poll::Ready(false)

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Starts a drain. On drop, the drain never starts.
+/// Starts a drain. If the trigger is dropped, the drain never starts.
 #[derive(Debug)]
 pub(crate) struct DrainTrigger(Drain);
 
-/// Observes a drain. Clones observe the same one.
+/// Observes a drain. Clones observe the same drain.
 #[derive(Clone, Debug)]
 pub(crate) struct Drain(Arc<DrainState>);
 
@@ -23,7 +23,8 @@ struct DrainState {
 // === impl DrainTrigger ===
 
 impl DrainTrigger {
-    /// Starts the drain: nothing new begins from now on, and what still runs after `limit` is aborted. A drain starts once.
+    /// Starts the drain: no new connection is accepted, and connections that are still open after `limit` are aborted.
+    /// Further calls have no effect.
     pub(crate) fn start(&self, limit: Duration) {
         _ = self.0.0.deadline.set(Instant::now() + limit);
         self.0.0.started.notify_waiters();
@@ -33,21 +34,21 @@ impl DrainTrigger {
 // === impl Drain ===
 
 impl Drain {
-    /// A drain that has not started, and its trigger.
+    /// Creates a drain that has not started, and its trigger.
     pub(crate) fn new() -> (DrainTrigger, Self) {
         let drain = Self(Arc::default());
         (DrainTrigger(drain.clone()), drain)
     }
 
-    /// Whether the drain has started; costs nothing to ask.
+    /// Returns `true` if the drain has started. The check is cheap.
     pub(crate) fn has_started(&self) -> bool {
         self.0.deadline.get().is_some()
     }
 
-    /// Returns once the drain has started, with its deadline.
+    /// Waits until the drain has started. Returns its deadline.
     pub(crate) async fn started(&self) -> Instant {
         loop {
-            // It hears of a start from here on, whether it is polled or not.
+            // Registers for the notification before the check, so that a start in between is not missed.
             let started = self.0.started.notified();
             if let Some(deadline) = self.0.deadline.get() {
                 return *deadline;
@@ -56,8 +57,8 @@ impl Drain {
         }
     }
 
-    /// Returns at the deadline of a drain that has started.
-    pub(crate) async fn over(&self) {
+    /// Waits until the deadline of the drain.
+    pub(crate) async fn deadline_reached(&self) {
         let deadline = self.started().await;
         sleep_until(deadline).await;
     }

@@ -1,33 +1,35 @@
-//! How large a request's head may be.
+//! Limits on the size of a request head.
 
 use http::{Method, Request};
 
 use crate::local_response::LocalResponse;
 
-/// The longest method. Registered ones have less than half of it, and a longer one would cost metrics, logs and upstreams.
+/// The longest method. Registered methods are less than half as long; longer ones would burden metrics, logs and
+/// upstreams.
 const MAX_METHOD: usize = 32;
 
-/// What a request line holds beside method and target: two spaces, a version, the end of the line.
-const AROUND_TARGET: usize = 12;
+/// The bytes of a request line besides method and target: two spaces, the version, the end of the line.
+const LINE_OVERHEAD: usize = 12;
 
-/// Bytes beyond the bounds that are still read, to tell which part of the head is too large.
+/// How many bytes beyond the limits are read, to find out which part of the head is too large.
 const SLACK: usize = 8 * 1024;
 
-/// The bounds of a listener.
+/// The limits of a listener.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Header fields.
+pub(crate) struct HeadLimits {
+    /// The maximum number of header fields.
     pub(crate) fields: usize,
-    /// Bytes of header fields, as they are written in HTTP/1.
+    /// The maximum number of bytes of header fields, as written in HTTP/1.
     pub(crate) field_bytes: usize,
-    /// Bytes of a target.
+    /// The maximum number of bytes of a target.
     pub(crate) target: usize,
 }
 
-impl Bounds {
-    /// Why a head is too large, if it is. The protocols have bounds of their own, which are not much above these.
-    pub(crate) fn excess<B>(&self, request: &Request<B>) -> Option<LocalResponse> {
-        if is_long(request.method()) {
+impl HeadLimits {
+    /// Returns a rejection if the head is too large. The protocol implementations have limits of their own, slightly
+    /// above these.
+    pub(crate) fn check_request<B>(&self, request: &Request<B>) -> Option<LocalResponse> {
+        if is_too_long(request.method()) {
             return Some(LocalResponse::MethodNotImplemented);
         }
         let uri = request.uri();
@@ -36,28 +38,28 @@ impl Bounds {
             return Some(LocalResponse::UriTooLong);
         }
         let fields = request.headers();
-        // A colon, a space and the end of the line.
+        // The separator `: ` and the end of the line.
         let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         (fields.len() > self.fields || bytes > self.field_bytes).then_some(LocalResponse::HeadersTooLarge)
     }
 
-    /// Why a head of HTTP/1 that has no end yet is too large, if it is.
-    pub(crate) fn endless(&self, start: &[u8]) -> Option<LocalResponse> {
+    /// Returns a rejection if an incomplete HTTP/1 head is already too large.
+    pub(crate) fn check_incomplete(&self, start: &[u8]) -> Option<LocalResponse> {
         if start.len() < self.target + self.field_bytes + SLACK {
             return None;
         }
         let line = start.iter().position(|byte| *byte == b'\n').unwrap_or(start.len());
-        let is_target = line > MAX_METHOD + AROUND_TARGET + self.target;
+        let is_target = line > MAX_METHOD + LINE_OVERHEAD + self.target;
         Some(if is_target { LocalResponse::UriTooLong } else { LocalResponse::HeadersTooLarge })
     }
 }
 
-fn is_long(method: &Method) -> bool {
+fn is_too_long(method: &Method) -> bool {
     method.as_str().len() > MAX_METHOD
 }
 
-/// The word by which a local_response of a head is counted.
-pub(crate) fn cause(local_response: &LocalResponse) -> &'static str {
+/// Returns the label by which a rejected head is counted.
+pub(crate) fn rejection_cause(local_response: &LocalResponse) -> &'static str {
     match local_response {
         LocalResponse::UriTooLong => "max_target",
         LocalResponse::HeadersTooLarge => "max_fields",

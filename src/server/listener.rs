@@ -1,4 +1,4 @@
-//! A listening socket, and who has connected to it.
+//! A listening TCP or Unix socket.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use socket2::{Domain, SockRef, Socket};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-use super::socket;
+use super::socket_options;
 use crate::transport::Transport;
 
-/// Whoever connects to a Unix socket is on this machine, and counts as connecting from its loopback address.
-const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// The address of clients of a Unix socket: they run on this machine, so they count as loopback clients.
+const UNIX_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What clients or operators connect to.
+/// A listening socket for clients or operators.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -22,10 +22,10 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Accepts on this socket. Called within a runtime.
+    /// Listens on this socket. Must be called within a runtime.
     ///
     /// # Errors
-    /// A socket that cannot be used.
+    /// The socket cannot be registered with the runtime.
     pub(crate) fn new(socket: Socket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let is_unix = socket.local_addr()?.domain() == Domain::UNIX;
@@ -36,25 +36,25 @@ impl Listener {
         }
     }
 
-    /// Tells the kernel what clients' connections are to be like.
-    pub(super) fn prepare(&self, body_timeout: Duration) -> io::Result<()> {
+    /// Sets the socket options that accepted connections inherit.
+    pub(super) fn configure(&self, body_timeout: Duration) -> io::Result<()> {
         match self {
-            Self::Tcp(listener) => socket::prepare(listener, body_timeout),
+            Self::Tcp(listener) => socket_options::configure(listener, body_timeout),
             Self::Unix(_) => Ok(()),
         }
     }
 
-    /// The next connection.
+    /// Returns the next connection.
     pub(crate) async fn accept(&self) -> io::Result<(Transport, SocketAddr)> {
         match self {
             Self::Tcp(listener) => listener.accept().await.map(|(stream, peer)| (stream.into(), peer)),
-            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| (stream.into(), LOCAL)),
+            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| (stream.into(), UNIX_PEER)),
         }
     }
 
-    /// A connection that waits in the system's queue. The system is asked: the runtime knows only what it was told when it last
-    /// waited for events.
-    pub(super) fn accept_now(&self) -> io::Result<(Transport, SocketAddr)> {
+    /// Returns a connection from the kernel's accept queue. Asks the kernel, because the runtime's state is only as
+    /// recent as its last poll.
+    pub(super) fn accept_queued(&self) -> io::Result<(Transport, SocketAddr)> {
         let socket = match self {
             Self::Tcp(listener) => SockRef::from(listener),
             Self::Unix(listener) => SockRef::from(listener),
@@ -63,8 +63,8 @@ impl Listener {
         stream.set_nonblocking(true)?;
         let stream = OwnedFd::from(stream);
         match self {
-            Self::Tcp(_) => Ok((TcpStream::from_std(stream.into())?.into(), peer.as_socket().unwrap_or(LOCAL))),
-            Self::Unix(_) => Ok((UnixStream::from_std(stream.into())?.into(), LOCAL)),
+            Self::Tcp(_) => Ok((TcpStream::from_std(stream.into())?.into(), peer.as_socket().unwrap_or(UNIX_PEER))),
+            Self::Unix(_) => Ok((UnixStream::from_std(stream.into())?.into(), UNIX_PEER)),
         }
     }
 }

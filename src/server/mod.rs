@@ -1,6 +1,6 @@
-//! Accepts connections and serves requests on them, until it is told to drain.
+//! Accepts connections and serves the requests on them, until the server drains.
 //!
-//! Every worker runs [`Server::serve`] on listeners of its own (see [`bind()`]); clones of one [`Server`] share the
+//! Every worker runs [`Server::serve`] on its own listeners (see [`bind()`]). Clones of a [`Server`] share its
 //! connection cap.
 
 use std::convert::Infallible;
@@ -19,43 +19,43 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::Service;
 
-mod accept;
+mod acceptor;
 mod activity;
 mod bind;
+mod client_connections;
 mod connection;
-mod crowd;
+mod connection_slots;
 mod drain;
-mod greeting;
-mod handshakes;
+mod driver;
+mod handshake;
+mod handshake_limit;
 mod head;
 mod http1;
 mod http2;
 mod listener;
-mod open;
-mod pace;
+mod metered_socket;
+mod open_connections;
 mod peer;
 mod protocol;
-pub(crate) mod proxied;
+pub(crate) mod proxy_protocol;
 mod rank;
-mod refused;
+mod rejection;
 mod scheme;
-mod slots;
-mod socket;
-mod stream;
+mod socket_options;
 #[cfg(test)]
 pub(crate) mod testing;
-mod watch;
+mod transfer_rate;
 
 #[cfg(test)]
 mod tests;
 
 #[cfg(test)]
 pub(crate) use bind::bind_one;
-pub(crate) use bind::{bind, is_free};
+pub(crate) use bind::{bind, ensure_free};
+pub(crate) use connection_slots::GatewayConnections;
 pub(crate) use drain::{Drain, DrainTrigger};
 pub(crate) use listener::Listener;
-pub(crate) use refused::Refused;
-pub(crate) use slots::Capacity;
+pub(crate) use rejection::Rejection;
 
 #[cfg(test)]
 use crate::client::AddressRules;
@@ -64,23 +64,23 @@ use crate::metrics::Metrics;
 use crate::tls::Termination;
 use crate::transport::Transport;
 use crate::upstream::RequestBody;
-use accept::Accept;
+use acceptor::Acceptor;
 use activity::Activity;
-use handshakes::HandshakeLimit;
-use head::Bounds;
-use open::Open;
-use pace::Demand;
-use slots::{Full, Slot, Slots};
+use connection_slots::{ConnectionCap, ConnectionSlot, ListenerConnections};
+use handshake_limit::HandshakeLimit;
+use head::HeadLimits;
+use open_connections::OpenConnections;
+use transfer_rate::MinRate;
 
-/// How many connections are ended for a place: another worker may take what the first one leaves.
-const TRIES: usize = 3;
+/// How many connections are evicted for a new one: another worker may take a slot that becomes free.
+const MAX_EVICTIONS: usize = 3;
 
-/// A Tower service that answers requests, and always has an answer. The client's address is in the extensions of each, as a
+/// An infallible Tower service. Each request has the client's address in its extensions, as a
 /// [`Peer`](crate::layer::Peer).
 pub(crate) trait HttpService: Clone + Send + 'static {
-    /// The body of its answers.
+    /// The response body.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static;
-    /// Its answer to be.
+    /// The future of a response.
     type Future: Future<Output = Result<Response<Self::Body>, Infallible>> + Send + 'static;
 
     /// See [`Service::poll_ready`].
@@ -93,79 +93,97 @@ pub(crate) trait HttpService: Clone + Send + 'static {
 /// One entry of `listen:`, ready to serve.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    terms: Arc<Terms>,
-    slots: Slots,
+    context: Arc<ServerContext>,
+    connections: ListenerConnections,
 }
 
-/// What all connections of a server are served under.
+/// Settings and handles that all connections of a server share.
 #[derive(Debug)]
-pub(crate) struct Terms {
-    /// Whether clients come through proxies that tell of them.
+pub(crate) struct ServerContext {
+    /// Whether clients connect through proxies that send a PROXY protocol header.
     pub(crate) proxy_protocol: bool,
-    /// Whether forwarded fields are trusted of a proxy whose header names no client.
+    /// Whether the forwarded fields of a proxy are trusted if its header names no client.
     pub(crate) trust_unknown: bool,
-    /// TLS, where it is spoken.
+    /// TLS, if the listener uses it.
     pub(crate) tls: Option<Arc<Termination>>,
     /// Limits TLS handshakes, if the listener has TLS and a rate.
-    pub(crate) handshakes: Option<HandshakeLimit>,
-    /// Whether HTTP/2 is spoken beside HTTP/1.
+    pub(crate) handshake_limit: Option<HandshakeLimit>,
+    /// Whether the listener accepts HTTP/2 in addition to HTTP/1.
     pub(crate) http2: bool,
     pub(crate) limits: ConnectionLimits,
     pub(crate) drain: Drain,
     pub(crate) metrics: Arc<Metrics>,
-    /// Is told of what was answered without the service.
-    pub(crate) on_refused: fn(&Refused<'_>),
+    /// Called for every response that the service did not make.
+    pub(crate) on_rejection: fn(&Rejection<'_>),
 }
 
-/// How long a connection of a client may take for what, and how much it may bring.
+/// Timeouts and limits of one client connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     pub(crate) header_timeout: Duration,
     pub(crate) idle_timeout: Duration,
-    /// How fast bodies must move, as far as it depends on the client.
-    pub(crate) body: Demand,
-    /// Requests that one connection may bring.
+    /// The minimum rate at which clients must send and read bodies.
+    pub(crate) body: MinRate,
+    /// The maximum number of requests on one connection.
     pub(crate) max_requests: u32,
-    /// Requests that one connection of HTTP/2 may have open at a time.
+    /// The maximum number of concurrent streams on an HTTP/2 connection.
     pub(crate) max_streams: u32,
-    /// How large a head may be.
-    pub(crate) head: Bounds,
+    /// Limits on the request head.
+    pub(crate) head: HeadLimits,
 }
 
 // === impl Server ===
 
 impl Server {
-    /// Serves as `listen` says, until `drain` is triggered; with a capacity of its own.
+    /// Creates a server for an entry of `listen:` that stops when `drain` is triggered, with a connection cap of its
+    /// own.
     #[cfg(test)]
     pub(crate) fn new(listen: &Listen, metrics: Arc<Metrics>, drain: Drain) -> Self {
-        Self::within(&Capacity::new(usize::MAX, AddressRules::default(), metrics), listen, None, drain, |_| {})
+        Self::with_connections(
+            &GatewayConnections::new(usize::MAX, AddressRules::default(), metrics),
+            listen,
+            None,
+            drain,
+            |_| {},
+        )
     }
 
-    /// Serves as `listen` says, until `drain` is triggered; over TLS where it is given.
-    pub(crate) fn within(
-        capacity: &Capacity,
+    /// Creates a server for an entry of `listen:` that stops when `drain` is triggered. It shares the gateway's
+    /// connection cap, and uses TLS if given.
+    pub(crate) fn with_connections(
+        gateway: &GatewayConnections,
         listen: &Listen,
         tls: Option<Arc<Termination>>,
         drain: Drain,
-        on_refused: fn(&Refused<'_>),
+        on_rejection: fn(&Rejection<'_>),
     ) -> Self {
-        let (limits, http2) = (ConnectionLimits::of(listen), listen.http2);
+        let (limits, http2) = (ConnectionLimits::new(listen), listen.http2);
         let (proxy_protocol, trust_unknown) = (listen.proxy_protocol, listen.trust_unknown);
-        let metrics = Arc::clone(capacity.metrics());
-        let handshakes = listen.tls.as_ref().and_then(|tls| HandshakeLimit::new(tls.max_handshake_rate));
-        let terms = Terms { proxy_protocol, trust_unknown, tls, handshakes, http2, limits, drain, metrics, on_refused };
-        Self { terms: Arc::new(terms), slots: Slots::new(listen, capacity) }
+        let metrics = Arc::clone(gateway.metrics());
+        let handshake_limit = listen.tls.as_ref().and_then(|tls| HandshakeLimit::new(tls.max_handshake_rate));
+        let context = ServerContext {
+            proxy_protocol,
+            trust_unknown,
+            tls,
+            handshake_limit,
+            http2,
+            limits,
+            drain,
+            metrics,
+            on_rejection,
+        };
+        Self { context: Arc::new(context), connections: ListenerConnections::new(listen, gateway) }
     }
 
-    /// Serves on a listening socket; returns when everything has drained, or the drain's deadline has passed. It goes on when a
-    /// mistake in the program ends the task that accepts: nobody else would take the connections that the kernel gives to
-    /// this listener.
+    /// Serves connections on a listening socket. Returns when all connections have drained, or at the drain's
+    /// deadline. If the task that accepts panics, starts it again: no other socket would receive the connections that
+    /// the kernel assigns to this one.
     ///
     /// # Errors
-    /// A listener that cannot be used. Failures to accept are waited out.
+    /// The listener cannot be used. After a failure to accept, the server retries.
     pub(crate) async fn serve<S: HttpService>(self, socket: impl Into<Socket>, service: S) -> io::Result<()> {
         let listener = Listener::new(socket.into())?;
-        listener.prepare(self.terms.limits.body.timeout)?;
+        listener.configure(self.context.limits.body.timeout)?;
         let mut listener = Some(Arc::new(listener));
         while let Some(open) = &listener {
             let mut serving = JoinSet::new();
@@ -173,8 +191,8 @@ impl Server {
             let ended = tokio::select! {
                 biased;
                 ended = serving.join_next() => ended,
-                _ = self.terms.drain.started() => {
-                    listener = None; // or clients would connect to the end
+                _ = self.context.drain.started() => {
+                    listener = None; // closed, so that the kernel accepts no more connections
                     serving.join_next().await
                 }
             };
@@ -187,75 +205,82 @@ impl Server {
         Ok(())
     }
 
-    /// Accepts connections until the drain, then waits for their end.
+    /// Accepts connections until the drain, then waits until they are closed.
     async fn accept<S: HttpService>(self, listener: Arc<Listener>, service: S) {
-        let mut accept = Accept::new(listener, Arc::clone(&self.terms.metrics));
-        let mut open = Open::default();
+        let mut acceptor = Acceptor::new(listener, Arc::clone(&self.context.metrics));
+        let mut open = OpenConnections::default();
         loop {
             tokio::select! {
                 biased;
-                _ = self.terms.drain.started() => break,
-                (stream, peer) = accept.next() => self.admit(stream, peer, &service, &mut open),
-                Some(()) = open.next_end() => {}
+                _ = self.context.drain.started() => break,
+                (stream, peer) = acceptor.accept() => self.start_connection(stream, peer, &service, &mut open),
+                Some(()) = open.join_next() => {}
             }
         }
-        // Who has connected before the end has a place in the kernel's queue, and is served.
-        while let Some((stream, peer)) = accept.now() {
-            self.admit(stream, peer, &service, &mut open);
+        // Clients that connected before the drain are in the kernel's queue, and are still served.
+        while let Some((stream, peer)) = acceptor.accept_queued() {
+            self.start_connection(stream, peer, &service, &mut open);
         }
-        drop(accept);
-        tokio::task::yield_now().await; // requests that have come are read first
-        open.end_resting();
-        self.finish(open).await;
+        drop(acceptor);
+        tokio::task::yield_now().await; // read requests that have already arrived
+        open.close_idle();
+        self.wait_for_connections(open).await;
     }
 
-    fn admit<S: HttpService>(&self, stream: Transport, mut peer: SocketAddr, service: &S, open: &mut Open) {
-        peer.set_ip(peer.ip().to_canonical()); // one form of an address, wherever it is told
-        if self.terms.proxy_protocol && !self.slots.trusts(peer.ip()) {
+    fn start_connection<S: HttpService>(
+        &self,
+        stream: Transport,
+        mut peer: SocketAddr,
+        service: &S,
+        open: &mut OpenConnections,
+    ) {
+        peer.set_ip(peer.ip().to_canonical()); // one canonical form for logs and metrics
+        if self.context.proxy_protocol && !self.connections.is_trusted_proxy(peer.ip()) {
             tracing::debug!(%peer, "a stranger connected where proxies tell of their clients");
-            return self.terms.metrics.rejected(proxied::UNTRUSTED);
+            return self.context.metrics.rejected(proxy_protocol::UNTRUSTED);
         }
-        match self.place(peer, open) {
+        match self.acquire_slot(peer, open) {
             Ok(slot) => {
                 let (slot, activity) = (Arc::new(slot), Arc::new(Activity::new(Instant::now())));
-                let terms = Arc::clone(&self.terms);
-                let (of_task, notes) = (Arc::clone(&slot), Arc::clone(&activity));
-                let serving = connection::serve(stream, service.clone(), notes, terms, of_task);
+                let context = Arc::clone(&self.context);
+                let (task_slot, task_activity) = (Arc::clone(&slot), Arc::clone(&activity));
+                let serving = connection::serve(stream, service.clone(), task_activity, context, task_slot);
                 open.spawn(slot, activity, serving);
             }
-            Err(full) => {
-                (self.terms.on_refused)(&Refused::connection(full.cause(), peer));
-                match self.terms.tls {
-                    None => self.slots.refuse(stream, full),
-                    // A greeting costs more than there is for it.
-                    Some(_) => self.slots.refuse_silently(stream, full),
+            Err(cap) => {
+                (self.context.on_rejection)(&Rejection::connection(cap.cause(), peer));
+                match self.context.tls {
+                    None => self.connections.reject(stream, cap),
+                    // A TLS handshake is too expensive for a connection that is rejected.
+                    Some(_) => self.connections.reject_silently(stream, cap),
                 }
             }
         }
     }
 
-    /// A place for a connection. Where all are taken, one that waits for its client is ended.
-    fn place(&self, peer: SocketAddr, open: &mut Open) -> Result<Slot, Full> {
-        let mut place = self.slots.take(peer);
-        for _ in 0..TRIES {
-            if !matches!(place, Err(Full::Gateway | Full::Listener)) {
+    /// Acquires a slot for a connection. If the caps of the gateway or the listener are reached, evicts a connection
+    /// that waits for its client.
+    fn acquire_slot(&self, peer: SocketAddr, open: &mut OpenConnections) -> Result<ConnectionSlot, ConnectionCap> {
+        let mut slot = self.connections.acquire(peer);
+        for _ in 0..MAX_EVICTIONS {
+            if !matches!(slot, Err(ConnectionCap::Gateway | ConnectionCap::Listener)) {
                 break;
             }
-            let Some(what) = open.end_one() else { break };
-            self.terms.metrics.rejected(what.cause());
-            place = self.slots.take(peer);
+            let Some(reason) = open.evict_one() else { break };
+            self.context.metrics.rejected(reason.cause());
+            slot = self.connections.acquire(peer);
         }
-        place
+        slot
     }
 
-    /// Waits for connections to end, and at the deadline ends those that are left.
-    async fn finish(&self, mut open: Open) {
+    /// Waits until all connections are closed, and aborts the remaining ones at the deadline.
+    async fn wait_for_connections(&self, mut open: OpenConnections) {
         while open.len() > 0 {
             tokio::select! {
-                Some(()) = open.next_end() => {}
-                () = self.terms.drain.over() => {
+                Some(()) = open.join_next() => {}
+                () = self.context.drain.deadline_reached() => {
                     tracing::warn!(connections = open.len(), "closing connections at the end of the drain");
-                    open.shutdown().await;
+                    open.abort_all().await;
                 }
             }
         }
@@ -265,14 +290,18 @@ impl Server {
 // === impl ConnectionLimits ===
 
 impl ConnectionLimits {
-    fn of(listen: &Listen) -> Self {
+    fn new(listen: &Listen) -> Self {
         Self {
             header_timeout: listen.header_timeout,
             idle_timeout: listen.idle_timeout,
-            body: Demand { timeout: listen.body_timeout, rate: listen.min_rate },
+            body: MinRate { timeout: listen.body_timeout, rate: listen.min_rate },
             max_requests: listen.max_requests,
             max_streams: listen.max_streams,
-            head: Bounds { fields: listen.max_fields, field_bytes: listen.max_field_bytes, target: listen.max_target },
+            head: HeadLimits {
+                fields: listen.max_fields,
+                field_bytes: listen.max_field_bytes,
+                target: listen.max_target,
+            },
         }
     }
 }

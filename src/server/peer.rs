@@ -1,4 +1,4 @@
-//! The other end of a connection, for the requests on it.
+//! The peer of a connection, for its requests.
 
 use std::net::SocketAddr;
 
@@ -6,17 +6,17 @@ use http::Extensions;
 
 use crate::layer::{Peer, PeerIsClient};
 
-/// The address at the other end, be it a client or the proxy that it came through.
+/// The peer's address: a client, or the proxy that it connected through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionPeer {
     pub(crate) address: SocketAddr,
-    /// Whether it counts as the client even if it is a trusted proxy: its forwarded fields are not trusted.
+    /// Whether the peer counts as the client even if it is a trusted proxy. Its forwarded fields are then ignored.
     pub(crate) is_client: bool,
 }
 
 impl ConnectionPeer {
-    /// Leaves it in the extensions of a request.
-    pub(super) fn note(self, extensions: &mut Extensions) {
+    /// Inserts the peer into the extensions of a request.
+    pub(super) fn insert_into(self, extensions: &mut Extensions) {
         extensions.insert(Peer(self.address.ip()));
         if self.is_client {
             extensions.insert(PeerIsClient);

@@ -1,37 +1,38 @@
-//! HTTP/1 or HTTP/2, told by the first three bytes, or by TLS before them.
+//! Detects HTTP/1 or HTTP/2, from the first three bytes or from ALPN.
 
-/// What a client speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
-    /// With prior knowledge (RFC 9113 section 3.3).
+    /// HTTP/2, with prior knowledge (RFC 9113 section 3.3) or by ALPN.
     Http2,
 }
 
-/// The method that no client of HTTP/1 will ever use (RFC 9113 section 3.4).
+/// The start of the HTTP/2 preface: a method that no HTTP/1 client uses (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI";
 
-/// What a client may speak.
+/// How the protocol of a connection is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spoken {
-    /// Its first bytes tell.
-    Either,
-    /// This was agreed upon before.
-    Only(Protocol),
+pub(crate) enum ProtocolChoice {
+    /// The first bytes decide.
+    Detect,
+    /// ALPN or the configuration has decided.
+    Agreed(Protocol),
 }
 
-impl Spoken {
-    /// What it is, by the first bytes, of which there is one at least; nothing if there are too few of them.
-    pub(crate) fn told_by(self, start: &[u8]) -> Option<Protocol> {
+impl ProtocolChoice {
+    /// Returns the protocol of a connection that starts with these bytes, which must not be empty. Returns `None` if
+    /// more bytes are needed.
+    pub(crate) fn detect(self, start: &[u8]) -> Option<Protocol> {
         match self {
-            Self::Either => of(start),
-            Self::Only(protocol) => Some(protocol),
+            Self::Detect => from_first_bytes(start),
+            Self::Agreed(protocol) => Some(protocol),
         }
     }
 }
 
-/// What the first bytes tell; nothing if there are too few of them.
-fn of(start: &[u8]) -> Option<Protocol> {
+/// Returns the protocol that the first bytes belong to. Returns `None` if more bytes are needed.
+fn from_first_bytes(start: &[u8]) -> Option<Protocol> {
     match start.get(..PREFACE.len()).unwrap_or(start) {
         PREFACE => Some(Protocol::Http2),
         part if PREFACE.starts_with(part) => None,
@@ -45,8 +46,12 @@ mod tests {
 
     #[test]
     fn three_bytes_are_enough() {
-        assert!(["", "P", "PR"].iter().all(|start| of(start.as_bytes()).is_none()));
-        assert!(["PRI", "PRI * HTTP/2.0"].iter().all(|start| of(start.as_bytes()) == Some(Protocol::Http2)));
-        assert!(["G", "PO", "PRX", "\r"].iter().all(|start| of(start.as_bytes()) == Some(Protocol::Http1)));
+        assert!(["", "P", "PR"].iter().all(|start| from_first_bytes(start.as_bytes()).is_none()));
+        assert!(
+            ["PRI", "PRI * HTTP/2.0"].iter().all(|start| from_first_bytes(start.as_bytes()) == Some(Protocol::Http2))
+        );
+        assert!(
+            ["G", "PO", "PRX", "\r"].iter().all(|start| from_first_bytes(start.as_bytes()) == Some(Protocol::Http1))
+        );
     }
 }

@@ -1,87 +1,90 @@
 //! The order in which connections are closed when slots run out.
 //!
-//! Those of which no request is being answered go before all others, then those that were switched to another protocol. Among
-//! them, the clients that hold the most go first, and
-//! of a client the connection that has waited longest, until it holds no more than the next one.
+//! Connections without a request in flight are closed first, then upgraded connections and tunnels, then connections
+//! with requests whose client stalls. Within each group, clients with the most connections are closed first. Of a
+//! client, the connection that has waited longest is closed first, until the client has no more connections than the
+//! next one.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::activity::Wait;
+use super::activity::ClientWait;
 
 /// A connection that waits for its client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<K> {
     pub(crate) key: K,
-    /// Whose it is, if it counts as somebody's.
+    /// The client that the connection is counted for, if any.
     pub(crate) client: Option<IpNet>,
-    /// How many that client has.
+    /// The number of connections that the client has.
     pub(crate) held: usize,
-    pub(crate) wait: Wait,
+    pub(crate) wait: ClientWait,
 }
 
-/// Sorts them: the first one is closed first.
+/// Sorts candidates: the first one is closed first.
 pub(crate) fn rank<K>(mut candidates: Vec<Candidate<K>>) -> Vec<K> {
-    candidates.sort_unstable_by_key(|one| (one.client, one.wait.what.loss(), Reverse(one.wait.time)));
-    let (mut before, mut client) = (0, None);
-    for one in &mut candidates {
-        before = if one.client.is_some() && one.client == client { before + 1 } else { 0 };
-        client = one.client;
-        // What its client holds when those before it have gone.
-        one.held = one.held.saturating_sub(before);
+    candidates.sort_unstable_by_key(|candidate| {
+        (candidate.client, candidate.wait.reason.loss(), Reverse(candidate.wait.duration))
+    });
+    let (mut preceding, mut client) = (0, None);
+    for candidate in &mut candidates {
+        preceding = if candidate.client.is_some() && candidate.client == client { preceding + 1 } else { 0 };
+        client = candidate.client;
+        // The number of connections that the client has after those before this one are closed.
+        candidate.held = candidate.held.saturating_sub(preceding);
     }
-    let order = |one: &Candidate<K>| -> (u8, Reverse<usize>, Reverse<Duration>) {
-        (one.wait.what.loss(), Reverse(one.held), Reverse(one.wait.time))
+    let order = |candidate: &Candidate<K>| -> (u8, Reverse<usize>, Reverse<Duration>) {
+        (candidate.wait.reason.loss(), Reverse(candidate.held), Reverse(candidate.wait.duration))
     };
     candidates.sort_unstable_by_key(order);
-    candidates.into_iter().map(|one| one.key).collect()
+    candidates.into_iter().map(|candidate| candidate.key).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::activity::What;
+    use crate::server::activity::WaitReason;
 
-    /// `count` of a client's `held` connections wait, for so many seconds and more.
-    fn waiting(client: Option<&str>, held: usize, what: What, seconds: &[u64]) -> Vec<Candidate<String>> {
-        let one = |seconds: &u64| Candidate {
+    /// Returns candidates of a client with `held` connections, one for each wait of so many seconds.
+    fn waiting(client: Option<&str>, held: usize, reason: WaitReason, seconds: &[u64]) -> Vec<Candidate<String>> {
+        let candidate = |seconds: &u64| Candidate {
             key: format!("{} {seconds}", client.unwrap_or("-")),
             client: client.map(|client| format!("192.0.2.{client}/32").parse().unwrap()),
             held,
-            wait: Wait { what, time: Duration::from_secs(*seconds) },
+            wait: ClientWait { reason, duration: Duration::from_secs(*seconds) },
         };
-        seconds.iter().map(one).collect()
+        seconds.iter().map(candidate).collect()
     }
 
     #[test]
     fn who_holds_the_most_goes_first_until_others_hold_as_many() {
-        let many = waiting(Some("1"), 4, What::Head, &[1, 2, 3, 4]);
-        let few = waiting(Some("2"), 2, What::Request, &[8, 9]);
+        let many = waiting(Some("1"), 4, WaitReason::Head, &[1, 2, 3, 4]);
+        let few = waiting(Some("2"), 2, WaitReason::Request, &[8, 9]);
         assert_eq!(rank([few, many].concat()), ["1 4", "1 3", "2 9", "1 2", "2 8", "1 1"]);
     }
 
     #[test]
     fn what_is_in_use_counts_for_its_client_and_does_not_go() {
-        let busy = waiting(Some("1"), 9, What::Request, &[1]);
-        let idle = waiting(Some("2"), 2, What::Request, &[5, 6]);
+        let busy = waiting(Some("1"), 9, WaitReason::Request, &[1]);
+        let idle = waiting(Some("2"), 2, WaitReason::Request, &[5, 6]);
         assert_eq!(rank([idle, busy].concat()), ["1 1", "2 6", "2 5"]);
     }
 
     #[test]
     fn requests_go_last_whosever_they_are_and_other_protocols_before_them() {
-        let readers = waiting(Some("1"), 90, What::Answer, &[50, 60]);
-        let idle = waiting(Some("2"), 1, What::Request, &[1]);
-        let streams = waiting(Some("3"), 91, What::Streams, &[2]);
-        let switched = waiting(Some("4"), 1, What::Switched, &[70]);
+        let readers = waiting(Some("1"), 90, WaitReason::Response, &[50, 60]);
+        let idle = waiting(Some("2"), 1, WaitReason::Request, &[1]);
+        let streams = waiting(Some("3"), 91, WaitReason::Streams, &[2]);
+        let switched = waiting(Some("4"), 1, WaitReason::Upgraded, &[70]);
         assert_eq!(rank([readers, switched, idle, streams].concat()), ["2 1", "4 70", "3 2", "1 60", "1 50"]);
     }
 
     #[test]
     fn those_of_trusted_proxies_are_each_somebody() {
-        let proxied = waiting(None, 1, What::Request, &[7, 9]);
-        let other = waiting(Some("1"), 2, What::Head, &[1, 2]);
-        assert_eq!(rank([proxied, other].concat()), ["1 2", "- 9", "- 7", "1 1"]);
+        let proxy_protocol = waiting(None, 1, WaitReason::Request, &[7, 9]);
+        let other = waiting(Some("1"), 2, WaitReason::Head, &[1, 2]);
+        assert_eq!(rank([proxy_protocol, other].concat()), ["1 2", "- 9", "- 7", "1 1"]);
     }
 }

@@ -1,27 +1,29 @@
-//! The scheme and the authority of a target.
+//! Checks the scheme and the authority of a request target.
 
 use http::uri::Authority;
 use http::{HeaderMap, Uri, Version, header};
 
 use crate::local_response::LocalResponse;
 
-/// Why a target is refused, if it is. One that names no scheme is not.
+/// Returns a rejection if the scheme is unknown or, in HTTP/2, the `host` field contradicts the target. Targets
+/// without a scheme are accepted.
 ///
-/// `https` in clear is served, though RFC 9110 section 7.4 would have it refused: proxies that end TLS say it, and haproxy says
-/// it of what came to it in clear.
-pub(super) fn refuse(version: Version, uri: &Uri, fields: &HeaderMap) -> Option<LocalResponse> {
+/// Requests for `https` on a plaintext connection are served, although RFC 9110 section 7.4 suggests to reject them.
+/// Proxies that terminate TLS send them, and haproxy sends `https` even for requests that it received in plaintext.
+pub(super) fn check(version: Version, uri: &Uri, fields: &HeaderMap) -> Option<LocalResponse> {
     let scheme = uri.scheme_str()?;
     let is_https = scheme.eq_ignore_ascii_case("https");
     if !is_https && !scheme.eq_ignore_ascii_case("http") {
         return Some(LocalResponse::UnknownScheme);
     }
-    // In HTTP/1.1 the target counts, whatever the field says (RFC 9112 section 3.2.2).
+    // In HTTP/1.1 the target counts and the field is ignored (RFC 9112 section 3.2.2).
     let authority = uri.authority().filter(|_| version == Version::HTTP_2)?;
-    differs(if is_https { 443 } else { 80 }, authority, fields).then_some(LocalResponse::HostMismatch)
+    host_differs(if is_https { 443 } else { 80 }, authority, fields).then_some(LocalResponse::HostMismatch)
 }
 
-/// Whether a `host` is another than `:authority` (RFC 9113 section 8.3.1), where a port is this one unless it is told.
-fn differs(default: u16, authority: &Authority, fields: &HeaderMap) -> bool {
+/// Returns `true` if a `host` field differs from `:authority` (RFC 9113 section 8.3.1). `default` is the port where
+/// none is given.
+fn host_differs(default: u16, authority: &Authority, fields: &HeaderMap) -> bool {
     let port = |authority: &Authority| authority.port_u16().unwrap_or(default);
     fields.get_all(header::HOST).iter().any(|host| match Authority::try_from(host.as_bytes()) {
         Ok(host) => !host.host().eq_ignore_ascii_case(authority.host()) || port(&host) != port(authority),
@@ -35,31 +37,31 @@ mod tests {
 
     #[test]
     fn a_target_is_of_a_scheme_of_http() {
-        let refused = |uri: &str| refuse(Version::HTTP_11, &uri.parse().unwrap(), &HeaderMap::new());
+        let rejected = |uri: &str| check(Version::HTTP_11, &uri.parse().unwrap(), &HeaderMap::new());
         for good in ["/", "*", "http://a/", "HTTP://a/", "https://a/", "HttpS://a/"] {
-            assert_eq!(refused(good), None, "{good}");
+            assert_eq!(rejected(good), None, "{good}");
         }
         for bad in ["ftp://a/", "ws://a/", "httpx://a/"] {
-            assert_eq!(refused(bad), Some(LocalResponse::UnknownScheme), "{bad}");
+            assert_eq!(rejected(bad), Some(LocalResponse::UnknownScheme), "{bad}");
         }
     }
 
     #[test]
     fn in_http2_a_host_names_the_authority_or_is_not_there() {
-        let refused = |version, uri: &str, host: &str| {
+        let rejected = |version, uri: &str, host: &str| {
             let fields = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
-            refuse(version, &uri.parse().unwrap(), &fields)
+            check(version, &uri.parse().unwrap(), &fields)
         };
         for same in ["a.example", "A.Example", "a.example:443"] {
-            assert_eq!(refused(Version::HTTP_2, "https://a.example/", same), None, "{same}");
+            assert_eq!(rejected(Version::HTTP_2, "https://a.example/", same), None, "{same}");
         }
         for other in ["b.example", "a.example:80", "a.example.", "", "a b"] {
             assert_eq!(
-                refused(Version::HTTP_2, "https://a.example/", other),
+                rejected(Version::HTTP_2, "https://a.example/", other),
                 Some(LocalResponse::HostMismatch),
                 "{other}"
             );
-            assert_eq!(refused(Version::HTTP_11, "https://a.example/", other), None, "{other}");
+            assert_eq!(rejected(Version::HTTP_11, "https://a.example/", other), None, "{other}");
         }
     }
 }

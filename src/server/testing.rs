@@ -1,4 +1,4 @@
-//! Services made of a function, for tests.
+//! Services built from functions, for tests.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,21 +14,21 @@ use tower::Service;
 use crate::layer::Peer;
 use crate::upstream::RequestBody;
 
-/// A function that answers a request of this client. Every
-/// `Fn(Request<RequestBody>, SocketAddr) -> Future<Output = Response<B>>` is one.
+/// A function that responds to a request of a client. Implemented for every `Fn(Request<RequestBody>, SocketAddr) ->
+/// Future<Output = Response<B>>`.
 pub(crate) trait Handler: Clone + Send + 'static {
-    /// The body of its answers.
+    /// The response body.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static;
-    /// Its answer to be.
+    /// The future of a response.
     type Future: Future<Output = Response<Self::Body>> + Send + 'static;
 
-    /// Answers one request.
+    /// Responds to one request.
     fn handle(&self, request: Request<RequestBody>, peer: SocketAddr) -> Self::Future;
 }
 
-/// The service that it makes.
+/// A service that calls a [`Handler`].
 #[derive(Clone, Debug)]
-pub(crate) struct Handled<H>(pub(crate) H);
+pub(crate) struct HandlerService<H>(pub(crate) H);
 
 impl<H, F, B> Handler for H
 where
@@ -45,7 +45,7 @@ where
     }
 }
 
-impl<H: Handler> Service<Request<RequestBody>> for Handled<H> {
+impl<H: Handler> Service<Request<RequestBody>> for HandlerService<H> {
     type Response = Response<H::Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -56,7 +56,7 @@ impl<H: Handler> Service<Request<RequestBody>> for Handled<H> {
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         let Peer(peer) = *request.extensions().get().expect("the server notes the peer");
-        let answer = self.0.handle(request, SocketAddr::new(peer, 0));
-        Box::pin(async { Ok(answer.await) })
+        let response = self.0.handle(request, SocketAddr::new(peer, 0));
+        Box::pin(async { Ok(response.await) })
     }
 }

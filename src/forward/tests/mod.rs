@@ -41,7 +41,7 @@ use crate::config::Listen;
 use crate::facts::BadRequest;
 use crate::metrics::Metrics;
 use crate::sanitize::{FieldFilter, NextHop, RequestContext};
-use crate::server::testing::Handled;
+use crate::server::testing::HandlerService;
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::upgrade::Upgrades;
 use crate::upstream::TargetStates;
@@ -109,7 +109,7 @@ impl Settings {
         let listener = bind_one(&listen.address);
         let address = listener.local_addr().unwrap();
         let (trigger, drain) = Drain::new();
-        tokio::spawn(Server::new(listen, metrics.clone(), drain).serve(listener, Handled(handler)));
+        tokio::spawn(Server::new(listen, metrics.clone(), drain).serve(listener, HandlerService(handler)));
         Gateway { address, metrics, _trigger: trigger }
     }
 }

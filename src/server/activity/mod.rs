@@ -1,8 +1,8 @@
-//! What a connection is waiting for, and its timeouts.
+//! Records what a connection waits for, and checks its timeouts.
 //!
-//! A connection waits for its first byte, for the rest of a head, for the next request, or for nothing at all while a
-//! request is being answered. Reads and requests record what changes; the connection's one timer checks the record
-//! when it fires, so a request costs two stores and no timer.
+//! A connection waits for its first byte, for the rest of a head, for the next request, or for nothing while a request
+//! is in flight. Reads and requests record changes. The connection has one timer, which checks the record when it
+//! fires. A request therefore costs two stores and no timer operation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -11,318 +11,328 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ConnectionLimits;
-use super::pace::{Pace, TooSlow, millis};
 use super::protocol::Protocol;
+use super::transfer_rate::{TooSlow, TransferRate, millis};
 
-/// An HTTP/2 client is through with its greeting after this many bytes: the preface and an empty SETTINGS frame.
-const GREETING: u64 = 24 + 9;
+/// The bytes of a complete HTTP/2 handshake: the preface and an empty SETTINGS frame.
+const HTTP2_HANDSHAKE_BYTES: u64 = 24 + 9;
 
-/// Clients that ask again do so within this time, mostly.
-pub(crate) const REST: Duration = Duration::from_secs(1);
+/// How long a connection without requests keeps its buffers. Most clients send their next request within this time.
+pub(crate) const IDLE_DELAY: Duration = Duration::from_secs(1);
 
-/// The activity record of one connection. Moments are milliseconds after `begin`.
+/// The activity record of one connection. Times are milliseconds after `begin`.
 #[derive(Debug)]
 pub(crate) struct Activity {
     begin: Instant,
-    /// [`HTTP1`], [`HTTP2`] or [`OTHER`].
-    speaks: AtomicU8,
-    /// Requests that are being answered.
+    /// [`HTTP1`], [`HTTP2`] or [`UPGRADED`].
+    protocol: AtomicU8,
+    /// Requests in flight.
     in_flight: AtomicU32,
-    /// Whether bytes have come that belong to a request that is not complete.
-    partial: AtomicBool,
-    /// When this wait began.
+    /// Whether bytes of an incomplete request have arrived.
+    has_partial_head: AtomicBool,
+    /// When the current wait began.
     since: AtomicU64,
     /// Bytes read so far.
-    read: AtomicU64,
+    bytes_read: AtomicU64,
     /// Requests so far.
     requests: AtomicU32,
-    /// How the client takes what it is sent.
-    taking: Pace,
-    /// How the client sends the body of the last request, in HTTP/1.
-    sending: Pace,
-    /// An answer broke off in the middle.
-    broken: AtomicBool,
-    /// The last request has a body, which has not been read to its end.
-    uploading: AtomicBool,
-    /// Streams of HTTP/2 that wait for nothing but the client; one counts twice that does so in both directions.
+    /// How fast the client reads responses.
+    response_rate: TransferRate,
+    /// How fast the client sends the body of the last request, in HTTP/1.
+    upload_rate: TransferRate,
+    /// A response was aborted.
+    is_response_aborted: AtomicBool,
+    /// The body of the last request has not been read to its end.
+    has_unread_body: AtomicBool,
+    /// HTTP/2 streams that wait for nothing but the client. A stream that waits in both directions counts twice.
     waiting_streams: AtomicU32,
-    /// When the last of them began to.
+    /// When the last of these waits began.
     waiting_since: AtomicU64,
-    /// Streams of HTTP/2 that are tunnels.
+    /// HTTP/2 streams that are tunnels.
     tunnels: AtomicU32,
 }
 
-/// What a connection speaks: HTTP/1, HTTP/2, or what it was switched to.
+/// The protocol of a connection: HTTP/1, HTTP/2, or the one that it was upgraded to.
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;
-const OTHER: u8 = 3;
+const UPGRADED: u8 = 3;
 
-/// A request under way. On drop, it is over.
+/// A request in flight. It ends on drop.
 #[derive(Debug)]
-pub(crate) struct InFlight {
+pub(crate) struct InFlightRequest {
     activity: Arc<Activity>,
     is_tunnel: bool,
 }
 
 /// What to do when the timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Look again then.
+pub(crate) enum TimerAction {
+    /// Check again at this time.
     Wait(Instant),
-    /// Close once what is being answered is finished: nothing was asked for a long time.
-    Retire,
-    /// End the body that is being read, and tell the client: it sends too slowly.
+    /// Close after the requests in flight: the connection has been idle for too long.
+    Finish,
+    /// End the request body that is being read, and respond with an error: the client sends too slowly.
     EndUpload,
-    /// Close: the client keeps us waiting, in this way.
+    /// Close the connection: the client is too slow. Contains the label of the timeout.
     Close(&'static str),
 }
 
-/// A wait for the client alone, and how long it has lasted.
+/// A wait for nothing but the client, and how long it has lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
-    pub(crate) what: What,
-    pub(crate) time: Duration,
+pub(crate) struct ClientWait {
+    pub(crate) reason: WaitReason,
+    pub(crate) duration: Duration,
 }
 
-/// What the client is waited for to do.
+/// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A request: none has begun.
+pub(crate) enum WaitReason {
+    /// A request, of which no byte has arrived.
     Request,
     /// The rest of a head.
     Head,
-    /// More of a request's body.
+    /// More of a request body.
     Upload,
-    /// That it takes more of an answer.
-    Answer,
-    /// Bodies of all streams that there are, in either direction.
+    /// The client must read more of a response.
+    Response,
+    /// The bodies of all streams, in either direction.
     Streams,
-    /// Anything, in another protocol than HTTP. Its upstream is waited for as well.
-    Switched,
+    /// Bytes of an upgraded connection or of tunnels, from the client or the upstream.
+    Upgraded,
 }
 
-/// The causes by which timeouts are counted.
+/// The labels by which timeouts are counted.
 pub(crate) const SLOW_HEAD: &str = "slow_head";
 pub(crate) const SLOW_UPLOAD: &str = "slow_upload";
 pub(crate) const SLOW_READER: &str = "slow_reader";
 
 impl Activity {
-    /// A connection that was opened at `begin`.
+    /// Creates the record of a connection that was opened at `begin`.
     pub(crate) fn new(begin: Instant) -> Self {
         Self {
             begin,
-            speaks: AtomicU8::new(HTTP1),
+            protocol: AtomicU8::new(HTTP1),
             in_flight: AtomicU32::new(0),
-            partial: AtomicBool::new(false),
+            has_partial_head: AtomicBool::new(false),
             since: AtomicU64::new(0),
-            read: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
             requests: AtomicU32::new(0),
-            taking: Pace::new(),
-            sending: Pace::new(),
-            broken: AtomicBool::new(false),
-            uploading: AtomicBool::new(false),
+            response_rate: TransferRate::new(),
+            upload_rate: TransferRate::new(),
+            is_response_aborted: AtomicBool::new(false),
+            has_unread_body: AtomicBool::new(false),
             waiting_streams: AtomicU32::new(0),
             waiting_since: AtomicU64::new(0),
             tunnels: AtomicU32::new(0),
         }
     }
 
-    /// TLS is spoken from now on, and a first request waited for.
-    pub(crate) fn greeted(&self) {
-        self.mark();
+    /// Records the end of the TLS handshake: the wait for the first request begins.
+    pub(crate) fn handshake_completed(&self) {
+        self.restart_wait();
     }
 
-    /// The first bytes have come, and tell this protocol. In HTTP/1 they are those of a head.
-    pub(crate) fn speaks(&self, protocol: Protocol) {
+    /// Records the protocol that the first bytes belong to. In HTTP/1 they are part of a head.
+    pub(crate) fn set_protocol(&self, protocol: Protocol) {
         if protocol == Protocol::Http2 {
-            self.speaks.store(HTTP2, Relaxed);
-            self.partial.store(false, Relaxed);
+            self.protocol.store(HTTP2, Relaxed);
+            self.has_partial_head.store(false, Relaxed);
         }
     }
 
-    /// From here on it speaks another protocol, until it ends.
-    pub(crate) fn switch(&self) {
-        self.speaks.store(OTHER, Relaxed);
-        self.mark();
+    /// Records that the connection was upgraded to another protocol.
+    pub(crate) fn set_upgraded(&self) {
+        self.protocol.store(UPGRADED, Relaxed);
+        self.restart_wait();
     }
 
-    pub(crate) fn is_switched(&self) -> bool {
-        self.speaks.load(Relaxed) == OTHER
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.protocol.load(Relaxed) == UPGRADED
     }
 
-    /// Bytes came in.
-    pub(crate) fn read(&self, count: usize) {
-        self.read.fetch_add(count as u64, Relaxed);
-        self.sending.moves(count, || self.now());
-        let begins = self.in_flight.load(Relaxed) == 0 && !self.partial.load(Relaxed);
-        if begins && !self.is_http2() {
-            self.partial.store(true, Relaxed);
-            self.mark();
-        } else if self.is_switched() {
-            self.mark();
+    /// Records bytes from the client.
+    pub(crate) fn record_read(&self, count: usize) {
+        self.bytes_read.fetch_add(count as u64, Relaxed);
+        self.upload_rate.record_bytes(count, || self.now());
+        let begins_head = self.in_flight.load(Relaxed) == 0 && !self.has_partial_head.load(Relaxed);
+        if begins_head && !self.is_http2() {
+            self.has_partial_head.store(true, Relaxed);
+            self.restart_wait();
+        } else if self.is_upgraded() {
+            self.restart_wait();
         }
     }
 
-    /// The request body is read, and the client has sent no more.
-    pub(crate) fn awaits_upload(&self) {
-        self.sending.wait(|| self.now());
+    /// Records that the request body is being read, and the client has sent no more of it.
+    pub(crate) fn begin_upload_wait(&self) {
+        self.upload_rate.begin_wait(|| self.now());
     }
 
-    /// So many bytes of ours were taken; or none, and the client is waited for.
-    pub(crate) fn wrote(&self, count: Option<usize>) {
+    /// Records that the socket took bytes, or with `None` that the gateway waits for the client to read.
+    pub(crate) fn record_write(&self, count: Option<usize>) {
         match count {
-            Some(count) => self.taking.moves(count, || self.now()),
-            None => self.taking.wait(|| self.now()),
+            Some(count) => self.response_rate.record_bytes(count, || self.now()),
+            None => self.response_rate.begin_wait(|| self.now()),
         }
-        if count.is_some() && self.is_switched() {
-            self.mark();
+        if count.is_some() && self.is_upgraded() {
+            self.restart_wait();
         }
     }
 
-    /// A request's head is complete, and a body may follow.
-    pub(crate) fn begin_request(self: &Arc<Self>, has_body: bool) -> InFlight {
+    /// Records a complete request head, which a body may follow.
+    pub(crate) fn begin_request(self: &Arc<Self>, has_body: bool) -> InFlightRequest {
         self.in_flight.fetch_add(1, Relaxed);
         self.requests.store(self.requests.load(Relaxed).saturating_add(1), Relaxed);
-        self.partial.store(false, Relaxed);
-        self.uploading.store(has_body, Relaxed);
-        self.sending.rest();
-        InFlight { activity: Arc::clone(self), is_tunnel: false }
+        self.has_partial_head.store(false, Relaxed);
+        self.has_unread_body.store(has_body, Relaxed);
+        self.upload_rate.reset();
+        InFlightRequest { activity: Arc::clone(self), is_tunnel: false }
     }
 
-    /// Requests so far, with the last one.
+    /// Returns the number of requests so far.
     pub(crate) fn requests(&self) -> u32 {
         self.requests.load(Relaxed)
     }
 
-    /// The body of the last request has been read to its end, which may be after its answer.
+    /// Records that the body of the last request has been read to its end, possibly after the response.
     pub(crate) fn end_upload(&self) {
-        self.uploading.store(false, Relaxed);
-        self.sending.rest();
+        self.has_unread_body.store(false, Relaxed);
+        self.upload_rate.reset();
     }
 
-    /// The last request's body is no longer read.
-    pub(crate) fn leave_upload(&self) {
-        self.sending.rest();
+    /// Records that the body of the last request is no longer read.
+    pub(crate) fn stop_upload_wait(&self) {
+        self.upload_rate.reset();
     }
 
-    /// Requests that are being answered.
+    /// Returns the number of requests in flight.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight.load(Relaxed)
     }
 
-    /// Whether a request is being answered.
+    /// Returns `true` if a request is in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.in_flight.load(Relaxed) > 0
     }
 
-    /// Whether the client may be in the middle of sending something that is not going to be read.
+    /// Returns `true` if the client may be sending bytes that the gateway will not read.
     pub(crate) fn may_be_sending(&self) -> bool {
-        !self.is_http2() && (self.partial.load(Relaxed) || self.uploading.load(Relaxed))
+        !self.is_http2() && (self.has_partial_head.load(Relaxed) || self.has_unread_body.load(Relaxed))
     }
 
-    /// The body of a stream waits for nothing but the client.
-    pub(crate) fn stream_waits(&self) {
+    /// Records that the body of a stream waits for nothing but the client.
+    pub(crate) fn begin_stream_wait(&self) {
         self.waiting_streams.fetch_add(1, Relaxed);
         self.waiting_since.store(self.now(), Relaxed);
     }
 
-    /// It does so no longer.
-    pub(crate) fn stream_goes_on(&self) {
+    /// Records the end of such a wait.
+    pub(crate) fn end_stream_wait(&self) {
         self.waiting_streams.fetch_sub(1, Relaxed);
     }
 
-    /// Bytes moved in a tunnel of HTTP/2, or it has just been opened.
-    pub(crate) fn tunnel_moved(&self) {
-        self.mark();
+    /// Records that an HTTP/2 tunnel was opened or moved bytes.
+    pub(crate) fn record_tunnel_bytes(&self) {
+        self.restart_wait();
     }
 
-    /// Its answer is over, one way or the other.
+    /// Records the end of a response, complete or not.
     fn end_request(&self) {
         if self.in_flight.fetch_sub(1, Relaxed) == 1 {
-            self.mark();
+            self.restart_wait();
         }
     }
 
-    /// An answer broke off in the middle. In HTTP/1 only a reset tells the client for certain.
-    pub(crate) fn break_off(&self) {
-        self.broken.store(true, Relaxed);
+    /// Records that a response was aborted. In HTTP/1 the connection must then be reset, so that the client does not
+    /// take the response for complete.
+    pub(crate) fn abort_response(&self) {
+        self.is_response_aborted.store(true, Relaxed);
     }
 
     pub(crate) fn needs_reset(&self) -> bool {
-        !self.is_http2() && self.broken.load(Relaxed)
+        !self.is_http2() && self.is_response_aborted.load(Relaxed)
     }
 
-    /// What the timer is to do now.
-    pub(crate) fn judge(&self, limits: &ConnectionLimits) -> Verdict {
+    /// Returns what the timer must do now.
+    pub(crate) fn check_timers(&self, limits: &ConnectionLimits) -> TimerAction {
         let now = self.now();
-        // A shorter wait may begin at any moment: no look is further away than the shortest of them.
-        let mut look = now + millis(limits.shortest());
-        match self.taking.judge(now, limits.body) {
-            Ok(at) => look = look.min(at.unwrap_or(look)),
-            Err(TooSlow) => return Verdict::Close(SLOW_READER),
+        // A shorter wait may begin at any time, so the next check is never further away than the shortest timeout.
+        let mut check_at = now + millis(limits.shortest_timeout());
+        match self.response_rate.check(now, limits.body) {
+            Ok(at) => check_at = check_at.min(at.unwrap_or(check_at)),
+            Err(TooSlow) => return TimerAction::Close(SLOW_READER),
         }
-        match self.sending.judge(now, limits.body) {
-            Ok(at) => look = look.min(at.unwrap_or(look)),
-            Err(TooSlow) => return Verdict::EndUpload,
+        match self.upload_rate.check(now, limits.body) {
+            Ok(at) => check_at = check_at.min(at.unwrap_or(check_at)),
+            Err(TooSlow) => return TimerAction::EndUpload,
         }
-        if !self.is_busy() && !self.taking.is_waiting() {
-            let (limit, at_deadline) = match self.is_in_a_head() {
-                true => (limits.header_timeout, Verdict::Close(SLOW_HEAD)),
-                false => (limits.idle_timeout, Verdict::Retire),
+        if !self.is_busy() && !self.response_rate.is_waiting() {
+            let (limit, at_deadline) = match self.is_reading_head() {
+                true => (limits.header_timeout, TimerAction::Close(SLOW_HEAD)),
+                false => (limits.idle_timeout, TimerAction::Finish),
             };
             let deadline = self.since.load(Relaxed).saturating_add(millis(limit));
             if deadline <= now {
                 return at_deadline;
             }
-            look = look.min(deadline);
+            check_at = check_at.min(deadline);
         }
-        Verdict::Wait(self.begin + Duration::from_millis(look))
+        TimerAction::Wait(self.begin + Duration::from_millis(check_at))
     }
 
-    /// What nothing but the client is waited for with; none while anything else is.
-    pub(crate) fn wait(&self) -> Option<Wait> {
+    /// Returns the current wait for the client. Returns `None` while the connection waits for anything else.
+    pub(crate) fn client_wait(&self) -> Option<ClientWait> {
         let waiting_streams = self.waiting_streams.load(Relaxed);
         let tunnels = self.tunnels.load(Relaxed);
-        let (what, since) = if let Some(since) = self.taking.since() {
-            (What::Answer, since)
-        } else if self.is_switched() {
-            (What::Switched, self.since.load(Relaxed))
+        let (reason, since) = if let Some(since) = self.response_rate.waiting_since() {
+            (WaitReason::Response, since)
+        } else if self.is_upgraded() {
+            (WaitReason::Upgraded, self.since.load(Relaxed))
         } else if !self.is_busy() {
-            (if self.is_in_a_head() { What::Head } else { What::Request }, self.since.load(Relaxed))
-        } else if let Some(since) = self.sending.since() {
-            (What::Upload, since)
+            (if self.is_reading_head() { WaitReason::Head } else { WaitReason::Request }, self.since.load(Relaxed))
+        } else if let Some(since) = self.upload_rate.waiting_since() {
+            (WaitReason::Upload, since)
         } else if tunnels > 0 && tunnels >= self.in_flight() {
-            (What::Switched, self.since.load(Relaxed))
+            (WaitReason::Upgraded, self.since.load(Relaxed))
         } else if waiting_streams > 0 && waiting_streams + self.silent_tunnels() >= self.in_flight() {
-            (What::Streams, self.waiting_since.load(Relaxed))
+            (WaitReason::Streams, self.waiting_since.load(Relaxed))
         } else {
             return None;
         };
-        Some(Wait { what, time: Duration::from_millis(self.now().saturating_sub(since)) })
+        Some(ClientWait { reason, duration: Duration::from_millis(self.now().saturating_sub(since)) })
     }
 
-    /// The tunnels of HTTP/2, once all have been silent for as long as another protocol must be to make room.
+    /// Returns the number of HTTP/2 tunnels if all have been silent for long enough to be evicted, or 0.
     fn silent_tunnels(&self) -> u32 {
-        let are_silent = self.now() >= self.since.load(Relaxed).saturating_add(millis(What::Switched.still()));
+        let are_silent =
+            self.now() >= self.since.load(Relaxed).saturating_add(millis(WaitReason::Upgraded.min_wait_to_evict()));
         if are_silent { self.tunnels.load(Relaxed) } else { 0 }
     }
 
-    /// Whether in HTTP/1 nothing has been asked for a while, and nothing is left of what was: what serves requests may go.
-    pub(crate) fn rests(&self) -> bool {
-        let was_asked = !self.is_http2() && self.requests() > 0;
-        let idle = was_asked && !self.is_busy() && !self.is_in_a_head() && !self.uploading.load(Relaxed);
-        idle && !self.taking.is_waiting() && self.now() >= self.since.load(Relaxed).saturating_add(millis(REST))
+    /// Returns `true` if an HTTP/1 connection has had no request for a while and all of the last one was read. Its
+    /// buffers can then be freed.
+    pub(crate) fn is_idle(&self) -> bool {
+        let had_requests = !self.is_http2() && self.requests() > 0;
+        let has_no_request =
+            had_requests && !self.is_busy() && !self.is_reading_head() && !self.has_unread_body.load(Relaxed);
+        has_no_request
+            && !self.response_rate.is_waiting()
+            && self.now() >= self.since.load(Relaxed).saturating_add(millis(IDLE_DELAY))
     }
 
-    fn is_in_a_head(&self) -> bool {
-        if self.is_http2() { self.read.load(Relaxed) < GREETING } else { self.partial.load(Relaxed) }
+    fn is_reading_head(&self) -> bool {
+        if self.is_http2() {
+            self.bytes_read.load(Relaxed) < HTTP2_HANDSHAKE_BYTES
+        } else {
+            self.has_partial_head.load(Relaxed)
+        }
     }
 
     fn is_http2(&self) -> bool {
-        self.speaks.load(Relaxed) == HTTP2
+        self.protocol.load(Relaxed) == HTTP2
     }
 
-    fn mark(&self) {
+    fn restart_wait(&self) {
         self.since.store(self.now(), Relaxed);
     }
 
@@ -331,26 +341,26 @@ impl Activity {
     }
 }
 
-impl InFlight {
-    /// The notes on its connection.
+impl InFlightRequest {
+    /// Returns the activity record of the connection.
     pub(crate) fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }
 
-    /// Its stream of HTTP/2 is a tunnel from now on.
-    pub(crate) fn becomes_tunnel(&mut self) {
+    /// Records that the HTTP/2 stream has become a tunnel.
+    pub(crate) fn set_tunnel(&mut self) {
         self.is_tunnel = true;
         self.activity.tunnels.fetch_add(1, Relaxed);
-        self.activity.tunnel_moved();
+        self.activity.record_tunnel_bytes();
     }
 
-    /// The answer broke off in the middle.
-    pub(crate) fn break_off(&self) {
-        self.activity.break_off();
+    /// Records that the response was aborted.
+    pub(crate) fn abort_response(&self) {
+        self.activity.abort_response();
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         if self.is_tunnel {
             self.activity.tunnels.fetch_sub(1, Relaxed);
@@ -359,45 +369,46 @@ impl Drop for InFlight {
     }
 }
 
-impl Wait {
-    /// Whether no request has begun for so long.
-    pub(crate) fn is_for_a_request(self, time: Duration) -> bool {
-        self.what == What::Request && self.time >= time
+impl ClientWait {
+    /// Returns `true` if no request has begun for this long.
+    pub(crate) fn is_idle_for(self, time: Duration) -> bool {
+        self.reason == WaitReason::Request && self.duration >= time
     }
 }
 
-impl What {
-    /// What is lost with the connection: nothing, what its client can begin anew, or an answer under way.
+impl WaitReason {
+    /// Returns what closing the connection would lose. 0: nothing. 1: a session that the client can start again. 2: a
+    /// response in flight.
     pub(crate) fn loss(self) -> u8 {
         match self {
             Self::Request | Self::Head => 0,
-            Self::Switched => 1,
-            Self::Upload | Self::Answer | Self::Streams => 2,
+            Self::Upgraded => 1,
+            Self::Upload | Self::Response | Self::Streams => 2,
         }
     }
 
-    /// How long it must last before the connection may be closed for another: a request needs as long to arrive. Much longer,
-    /// and a flood of connections would leave no slot for anybody meanwhile. Other protocols are silent on purpose, but for
-    /// pings more often than this.
-    pub(crate) fn still(self) -> Duration {
-        if self == Self::Switched { Duration::from_secs(60) } else { Duration::from_millis(250) }
+    /// Returns how long a wait must last before the connection may be evicted. Requests may take this long to arrive.
+    /// If it were much longer, a flood of connections would leave no slots for other clients. Upgraded connections are
+    /// often silent, but send pings more often than this.
+    pub(crate) fn min_wait_to_evict(self) -> Duration {
+        if self == Self::Upgraded { Duration::from_secs(60) } else { Duration::from_millis(250) }
     }
 
-    /// The word by which connections are counted that end for it.
+    /// Returns the label by which connections are counted that are evicted during this wait.
     pub(crate) fn cause(self) -> &'static str {
         match self {
             Self::Request => "evicted_idle",
             Self::Head => "evicted_head",
             Self::Upload => "evicted_upload",
-            Self::Answer => "evicted_reader",
+            Self::Response => "evicted_reader",
             Self::Streams => "evicted_streams",
-            Self::Switched => "evicted_upgraded",
+            Self::Upgraded => "evicted_upgraded",
         }
     }
 }
 
 impl ConnectionLimits {
-    pub(crate) fn shortest(&self) -> Duration {
+    pub(crate) fn shortest_timeout(&self) -> Duration {
         self.header_timeout.min(self.idle_timeout).min(self.body.timeout)
     }
 }

@@ -3,8 +3,8 @@
 //! Everything happens in the connection's own task, in the order of the requests. While a request is being answered, the
 //! next one may be read ahead; if the client closes, the answer is cancelled.
 
-mod answering;
-mod wire;
+mod request_reader;
+mod response_writer;
 
 #[cfg(test)]
 mod tests;
@@ -19,14 +19,14 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use self::answering::{Answering, Reply};
-use self::wire::{ClientBody, DRAINED, Wire};
-use super::activity::{Activity, InFlight};
-use super::head::cause;
+use self::request_reader::{ClientBody, MAX_DISCARDED, RequestReader};
+use self::response_writer::{ResponseSource, ResponseWriter};
+use super::activity::{Activity, InFlightRequest};
+use super::driver::Drainable;
+use super::head::rejection_cause;
+use super::metered_socket::{LINGER, MeteredSocket, Socket};
 use super::peer::ConnectionPeer;
-use super::stream::{LINGER, Socket, Watched};
-use super::watch::Connection;
-use super::{HttpService, Refused, Terms, scheme};
+use super::{HttpService, Rejection, ServerContext, scheme};
 use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_bytes, read_request};
 use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
@@ -35,16 +35,16 @@ use crate::upgrade::Offer;
 use crate::upstream::{Informer, RequestBody};
 
 /// The most that is read of the next requests while one is being answered, in search of the end of the connection.
-const AHEAD: usize = 32 * 1024;
+const MAX_READ_AHEAD: usize = 32 * 1024;
 
 /// Serves a client.
 pub(crate) struct Http1<S: HttpService> {
-    wire: Arc<Mutex<Wire>>,
+    reader: Arc<Mutex<RequestReader>>,
     activity: Arc<Activity>,
     service: S,
     peer: ConnectionPeer,
     tls: Option<Arc<TlsPeer>>,
-    terms: Arc<Terms>,
+    context: Arc<ServerContext>,
     stage: Stage<S::Body>,
     /// The service's future, in an allocation that is reused.
     handling: Pin<Box<Option<S::Future>>>,
@@ -53,11 +53,11 @@ pub(crate) struct Http1<S: HttpService> {
     fields: HeaderMap,
     extensions: Extensions,
     /// How many bytes were already searched for the end of the head.
-    looked_at: usize,
+    searched: usize,
     /// The next answer is the last one, unless it was begun already.
     is_last: bool,
     /// No request follows this one.
-    retired: bool,
+    is_finishing: bool,
 }
 
 enum Stage<B> {
@@ -65,9 +65,9 @@ enum Stage<B> {
     Head,
     /// Waits for the service.
     Handling(Exchange),
-    Answering(Exchange, Answering<B>),
+    Responding(Exchange, ResponseWriter<B>),
     /// Discards the rest of a body, within these bounds.
-    Draining(Rest),
+    Discarding(DiscardLimits),
     Closing,
 }
 
@@ -77,11 +77,11 @@ pub(super) struct Exchange {
     head_only: bool,
     accepts_trailers: bool,
     keeps_open: bool,
-    in_flight: InFlight,
+    in_flight: InFlightRequest,
 }
 
 /// The bounds on discarding the rest of a body.
-struct Rest {
+struct DiscardLimits {
     /// How much of it may come.
     budget: u64,
     until: Instant,
@@ -91,103 +91,103 @@ struct Rest {
 /// What comes next.
 enum Step {
     /// The stage is another.
-    Stage,
+    Continue,
     /// The connection is over.
-    Over,
+    Close,
 }
 
 impl<S: HttpService> Http1<S> {
-    pub(super) fn new(stream: Watched, service: S, peer: ConnectionPeer, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(stream: MeteredSocket, service: S, peer: ConnectionPeer, context: Arc<ServerContext>) -> Self {
         Self {
             activity: Arc::clone(stream.activity()),
             tls: stream.socket().tls_peer().cloned(),
-            wire: Arc::new(Mutex::new(Wire::new(stream))),
+            reader: Arc::new(Mutex::new(RequestReader::new(stream))),
             service,
             peer,
-            terms,
+            context,
             stage: Stage::Head,
             handling: Box::pin(None),
             outgoing: Outgoing::default(),
             fields: HeaderMap::new(),
             extensions: Extensions::new(),
-            looked_at: 0,
+            searched: 0,
             is_last: false,
-            retired: false,
+            is_finishing: false,
         }
     }
 
     /// The socket, of a connection on which nothing happens; nothing if something does.
     pub(super) fn into_socket(self) -> Option<Socket> {
-        let wire = Arc::into_inner(self.wire)?.into_inner();
-        (matches!(self.stage, Stage::Head) && wire.unread.is_empty()).then(|| wire.stream.into_socket())
+        let reader = Arc::into_inner(self.reader)?.into_inner();
+        (matches!(self.stage, Stage::Head) && reader.unread.is_empty()).then(|| reader.stream.into_socket())
     }
 
     /// Reads a head, and calls the service.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         ready!(self.service.poll_ready(cx));
         loop {
-            let mut wire = self.wire.lock();
-            if may_have_end(&wire.unread, self.looked_at) {
-                match read_request(&wire.unread, &mut self.fields, self.terms.limits.head.fields) {
-                    Ok(Some(asked)) => {
-                        _ = wire.unread.split_to(asked.length);
-                        drop(wire);
-                        self.begin(asked);
-                        return Poll::Ready(Step::Stage);
+            let mut reader = self.reader.lock();
+            if may_contain_end(&reader.unread, self.searched) {
+                match read_request(&reader.unread, &mut self.fields, self.context.limits.head.fields) {
+                    Ok(Some(parsed)) => {
+                        _ = reader.unread.split_to(parsed.length);
+                        drop(reader);
+                        self.begin_request(parsed);
+                        return Poll::Ready(Step::Continue);
                     }
                     Ok(None) => {}
                     Err(bad) => {
-                        drop(wire);
-                        return self.refuse(bad.into());
+                        drop(reader);
+                        return self.reject(bad.into());
                     }
                 }
             }
-            self.looked_at = wire.unread.len();
-            if let Some(local_response) = self.terms.limits.head.endless(&wire.unread) {
-                drop(wire);
-                return self.refuse(local_response);
+            self.searched = reader.unread.len();
+            if let Some(local_response) = self.context.limits.head.check_incomplete(&reader.unread) {
+                drop(reader);
+                return self.reject(local_response);
             }
-            let Wire { stream, unread, .. } = &mut *wire;
+            let RequestReader { stream, unread, .. } = &mut *reader;
             match poll_head_bytes(stream, unread, cx) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Step::Over),
-                Poll::Pending if self.retired && unread.is_empty() => return Poll::Ready(Step::Over),
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Step::Close),
+                Poll::Pending if self.is_finishing && unread.is_empty() => return Poll::Ready(Step::Close),
                 Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    fn begin(&mut self, asked: ParsedRequest) {
-        let ParsedRequest { request, told, keeps_open, accepts_trailers, expects_continue, offer, .. } = asked;
+    fn begin_request(&mut self, parsed: ParsedRequest) {
+        let ParsedRequest { request, told, keeps_open, accepts_trailers, expects_continue, offer, .. } = parsed;
         let left = Left::all_of(Framing::of_request(told));
         let in_flight = self.activity.begin_request(!left.is_end());
         let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
-        let keeps_open = keeps_open && self.may_go_on();
+        let keeps_open = keeps_open && self.can_serve_more();
         let mut exchange = Exchange { version, head_only, accepts_trailers, keeps_open, in_flight };
         let has_body = !left.is_end();
-        self.looked_at = 0;
-        let may_inform = version == Version::HTTP_11;
-        self.wire.lock().begin(left, expects_continue, may_inform);
-        let excess = self.terms.limits.head.excess(&request);
-        let target = || scheme::refuse(version, request.uri(), request.headers());
-        if let Some(local_response) = excess.or_else(target) {
-            self.terms.metrics.rejected(cause(&local_response));
-            (self.terms.on_refused)(&Refused::request(&local_response, &request, self.peer.address));
+        self.searched = 0;
+        let accepts_informational = version == Version::HTTP_11;
+        self.reader.lock().begin_request(left, expects_continue, accepts_informational);
+        let head_error = self.context.limits.head.check_request(&request);
+        let target = || scheme::check(version, request.uri(), request.headers());
+        if let Some(local_response) = head_error.or_else(target) {
+            self.context.metrics.rejected(rejection_cause(&local_response));
+            (self.context.on_rejection)(&Rejection::request(&local_response, &request, self.peer.address));
             exchange.keeps_open = false;
             let (head, ()) = request.into_parts();
-            let answer = local_response.into_response_to(&head.method, head.headers);
-            self.stage = self.answer(exchange, answer.map(Reply::Own));
+            let response = local_response.into_response_to(&head.method, head.headers);
+            self.stage = self.begin_response(exchange, response.map(ResponseSource::Local));
             return;
         }
         // A request with a body, or with half an answer, cannot be the last of HTTP.
         let offer = offer.filter(|_| !has_body && !head_only);
         // Without a body, what comes once the protocol is switched is read by it.
-        let is_read = has_body || offer.is_some();
-        let body = if is_read { RequestBody::new(ClientBody::new(&self.wire)) } else { RequestBody::none() };
-        let body = if may_inform { body.informing(self.informer()) } else { body };
+        let has_body_reader = has_body || offer.is_some();
+        let body = if has_body_reader { RequestBody::new(ClientBody::new(&self.reader)) } else { RequestBody::none() };
+        let body = if accepts_informational { body.informing(self.informer()) } else { body };
         let mut request = request.map(|()| body);
         request.extensions_mut().extend(std::mem::take(&mut self.extensions));
-        self.peer.note(request.extensions_mut());
+        self.peer.insert_into(request.extensions_mut());
         if let Some(tls) = &self.tls {
             request.extensions_mut().insert(OverTls(Arc::clone(tls)));
         }
@@ -200,107 +200,112 @@ impl<S: HttpService> Http1<S> {
 
     /// The way to the client for what comes before its answer. It does not count as a reader of the body.
     fn informer(&self) -> Informer {
-        let weak: Weak<Mutex<Wire>> = Arc::downgrade(&self.wire);
+        let weak: Weak<Mutex<RequestReader>> = Arc::downgrade(&self.reader);
         Informer::new(weak)
     }
 
     /// Whether another request may follow this one.
-    fn may_go_on(&self) -> bool {
-        let max = self.terms.limits.max_requests;
+    fn can_serve_more(&self) -> bool {
+        let max = self.context.limits.max_requests;
         let requests = self.activity.requests();
         if requests == max {
-            self.terms.metrics.rejected("max_requests");
+            self.context.metrics.rejected("max_requests");
         }
         requests < max
     }
 
     /// Answers bytes that are no request, and closes: where the next request begins is unknown.
-    fn refuse(&mut self, local_response: LocalResponse) -> Poll<Step> {
-        self.terms.metrics.rejected(cause(&local_response));
-        (self.terms.on_refused)(&Refused::bytes(&local_response, self.peer.address));
+    fn reject(&mut self, local_response: LocalResponse) -> Poll<Step> {
+        self.context.metrics.rejected(rejection_cause(&local_response));
+        (self.context.on_rejection)(&Rejection::bytes(&local_response, self.peer.address));
         let in_flight = self.activity.begin_request(true);
         let (version, head_only, accepts_trailers) = (Version::HTTP_11, false, false);
         let exchange = Exchange { version, head_only, accepts_trailers, keeps_open: false, in_flight };
-        self.stage = self.answer(exchange, local_response.into_response().map(Reply::Own));
-        Poll::Ready(Step::Stage)
+        self.stage = self.begin_response(exchange, local_response.into_response().map(ResponseSource::Local));
+        Poll::Ready(Step::Continue)
     }
 
     fn poll_handling(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         let handled = match self.handling.as_mut().as_pin_mut() {
             Some(handling) => handling.poll(cx),
-            None => return Poll::Ready(Step::Over),
+            None => return Poll::Ready(Step::Close),
         };
-        let Poll::Ready(Ok(response)) = handled else { return self.poll_waiting(cx) };
+        let Poll::Ready(Ok(response)) = handled else { return self.poll_while_waiting(cx) };
         self.handling.set(None);
         if let Stage::Handling(exchange) = std::mem::replace(&mut self.stage, Stage::Closing) {
-            self.stage = self.answer(exchange, response.map(Reply::Service));
+            self.stage = self.begin_response(exchange, response.map(ResponseSource::Service));
         }
-        Poll::Ready(Step::Stage)
+        Poll::Ready(Step::Continue)
     }
 
     /// Tells the client what comes before its answer; ready when it has left.
-    fn poll_waiting(&self, cx: &mut Context<'_>) -> Poll<Step> {
-        if let Poll::Ready(Err(_)) = self.wire.lock().poll_before_answer(cx) {
-            return Poll::Ready(Step::Over);
+    fn poll_while_waiting(&self, cx: &mut Context<'_>) -> Poll<Step> {
+        if let Poll::Ready(Err(_)) = self.reader.lock().poll_informational(cx) {
+            return Poll::Ready(Step::Close);
         }
-        self.poll_gone(cx)
+        self.poll_client_gone(cx)
     }
 
     /// Reads ahead while the answer is made; ready when the client has left. What is left of another protocol is not read here.
-    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Step> {
-        let Wire { stream, unread, left, .. } = &mut *self.wire.lock();
-        while left.is_end() && unread.len() < AHEAD {
+    fn poll_client_gone(&self, cx: &mut Context<'_>) -> Poll<Step> {
+        let RequestReader { stream, unread, left, .. } = &mut *self.reader.lock();
+        while left.is_end() && unread.len() < MAX_READ_AHEAD {
             match ready!(poll_head_bytes(stream, unread, cx)) {
                 Ok(1..) => {}
-                Ok(0) | Err(_) => return Poll::Ready(Step::Over),
+                Ok(0) | Err(_) => return Poll::Ready(Step::Close),
             }
         }
         Poll::Pending
     }
 
     /// Writes the head of an answer.
-    fn answer(&mut self, mut exchange: Exchange, response: http::Response<Reply<S::Body>>) -> Stage<S::Body> {
+    fn begin_response(
+        &mut self,
+        mut exchange: Exchange,
+        response: http::Response<ResponseSource<S::Body>>,
+    ) -> Stage<S::Body> {
         // Nobody holds the other end of the wire any more: nobody will read the body.
-        let is_wanted = Arc::strong_count(&self.wire) > 1;
-        let gave_up = response.status() == StatusCode::REQUEST_TIMEOUT;
-        exchange.keeps_open &= !self.is_last && !self.retired && !gave_up && self.wire.lock().leads_on(is_wanted);
-        let (answering, fields, extensions) = Answering::begin(&exchange, response, &mut self.outgoing);
-        if answering.is_switched() {
-            self.wire.lock().switch();
+        let has_body_reader = Arc::strong_count(&self.reader) > 1;
+        let is_timeout = response.status() == StatusCode::REQUEST_TIMEOUT;
+        exchange.keeps_open &=
+            !self.is_last && !self.is_finishing && !is_timeout && self.reader.lock().can_reuse(has_body_reader);
+        let (writer, fields, extensions) = ResponseWriter::write_head(&exchange, response, &mut self.outgoing);
+        if writer.is_upgraded() {
+            self.reader.lock().set_upgraded();
         }
         (self.fields, self.extensions) = (fields, extensions);
-        Stage::Answering(exchange, answering)
+        Stage::Responding(exchange, writer)
     }
 
-    fn poll_answering(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        let Stage::Answering(exchange, answering) = &mut self.stage else { return Poll::Ready(Step::Over) };
-        let polled = answering.poll(exchange.accepts_trailers, &mut self.outgoing, &self.wire, cx);
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let Stage::Responding(exchange, writer) = &mut self.stage else { return Poll::Ready(Step::Close) };
+        let polled = writer.poll(exchange.accepts_trailers, &mut self.outgoing, &self.reader, cx);
         match polled {
             Poll::Ready(Ok(())) => {
-                let keeps_open = exchange.keeps_open && answering.is_delimited();
-                self.end(keeps_open);
-                Poll::Ready(Step::Stage)
+                let keeps_open = exchange.keeps_open && writer.is_delimited();
+                self.end_response(keeps_open);
+                Poll::Ready(Step::Continue)
             }
-            Poll::Ready(Err(_)) if self.answer_anew() => Poll::Ready(Step::Stage),
+            Poll::Ready(Err(_)) if self.replace_response() => Poll::Ready(Step::Continue),
             Poll::Ready(Err(_)) => {
-                let Stage::Answering(exchange, _) = &self.stage else { return Poll::Ready(Step::Over) };
+                let Stage::Responding(exchange, _) = &self.stage else { return Poll::Ready(Step::Close) };
                 // The client takes half an answer for a whole one unless it is told.
-                exchange.in_flight.break_off();
-                Poll::Ready(Step::Over)
+                exchange.in_flight.abort_response();
+                Poll::Ready(Step::Close)
             }
-            Poll::Pending => self.poll_gone(cx),
+            Poll::Pending => self.poll_client_gone(cx),
         }
     }
 
-    /// Replaces an answer that failed because of the client's own body by a local_response, if nothing of it was written yet.
+    /// Replaces an answer that failed because of the client's own body by a refusal, if nothing of it was written yet.
     /// Returns whether it did.
-    fn answer_anew(&mut self) -> bool {
-        let Some(local_response) = self.wire.lock().local_response() else { return false };
+    fn replace_response(&mut self) -> bool {
+        let Some(local_response) = self.reader.lock().body_error() else { return false };
         match std::mem::replace(&mut self.stage, Stage::Closing) {
-            Stage::Answering(mut exchange, answering) if !answering.has_begun() => {
+            Stage::Responding(mut exchange, writer) if !writer.has_begun() => {
                 self.outgoing.discard();
                 exchange.keeps_open = false;
-                self.stage = self.answer(exchange, local_response.into_response().map(Reply::Own));
+                self.stage = self.begin_response(exchange, local_response.into_response().map(ResponseSource::Local));
                 true
             }
             stage => {
@@ -311,37 +316,41 @@ impl<S: HttpService> Http1<S> {
     }
 
     /// An answer is written: goes on to the next request, if there may be one.
-    fn end(&mut self, keeps_open: bool) {
-        if !keeps_open || self.retired {
+    fn end_response(&mut self, keeps_open: bool) {
+        if !keeps_open || self.is_finishing {
             self.stage = Stage::Closing;
-        } else if self.wire.lock().is_read() {
-            self.next();
+        } else if self.reader.lock().read_buffered_body() {
+            self.begin_next();
         } else {
-            self.wire.lock().request += 1; // who still has the body reads no more of it
-            self.stage = Stage::Draining(Rest { budget: DRAINED, until: Instant::now() + LINGER, timer: Timer::new() });
+            self.reader.lock().request += 1; // who still has the body reads no more of it
+            self.stage = Stage::Discarding(DiscardLimits {
+                budget: MAX_DISCARDED,
+                until: Instant::now() + LINGER,
+                timer: Timer::new(),
+            });
         }
     }
 
     /// All of a request has been read: the next one may have begun.
-    fn next(&mut self) {
+    fn begin_next(&mut self) {
         self.stage = Stage::Head;
-        if !self.wire.lock().unread.is_empty() {
-            self.activity.read(0);
+        if !self.reader.lock().unread.is_empty() {
+            self.activity.record_read(0);
         }
     }
 
-    fn poll_draining(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        let Stage::Draining(rest) = &mut self.stage else { return Poll::Ready(Step::Over) };
-        let drained = self.wire.lock().poll_drain(&mut rest.budget, cx);
-        match drained {
-            Poll::Ready(true) if !self.retired => self.next(),
+    fn poll_discarding(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let Stage::Discarding(limits) = &mut self.stage else { return Poll::Ready(Step::Close) };
+        let discarded = self.reader.lock().poll_discard(&mut limits.budget, cx);
+        match discarded {
+            Poll::Ready(true) if !self.is_finishing => self.begin_next(),
             Poll::Ready(_) => self.stage = Stage::Closing,
             Poll::Pending => {
-                ready!(rest.timer.poll(rest.until, cx));
+                ready!(limits.timer.poll(limits.until, cx));
                 self.stage = Stage::Closing;
             }
         }
-        Poll::Ready(Step::Stage)
+        Poll::Ready(Step::Continue)
     }
 }
 
@@ -353,42 +362,42 @@ impl<S: HttpService> Future for Http1<S> {
             let next = match &self.stage {
                 Stage::Head => self.poll_head(cx),
                 Stage::Handling(_) => self.poll_handling(cx),
-                Stage::Answering(..) => self.poll_answering(cx),
-                Stage::Draining(_) => self.poll_draining(cx),
+                Stage::Responding(..) => self.poll_response(cx),
+                Stage::Discarding(_) => self.poll_discarding(cx),
                 Stage::Closing => {
                     // How it closes is nobody's concern any more.
-                    _ = ready!(Pin::new(&mut self.wire.lock().stream).poll_shutdown(cx));
+                    _ = ready!(Pin::new(&mut self.reader.lock().stream).poll_shutdown(cx));
                     return Poll::Ready(());
                 }
             };
             match ready!(next) {
-                Step::Stage => {}
-                Step::Over => return Poll::Ready(()),
+                Step::Continue => {}
+                Step::Close => return Poll::Ready(()),
             }
         }
     }
 }
 
-impl<S: HttpService> Connection for Http1<S> {
-    fn wind_down(mut self: Pin<&mut Self>) {
+impl<S: HttpService> Drainable for Http1<S> {
+    fn begin_drain(mut self: Pin<&mut Self>) {
         self.is_last = true;
     }
 
-    fn retire(mut self: Pin<&mut Self>) {
-        self.retired = true;
+    fn finish(mut self: Pin<&mut Self>) {
+        self.is_finishing = true;
     }
 
     fn end_upload(self: Pin<&mut Self>) {
-        self.wire.lock().end_upload();
+        self.reader.lock().end_upload();
     }
 
-    fn is_left(&self) -> bool {
+    fn client_has_closed(&self) -> bool {
         let is_http = match &self.stage {
             Stage::Handling(_) => true,
-            Stage::Answering(_, answering) => !answering.is_switched(),
-            Stage::Head | Stage::Draining(_) | Stage::Closing => false,
+            Stage::Responding(_, writer) => !writer.is_upgraded(),
+            Stage::Head | Stage::Discarding(_) | Stage::Closing => false,
         };
-        is_http && self.wire.lock().stream.is_closed()
+        is_http && self.reader.lock().stream.is_closed()
     }
 }
 
@@ -397,9 +406,9 @@ impl<S: HttpService> Unpin for Http1<S> {}
 
 /// Whether there may be the end of a head in what was read, of which so much has been looked at in vain. Whoever sends
 /// byte by byte is not read from the beginning each time.
-fn may_have_end(unread: &[u8], looked_at: usize) -> bool {
-    let new = &unread[looked_at.saturating_sub(3).min(unread.len())..];
-    match looked_at {
+fn may_contain_end(unread: &[u8], searched: usize) -> bool {
+    let new = &unread[searched.saturating_sub(3).min(unread.len())..];
+    match searched {
         0 => !unread.is_empty(),
         _ => new.windows(2).any(|two| two == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n"),
     }

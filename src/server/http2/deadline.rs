@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::server::activity::Activity;
-use crate::server::pace::{Demand, Pace, millis};
+use crate::server::transfer_rate::{MinRate, TransferRate, millis};
 
 /// The pace of a stream's body in one direction, and the timer that ends it. There is none before the first wait.
 #[derive(Debug)]
-pub(super) struct Deadline {
-    pace: Pace,
-    demand: Demand,
+pub(super) struct StreamDeadline {
+    rate: TransferRate,
+    min_rate: MinRate,
     activity: Arc<Activity>,
     /// Of a tunnel, whose silence is noted otherwise.
     is_tunnel: bool,
@@ -26,71 +26,73 @@ pub(super) struct Deadline {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Deadline {
-    pub(super) fn new(demand: Demand, activity: Arc<Activity>) -> Self {
-        Self { pace: Pace::new(), demand, activity, is_tunnel: false, begin: None, written: 0, timer: None }
+impl StreamDeadline {
+    pub(super) fn new(min_rate: MinRate, activity: Arc<Activity>) -> Self {
+        Self { rate: TransferRate::new(), min_rate, activity, is_tunnel: false, begin: None, written: 0, timer: None }
     }
 
     /// The stream is a tunnel.
-    pub(super) fn becomes_tunnel(&mut self) {
+    pub(super) fn set_tunnel(&mut self) {
         self.is_tunnel = true;
     }
 
     /// Waits like [`poll_overdue`](Self::poll_overdue) while the send queue of the connection is full. Each of its streams is
     /// credited with an equal share of the bytes that the connection has `written`: a slow client serves them in turn.
-    pub(super) fn poll_overdue_in_queue(&mut self, written: u64, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_queue_timeout(&mut self, written: u64, cx: &mut Context<'_>) -> Poll<()> {
         let progress = written - replace(&mut self.written, written);
         let share = progress / u64::from(self.activity.in_flight().max(1));
-        if share > 0 && self.pace.is_waiting() {
-            self.moved(usize::try_from(share).unwrap_or(usize::MAX));
+        if share > 0 && self.rate.is_waiting() {
+            self.record_bytes(usize::try_from(share).unwrap_or(usize::MAX));
         }
-        self.poll_overdue(cx)
+        self.poll_timeout(cx)
     }
 
     /// What is asked of one stream: all of a connection share its rate, since a slow network has no more for many.
-    fn share(&self) -> Demand {
-        Demand { rate: self.demand.rate / u64::from(self.activity.in_flight().max(1)), ..self.demand }
+    fn stream_rate(&self) -> MinRate {
+        MinRate { rate: self.min_rate.rate / u64::from(self.activity.in_flight().max(1)), ..self.min_rate }
     }
 
     /// Bytes moved.
-    pub(super) fn moved(&mut self, bytes: usize) {
+    pub(super) fn record_bytes(&mut self, bytes: usize) {
         if self.is_tunnel {
-            self.activity.tunnel_moved();
+            self.activity.record_tunnel_bytes();
         }
         if let Some(begin) = self.begin {
-            self.go_on();
-            self.pace.moves(bytes, || millis(begin.elapsed()));
+            self.end_stream_wait();
+            self.rate.record_bytes(bytes, || millis(begin.elapsed()));
         }
     }
 
     /// The client is no longer waited for.
     pub(super) fn end_wait(&self) {
         if let Some(begin) = self.begin
-            && self.pace.is_waiting()
+            && self.rate.is_waiting()
         {
-            self.go_on();
-            self.pace.moves(0, || millis(begin.elapsed()));
+            self.end_stream_wait();
+            self.rate.record_bytes(0, || millis(begin.elapsed()));
         }
     }
 
-    fn go_on(&self) {
-        if self.pace.is_waiting() && !self.is_tunnel {
-            self.activity.stream_goes_on();
+    fn end_stream_wait(&self) {
+        if self.rate.is_waiting() && !self.is_tunnel {
+            self.activity.end_stream_wait();
         }
     }
 
     /// The client is waited for; ready when that has taken too long.
-    pub(super) fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let begin = *self.begin.get_or_insert_with(Instant::now);
-        if !self.pace.is_waiting() {
+        if !self.rate.is_waiting() {
             if !self.is_tunnel {
-                self.activity.stream_waits();
+                self.activity.begin_stream_wait();
             }
-            self.pace.wait(|| millis(begin.elapsed()));
+            self.rate.begin_wait(|| millis(begin.elapsed()));
         }
         loop {
-            let Ok(look) = self.pace.judge(millis(begin.elapsed()), self.share()) else { return Poll::Ready(()) };
-            let at = look.map_or(begin + self.demand.timeout, |look| begin + Duration::from_millis(look));
+            let Ok(check_at) = self.rate.check(millis(begin.elapsed()), self.stream_rate()) else {
+                return Poll::Ready(());
+            };
+            let at = check_at.map_or(begin + self.min_rate.timeout, |check_at| begin + Duration::from_millis(check_at));
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
             if timer.deadline() != at {
                 timer.as_mut().reset(at);
@@ -100,9 +102,9 @@ impl Deadline {
     }
 }
 
-impl Drop for Deadline {
+impl Drop for StreamDeadline {
     fn drop(&mut self) {
-        self.go_on();
+        self.end_stream_wait();
     }
 }
 
@@ -114,47 +116,47 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn deadline() -> Deadline {
-        of_connection(&Arc::new(Activity::new(Instant::now())))
+    fn deadline() -> StreamDeadline {
+        with_activity(&Arc::new(Activity::new(Instant::now())))
     }
 
-    fn of_connection(activity: &Arc<Activity>) -> Deadline {
-        Deadline::new(Demand { timeout: 10 * SECOND, rate: 100 }, Arc::clone(activity))
+    fn with_activity(activity: &Arc<Activity>) -> StreamDeadline {
+        StreamDeadline::new(MinRate { timeout: 10 * SECOND, rate: 100 }, Arc::clone(activity))
     }
 
     /// Seconds until it is overdue, if so many bytes come every so often.
-    async fn lasts(bytes: usize, every: Duration) -> u64 {
-        lasts_with(deadline(), bytes, every).await
+    async fn seconds_until_timeout(bytes: usize, every: Duration) -> u64 {
+        seconds_with(deadline(), bytes, every).await
     }
 
-    async fn lasts_with(mut deadline: Deadline, bytes: usize, every: Duration) -> u64 {
+    async fn seconds_with(mut deadline: StreamDeadline, bytes: usize, every: Duration) -> u64 {
         let begin = Instant::now();
         while begin.elapsed() < 1000 * SECOND {
-            let overdue = poll_fn(|cx| deadline.poll_overdue(cx));
-            if tokio::time::timeout(every, overdue).await.is_ok() {
+            let timed_out = poll_fn(|cx| deadline.poll_timeout(cx));
+            if tokio::time::timeout(every, timed_out).await.is_ok() {
                 break;
             }
-            deadline.moved(bytes);
+            deadline.record_bytes(bytes);
         }
         begin.elapsed().as_secs()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_may_be_slow_and_may_pause_and_may_not_trickle() {
-        assert_eq!(lasts(0, 2000 * SECOND).await, 10);
-        assert_eq!(lasts(1, SECOND).await, 10);
-        assert_eq!(lasts(99, SECOND).await, 10);
-        assert!(lasts(120, SECOND).await >= 1000);
-        assert!(lasts(2000, 9 * SECOND).await >= 1000);
-        assert_eq!(lasts(1_000_000, 11 * SECOND).await, 10);
+        assert_eq!(seconds_until_timeout(0, 2000 * SECOND).await, 10);
+        assert_eq!(seconds_until_timeout(1, SECOND).await, 10);
+        assert_eq!(seconds_until_timeout(99, SECOND).await, 10);
+        assert!(seconds_until_timeout(120, SECOND).await >= 1000);
+        assert!(seconds_until_timeout(2000, 9 * SECOND).await >= 1000);
+        assert_eq!(seconds_until_timeout(1_000_000, 11 * SECOND).await, 10);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_streams_of_a_connection_share_the_rate_that_is_asked_of_it() {
         let activity = Arc::new(Activity::new(Instant::now()));
         let _streams: Vec<_> = (0..10).map(|_| activity.begin_request(false)).collect();
-        assert!(lasts_with(of_connection(&activity), 12, SECOND).await >= 1000);
-        assert_eq!(lasts_with(of_connection(&activity), 9, SECOND).await, 10);
+        assert!(seconds_with(with_activity(&activity), 12, SECOND).await >= 1000);
+        assert_eq!(seconds_with(with_activity(&activity), 9, SECOND).await, 10);
     }
 
     #[tokio::test(start_paused = true)]
@@ -162,10 +164,10 @@ mod tests {
         let mut deadline = deadline();
         for _ in 0..100 {
             tokio::time::advance(100 * SECOND).await;
-            deadline.moved(1);
+            deadline.record_bytes(1);
         }
         let begin = Instant::now();
-        poll_fn(|cx| deadline.poll_overdue(cx)).await;
+        poll_fn(|cx| deadline.poll_timeout(cx)).await;
         assert_eq!(begin.elapsed(), 10 * SECOND);
     }
 }

@@ -5,17 +5,17 @@
 //! wait for their client ([`deadline`]), on frames that wait for the socket ([`send_queue`]), on uploads that wait ([`windows`]), on
 //! clients that are gone ([`ping`]).
 
-mod connect;
 mod deadline;
-mod frames;
-mod hints;
-mod ledger;
+mod frame_limiter;
+mod informational;
 mod ping;
 mod send_queue;
+mod shared_counters;
 mod shutdown;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 mod upload;
 mod windows;
 
@@ -27,41 +27,41 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::server::{Builder, Handshake, SendResponse};
+use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
 
-use self::connect::Switch;
-use self::frames::Frames;
-use self::hints::Hints;
-use self::ledger::{Ledger, RESETS};
+use self::frame_limiter::FrameLimiter;
+use self::informational::PendingInformational;
 use self::ping::KeepAlive;
 use self::send_queue::QueuedData;
+use self::shared_counters::{MAX_RESETS, SharedCounters};
 use self::shutdown::{Shutdown, announced_ahead};
 use self::stream::Stream;
+use self::tunnel::TunnelState;
 use self::upload::{Unread, Upload};
 use self::windows::Windows;
 use super::activity::Activity;
-use super::head::cause;
+use super::driver::Drainable;
+use super::head::rejection_cause;
+use super::metered_socket::MeteredSocket;
 use super::peer::ConnectionPeer;
-use super::stream::Watched;
-use super::watch::Connection;
-use super::{ConnectionLimits, HttpService, Refused, Terms, scheme};
+use super::{ConnectionLimits, HttpService, Rejection, ServerContext, scheme};
 use crate::boxed::boxed;
 use crate::http1::length;
 use crate::layer::{OverTls, TlsPeer};
 use crate::upstream::{Informer, RequestBody, expects_continue};
 
 /// The most bytes of a stream that `h2` buffers for its client.
-const BUFFER: usize = 64 * 1024;
+const MAX_SEND_BUFFER: usize = 64 * 1024;
 /// What `h2` allows for the overhead of small frames (256 bytes each, less what they carry) that wait for their upstreams on a
 /// connection, before it ends the connection. It is enough for 64 KiB of the shortest messages of gRPC (6
 /// bytes); what `h2` takes unless it is told would be used up by a fifth of them.
-const SMALL_FRAMES: usize = 3 * 1024 * 1024;
+const SMALL_FRAME_BUDGET: usize = 3 * 1024 * 1024;
 /// The streams that `h2` itself resets or refuses on a connection, for being malformed or too many, before it ends the
 /// connection. A client that opens what it likes before it has read our SETTINGS has some of them refused.
-const REFUSALS: usize = 200;
+const MAX_LOCAL_RESETS: usize = 200;
 
 /// Clients that no longer answer, as they are counted.
 const GONE: &str = "gone";
@@ -73,11 +73,11 @@ pub(crate) struct Http2<S: HttpService> {
     peer: ConnectionPeer,
     tls: Option<Arc<TlsPeer>>,
     activity: Arc<Activity>,
-    terms: Arc<Terms>,
-    ledger: Arc<Ledger>,
+    context: Arc<ServerContext>,
+    counters: Arc<SharedCounters>,
     shutdown: Shutdown,
     /// The client was told to go away.
-    dismissed: bool,
+    goaway_sent: bool,
     windows: Windows,
 }
 
@@ -85,44 +85,49 @@ pub(crate) struct Http2<S: HttpService> {
 type Accepted = Result<(Request<RecvStream>, SendResponse<QueuedData>), h2::Error>;
 
 enum Stage {
-    Greeting(Pin<Box<Handshake<Watched, QueuedData>>>),
+    Handshake(Pin<Box<h2::server::Handshake<MeteredSocket, QueuedData>>>),
     Serving(Box<Serving>),
 }
 
 struct Serving {
-    connection: h2::server::Connection<Watched, QueuedData>,
+    connection: h2::server::Connection<MeteredSocket, QueuedData>,
     keep_alive: KeepAlive,
 }
 
 impl<S: HttpService> Http2<S> {
-    pub(super) fn new(mut stream: Watched, service: S, peer: ConnectionPeer, terms: Arc<Terms>) -> Self {
+    pub(super) fn new(
+        mut stream: MeteredSocket,
+        service: S,
+        peer: ConnectionPeer,
+        context: Arc<ServerContext>,
+    ) -> Self {
         let activity = Arc::clone(stream.activity());
         let tls = stream.socket().tls_peer().cloned();
-        let ledger = Arc::new(Ledger::default());
-        stream.count_with(Frames::new(Arc::clone(&ledger)));
-        let greeting = builder(&terms.limits).handshake(stream);
-        let stage = Stage::Greeting(Box::pin(greeting));
+        let counters = Arc::new(SharedCounters::default());
+        stream.set_meter(FrameLimiter::new(Arc::clone(&counters)));
+        let handshake = builder(&context.limits).handshake(stream);
+        let stage = Stage::Handshake(Box::pin(handshake));
         Self {
             stage,
             service,
             peer,
             tls,
             activity,
-            terms,
-            ledger,
+            context,
+            counters,
             shutdown: Shutdown::default(),
-            dismissed: false,
+            goaway_sent: false,
             windows: Windows::default(),
         }
     }
 
     /// Serves a request in a task of its own.
-    fn begin(&mut self, mut request: Request<RecvStream>, mut respond: SendResponse<QueuedData>) {
-        if self.is_over() {
+    fn begin_request(&mut self, mut request: Request<RecvStream>, mut respond: SendResponse<QueuedData>) {
+        if self.is_finished() {
             // Not processed at all, so the client can send it again elsewhere (RFC 9113 section 8.7).
             respond.send_reset(Reason::REFUSED_STREAM);
-            if self.shutdown.refuse(self.terms.limits.max_streams) {
-                self.ledger.finish();
+            if self.shutdown.count_refused(self.context.limits.max_streams) {
+                self.counters.set_finished();
             }
             return;
         }
@@ -131,124 +136,127 @@ impl<S: HttpService> Http2<S> {
             respond,
             head_only: *request.method() == Method::HEAD,
             in_flight,
-            ledger: Arc::clone(&self.ledger),
-            terms: Arc::clone(&self.terms),
-            switch: Switch::of(&mut request),
-            hints: Arc::default(),
+            counters: Arc::clone(&self.counters),
+            context: Arc::clone(&self.context),
+            tunnel: TunnelState::from_request(&mut request),
+            informational: Arc::default(),
         };
         if request.headers().values().any(has_outer_whitespace) {
-            return stream.refuse_malformed();
+            return stream.reject_malformed();
         }
-        let target = || scheme::refuse(Version::HTTP_2, request.uri(), request.headers());
-        let local_response = self.terms.limits.head.excess(&request).or_else(target).inspect(|local_response| {
-            self.terms.metrics.rejected(cause(local_response));
-            (self.terms.on_refused)(&Refused::request(local_response, &request, self.peer.address));
-        });
+        let target = || scheme::check(Version::HTTP_2, request.uri(), request.headers());
+        let local_response =
+            self.context.limits.head.check_request(&request).or_else(target).inspect(|local_response| {
+                self.context.metrics.rejected(rejection_cause(local_response));
+                (self.context.on_rejection)(&Rejection::request(local_response, &request, self.peer.address));
+            });
         let unread = (!request.body().is_end_stream()).then(Unread::default);
-        let told = unread.as_ref().map(|unread| {
-            let (length, asks) = (length(request.headers()).ok().flatten(), expects_continue(request.headers()));
-            (unread.clone(), length, asks)
+        let expected = unread.as_ref().map(|unread| {
+            let (length, expects) = (length(request.headers()).ok().flatten(), expects_continue(request.headers()));
+            (unread.clone(), length, expects)
         });
-        let hints: Weak<Hints> = Arc::downgrade(&stream.hints);
+        let informational: Weak<PendingInformational> = Arc::downgrade(&stream.informational);
         let mut request = request.map(|body| {
-            let body = match told {
-                Some((unread, length, asks)) => RequestBody::new(Upload::new(body, unread, length, asks, &stream)),
+            let body = match expected {
+                Some((unread, length, expects)) => {
+                    RequestBody::new(Upload::new(body, unread, length, expects, &stream))
+                }
                 None => RequestBody::none(),
             };
-            body.informing(Informer::new(hints))
+            body.informing(Informer::new(informational))
         });
         if let Some(local_response) = local_response {
             let fields = take(request.headers_mut());
-            let answer = local_response.into_response_to(request.method(), fields);
-            return spawn(stream, future::ready(Ok(answer)), unread);
+            let response = local_response.into_response_to(request.method(), fields);
+            return spawn_response(stream, future::ready(Ok(response)), unread);
         }
-        self.peer.note(request.extensions_mut());
+        self.peer.insert_into(request.extensions_mut());
         if let Some(tls) = &self.tls {
             request.extensions_mut().insert(OverTls(Arc::clone(tls)));
         }
-        spawn(stream, self.service.call(request), unread);
+        spawn_response(stream, self.service.call(request), unread);
     }
 
     /// Whether the connection takes no more requests: it has brought the last one, or its shutdown has reached the deadline.
-    fn is_over(&self) -> bool {
-        self.ledger.is_finished() || self.activity.requests() >= self.terms.limits.max_requests
+    fn is_finished(&self) -> bool {
+        self.counters.is_finished() || self.activity.requests() >= self.context.limits.max_requests
     }
 
     /// Announces the end of the connection before the last request that it may bring.
-    fn retire_before_last(&mut self) {
-        let limits = &self.terms.limits;
+    fn announce_last_request(&mut self) {
+        let limits = &self.context.limits;
         let announced_at = limits.max_requests - announced_ahead(limits.max_requests, limits.max_streams);
         if self.activity.requests() >= announced_at && !self.shutdown.is_announced() {
-            self.terms.metrics.rejected("max_requests");
-            Pin::new(self).retire();
+            self.context.metrics.rejected("max_requests");
+            Pin::new(self).finish();
         }
     }
 
     /// Closes the connection because of its client's behaviour.
-    fn dismiss(&mut self, cause: &'static str) {
+    fn send_goaway(&mut self, cause: &'static str) {
         let Stage::Serving(serving) = &mut self.stage else { return };
-        self.dismissed = true;
-        self.terms.metrics.rejected(cause);
-        self.ledger.dismiss();
+        self.goaway_sent = true;
+        self.context.metrics.rejected(cause);
+        self.counters.set_goaway_sent();
         serving.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
     }
 
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.ledger.watch(cx);
+        self.counters.register_waker(cx);
         loop {
-            if let Some(cause) = self.ledger.excess().filter(|_| !self.dismissed) {
-                self.dismiss(cause);
+            if let Some(cause) = self.counters.excess().filter(|_| !self.goaway_sent) {
+                self.send_goaway(cause);
             }
             let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
-            self.windows.adapt(&mut serving.connection, &self.ledger);
+            self.windows.adapt(&mut serving.connection, &self.counters);
             ready!(self.service.poll_ready(cx));
-            match serving.poll_accept(&self.ledger, cx) {
+            match serving.poll_accept(&self.counters, cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
-                    self.begin(request, respond);
-                    self.retire_before_last();
+                    self.begin_request(request, respond);
+                    self.announce_last_request();
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    self.note(&error);
+                    self.count_error(&error);
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
-                Poll::Pending if !self.dismissed && self.ledger.excess().is_some() => {}
+                Poll::Pending if !self.goaway_sent && self.counters.excess().is_some() => {}
                 // All received bytes have been read, and an acknowledgement would be among them.
-                Poll::Pending if self.shutdown.poll_deadline(cx).is_ready() => self.ledger.finish(),
-                Poll::Pending => return self.poll_gone(cx),
+                Poll::Pending if self.shutdown.poll_deadline(cx).is_ready() => self.counters.set_finished(),
+                Poll::Pending => return self.poll_client_gone(cx),
             }
         }
     }
 
     /// Ready when the client is gone. Is asked when all was read that has come: silence while we had no turn is not the client's.
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let (Stage::Serving(serving), false) = (&mut self.stage, self.dismissed) {
-            ready!(serving.keep_alive.poll(&self.ledger, self.activity.is_busy(), cx));
-            self.terms.metrics.rejected(GONE);
+    fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let (Stage::Serving(serving), false) = (&mut self.stage, self.goaway_sent) {
+            ready!(serving.keep_alive.poll(&self.counters, self.activity.is_busy(), cx));
+            self.context.metrics.rejected(GONE);
             return Poll::Ready(());
         }
         Poll::Pending
     }
 
     /// Counts what `h2` ended the connection for.
-    fn note(&self, error: &h2::Error) {
-        if self.dismissed || !(error.is_go_away() && error.is_library()) {
+    fn count_error(&self, error: &h2::Error) {
+        if self.goaway_sent || !(error.is_go_away() && error.is_library()) {
             return;
         }
         let cause = match error.reason() {
             // It does not tell which of its bounds it was.
-            Some(Reason::ENHANCE_YOUR_CALM) if self.ledger.is_resetting() => "rapid_reset",
+            Some(Reason::ENHANCE_YOUR_CALM) if self.counters.is_resetting() => "rapid_reset",
             Some(Reason::ENHANCE_YOUR_CALM) => "h2_flood",
             _ => "malformed",
         };
-        self.terms.metrics.rejected(cause);
+        self.context.metrics.rejected(cause);
     }
 }
 
 impl Serving {
     /// Reads and writes frames. Returns the next request while the send queue is not full.
-    fn poll_accept(&mut self, ledger: &Ledger, cx: &mut Context<'_>) -> Poll<Option<Accepted>> {
-        let queue = ledger.queue();
+    fn poll_accept(&mut self, counters: &SharedCounters, cx: &mut Context<'_>) -> Poll<Option<Accepted>> {
+        let queue = counters.queue();
         loop {
             let (is_ready, heads) = (queue.poll_ready(cx).is_ready(), queue.heads());
             let polled = match is_ready {
@@ -268,25 +276,25 @@ impl<S: HttpService> Future for Http2<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if let Stage::Greeting(greeting) = &mut self.stage {
-            let Ok(mut connection) = ready!(greeting.as_mut().poll(cx)) else { return Poll::Ready(()) };
+        if let Stage::Handshake(handshake) = &mut self.stage {
+            let Ok(mut connection) = ready!(handshake.as_mut().poll(cx)) else { return Poll::Ready(()) };
             if self.shutdown.is_announced() {
                 connection.graceful_shutdown();
             }
-            let keep_alive = KeepAlive::new(connection.ping_pong(), self.terms.limits.body.timeout);
+            let keep_alive = KeepAlive::new(connection.ping_pong(), self.context.limits.body.timeout);
             self.stage = Stage::Serving(Box::new(Serving { connection, keep_alive }));
         }
         self.poll_serve(cx)
     }
 }
 
-impl<S: HttpService> Connection for Http2<S> {
+impl<S: HttpService> Drainable for Http2<S> {
     /// The client is told, and those requests are answered that it sends before it knows.
-    fn wind_down(self: Pin<&mut Self>) {
-        self.retire();
+    fn begin_drain(self: Pin<&mut Self>) {
+        self.finish();
     }
 
-    fn retire(mut self: Pin<&mut Self>) {
+    fn finish(mut self: Pin<&mut Self>) {
         self.shutdown.announce();
         if let Stage::Serving(serving) = &mut self.stage {
             serving.connection.graceful_shutdown();
@@ -298,7 +306,7 @@ impl<S: HttpService> Connection for Http2<S> {
 impl<S: HttpService> Unpin for Http2<S> {}
 
 /// Answers in a task of its own, and then handles the unread rest of the body.
-fn spawn<F, B>(mut stream: Stream, handling: F, unread: Option<Unread>)
+fn spawn_response<F, B>(mut stream: Stream, handling: F, unread: Option<Unread>)
 where
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
@@ -321,10 +329,10 @@ fn builder(limits: &ConnectionLimits) -> Builder {
         .max_header_list_size(u32::try_from(limits.head.field_bytes + limits.head.target).unwrap_or(u32::MAX))
         .initial_window_size(windows::STREAM)
         .initial_connection_window_size(windows::CONNECTION)
-        .max_send_buffer_size(BUFFER)
-        .data_frame_budget(SMALL_FRAMES)
-        .max_pending_accept_reset_streams(RESETS as usize)
-        .max_local_error_reset_streams(Some(REFUSALS));
+        .max_send_buffer_size(MAX_SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAME_BUDGET)
+        .max_pending_accept_reset_streams(MAX_RESETS as usize)
+        .max_local_error_reset_streams(Some(MAX_LOCAL_RESETS));
     builder
 }
 

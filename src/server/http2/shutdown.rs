@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-use crate::server::activity::REST;
+use crate::server::activity::IDLE_DELAY;
 
 /// How long requests may arrive that the client sent before it read the announcement. HTTP/1 gives its clients the same time.
-const GRACE: Duration = REST;
+const GRACE: Duration = IDLE_DELAY;
 
 /// The payload of the PING that `h2` sends with the announcement. `h2` does not export it; tests/it/http2_shutdown.rs fails if
 /// it changes.
@@ -51,7 +51,7 @@ impl Shutdown {
     }
 
     /// Counts a refused stream. Returns `true` if a client that has not read the announcement could not have opened this many.
-    pub(super) fn refuse(&mut self, max_streams: u32) -> bool {
+    pub(super) fn count_refused(&mut self, max_streams: u32) -> bool {
         self.refused += 1;
         self.refused > max_streams
     }

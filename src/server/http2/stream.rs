@@ -12,20 +12,20 @@ use h2::{Reason, SendStream};
 use http::{HeaderMap, Response, StatusCode, header};
 use http_body::{Body, Frame};
 
-use super::connect::Switch;
-use super::deadline::Deadline;
-use super::hints::Hints;
-use super::ledger::Ledger;
+use super::deadline::StreamDeadline;
+use super::informational::PendingInformational;
 use super::send_queue::{QueuedData, SendQueue};
+use super::shared_counters::SharedCounters;
+use super::tunnel::TunnelState;
 use crate::http1::date_value;
-use crate::server::Terms;
-use crate::server::activity::{InFlight, SLOW_READER};
+use crate::server::ServerContext;
+use crate::server::activity::{InFlightRequest, SLOW_READER};
 
 /// The most of a body that waits for its client's window at a time: others want some of it as well.
-const PIECE: usize = 16 * 1024;
+const MAX_PIECE: usize = 16 * 1024;
 
 /// Fields that HTTP/2 has no place for (RFC 9113 section 8.2.2).
-const OF_CONNECTIONS: [header::HeaderName; 6] = [
+const CONNECTION_FIELDS: [header::HeaderName; 6] = [
     header::CONNECTION,
     header::HeaderName::from_static("keep-alive"),
     header::HeaderName::from_static("proxy-connection"),
@@ -38,18 +38,18 @@ const OF_CONNECTIONS: [header::HeaderName; 6] = [
 pub(super) struct Stream {
     pub(super) respond: SendResponse<QueuedData>,
     pub(super) head_only: bool,
-    pub(super) in_flight: InFlight,
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) terms: Arc<Terms>,
+    pub(super) in_flight: InFlightRequest,
+    pub(super) counters: Arc<SharedCounters>,
+    pub(super) context: Arc<ServerContext>,
     /// Of a tunnel.
-    pub(super) switch: Option<Switch>,
+    pub(super) tunnel: Option<TunnelState>,
     /// What it is told before its answer.
-    pub(super) hints: Arc<Hints>,
+    pub(super) informational: Arc<PendingInformational>,
 }
 
 /// Why a client has no whole answer.
 #[derive(Clone, Copy, Debug)]
-enum Broken {
+enum StreamError {
     /// The stream was reset, by the client or for what it sent; or the connection is over.
     Reset,
     /// Its trailers have a pseudo-header field.
@@ -57,7 +57,7 @@ enum Broken {
     /// The client reads too slowly.
     Stalled,
     /// The answer's body failed.
-    Off,
+    BodyFailed,
 }
 
 impl Stream {
@@ -70,84 +70,84 @@ impl Stream {
         // The service goes first: what was asked is judged and charged, though it was reset at once.
         let handled = poll_fn(|cx| {
             let polled = handling.as_mut().poll(cx);
-            for hint in self.hints.take() {
-                self.ledger.queue().add_head(hint.headers());
-                _ = self.respond.send_informational(hint); // whatever is wrong with it, the answer counts
+            for informational in self.informational.take() {
+                self.counters.queue().add_head(informational.headers());
+                _ = self.respond.send_informational(informational); // whatever is wrong with it, the answer counts
             }
-            if self.ledger.malformed.contains(self.respond.stream_id()) {
-                return Poll::Ready(Err(Broken::Malformed));
+            if self.counters.malformed.contains(self.respond.stream_id()) {
+                return Poll::Ready(Err(StreamError::Malformed));
             }
             match polled {
                 Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
-                Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(Broken::Reset)),
+                Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(StreamError::Reset)),
             }
         });
         // What is kept while the body is sent is part of every request's task: not the head, and nothing twice.
-        let mut begun = handled.await.and_then(|response| self.begin(response));
-        let answered = match &mut begun {
+        let mut response = handled.await.and_then(|response| self.begin_response(response));
+        let sent = match &mut response {
             Ok(Some((body, to))) => self.send_body(body, to).await,
             Ok(None) => Ok(()),
-            Err(broken) => Err(*broken),
+            Err(error) => Err(*error),
         };
-        drop(begun);
-        match answered {
-            Ok(()) => self.ledger.answered(),
-            Err(Broken::Reset) => self.ledger.reset(),
-            Err(Broken::Malformed) => {
-                self.ledger.malformed.remove(self.respond.stream_id());
+        drop(response);
+        match sent {
+            Ok(()) => self.counters.count_response(),
+            Err(StreamError::Reset) => self.counters.count_reset(),
+            Err(StreamError::Malformed) => {
+                self.counters.malformed.remove(self.respond.stream_id());
                 self.reset_malformed();
             }
-            Err(Broken::Stalled) => {
-                self.terms.metrics.rejected(SLOW_READER);
+            Err(StreamError::Stalled) => {
+                self.context.metrics.rejected(SLOW_READER);
                 self.respond.send_reset(Reason::CANCEL);
             }
-            Err(Broken::Off) => {
-                self.in_flight.break_off();
+            Err(StreamError::BodyFailed) => {
+                self.in_flight.abort_response();
                 // A reset on the other side of a tunnel is this one (RFC 8441 section 5).
-                let reason = if self.is_switched() { Reason::CANCEL } else { Reason::INTERNAL_ERROR };
+                let reason = if self.is_tunnel_open() { Reason::CANCEL } else { Reason::INTERNAL_ERROR };
                 self.respond.send_reset(reason);
             }
         }
     }
 
     /// Answers what is no request (RFC 9113 section 8.1.1).
-    pub(super) fn refuse_malformed(mut self) {
+    pub(super) fn reject_malformed(mut self) {
         self.reset_malformed();
     }
 
     fn reset_malformed(&mut self) {
-        self.terms.metrics.rejected("malformed");
-        self.ledger.reset();
+        self.context.metrics.rejected("malformed");
+        self.counters.count_reset();
         self.respond.send_reset(Reason::PROTOCOL_ERROR);
     }
 
     /// In HTTP/2 it is a success that tells of a tunnel.
-    fn note_switch(&mut self, head: &mut Response<()>) {
-        if let Some(switch) = &self.switch
+    fn open_tunnel(&mut self, head: &mut Response<()>) {
+        if let Some(tunnel) = &self.tunnel
             && head.status() == StatusCode::SWITCHING_PROTOCOLS
         {
-            switch.set();
-            self.in_flight.becomes_tunnel();
+            tunnel.open();
+            self.in_flight.set_tunnel();
             *head.status_mut() = StatusCode::OK;
         }
     }
 
-    fn is_switched(&self) -> bool {
-        self.switch.as_ref().is_some_and(Switch::is_set)
+    fn is_tunnel_open(&self) -> bool {
+        self.tunnel.as_ref().is_some_and(TunnelState::is_open)
     }
 
     /// Sends the head of an answer; returns its body, and where to send that, if there is one.
-    fn begin<B: Body<Data = Bytes>>(
+    fn begin_response<B: Body<Data = Bytes>>(
         &mut self,
         response: Response<B>,
-    ) -> Result<Option<(B, SendStream<QueuedData>)>, Broken> {
+    ) -> Result<Option<(B, SendStream<QueuedData>)>, StreamError> {
         let (head, body) = response.into_parts();
         let mut head = Response::from_parts(head, ());
-        self.note_switch(&mut head);
-        complete(head.headers_mut(), &body);
+        self.open_tunnel(&mut head);
+        complete_fields(head.headers_mut(), &body);
         let bodiless = self.head_only || body.is_end_stream();
-        self.ledger.queue().add_head(head.headers());
-        let to = self.respond.send_response(head, bodiless).map_err(|_| Broken::Reset)?;
+        self.counters.queue().add_head(head.headers());
+        let to = self.respond.send_response(head, bodiless).map_err(|_| StreamError::Reset)?;
         Ok((!bodiless).then_some((body, to)))
     }
 
@@ -155,75 +155,75 @@ impl Stream {
         &mut self,
         body: &mut B,
         to: &mut SendStream<QueuedData>,
-    ) -> Result<(), Broken> {
-        let queue = Arc::clone(self.ledger.queue());
-        let mut deadline = Deadline::new(self.terms.limits.body, Arc::clone(self.in_flight.activity()));
-        if self.is_switched() {
-            deadline.becomes_tunnel();
+    ) -> Result<(), StreamError> {
+        let queue = Arc::clone(self.counters.queue());
+        let mut deadline = StreamDeadline::new(self.context.limits.body, Arc::clone(self.in_flight.activity()));
+        if self.is_tunnel_open() {
+            deadline.set_tunnel();
         }
         loop {
-            let frame = next(body, to, &queue, &mut deadline).await?;
+            let frame = next_frame(body, to, &queue, &mut deadline).await?;
             let data = match frame.map(Frame::into_data) {
                 Some(Ok(data)) => data,
-                None => return to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| Broken::Reset),
-                Some(Err(_)) if self.is_switched() => break,
+                None => return to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| StreamError::Reset),
+                Some(Err(_)) if self.is_tunnel_open() => break,
                 Some(Err(frame)) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
                     queue.add_head(&trailers);
-                    return to.send_trailers(trailers).map_err(|_| Broken::Reset);
+                    return to.send_trailers(trailers).map_err(|_| StreamError::Reset);
                 }
             };
             let last = body.is_end_stream();
-            send(data, last, to, &queue, &mut deadline).await?;
+            send_data(data, last, to, &queue, &mut deadline).await?;
             if last {
                 return Ok(());
             }
         }
-        to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| Broken::Reset)?;
-        while next(body, to, &queue, &mut deadline).await?.is_some() {} // until the client has ended as well
+        to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| StreamError::Reset)?;
+        while next_frame(body, to, &queue, &mut deadline).await?.is_some() {} // until the client has ended as well
         Ok(())
     }
 }
 
 /// Reads the next frame of the body while the send queue has room for it, until the client resets the stream.
-async fn next<B: Body<Data = Bytes> + Unpin>(
+async fn next_frame<B: Body<Data = Bytes> + Unpin>(
     body: &mut B,
     to: &mut SendStream<QueuedData>,
     queue: &SendQueue,
-    deadline: &mut Deadline,
-) -> Result<Option<Frame<Bytes>>, Broken> {
+    deadline: &mut StreamDeadline,
+) -> Result<Option<Frame<Bytes>>, StreamError> {
     poll_fn(|cx| {
         if queue.poll_ready(cx).is_pending() {
-            let overdue = deadline.poll_overdue_in_queue(queue.written(), cx).map(|()| Err(Broken::Stalled));
-            return if overdue.is_ready() { overdue } else { to.poll_reset(cx).map(|_| Err(Broken::Reset)) };
+            let timed_out = deadline.poll_queue_timeout(queue.written(), cx).map(|()| Err(StreamError::Stalled));
+            return if timed_out.is_ready() { timed_out } else { to.poll_reset(cx).map(|_| Err(StreamError::Reset)) };
         }
         deadline.end_wait();
         match Pin::new(&mut *body).poll_frame(cx) {
-            Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| Broken::Off)),
-            Poll::Pending => to.poll_reset(cx).map(|_| Err(Broken::Reset)),
+            Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| StreamError::BodyFailed)),
+            Poll::Pending => to.poll_reset(cx).map(|_| Err(StreamError::Reset)),
         }
     })
     .await
 }
 
 /// Sends as much at a time as the client has a window for. What `h2` is handed, then, waits for nothing but the socket.
-async fn send(
+async fn send_data(
     mut data: Bytes,
     last: bool,
     to: &mut SendStream<QueuedData>,
     queue: &Arc<SendQueue>,
-    deadline: &mut Deadline,
-) -> Result<(), Broken> {
+    deadline: &mut StreamDeadline,
+) -> Result<(), StreamError> {
     loop {
         let mut piece = Bytes::new();
         if !data.is_empty() {
-            to.reserve_capacity(data.len().min(PIECE));
+            to.reserve_capacity(data.len().min(MAX_PIECE));
             let capacity = poll_fn(|cx| poll_capacity(to, deadline, cx)).await?;
             piece = data.split_to(capacity.min(data.len()));
-            deadline.moved(piece.len());
+            deadline.record_bytes(piece.len());
         }
         let ends = data.is_empty();
-        to.send_data(queue.add_data(piece), ends && last).map_err(|_| Broken::Reset)?;
+        to.send_data(queue.add_data(piece), ends && last).map_err(|_| StreamError::Reset)?;
         if ends {
             return Ok(());
         }
@@ -232,16 +232,16 @@ async fn send(
 
 fn poll_capacity(
     to: &mut SendStream<QueuedData>,
-    deadline: &mut Deadline,
+    deadline: &mut StreamDeadline,
     cx: &mut Context<'_>,
-) -> Poll<Result<usize, Broken>> {
+) -> Poll<Result<usize, StreamError>> {
     while to.capacity() == 0 {
         match to.poll_capacity(cx) {
             Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(_) => return Poll::Ready(Err(Broken::Reset)),
+            Poll::Ready(_) => return Poll::Ready(Err(StreamError::Reset)),
             Poll::Pending => {
-                ready!(deadline.poll_overdue(cx));
-                return Poll::Ready(Err(Broken::Stalled));
+                ready!(deadline.poll_timeout(cx));
+                return Poll::Ready(Err(StreamError::Stalled));
             }
         }
     }
@@ -249,23 +249,23 @@ fn poll_capacity(
 }
 
 /// Adds and removes what HTTP/2 asks for.
-fn complete<B: Body>(fields: &mut HeaderMap, body: &B) {
+fn complete_fields<B: Body>(fields: &mut HeaderMap, body: &B) {
     // A pass over the names costs less than eight lookups, most of them in vain.
-    let (mut of_connection, mut is_dated, mut is_measured) = (false, false, false);
+    let (mut has_connection_field, mut has_date, mut has_length) = (false, false, false);
     for name in fields.keys() {
-        of_connection |= OF_CONNECTIONS.contains(name);
-        is_dated |= *name == header::DATE;
-        is_measured |= *name == header::CONTENT_LENGTH;
+        has_connection_field |= CONNECTION_FIELDS.contains(name);
+        has_date |= *name == header::DATE;
+        has_length |= *name == header::CONTENT_LENGTH;
     }
-    if of_connection {
-        for name in OF_CONNECTIONS {
+    if has_connection_field {
+        for name in CONNECTION_FIELDS {
             fields.remove(name);
         }
     }
-    if !is_dated {
+    if !has_date {
         fields.insert(header::DATE, date_value());
     }
-    if let Some(length) = body.size_hint().exact().filter(|_| !is_measured && !body.is_end_stream()) {
+    if let Some(length) = body.size_hint().exact().filter(|_| !has_length && !body.is_end_stream()) {
         fields.insert(header::CONTENT_LENGTH, length.into());
     }
 }

@@ -13,23 +13,23 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::connect::Switch;
-use super::deadline::Deadline;
-use super::hints::Hints;
-use super::ledger::{Ledger, OpenUpload};
+use super::deadline::StreamDeadline;
+use super::informational::PendingInformational;
+use super::shared_counters::{OpenUpload, SharedCounters};
 use super::stream::Stream;
-use crate::server::Terms;
+use super::tunnel::TunnelState;
+use crate::server::ServerContext;
 use crate::server::activity::SLOW_UPLOAD;
 
 /// How long, and how many bytes of a body that nobody reads are read after its answer, until the client ends the stream. What is
 /// beyond does not come: the window is shut.
 const LINGER: Duration = Duration::from_secs(1);
-const MOST_THROWN_AWAY: usize = 256 * 1024;
+const MAX_DISCARDED: usize = 256 * 1024;
 
 /// A body is long once it has brought this many bytes in large frames. Small frames, as the messages of many gRPC calls, keep the
 /// small window: each that waits costs more than its bytes.
-const LONG: usize = 16 * 1024;
-const LARGE: usize = 4 * 1024;
+const LONG_BODY: usize = 16 * 1024;
+const LARGE_FRAME: usize = 4 * 1024;
 
 /// A request body; it ends in an error when the client is too slow.
 #[derive(Debug)]
@@ -41,24 +41,24 @@ pub(super) struct Upload {
     unread: Unread,
     has_data: bool,
     /// What is left, where its length was told.
-    left: Option<u64>,
+    remaining: Option<u64>,
     /// Of a tunnel; it has no body until this is set, and may be silent afterwards.
-    switch: Option<Switch>,
+    tunnel: Option<TunnelState>,
     /// By which the client is asked for it, if it waits for that.
-    asks: Option<Arc<Hints>>,
+    continue_sender: Option<Arc<PendingInformational>>,
     /// What has come of it in large frames.
-    in_large: usize,
-    ledger: Arc<Ledger>,
-    deadline: Deadline,
-    terms: Arc<Terms>,
+    large_frame_bytes: usize,
+    counters: Arc<SharedCounters>,
+    deadline: StreamDeadline,
+    context: Arc<ServerContext>,
 }
 
 /// The unread rest of a body, kept until the answer is sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unread(Arc<Mutex<Option<Rest>>>);
+pub(super) struct Unread(Arc<Mutex<Option<UnreadBody>>>);
 
 #[derive(Debug)]
-struct Rest {
+struct UnreadBody {
     stream: RecvStream,
     _open: Option<OpenUpload>,
 }
@@ -67,48 +67,54 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Upload {
     /// The body of a stream, which has to be asked for if the client `waits` for that.
-    pub(super) fn new(body: RecvStream, unread: Unread, length: Option<u64>, waits: bool, of: &Stream) -> Self {
-        let mut deadline = Deadline::new(of.terms.limits.body, Arc::clone(of.in_flight.activity()));
-        if of.switch.is_some() {
-            deadline.becomes_tunnel();
+    pub(super) fn new(
+        body: RecvStream,
+        unread: Unread,
+        length: Option<u64>,
+        expects_continue: bool,
+        response: &Stream,
+    ) -> Self {
+        let mut deadline = StreamDeadline::new(response.context.limits.body, Arc::clone(response.in_flight.activity()));
+        if response.tunnel.is_some() {
+            deadline.set_tunnel();
         }
         Self {
             stream: Some(body),
-            open: Some(of.ledger.begin_upload()),
+            open: Some(response.counters.begin_upload()),
             unread,
             has_data: true,
-            left: length,
-            switch: of.switch.clone(),
-            asks: waits.then(|| Arc::clone(&of.hints)),
-            in_large: 0,
-            ledger: Arc::clone(&of.ledger),
+            remaining: length,
+            tunnel: response.tunnel.clone(),
+            continue_sender: expects_continue.then(|| Arc::clone(&response.informational)),
+            large_frame_bytes: 0,
+            counters: Arc::clone(&response.counters),
             deadline,
-            terms: Arc::clone(&of.terms),
+            context: Arc::clone(&response.context),
         }
     }
 
     fn is_closed_tunnel(&self) -> bool {
-        self.switch.as_ref().is_some_and(|switch| !switch.is_set())
+        self.tunnel.as_ref().is_some_and(|tunnel| !tunnel.is_open())
     }
 
-    fn take(&mut self, data: Bytes) -> Frame<Bytes> {
-        if data.len() >= LARGE && self.in_large < LONG {
-            self.in_large += data.len();
-            if self.in_large >= LONG {
-                self.ledger.long_body();
+    fn take_data(&mut self, data: Bytes) -> Frame<Bytes> {
+        if data.len() >= LARGE_FRAME && self.large_frame_bytes < LONG_BODY {
+            self.large_frame_bytes += data.len();
+            if self.large_frame_bytes >= LONG_BODY {
+                self.counters.set_has_long_bodies();
             }
         }
-        self.deadline.moved(data.len());
-        self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+        self.deadline.record_bytes(data.len());
+        self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(data.len() as u64));
         Frame::data(data)
     }
 
-    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.switch.is_some() {
+    fn poll_client_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.tunnel.is_some() {
             return Poll::Pending;
         }
-        ready!(self.deadline.poll_overdue(cx));
-        self.terms.metrics.rejected(SLOW_UPLOAD);
+        ready!(self.deadline.poll_timeout(cx));
+        self.context.metrics.rejected(SLOW_UPLOAD);
         Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
     }
 }
@@ -118,8 +124,8 @@ impl Body for Upload {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(hints) = self.asks.take() {
-            hints.ask_for_body();
+        if let Some(sender) = self.continue_sender.take() {
+            sender.queue_continue();
         }
         while self.has_data {
             let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
@@ -131,23 +137,23 @@ impl Body for Upload {
                     if stream.is_end_stream() {
                         self.open = None;
                     }
-                    return Poll::Ready(Some(Ok(self.take(data))));
+                    return Poll::Ready(Some(Ok(self.take_data(data))));
                 }
                 // Whatever the client resets it with: half a body is none.
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
                 Poll::Ready(None) => self.has_data = false,
-                Poll::Pending => return self.wait(cx),
+                Poll::Pending => return self.poll_client_timeout(cx),
             }
         }
         self.open = None;
-        let Self { stream: Some(stream), ledger, .. } = &mut *self else { return Poll::Ready(None) };
+        let Self { stream: Some(stream), counters, .. } = &mut *self else { return Poll::Ready(None) };
         match stream.poll_trailers(cx) {
-            Poll::Ready(Ok(Some(_))) if ledger.malformed.contains(stream.stream_id()) => {
+            Poll::Ready(Ok(Some(_))) if counters.malformed.contains(stream.stream_id()) => {
                 Poll::Ready(Some(Err(h2::Error::from(h2::Reason::PROTOCOL_ERROR).into())))
             }
             Poll::Ready(Ok(trailers)) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
             Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error.into()))),
-            Poll::Pending => self.wait(cx),
+            Poll::Pending => self.poll_client_timeout(cx),
         }
     }
 
@@ -159,7 +165,7 @@ impl Body for Upload {
         if self.is_closed_tunnel() {
             return SizeHint::with_exact(0);
         }
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
@@ -168,7 +174,7 @@ impl Drop for Upload {
     fn drop(&mut self) {
         let (stream, open) = (self.stream.take(), self.open.take());
         let unread = stream.filter(|stream| !stream.is_end_stream());
-        *self.unread.0.lock() = unread.map(|stream| Rest { stream, _open: open });
+        *self.unread.0.lock() = unread.map(|stream| UnreadBody { stream, _open: open });
     }
 }
 
@@ -181,10 +187,10 @@ impl Unread {
         let rest = self.0.lock().take();
         let Some(mut rest) = rest else { return };
         let reading = async {
-            let mut room = MOST_THROWN_AWAY;
+            let mut budget = MAX_DISCARDED;
             while let Some(Ok(data)) = poll_fn(|cx| rest.stream.poll_data(cx)).await {
-                if let Some(left) = room.checked_sub(data.len()) {
-                    room = left;
+                if let Some(remaining) = budget.checked_sub(data.len()) {
+                    budget = remaining;
                     _ = rest.stream.flow_control().release_capacity(data.len());
                 }
             }

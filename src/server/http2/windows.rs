@@ -7,9 +7,9 @@
 
 use h2::server::Connection;
 
-use super::ledger::Ledger;
 use super::send_queue::QueuedData;
-use crate::server::stream::Watched;
+use super::shared_counters::SharedCounters;
+use crate::server::metered_socket::MeteredSocket;
 
 /// The window of a connection, which bounds the memory for its uploads.
 pub(super) const CONNECTION: u32 = 2 * 1024 * 1024;
@@ -32,9 +32,9 @@ pub(super) struct Windows {
 impl Windows {
     /// Sends the larger window if a long body has come and the connection never had many uploads, as soon as the client has
     /// acknowledged the SETTINGS before.
-    pub(super) fn adapt(&mut self, connection: &mut Connection<Watched, QueuedData>, ledger: &Ledger) {
-        self.is_crowded |= ledger.uploads() > FEW_UPLOADS;
-        if !self.has_grown && !self.is_crowded && ledger.has_long_bodies() {
+    pub(super) fn adapt(&mut self, connection: &mut Connection<MeteredSocket, QueuedData>, counters: &SharedCounters) {
+        self.is_crowded |= counters.uploads() > FEW_UPLOADS;
+        if !self.has_grown && !self.is_crowded && counters.has_long_bodies() {
             self.has_grown = connection.set_initial_window_size(LONG_BODIES).is_ok();
         }
     }

@@ -1,6 +1,6 @@
 //! What a client may have of everything.
 
-use super::rest::rest;
+use super::idle::wait_until_idle;
 use super::*;
 
 fn rejected(running: &Running, cause: &str) -> bool {
@@ -10,8 +10,8 @@ fn rejected(running: &Running, cause: &str) -> bool {
 /// Whether a connection is served; what it is told if it is not.
 async fn is_served(server: &Running) -> Result<Raw, String> {
     let mut client = Raw::connect(server.address).await;
-    let answer = client.ask(get("/")).await;
-    if answer.status() == 200 { Ok(client) } else { Err(answer.text()) }
+    let response = client.ask(get("/")).await;
+    if response.status() == 200 { Ok(client) } else { Err(response.text()) }
 }
 
 #[tokio::test]
@@ -32,17 +32,17 @@ async fn a_client_has_so_many_connections_and_others_have_theirs() {
 #[tokio::test]
 async fn a_trusted_proxy_is_not_one_client() {
     let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
-    let capacity = capacity(100, AddressRules { trusted_proxies, ipv6_prefix: 64 });
-    let server = start_within(&capacity, &Listen { max_connections_per_client: 1, ..listen() }, describe);
+    let connections = gateway_connections(100, AddressRules { trusted_proxies, ipv6_prefix: 64 });
+    let server = start_with_connections(&connections, &Listen { max_connections_per_client: 1, ..listen() }, describe);
     let _first = is_served(&server).await.unwrap();
     assert!(is_served(&server).await.is_ok());
 }
 
 #[tokio::test]
 async fn all_listeners_together_have_so_many_connections() {
-    let capacity = capacity(2, AddressRules::default());
-    let one = start_within(&capacity, &listen(), describe);
-    let other = start_within(&capacity, &listen(), describe);
+    let connections = gateway_connections(2, AddressRules::default());
+    let one = start_with_connections(&connections, &listen(), describe);
+    let other = start_with_connections(&connections, &listen(), describe);
     let first = is_served(&one).await.unwrap();
     let _second = is_served(&other).await.unwrap();
     assert!(is_served(&one).await.unwrap_err().contains("too many connections\""));
@@ -59,8 +59,8 @@ async fn the_last_request_of_a_connection_is_told_that_it_is_the_last() {
     let mut client = Raw::connect(server.address).await;
     client.send(get("/").repeat(5)).await;
     for connection in [None, None, Some("close")] {
-        let answer = client.answer(false).await;
-        assert_eq!((answer.status(), answer.field("connection").as_deref()), (200, connection));
+        let response = client.answer(false).await;
+        assert_eq!((response.status(), response.field("connection").as_deref()), (200, connection));
     }
     assert_eq!(client.rest().await.unwrap_or_default(), b"");
     assert!(rejected(&server, "max_requests"));
@@ -71,7 +71,7 @@ async fn a_connection_that_rested_goes_on_counting_its_requests() {
     let server = start(&Listen { max_requests: 2, ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     assert_eq!(client.ask(get("/")).await.field("connection"), None);
-    rest().await;
+    wait_until_idle().await;
     assert_eq!(client.ask(get("/")).await.field("connection").as_deref(), Some("close"));
     client.closed().await.unwrap();
 }
@@ -101,9 +101,9 @@ async fn a_head_is_as_large_as_the_settings_let_it_be() {
         (get("/").replace("Host", "Transfer-Encoding: gzip, chunked\r\nHost"), 501, "coding"),
         (get("/").replace("Host: a", "Host a"), 400, "malformed"),
     ] {
-        let answer = Raw::connect(server.address).await.ask(&request).await;
-        assert_eq!(answer.status(), status, "{} bytes: {}", request.len(), answer.text());
-        let closes = answer.field("connection").as_deref() == Some("close");
+        let response = Raw::connect(server.address).await.ask(&request).await;
+        assert_eq!(response.status(), status, "{} bytes: {}", request.len(), response.text());
+        let closes = response.field("connection").as_deref() == Some("close");
         assert_eq!(closes, status != 200, "{} bytes", request.len());
         assert!(cause.is_empty() || rejected(&server, cause), "{cause}");
     }

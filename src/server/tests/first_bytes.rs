@@ -14,18 +14,23 @@ async fn a_byte_that_tells_nothing_is_looked_at_once() {
     let header_timeout = Duration::from_millis(300);
     let (_trigger, drain) = Drain::new();
     let server = Server::new(&Listen { header_timeout, ..listen() }, Arc::new(Metrics::new()), drain);
-    let slot = server.slots.take(peer).unwrap();
+    let slot = server.connections.acquire(peer).unwrap();
     let activity = Arc::new(Activity::new(Instant::now()));
-    let mut serving =
-        Box::pin(serve(stream.into(), testing::Handled(describe), activity, server.terms.clone(), Arc::new(slot)));
+    let mut serving = Box::pin(serve(
+        stream.into(),
+        testing::HandlerService(describe),
+        activity,
+        server.context.clone(),
+        Arc::new(slot),
+    ));
     client.send("P").await;
-    let mut looks = 0;
+    let mut polls = 0;
     soon(poll_fn(|cx| {
-        looks += 1;
+        polls += 1;
         serving.as_mut().poll(cx)
     }))
     .await;
-    assert!(looks <= 4, "{looks} looks");
+    assert!(polls <= 4, "{polls} polls");
     drop(serving);
     assert_eq!(client.rest().await.unwrap(), b"");
 }

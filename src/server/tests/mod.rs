@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 mod caps;
+mod eviction;
 mod first_bytes;
+mod idle;
 mod panics;
-mod rest;
-mod room;
 mod slow;
 
 use super::*;
@@ -40,20 +40,26 @@ fn listen() -> Listen {
 }
 
 fn start<H: testing::Handler>(listen: &Listen, handler: H) -> Running {
-    start_within(&capacity(usize::MAX, AddressRules::default()), listen, handler)
+    start_with_connections(&gateway_connections(usize::MAX, AddressRules::default()), listen, handler)
 }
 
-fn capacity(max: usize, addresses: AddressRules) -> Capacity {
-    Capacity::new(max, addresses, Arc::new(Metrics::new()))
+fn gateway_connections(max: usize, addresses: AddressRules) -> GatewayConnections {
+    GatewayConnections::new(max, addresses, Arc::new(Metrics::new()))
 }
 
-fn start_within<H: testing::Handler>(capacity: &Capacity, listen: &Listen, handler: H) -> Running {
-    let metrics = capacity.metrics().clone();
+fn start_with_connections<H: testing::Handler>(
+    connections: &GatewayConnections,
+    listen: &Listen,
+    handler: H,
+) -> Running {
+    let metrics = connections.metrics().clone();
     let (trigger, drain) = Drain::new();
     let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();
-    let serving =
-        tokio::spawn(Server::within(capacity, listen, None, drain, |_| {}).serve(listener, testing::Handled(handler)));
+    let serving = tokio::spawn(
+        Server::with_connections(connections, listen, None, drain, |_| {})
+            .serve(listener, testing::HandlerService(handler)),
+    );
     Running { address, metrics, trigger, serving }
 }
 
@@ -71,10 +77,10 @@ fn get(path: &str) -> String {
 #[tokio::test]
 async fn answers_carry_a_date_and_no_server() {
     let server = start(&listen(), describe);
-    let answer = Raw::connect(server.address).await.ask(get("/a")).await;
-    assert_eq!((answer.status(), answer.text().as_str()), (200, "GET /a"));
-    assert!(answer.field("date").is_some());
-    assert_eq!(answer.field("server"), None);
+    let response = Raw::connect(server.address).await.ask(get("/a")).await;
+    assert_eq!((response.status(), response.text().as_str()), (200, "GET /a"));
+    assert!(response.field("date").is_some());
+    assert_eq!(response.field("server"), None);
 }
 
 #[tokio::test]
@@ -105,8 +111,8 @@ async fn a_head_that_is_too_large_is_refused_by_the_part_that_is() {
         (fields(17, &"v".repeat(1000)), 431),
         (fields(1, &"v".repeat(100_000)), 431),
     ] {
-        let answer = Raw::connect(server.address).await.ask(&request).await;
-        assert_eq!(answer.status(), status, "{} bytes: {}", request.len(), answer.text());
+        let response = Raw::connect(server.address).await.ask(&request).await;
+        assert_eq!(response.status(), status, "{} bytes: {}", request.len(), response.text());
     }
 }
 
@@ -170,9 +176,9 @@ async fn an_idle_connection_of_http2_is_closed_on_time() {
     let settings = Listen { idle_timeout: Duration::from_millis(60), ..listen() };
     let server = start(&settings, describe);
     let (mut sender, connection) = http2(server.address).await;
-    let answer = soon(sender.send_request(empty("http://a/x"))).await.unwrap();
-    assert_eq!(answer.version(), http::Version::HTTP_2);
-    assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "GET http://a/x");
+    let response = soon(sender.send_request(empty("http://a/x"))).await.unwrap();
+    assert_eq!(response.version(), http::Version::HTTP_2);
+    assert_eq!(soon(response.into_body().collect()).await.unwrap().to_bytes(), "GET http://a/x");
     soon(connection).await.unwrap().unwrap();
 }
 
@@ -211,12 +217,12 @@ async fn a_drain_finishes_the_streams_of_http2() {
         }
     });
     let (mut sender, connection) = http2(server.address).await;
-    let answer = tokio::spawn(sender.send_request(empty("http://a/slow")));
+    let response = tokio::spawn(sender.send_request(empty("http://a/slow")));
     soon(began.notified()).await;
     server.trigger.start(LONG);
     release.notify_one();
-    let answer = soon(answer).await.unwrap().unwrap();
-    assert_eq!(soon(answer.into_body().collect()).await.unwrap().to_bytes(), "GET http://a/slow");
+    let response = soon(response).await.unwrap().unwrap();
+    assert_eq!(soon(response.into_body().collect()).await.unwrap().to_bytes(), "GET http://a/slow");
     soon(connection).await.unwrap().unwrap();
     soon(server.serving).await.unwrap().unwrap();
 }
@@ -227,9 +233,9 @@ async fn a_connection_beyond_the_cap_is_told_so_and_others_go_on() {
     let mut first = Raw::connect(server.address).await;
     first.ask(get("/")).await;
     let mut second = Raw::connect(server.address).await;
-    let refusal = second.answer(false).await;
-    assert_eq!((refusal.status(), refusal.field("connection").as_deref()), (503, Some("close")));
-    assert_eq!(refusal.field("content-type").as_deref(), Some("application/problem+json"));
+    let local_response = second.answer(false).await;
+    assert_eq!((local_response.status(), local_response.field("connection").as_deref()), (503, Some("close")));
+    assert_eq!(local_response.field("content-type").as_deref(), Some("application/problem+json"));
     second.closed().await.unwrap();
     assert_eq!(first.ask(get("/")).await.status(), 200);
     assert!(server.metrics.render().contains("tidegate_connections_refused_total 1"));
@@ -261,8 +267,8 @@ async fn a_drain_finishes_what_runs_and_closes_what_is_idle() {
     idle.closed().await.unwrap();
     assert!(!server.serving.is_finished());
     release.notify_one();
-    let answer = running.answer(false).await;
-    assert_eq!((answer.text().as_str(), answer.field("connection").as_deref()), ("GET /slow", Some("close")));
+    let response = running.answer(false).await;
+    assert_eq!((response.text().as_str(), response.field("connection").as_deref()), ("GET /slow", Some("close")));
     soon(server.serving).await.unwrap().unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
 }

@@ -30,7 +30,7 @@ async fn a_panic_of_the_task_that_accepts_lost_its_listener() {
     let listener = bind_one(&"127.0.0.1:0".parse().unwrap());
     let address = listener.local_addr().unwrap();
     let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
-    let serving = tokio::spawn(server.serve(listener, testing::Handled(Fragile(Arc::clone(&breaks)))));
+    let serving = tokio::spawn(server.serve(listener, testing::HandlerService(Fragile(Arc::clone(&breaks)))));
     assert_eq!(Raw::connect(address).await.ask(get("/")).await.status(), 200);
     breaks.store(true, Ordering::SeqCst);
     _ = soon(Raw::connect(address).await.rest()).await;

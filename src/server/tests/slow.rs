@@ -93,8 +93,8 @@ async fn an_upload_that_stops_is_an_error_to_who_reads_it_and_the_last_request()
     );
     let mut client = Raw::connect(server.address).await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234").await;
-    let answer = client.answer(false).await;
-    assert_eq!((answer.text().as_str(), answer.field("connection").as_deref()), ("timed out", Some("close")));
+    let response = client.answer(false).await;
+    assert_eq!((response.text().as_str(), response.field("connection").as_deref()), ("timed out", Some("close")));
     assert!(rejected(&server, "slow_upload"));
     // What was awaited comes after all, and is no request.
     client.send("56789").await;

@@ -20,10 +20,10 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio::net::TcpListener;
 
-use super::may_have_end;
+use super::may_contain_end;
 use crate::config::Listen;
 use crate::metrics::Metrics;
-use crate::server::testing::{Handled, Handler};
+use crate::server::testing::{Handler, HandlerService};
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::upstream::RequestBody;
 use crate::wire::raw::Raw;
@@ -43,7 +43,7 @@ fn start<H: Handler>(handler: H) -> Running {
     let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();
-    tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, Handled(handler)));
+    tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, HandlerService(handler)));
     Running { address, _trigger: trigger }
 }
 
@@ -67,10 +67,10 @@ where
 #[test]
 fn the_end_of_a_head_is_found_wherever_it_is_cut() {
     for text in ["GET / HTTP/1.1\r\na: b\r\n\r\n", "GET / HTTP/1.1\na: b\n\n", "GET / HTTP/1.1\na: b\n\r\n"] {
-        assert!((1..text.len()).all(|cut| may_have_end(text.as_bytes(), cut)), "{text:?}");
-        assert!((1..text.len() - 1).all(|cut| !may_have_end(&text.as_bytes()[..text.len() - 1], cut)), "{text:?}");
+        assert!((1..text.len()).all(|cut| may_contain_end(text.as_bytes(), cut)), "{text:?}");
+        assert!((1..text.len() - 1).all(|cut| !may_contain_end(&text.as_bytes()[..text.len() - 1], cut)), "{text:?}");
     }
-    assert!(may_have_end(b"G", 0) && !may_have_end(b"", 0));
+    assert!(may_contain_end(b"G", 0) && !may_contain_end(b"", 0));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Bodies that nobody reads to their end, and the requests behind them.
 
 use super::*;
-use crate::server::http1::DRAINED;
+use crate::server::http1::MAX_DISCARDED;
 use crate::wire::soon;
 
 /// Refuses whatever is asked, without a look at its body.
@@ -24,9 +24,9 @@ async fn a_short_body_that_comes_behind_a_refusal_is_thrown_away_and_the_next_re
         client.send("he").await;
         client.send("llo").await;
     }
-    let body = "x".repeat(usize::try_from(DRAINED).unwrap());
+    let body = "x".repeat(usize::try_from(MAX_DISCARDED).unwrap());
     let (first, second) = body.split_at(1000);
-    assert_eq!(client.ask(post(&format!("Content-Length: {DRAINED}")) + first).await.status(), 429);
+    assert_eq!(client.ask(post(&format!("Content-Length: {MAX_DISCARDED}")) + first).await.status(), 429);
     client.send([second, &post("Content-Length: 0")].concat()).await;
     assert_eq!(client.answer(false).await.status(), 429);
 }
@@ -34,7 +34,7 @@ async fn a_short_body_that_comes_behind_a_refusal_is_thrown_away_and_the_next_re
 #[tokio::test]
 async fn a_long_body_or_one_without_an_end_in_sight_is_told_that_the_connection_closes() {
     let server = start(refuse);
-    for fields in [&format!("Content-Length: {}", DRAINED + 1), "Transfer-Encoding: chunked"] {
+    for fields in [&format!("Content-Length: {}", MAX_DISCARDED + 1), "Transfer-Encoding: chunked"] {
         let mut client = Raw::connect(server.address).await;
         let answer = client.ask(post(fields)).await;
         assert_eq!((answer.status(), answer.field("connection").as_deref()), (429, Some("close")), "{fields}");

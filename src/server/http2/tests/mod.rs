@@ -13,9 +13,9 @@ use crate::config::Listen;
 use crate::metrics::Metrics;
 use crate::server::Server;
 use crate::server::drain::Drain;
-use crate::server::stream::Socket;
-use crate::server::testing::Handled;
-use crate::server::watch::Watch;
+use crate::server::driver::ConnectionDriver;
+use crate::server::metered_socket::Socket;
+use crate::server::testing::HandlerService;
 use crate::transport::Transport;
 
 const PREFACE_AND_SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -41,13 +41,13 @@ async fn next_ping(client: &mut UnixStream) -> Option<Vec<u8>> {
 async fn a_client_that_has_answered_stays_however_late_its_answer_is_read() {
     let listen = Listen::new("127.0.0.1:0".parse().unwrap());
     let metrics = Arc::new(Metrics::new());
-    let terms = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).terms;
-    let (mut client, socket) = UnixStream::pair().unwrap();
+    let context = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).context;
+    let (mut client, stream) = UnixStream::pair().unwrap();
     let activity = Arc::new(Activity::new(Instant::now()));
-    let watched = Watched::new(Socket::new(Transport::Unix(socket), activity));
+    let socket = MeteredSocket::new(Socket::new(Transport::Unix(stream), activity));
     let peer: std::net::SocketAddr = "127.0.0.1:1".parse().unwrap();
     let never = |_, _| future::pending::<Response<Empty<Bytes>>>();
-    tokio::spawn(Http2::new(watched, Handled(never), peer.into(), terms));
+    tokio::spawn(Http2::new(socket, HandlerService(never), peer.into(), context));
     client.write_all(PREFACE_AND_SETTINGS).await.unwrap();
     client.write_all(GET).await.unwrap();
     for _ in 0..3 {

@@ -48,21 +48,21 @@ impl Unread {
     async fn start(response: fn() -> Response<Full<Bytes>>) -> Self {
         let listen = Listen::new("127.0.0.1:0".parse().unwrap());
         let metrics = Arc::new(Metrics::new());
-        let terms = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).terms;
-        let (mut client, socket) = UnixStream::pair().unwrap();
+        let context = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).context;
+        let (mut client, stream) = UnixStream::pair().unwrap();
         let activity = Arc::new(Activity::new(Instant::now()));
-        let watched = Watched::new(Socket::new(Transport::Unix(socket), Arc::clone(&activity)));
+        let socket = MeteredSocket::new(Socket::new(Transport::Unix(stream), Arc::clone(&activity)));
         let requests = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&requests);
-        let service = Handled(move |_, _| {
+        let service = HandlerService(move |_, _| {
             counted.fetch_add(1, Relaxed);
             future::ready(response())
         });
         let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let mut http2 = Http2::new(watched, service, peer.into(), Arc::clone(&terms));
-        let queue = Arc::clone(http2.ledger.queue());
+        let mut http2 = Http2::new(socket, service, peer.into(), Arc::clone(&context));
+        let queue = Arc::clone(http2.counters.queue());
         let connection = tokio::spawn(async move {
-            Watch { activity, terms }.drive(Pin::new(&mut http2), false).await;
+            ConnectionDriver { activity, context }.drive(Pin::new(&mut http2), false).await;
         });
         client.write_all(PREFACE_AND_SETTINGS).await.unwrap();
         client.write_all(ALL_WINDOWS).await.unwrap();

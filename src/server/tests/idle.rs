@@ -6,11 +6,11 @@ use super::*;
 use crate::server::connection::serve;
 
 /// What Tokio adds to a future to make a task of it, 1.54; it rounds the whole up to 128 bytes.
-const OF_TASK: usize = 96;
+const TASK_OVERHEAD: usize = 96;
 
 /// Longer than a connection without requests keeps what serves them.
-pub(super) async fn rest() {
-    tokio::time::sleep(activity::REST + Duration::from_millis(200)).await;
+pub(super) async fn wait_until_idle() {
+    tokio::time::sleep(activity::IDLE_DELAY + Duration::from_millis(200)).await;
 }
 
 #[tokio::test]
@@ -19,15 +19,15 @@ async fn a_connection_that_rested_is_served_like_any_other() {
     let mut client = Raw::connect(server.address).await;
     for path in ["/1", "/2"] {
         assert_eq!(client.ask(get(path)).await.text(), format!("GET {path}"));
-        rest().await;
+        wait_until_idle().await;
     }
     // With the beginning of the next request in its buffer, nothing is lost.
     client.send(get("/3") + "GET /4 HT").await;
     assert_eq!(client.answer(false).await.text(), "GET /3");
-    rest().await;
+    wait_until_idle().await;
     client.send("TP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(client.answer(false).await.text(), "GET /4");
-    rest().await;
+    wait_until_idle().await;
     server.trigger.start(LONG);
     soon(client.closed()).await.unwrap();
     soon(server.serving).await.unwrap().unwrap();
@@ -51,16 +51,16 @@ async fn an_idle_connection_is_a_task_of_256_bytes_and_128_of_notes_and_64_of_it
     let (stream, peer) = listener.accept().await.unwrap();
     let (_trigger, drain) = Drain::new();
     let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
-    let slot = Arc::new(server.slots.take(peer).unwrap());
+    let slot = Arc::new(server.connections.acquire(peer).unwrap());
     let activity = Arc::new(Activity::new(Instant::now()));
     // An `Arc` has two counters beside what it holds.
     assert!(size_of_val(&*activity) + 16 <= 128 && size_of_val(&*slot) + 16 <= 64);
     // As large as the gateway's service.
     let pointers = (Arc::new(()), Arc::new(()));
-    let handler = testing::Handled(move |request, peer| {
+    let handler = testing::HandlerService(move |request, peer| {
         let _used = &pointers;
         describe(request, peer)
     });
     assert_eq!(size_of_val(&handler), 16);
-    assert!(size_of_val(&serve(stream.into(), handler, activity, server.terms, slot)) + OF_TASK <= 256);
+    assert!(size_of_val(&serve(stream.into(), handler, activity, server.context, slot)) + TASK_OVERHEAD <= 256);
 }

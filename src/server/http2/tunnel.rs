@@ -11,11 +11,11 @@ use crate::upgrade::Offer;
 
 /// Whether an upstream has switched to the protocol of a stream. Until then nothing is read of what its client sends.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Switch(Arc<AtomicBool>);
+pub(super) struct TunnelState(Arc<AtomicBool>);
 
-impl Switch {
+impl TunnelState {
     /// That of a request for a tunnel, which it rewrites; nothing for any other request.
-    pub(super) fn of<B>(request: &mut Request<B>) -> Option<Self> {
+    pub(super) fn from_request<B>(request: &mut Request<B>) -> Option<Self> {
         let protocol = request.extensions_mut().remove::<Protocol>()?;
         // What is no value of a field is the name of no protocol either.
         let offer = HeaderValue::from_str(protocol.as_str()).unwrap_or(HeaderValue::from_static(""));
@@ -24,11 +24,11 @@ impl Switch {
         Some(Self::default())
     }
 
-    pub(super) fn set(&self) {
+    pub(super) fn open(&self) {
         self.0.store(true, Relaxed);
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.0.load(Relaxed)
     }
 }

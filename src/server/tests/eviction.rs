@@ -7,9 +7,9 @@ use crate::upgrade::Offer;
 use crate::wire::frames::{self, DATA, END_HEADERS, Frames, HEADERS};
 
 /// Longer than a client may be silent, or a body stand still, before its connection may go for another's.
-const STILL: Duration = Duration::from_millis(300);
+const EVICTION_WAIT: Duration = Duration::from_millis(300);
 
-fn ended(running: &Running, cause: &str) -> bool {
+fn is_evicted(running: &Running, cause: &str) -> bool {
     running.metrics.render().contains(&format!("tidegate_rejected_total{{cause=\"evicted_{cause}\"}} 1\n"))
 }
 
@@ -24,17 +24,17 @@ async fn is_served(server: &Running) -> bool {
 }
 
 /// There is a place when somebody has waited for long enough.
-async fn served_at_last(server: &Running) {
+async fn wait_until_served(server: &Running) {
     soon(async { while !is_served(server).await {} }).await;
 }
 
-fn full(places: usize) -> Listen {
-    Listen { max_connections: places, ..listen() }
+fn with_cap(max_connections: usize) -> Listen {
+    Listen { max_connections, ..listen() }
 }
 
 #[tokio::test]
 async fn a_newcomer_gets_the_place_of_who_holds_the_most_and_has_waited_longest() {
-    let server = start(&full(4), describe);
+    let server = start(&with_cap(4), describe);
     let mut clients = Vec::new();
     for from in ["127.0.0.3", "127.0.0.2", "127.0.0.2", "127.0.0.4"] {
         let mut client = connect(from, &server).await;
@@ -42,10 +42,10 @@ async fn a_newcomer_gets_the_place_of_who_holds_the_most_and_has_waited_longest(
         clients.push(client);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    tokio::time::sleep(STILL).await;
+    tokio::time::sleep(EVICTION_WAIT).await;
     assert!(is_served(&server).await);
     clients.remove(1).closed().await.unwrap();
-    assert!(ended(&server, "idle"));
+    assert!(is_evicted(&server, "idle"));
     for mut client in clients {
         assert_eq!(client.ask(get("/")).await.status(), 200);
     }
@@ -53,7 +53,7 @@ async fn a_newcomer_gets_the_place_of_who_holds_the_most_and_has_waited_longest(
 
 #[tokio::test]
 async fn who_has_just_come_is_not_ended_for_the_next() {
-    let server = start(&full(2), describe);
+    let server = start(&with_cap(2), describe);
     let (_one, _other) = (Raw::connect(server.address).await, Raw::connect(server.address).await);
     until(|| server.metrics.render().contains("tidegate_connections 2")).await;
     assert!(!is_served(&server).await);
@@ -61,27 +61,27 @@ async fn who_has_just_come_is_not_ended_for_the_next() {
 
 #[tokio::test]
 async fn half_a_head_makes_room() {
-    let server = start(&full(1), describe);
+    let server = start(&with_cap(1), describe);
     let mut client = Raw::connect(server.address).await;
     client.send("GET / HTTP/1.1\r\nHo").await;
-    served_at_last(&server).await;
-    assert!(ended(&server, "head"));
+    wait_until_served(&server).await;
+    assert!(is_evicted(&server, "head"));
     assert_eq!(client.rest().await.unwrap_or_default(), b"");
 }
 
 #[tokio::test]
 async fn an_upload_that_stands_still_makes_room() {
-    let server = start(&full(1), describe);
+    let server = start(&with_cap(1), describe);
     let mut client = Raw::connect(server.address).await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234").await;
-    served_at_last(&server).await;
-    assert!(ended(&server, "upload"));
+    wait_until_served(&server).await;
+    assert!(is_evicted(&server, "upload"));
     assert_eq!(client.rest().await.unwrap_or_default(), b"");
 }
 
 #[tokio::test]
 async fn an_answer_that_nobody_takes_makes_room_and_is_not_taken_for_a_whole_one() {
-    let server = start(&full(1), |request: Request<RequestBody>, peer| async move {
+    let server = start(&with_cap(1), |request: Request<RequestBody>, peer| async move {
         match request.uri().path() {
             "/large" => Response::new(Full::from(vec![b'x'; 64 << 20])),
             _ => describe(request, peer).await,
@@ -89,18 +89,18 @@ async fn an_answer_that_nobody_takes_makes_room_and_is_not_taken_for_a_whole_one
     });
     let mut client = Raw::connect(server.address).await;
     client.send(get("/large")).await;
-    served_at_last(&server).await;
-    assert!(ended(&server, "reader"));
+    wait_until_served(&server).await;
+    assert!(is_evicted(&server, "reader"));
     assert_eq!(client.rest().await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]
 async fn a_connection_of_http2_makes_room_when_it_has_no_streams_and_when_all_are_shut() {
-    let server = start(&full(1), describe);
+    let server = start(&with_cap(1), describe);
     let (mut sender, connection) = http2(server.address).await;
     soon(sender.send_request(empty("http://a/x"))).await.unwrap();
-    served_at_last(&server).await;
-    assert!(ended(&server, "idle"));
+    wait_until_served(&server).await;
+    assert!(is_evicted(&server, "idle"));
     _ = soon(connection).await.unwrap();
 
     until(|| server.metrics.render().contains("tidegate_connections 0")).await;
@@ -108,8 +108,8 @@ async fn a_connection_of_http2_makes_room_when_it_has_no_streams_and_when_all_ar
     // A window of 0 for all streams, and a GET of `/x` of `a` (RFC 9113 sections 3.4 and 6).
     shut.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0").await;
     shut.send(b"\0\0\x09\x01\x05\0\0\0\x01\x82\x86\x04\x02/x\x01\x01a").await;
-    served_at_last(&server).await;
-    assert!(ended(&server, "streams"));
+    wait_until_served(&server).await;
+    assert!(is_evicted(&server, "streams"));
 }
 
 /// Switches where it is asked to, and sends back what comes.
@@ -128,7 +128,7 @@ async fn pass(seconds: u64) {
 
 #[tokio::test]
 async fn a_connection_of_http2_makes_room_when_its_tunnels_have_been_silent_for_a_minute() {
-    let server = start(&Listen { body_timeout: 5 * LONG, ..full(1) }, tunnel);
+    let server = start(&Listen { body_timeout: 5 * LONG, ..with_cap(1) }, tunnel);
     let mut client = Frames::connect(server.address, &[]).await;
     let mut asks = frames::asks("CONNECT", "/").to_vec();
     asks.push((":protocol", "websocket"));
@@ -140,15 +140,15 @@ async fn a_connection_of_http2_makes_room_when_its_tunnels_have_been_silent_for_
     pass(50).await;
     assert!(!is_served(&server).await);
     pass(20).await;
-    served_at_last(&server).await;
-    assert!(ended(&server, "upgraded"));
+    wait_until_served(&server).await;
+    assert!(is_evicted(&server, "upgraded"));
 }
 
 #[tokio::test]
 async fn a_request_that_is_being_answered_keeps_its_place() {
     let release = Arc::new(Notify::new());
     let gate = release.clone();
-    let server = start(&full(2), move |request, peer| {
+    let server = start(&with_cap(2), move |request, peer| {
         let gate = gate.clone();
         async move {
             gate.notified().await;
@@ -159,7 +159,7 @@ async fn a_request_that_is_being_answered_keeps_its_place() {
     one.send(get("/1")).await;
     let (mut other, connection) = http2(server.address).await;
     let asking = tokio::spawn(async move { other.send_request(empty("http://a/2")).await });
-    tokio::time::sleep(STILL).await;
+    tokio::time::sleep(EVICTION_WAIT).await;
     assert!(!is_served(&server).await);
     release.notify_waiters();
     assert_eq!(one.answer(false).await.text(), "GET /1");
@@ -169,9 +169,9 @@ async fn a_request_that_is_being_answered_keeps_its_place() {
 
 #[tokio::test]
 async fn nobody_makes_room_for_a_client_that_has_all_of_its_own() {
-    let server = start(&Listen { max_connections_per_client: 1, ..full(2) }, describe);
+    let server = start(&Listen { max_connections_per_client: 1, ..with_cap(2) }, describe);
     let (mut own, mut others) = (connect("127.0.0.2", &server).await, connect("127.0.0.3", &server).await);
-    tokio::time::sleep(STILL).await;
+    tokio::time::sleep(EVICTION_WAIT).await;
     let mut second = connect("127.0.0.2", &server).await;
     assert_eq!(second.answer(false).await.status(), 503);
     assert_eq!(own.ask(get("/")).await.status(), 200);

@@ -1,7 +1,7 @@
 //! Limits the rate of TLS handshakes of each client, in a fixed amount of memory.
 //!
-//! Two tables have a cell for each client, chosen by a secret hash. A client exceeds its rate only if its cell is exhausted in
-//! both tables: two clients that share a cell of one table rarely share a cell of the other one.
+//! Two tables have a cell for each client, chosen by a secret hash. A client exceeds its rate only if its cell is
+//! exhausted in both tables. Two clients that share a cell of one table rarely share a cell of the other.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

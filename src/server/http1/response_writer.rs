@@ -12,59 +12,60 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
 use super::Exchange;
-use super::wire::Wire;
+use super::request_reader::RequestReader;
 use crate::http1::{Framing, Outgoing, Terms, write_answer};
 
 /// What is left of an answer.
-pub(super) struct Answering<B> {
-    body: Reply<B>,
+pub(super) struct ResponseWriter<B> {
+    body: ResponseSource<B>,
     framing: Framing,
     /// What the body is yet to bring, where its length was told.
-    missing: u64,
-    complete: bool,
+    remaining: u64,
+    is_complete: bool,
     /// The client may have some of it.
-    begun: bool,
+    has_begun: bool,
     /// Of an answer that switches protocols, whether the upstream still sends.
-    switched: Option<Sending>,
+    upstream_half: Option<UpstreamHalf>,
 }
 
 /// How far the upstream has come of what it sends in another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sending {
-    Yes,
+enum UpstreamHalf {
+    OpenConnections,
     /// It has closed its half, of which the client is to be told.
-    Ended,
-    Told,
+    Closed,
+    Forwarded,
 }
 
-/// The body of an answer: the service's, or a local_response's.
-pub(super) enum Reply<B> {
+/// The body of an answer: the service's, or a refusal's.
+pub(super) enum ResponseSource<B> {
     Service(B),
-    Own(Full<Bytes>),
+    Local(Full<Bytes>),
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
+impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
     /// Writes the head to the buffer. Returns the maps of its fields and extensions, to be reused.
-    pub(super) fn begin(
+    pub(super) fn write_head(
         exchange: &Exchange,
-        response: Response<Reply<B>>,
+        response: Response<ResponseSource<B>>,
         outgoing: &mut Outgoing,
     ) -> (Self, HeaderMap, Extensions) {
-        let terms = Terms {
+        let context = Terms {
             version: exchange.version,
             head_only: exchange.head_only,
             length: response.body().exact_length(),
             keeps_open: exchange.keeps_open,
         };
-        let framing = write_answer(outgoing.bytes(), &response, terms);
-        let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS).then_some(Sending::Yes);
+        let framing = write_answer(outgoing.bytes(), &response, context);
+        let upstream_half =
+            (response.status() == StatusCode::SWITCHING_PROTOCOLS).then_some(UpstreamHalf::OpenConnections);
         let (mut head, body) = response.into_parts();
         head.headers.clear();
         head.extensions.clear();
-        let missing = if let Framing::Length(length) = framing { length } else { 0 };
-        let complete = framing == Framing::Length(0);
-        let answering = Self { body, framing, missing, complete, begun: false, switched };
-        (answering, head.headers, head.extensions)
+        let remaining = if let Framing::Length(length) = framing { length } else { 0 };
+        let is_complete = framing == Framing::Length(0);
+        let writer = Self { body, framing, remaining, is_complete, has_begun: false, upstream_half };
+        (writer, head.headers, head.extensions)
     }
 
     /// Whether its end shows while the connection is open.
@@ -74,12 +75,12 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
 
     /// Whether the client may have some of it.
     pub(super) fn has_begun(&self) -> bool {
-        self.begun
+        self.has_begun
     }
 
     /// Whether what follows is of another protocol.
-    pub(super) fn is_switched(&self) -> bool {
-        self.switched.is_some()
+    pub(super) fn is_upgraded(&self) -> bool {
+        self.upstream_half.is_some()
     }
 
     /// Moves on; ready when all is written. The body may be made of what comes over the same wire.
@@ -90,24 +91,24 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
         &mut self,
         with_trailers: bool,
         outgoing: &mut Outgoing,
-        wire: &Mutex<Wire>,
+        reader: &Mutex<RequestReader>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            let starved = self.poll_fill(with_trailers, outgoing, cx)?.is_pending();
+            let needs_body = self.poll_fill(with_trailers, outgoing, cx)?.is_pending();
             // What has come is written whether or not there will be more.
-            let mut wire = wire.lock();
-            ready!(wire.poll_answer_begins(cx))?;
+            let mut reader = reader.lock();
+            ready!(reader.poll_begin_response(cx))?;
             let waiting = outgoing.len();
-            let written = outgoing.poll_write(&mut wire.stream, cx);
-            self.begun |= outgoing.len() < waiting;
+            let written = outgoing.poll_write(&mut reader.stream, cx);
+            self.has_begun |= outgoing.len() < waiting;
             ready!(written)?;
-            if self.switched == Some(Sending::Ended) {
-                ready!(Pin::new(&mut wire.stream).poll_shutdown(cx))?;
-                self.switched = Some(Sending::Told);
+            if self.upstream_half == Some(UpstreamHalf::Closed) {
+                ready!(Pin::new(&mut reader.stream).poll_shutdown(cx))?;
+                self.upstream_half = Some(UpstreamHalf::Forwarded);
             }
-            drop(wire);
-            match (self.complete, starved) {
+            drop(reader);
+            match (self.is_complete, needs_body) {
                 (true, _) => return Poll::Ready(Ok(())),
                 (false, true) => return Poll::Pending,
                 (false, false) => {}
@@ -122,12 +123,12 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
         outgoing: &mut Outgoing,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        while !self.complete && outgoing.has_room() {
+        while !self.is_complete && outgoing.has_room() {
             let frame = ready!(self.body.poll_frame(cx)).transpose().map_err(|()| io::Error::other("broken off"))?;
             match (self.framing, frame.map(Frame::into_data)) {
                 (Framing::Length(_), Some(Ok(data))) => {
-                    self.missing = self.missing.checked_sub(data.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
-                    self.complete = self.missing == 0;
+                    self.remaining = self.remaining.checked_sub(data.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
+                    self.is_complete = self.remaining == 0;
                     outgoing.push(data);
                 }
                 (Framing::Chunked, Some(Ok(data))) => outgoing.push_chunk(data),
@@ -136,32 +137,34 @@ impl<B: Body<Data = Bytes> + Unpin> Answering<B> {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
                 (Framing::Chunked, end) => {
-                    self.complete = true;
+                    self.is_complete = true;
                     let trailers = end.and_then(Result::err).and_then(|frame| frame.into_trailers().ok());
                     outgoing.push_end(&trailers.filter(|_| with_trailers).unwrap_or_default());
                 }
                 // Trailers stand for the end of what the upstream sends, while the client may go on.
-                (Framing::UntilClose, Some(Err(_))) if self.switched.is_some() => self.switched = Some(Sending::Ended),
-                (Framing::UntilClose, None | Some(Err(_))) => self.complete = true,
+                (Framing::UntilClose, Some(Err(_))) if self.upstream_half.is_some() => {
+                    self.upstream_half = Some(UpstreamHalf::Closed)
+                }
+                (Framing::UntilClose, None | Some(Err(_))) => self.is_complete = true,
             }
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Reply<B> {
+impl<B: Body<Data = Bytes> + Unpin> ResponseSource<B> {
     fn exact_length(&self) -> Option<u64> {
         match self {
             Self::Service(body) if body.is_end_stream() => Some(0),
             Self::Service(body) => body.size_hint().exact(),
-            Self::Own(body) => body.size_hint().exact(),
+            Self::Local(body) => body.size_hint().exact(),
         }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ()>>> {
         match self {
             Self::Service(body) => Pin::new(body).poll_frame(cx).map_err(|_| ()),
-            Self::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Local(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
         }
     }
 }

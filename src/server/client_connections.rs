@@ -1,0 +1,120 @@
+//! Counts the connections of each client.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+
+use hashbrown::HashMap;
+use ipnet::IpNet;
+use parking_lot::Mutex;
+
+use crate::client::AddressRules;
+
+/// The number of maps that clients are sharded over, so that workers seldom contend for a lock.
+const SHARDS: usize = 16;
+
+/// The connection counts of one listener's clients.
+#[derive(Debug)]
+pub(crate) struct ClientConnections {
+    max_per_client: usize,
+    addresses: AddressRules,
+    hasher: RandomState,
+    shards: [Mutex<HashMap<IpNet, usize>>; SHARDS],
+}
+
+/// The client has reached its cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientLimitReached;
+
+impl ClientConnections {
+    /// Limits each client to `max_per_client` connections. `addresses` defines which addresses belong to one client.
+    pub(crate) fn new(max_per_client: usize, addresses: AddressRules) -> Self {
+        Self { max_per_client, addresses, hasher: RandomState::new(), shards: Default::default() }
+    }
+
+    /// Counts a new connection. Returns the client it is counted for, or `None` if the peer is a trusted proxy.
+    ///
+    /// # Errors
+    /// The client has reached its cap.
+    pub(crate) fn add(&self, peer: IpAddr) -> Result<Option<IpNet>, ClientLimitReached> {
+        let peer = peer.to_canonical();
+        if self.addresses.trusts(peer) {
+            return Ok(None);
+        }
+        let client = self.addresses.network(peer);
+        let mut shard = self.shard(&client).lock();
+        let count = shard.entry(client).or_insert(0);
+        if *count >= self.max_per_client {
+            return Err(ClientLimitReached);
+        }
+        *count += 1;
+        Ok(Some(client))
+    }
+
+    /// Removes a connection from the count of its client.
+    pub(crate) fn remove(&self, client: &IpNet) {
+        let mut shard = self.shard(client).lock();
+        if let Some(count) = shard.get_mut(client) {
+            *count -= 1;
+            if *count == 0 {
+                shard.remove(client);
+            }
+        }
+        // Frees the memory that a burst of clients needed.
+        if shard.capacity() > 64 && shard.len() < shard.capacity() / 8 {
+            shard.shrink_to_fit();
+        }
+    }
+
+    fn shard(&self, client: &IpNet) -> &Mutex<HashMap<IpNet, usize>> {
+        let hash = usize::try_from(self.hasher.hash_one(client) % SHARDS as u64);
+        &self.shards[hash.unwrap_or(0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(max_per_client: usize, trusted: &[&str]) -> ClientConnections {
+        let trusted_proxies = trusted.iter().map(|net| net.parse().unwrap()).collect();
+        ClientConnections::new(max_per_client, AddressRules { trusted_proxies, ipv6_prefix: 64 })
+    }
+
+    fn add(connections: &ClientConnections, address: &str) -> Result<Option<IpNet>, ClientLimitReached> {
+        connections.add(address.parse().unwrap())
+    }
+
+    #[test]
+    fn a_client_has_so_many_connections_and_again_one_when_one_is_over() {
+        let connections = connections(2, &[]);
+        let first = add(&connections, "192.0.2.1").unwrap().unwrap();
+        assert!(add(&connections, "::ffff:192.0.2.1").is_ok());
+        assert_eq!(add(&connections, "192.0.2.1"), Err(ClientLimitReached));
+        assert!(add(&connections, "192.0.2.2").is_ok());
+        connections.remove(&first);
+        assert!(add(&connections, "192.0.2.1").is_ok());
+        assert_eq!(add(&connections, "192.0.2.1"), Err(ClientLimitReached));
+    }
+
+    #[test]
+    fn all_addresses_of_an_ipv6_network_are_one_client() {
+        let connections = connections(1, &[]);
+        assert!(add(&connections, "2001:db8::1").is_ok());
+        assert_eq!(add(&connections, "2001:db8::ffff:2"), Err(ClientLimitReached));
+        assert!(add(&connections, "2001:db8:0:1::1").is_ok());
+    }
+
+    #[test]
+    fn trusted_proxies_bring_as_many_as_they_like_and_nothing_stays_of_those_who_left() {
+        let connections = connections(1, &["10.0.0.0/8"]);
+        for _ in 0..3 {
+            assert_eq!(add(&connections, "10.1.2.3"), Ok(None));
+        }
+        let left: Vec<_> = (0..=255)
+            .map(|last| connections.add(std::net::Ipv4Addr::new(192, 0, 2, last).into()).unwrap().unwrap())
+            .collect();
+        left.iter().for_each(|client| connections.remove(client));
+        assert!(connections.shards.iter().all(|shard| shard.lock().is_empty()));
+    }
+}

@@ -1,0 +1,266 @@
+//! Caps on the number of connections, and the response to connections that exceed them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::client_connections::{ClientConnections, ClientLimitReached};
+use super::peer::ConnectionPeer;
+use crate::client::AddressRules;
+use crate::config::Listen;
+use crate::metrics::Metrics;
+use crate::transport::Transport;
+
+/// How long a rejected connection stays open so that its client can read the response, and how many may be open at a
+/// time. If the gateway closed it at once, the client's request would cause a reset, and the response would be lost.
+const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const MAX_LINGERING: usize = 64;
+
+/// The connections of all listeners together.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewayConnections(Arc<GatewayCounts>);
+
+#[derive(Debug)]
+struct GatewayCounts {
+    max: usize,
+    open: AtomicUsize,
+    lingering: AtomicUsize,
+    addresses: AddressRules,
+    metrics: Arc<Metrics>,
+}
+
+/// The connections of one listener, shared by all workers.
+#[derive(Clone, Debug)]
+pub(crate) struct ListenerConnections(Arc<ListenerCounts>);
+
+#[derive(Debug)]
+struct ListenerCounts {
+    gateway: GatewayConnections,
+    max: usize,
+    open: AtomicUsize,
+    client_connections: ClientConnections,
+}
+
+/// A connection's slot. It is released on drop.
+#[derive(Debug)]
+pub(crate) struct ConnectionSlot {
+    shared: Arc<ListenerCounts>,
+    /// Smaller than a `SocketAddr`: every idle connection has one.
+    peer: (IpAddr, u16),
+    /// Whether the connection is counted for its peer, which is then not a trusted proxy.
+    counts_for_peer: bool,
+    /// The client that a PROXY protocol header named.
+    proxied_client: OnceLock<Box<ProxiedClient>>,
+    /// The PROXY protocol header named no client, so the proxy's forwarded fields are not trusted.
+    has_no_client: AtomicBool,
+    is_released: AtomicBool,
+}
+
+/// The client behind a PROXY protocol peer.
+#[derive(Debug)]
+struct ProxiedClient {
+    peer: SocketAddr,
+    client: Option<IpNet>,
+}
+
+/// The cap that was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionCap {
+    Gateway,
+    Listener,
+    Client,
+}
+
+// === impl Capacity ===
+
+impl GatewayConnections {
+    /// Allows up to `max` connections. `addresses` defines which addresses belong to one client.
+    pub(crate) fn new(max: usize, addresses: AddressRules, metrics: Arc<Metrics>) -> Self {
+        let (open, lingering) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self(Arc::new(GatewayCounts { max, open, lingering, addresses, metrics }))
+    }
+
+    /// Returns the metrics in which connections are counted.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
+    }
+}
+
+// === impl Slots ===
+
+impl ListenerConnections {
+    pub(crate) fn new(listen: &Listen, gateway: &GatewayConnections) -> Self {
+        let client_connections = ClientConnections::new(listen.max_connections_per_client, gateway.0.addresses.clone());
+        let (gateway, max, open) = (gateway.clone(), listen.max_connections, AtomicUsize::new(0));
+        Self(Arc::new(ListenerCounts { gateway, max, open, client_connections }))
+    }
+
+    /// Acquires a slot for a connection from `peer`. Checks the client's cap first: no other connection is evicted for
+    /// a client that has reached it.
+    pub(crate) fn acquire(&self, peer: SocketAddr) -> Result<ConnectionSlot, ConnectionCap> {
+        let ListenerCounts { gateway: GatewayConnections(gateway), max, open, client_connections } = &*self.0;
+        let client = client_connections.add(peer.ip()).map_err(|ClientLimitReached| ConnectionCap::Client)?;
+        let cap = if increment_below(&gateway.open, gateway.max).is_none() {
+            ConnectionCap::Gateway
+        } else if increment_below(open, *max).is_none() {
+            gateway.open.fetch_sub(1, Ordering::Relaxed);
+            ConnectionCap::Listener
+        } else {
+            gateway.metrics.connection_opened();
+            let peer = (peer.ip(), peer.port());
+            let (proxied_client, has_no_client, is_released) =
+                (OnceLock::new(), AtomicBool::new(false), AtomicBool::new(false));
+            let (shared, counts_for_peer) = (self.0.clone(), client.is_some());
+            return Ok(ConnectionSlot { shared, peer, counts_for_peer, proxied_client, has_no_client, is_released });
+        };
+        client.iter().for_each(|client| client_connections.remove(client));
+        Err(cap)
+    }
+
+    /// Closes a connection without a response.
+    pub(crate) fn reject_silently(&self, stream: Transport, cap: ConnectionCap) {
+        self.count_rejected(cap);
+        drop(stream);
+    }
+
+    fn count_rejected(&self, cap: ConnectionCap) {
+        self.0.gateway.metrics().connection_refused();
+        self.0.gateway.metrics().rejected(cap.cause());
+    }
+
+    /// Returns `true` if the peer is a trusted proxy.
+    pub(crate) fn is_trusted_proxy(&self, peer: IpAddr) -> bool {
+        self.0.gateway.0.addresses.trusts(peer)
+    }
+
+    /// Rejects a connection with status 503, if the socket accepts the response at once.
+    pub(crate) fn reject(&self, mut stream: Transport, cap: ConnectionCap) {
+        let gateway = &self.0.gateway.0;
+        self.count_rejected(cap);
+        // The send buffer of a new socket has room for the response. Otherwise the client gets none.
+        _ = Pin::new(&mut stream).poll_write(&mut Context::from_waker(Waker::noop()), cap.response().as_bytes());
+        if increment_below(&gateway.lingering, MAX_LINGERING).is_some() {
+            let gateway = gateway.clone();
+            tokio::spawn(async move {
+                _ = timeout(LINGER, wait_for_close(stream)).await;
+                gateway.lingering.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    }
+}
+
+/// Increments the counter unless it has reached `max`.
+fn increment_below(counter: &AtomicUsize, max: usize) -> Option<usize> {
+    let up = |count| (count < max).then_some(count + 1);
+    counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, up).ok()
+}
+
+/// Shuts down writing, and discards what the client sends until it closes the connection.
+pub(super) async fn wait_for_close(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut scratch = [0; 4096];
+    while stream.read(&mut scratch).await? > 0 {}
+    Ok(())
+}
+
+// === impl Full ===
+
+impl ConnectionCap {
+    /// Returns the label by which rejected connections are counted.
+    pub(super) fn cause(self) -> &'static str {
+        match self {
+            Self::Gateway => "connections",
+            Self::Listener => "listener_connections",
+            Self::Client => "client_connections",
+        }
+    }
+
+    /// A response names only the client's own cap. The other caps are not the client's concern.
+    fn response(self) -> String {
+        let detail = if self == Self::Client { "too many connections from you" } else { "too many connections" };
+        let body = format!(
+            r#"{{"detail":"{detail}","status":503,"title":"Service Unavailable","type":"about:blank"}}{}"#,
+            "\n"
+        );
+        format!(
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
+             connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+}
+
+// === impl Slot ===
+
+impl ConnectionSlot {
+    /// Returns the client's address: the peer's, or the one in the PROXY protocol header.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.proxied_client.get().map_or_else(|| self.peer.into(), |proxied_client| proxied_client.peer)
+    }
+
+    /// Returns the peer address that requests on the connection carry.
+    pub(super) fn connection_peer(&self) -> ConnectionPeer {
+        ConnectionPeer { address: self.peer(), is_client: self.has_no_client.load(Ordering::Relaxed) }
+    }
+
+    /// Records that the PROXY protocol header names no client, so the proxy itself counts as the client.
+    pub(super) fn set_no_client(&self) {
+        self.has_no_client.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the client that the connection is counted for. Returns `None` for a trusted proxy.
+    pub(crate) fn client(&self) -> Option<IpNet> {
+        let peer_network =
+            || self.counts_for_peer.then(|| self.shared.gateway.0.addresses.network(self.peer.0.to_canonical()));
+        self.proxied_client.get().map_or_else(peer_network, |proxied_client| proxied_client.client)
+    }
+
+    /// Counts the connection for the client that a PROXY protocol header named, if that client has not reached its
+    /// cap.
+    pub(super) fn assign_client(&self, peer: SocketAddr) -> Result<(), ConnectionCap> {
+        let client_connections = &self.shared.client_connections;
+        let client = client_connections.add(peer.ip()).map_err(|ClientLimitReached| ConnectionCap::Client)?;
+        if let Err(proxied_client) = self.proxied_client.set(Box::new(ProxiedClient { peer, client })) {
+            proxied_client.client.iter().for_each(|client| client_connections.remove(client));
+        }
+        Ok(())
+    }
+
+    /// Rejects the connection of this slot with status 503.
+    pub(super) fn reject(&self, stream: Transport, cap: ConnectionCap) {
+        ListenerConnections(self.shared.clone()).reject(stream, cap);
+    }
+
+    /// Closes the connection of this slot without a response.
+    pub(super) fn reject_silently(&self, stream: Transport, cap: ConnectionCap) {
+        ListenerConnections(self.shared.clone()).reject_silently(stream, cap);
+    }
+
+    /// Releases the slot before the connection is closed, which follows soon.
+    pub(crate) fn release(&self) {
+        if self.is_released.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let ListenerCounts { gateway: GatewayConnections(gateway), open, client_connections, .. } = &*self.shared;
+        gateway.open.fetch_sub(1, Ordering::Relaxed);
+        open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(client) = self.client() {
+            client_connections.remove(&client);
+        }
+        gateway.metrics.connection_closed();
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
