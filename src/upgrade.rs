@@ -11,12 +11,12 @@ pub struct Upgrades {
     /// The protocols, as they are written to upstreams.
     pub protocols: Vec<HeaderValue>,
     /// What holds for a connection that was switched.
-    pub bounds: Bounds,
+    pub bounds: TunnelLimits,
 }
 
 /// How long a connection that was switched may last, and how much it may carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct TunnelLimits {
     /// The longest without a byte in either direction.
     pub idle_timeout: Duration,
     /// The longest in all.
@@ -33,7 +33,7 @@ pub(crate) struct Offer(pub(crate) HeaderValue);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upgrade {
     pub(crate) protocol: HeaderValue,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: TunnelLimits,
 }
 
 /// Returns `true` if a request asks for a tunnel (extended CONNECT, RFC 8441): without one there is nothing to forward.
@@ -59,7 +59,7 @@ impl Upgrades {
 /// WebSocket: bytes that are neither requests nor limited, as those of any answer.
 impl Default for Upgrades {
     fn default() -> Self {
-        let bounds = Bounds { idle_timeout: Self::DEFAULT_IDLE_TIMEOUT, max_time: None, max_bytes: None };
+        let bounds = TunnelLimits { idle_timeout: Self::DEFAULT_IDLE_TIMEOUT, max_time: None, max_bytes: None };
         Self { protocols: vec![HeaderValue::from_static("websocket")], bounds }
     }
 }

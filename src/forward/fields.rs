@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
-use super::Peer;
+use super::ForwardPeer;
 use crate::sanitize::{FieldKind, FieldKinds};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -20,7 +20,7 @@ const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 const LONGEST_ADDRESS: usize = 45;
 
 /// Says for whom a request is forwarded. `Host` is there already, and known where it was put there.
-pub(crate) fn forwarded(headers: &mut HeaderMap, kinds: FieldKinds, peer: Peer, host: Option<HeaderValue>) {
+pub(crate) fn forwarded(headers: &mut HeaderMap, kinds: FieldKinds, peer: ForwardPeer, host: Option<HeaderValue>) {
     let believed = |field| peer.trusted && kinds.has(field);
     let chain = if believed(FieldKind::ForwardedFor) { chain(headers, peer.address) } else { written(peer.address) };
     headers.insert(X_FORWARDED_FOR, chain);
@@ -131,7 +131,7 @@ mod tests {
             headers.append(name, HeaderValue::from_static(value));
         }
         let kinds = FieldKinds::classify(&headers);
-        let peer = Peer { address: "198.51.100.7".parse().unwrap(), trusted, over_tls: false };
+        let peer = ForwardPeer { address: "198.51.100.7".parse().unwrap(), trusted, over_tls: false };
         forwarded(&mut headers, kinds, peer, None);
         headers
     }

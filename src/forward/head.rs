@@ -5,7 +5,7 @@
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
 
-use super::{Peer, fields};
+use super::{ForwardPeer, fields};
 use crate::facts::BadRequest;
 use crate::http1;
 use crate::local_response::LocalResponse;
@@ -16,8 +16,8 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
 /// What the layer learned of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Judged<'p> {
-    pub(crate) peer: Peer,
+pub(crate) struct ForwardInput<'p> {
+    pub(crate) peer: ForwardPeer,
     pub(crate) kinds: FieldKinds,
     /// What its trailers are held against, if there may be any.
     pub(crate) field_filter: Option<&'p FieldFilter>,
@@ -29,8 +29,8 @@ pub(crate) struct Judged<'p> {
 ///
 /// # Errors
 /// A request that would mean different things to different servers.
-pub(crate) fn request(request: &mut Request<RequestBody>, judged: Judged<'_>) -> Result<(), LocalResponse> {
-    let Judged { peer, mut kinds, field_filter, upstream } = judged;
+pub(crate) fn request(request: &mut Request<RequestBody>, judged: ForwardInput<'_>) -> Result<(), LocalResponse> {
+    let ForwardInput { peer, mut kinds, field_filter, upstream } = judged;
     let received = request.version();
     let length = length(request.body());
     let host = host(request.uri(), received, request.headers())?;

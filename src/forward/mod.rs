@@ -17,7 +17,7 @@ use tower::Service;
 mod deadline;
 mod fields;
 mod head;
-mod here;
+mod max_forwards;
 mod upgrade;
 mod websocket;
 
@@ -25,16 +25,18 @@ mod websocket;
 mod tests;
 
 use self::deadline::Deadline;
-use self::head::Judged;
+use self::head::ForwardInput;
 pub(crate) use self::head::response as rewrite_answer;
-use self::upgrade::Connect;
+use self::upgrade::ExtendedConnect;
 use crate::boxed::boxed;
 use crate::layer::{ForwardContext, NotSent};
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::AttemptOutcome;
 use crate::sanitize::{FieldKind, FieldKinds};
 use crate::upgrade::is_tunnel;
-use crate::upstream::{Answer, Client, Failure, RequestBody, ResponseBody, TooLong, Trace, Upstream, Upstreams};
+use crate::upstream::{
+    Client, HeadlessResponse, RequestBody, ResponseBody, TooLong, Trace, Upstream, UpstreamError, Upstreams,
+};
 
 /// The reason in the access log where the deadline of a call has passed.
 const DEADLINE_PASSED: &str = "deadline_passed";
@@ -47,7 +49,7 @@ pub(crate) struct Forward {
 
 /// Who sent a request, for the fields that tell the upstream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct ForwardPeer {
     pub(crate) address: IpAddr,
     /// Whether what it says about others is believed.
     pub(crate) trusted: bool,
@@ -57,7 +59,7 @@ pub(crate) struct Peer {
 
 /// A request whose head is ready for its upstream.
 #[derive(Debug)]
-pub(crate) struct Ready<'u> {
+pub(crate) struct PreparedRequest<'u> {
     upstream: &'u Upstream,
     /// Whose share of the upstream's connections it uses.
     client: Client,
@@ -67,7 +69,7 @@ pub(crate) struct Ready<'u> {
     /// Whether the client reads trailers behind the answer.
     takes_trailers: bool,
     /// Boxed, as few requests are one.
-    connect: Option<Box<Connect>>,
+    connect: Option<Box<ExtendedConnect>>,
     /// The record for the access log, if it is on.
     trace: Option<Trace>,
 }
@@ -81,7 +83,10 @@ impl Forward {
     }
 
     /// Rewrites the head for the upstream; or says what to answer without it.
-    pub(crate) fn prepare(&self, request: &mut Request<RequestBody>) -> Result<Ready<'_>, Box<Response<ResponseBody>>> {
+    pub(crate) fn prepare(
+        &self,
+        request: &mut Request<RequestBody>,
+    ) -> Result<PreparedRequest<'_>, Box<Response<ResponseBody>>> {
         let call = GrpcCall::detect(request.method(), request.headers());
         let context = request.extensions_mut().remove::<ForwardContext>(); // one permit, one request
         let trace = request.extensions_mut().remove::<Trace>();
@@ -100,7 +105,7 @@ impl Forward {
         } = context;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
-        if let Some(here) = here::answer(request) {
+        if let Some(here) = max_forwards::answer(request) {
             return Err(Box::new(here));
         }
         let upgrade = upgrade.filter(|_| upstream.switches());
@@ -110,17 +115,17 @@ impl Forward {
             return Err(Box::new(refused(LocalResponse::MethodNotImplemented, call)));
         }
         let takes_trailers = takes_trailers(request.version(), kinds);
-        let peer = Peer { address: peer, trusted: trusted_peer, over_tls };
+        let peer = ForwardPeer { address: peer, trusted: trusted_peer, over_tls };
         head::request(
             request,
-            Judged { peer, kinds, field_filter: field_filter.as_deref(), upstream: upstream.host() },
+            ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), upstream: upstream.host() },
         )
         .map_err(|local_response| refused(local_response, call))?;
         request.body_mut().filter_trailers(field_filter);
         request.body_mut().limit(max_body).map_err(|TooLong| refused(LocalResponse::BodyTooLong, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::of(call, request.headers());
-        Ok(Ready { upstream, client, call, deadline, takes_trailers, connect, trace })
+        Ok(PreparedRequest { upstream, client, call, deadline, takes_trailers, connect, trace })
     }
 }
 
@@ -138,7 +143,7 @@ impl Service<Request<RequestBody>> for Forward {
         let forward = self.clone();
         // Written in line: a future within this one would have room for the request once more.
         boxed(|| async move {
-            let Ready { upstream, client, call, mut deadline, takes_trailers, connect, trace } =
+            let PreparedRequest { upstream, client, call, mut deadline, takes_trailers, connect, trace } =
                 match forward.prepare(&mut request) {
                     Ok(ready) => ready,
                     Err(here) => return Ok(*here),
@@ -170,7 +175,7 @@ fn takes_trailers(version: Version, kinds: FieldKinds) -> bool {
 
 /// What the client is told of what the upstream says.
 fn whole(
-    answer: Answer,
+    answer: HeadlessResponse,
     request: &mut Request<RequestBody>,
     call: Option<GrpcCall>,
     takes_trailers: bool,
@@ -194,17 +199,17 @@ fn note(trace: Option<&Trace>, reason: &'static str) {
 }
 
 /// What it is told where the upstream says nothing.
-fn failed(failure: Failure, call: Option<GrpcCall>) -> Response<ResponseBody> {
+fn failed(failure: UpstreamError, call: Option<GrpcCall>) -> Response<ResponseBody> {
     match failure {
-        Failure::Unreachable => not_sent(LocalResponse::UpstreamUnreachable, call),
+        UpstreamError::Unreachable => not_sent(LocalResponse::UpstreamUnreachable, call),
         // It stays charged: each attempt costs a handshake.
-        Failure::CannotSwitch => refused(LocalResponse::UpstreamUnreachable, call),
-        Failure::QueueFull | Failure::QueueTimedOut => not_sent(LocalResponse::UpstreamBusy, call),
-        Failure::TimedOut => refused(LocalResponse::UpstreamTimedOut, call),
-        Failure::Broken => refused(LocalResponse::BadUpstreamResponse, call),
-        Failure::ClientStalled => refused(LocalResponse::BodyTimedOut, call),
-        Failure::ClientBroken => refused(LocalResponse::BodyIncomplete, call),
-        Failure::ClientTooLong => refused(LocalResponse::BodyTooLong, call),
+        UpstreamError::CannotSwitch => refused(LocalResponse::UpstreamUnreachable, call),
+        UpstreamError::QueueFull | UpstreamError::QueueTimedOut => not_sent(LocalResponse::UpstreamBusy, call),
+        UpstreamError::TimedOut => refused(LocalResponse::UpstreamTimedOut, call),
+        UpstreamError::Broken => refused(LocalResponse::BadUpstreamResponse, call),
+        UpstreamError::ClientStalled => refused(LocalResponse::BodyTimedOut, call),
+        UpstreamError::ClientBroken => refused(LocalResponse::BodyIncomplete, call),
+        UpstreamError::ClientTooLong => refused(LocalResponse::BodyTooLong, call),
     }
 }
 

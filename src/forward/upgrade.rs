@@ -11,13 +11,17 @@ const WEBSOCKET: &[u8] = b"websocket";
 
 /// A tunnel that a client of HTTP/2 has asked for (extended CONNECT, RFC 8441), and which is to be a switched connection.
 #[derive(Debug)]
-pub(super) struct Connect {
+pub(super) struct ExtendedConnect {
     /// What an upstream says that has understood the handshake of WebSocket.
     accept: Option<HeaderValue>,
 }
 
 /// Offers the protocol to the upstream, whose answer is held against what is noted here.
-pub(super) fn offer(request: &mut Request<RequestBody>, upgrade: Upgrade, is_connect: bool) -> Option<Box<Connect>> {
+pub(super) fn offer(
+    request: &mut Request<RequestBody>,
+    upgrade: Upgrade,
+    is_connect: bool,
+) -> Option<Box<ExtendedConnect>> {
     let headers = request.headers_mut();
     headers.remove(header::TE); // there are origins that read one option of `Connection`
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -30,10 +34,10 @@ pub(super) fn offer(request: &mut Request<RequestBody>, upgrade: Upgrade, is_con
         accept = Some(answer);
     }
     request.extensions_mut().insert(upgrade);
-    is_connect.then(|| Box::new(Connect { accept }))
+    is_connect.then(|| Box::new(ExtendedConnect { accept }))
 }
 
-impl Connect {
+impl ExtendedConnect {
     /// The answer for the client. A success that is no switch would tell it that the tunnel is there. Calls `broken` if it
     /// replaces the response.
     pub(super) fn judge(&self, mut response: Response<ResponseBody>, broken: impl FnOnce()) -> Response<ResponseBody> {

@@ -41,7 +41,7 @@ use crate::server::{Drain, DrainTrigger, Server};
 use crate::store::{OpenError, Store};
 use crate::tls::{CannotSpeak, Watch};
 use crate::upstream::settings::UpstreamSettings;
-use crate::upstream::tls::Identities;
+use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{TargetStates, Upstreams};
 
 /// A running gateway.
@@ -109,7 +109,7 @@ struct Worker {
     layer: RateLimitLayer,
     config: Arc<Config>,
     metrics: Arc<Metrics>,
-    identities: Arc<Identities>,
+    identities: Arc<UpstreamTlsConfigs>,
     targets: Arc<TargetStates>,
     listeners: Vec<(Server, Socket)>,
     /// Becomes `true` when it is to accept connections.
@@ -149,7 +149,7 @@ impl Gateway {
         let mut listeners = Listeners::open(&config, workers, &metrics, &drained, inherited)?;
         let admin_address = listeners.admin.as_ref().and_then(inherited::address);
 
-        let identities = Arc::new(Identities::read(config.upstreams.values()));
+        let identities = Arc::new(UpstreamTlsConfigs::read(config.upstreams.values()));
         listeners.watches.extend(identities.watches(&metrics));
         let targets = Arc::new(TargetStates::new(config.upstreams.values(), &metrics));
 

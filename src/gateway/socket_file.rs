@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::socket_inode::{Identity, SocketInode, identity, no_socket};
+use super::socket_inode::{SocketInode, UpstreamTlsConfig, identity, no_socket};
 
 /// Connections that may wait to be accepted; the kernel takes the smaller of this and its own bound.
 const BACKLOG: i32 = 4096;
@@ -36,7 +36,7 @@ pub(crate) struct SocketFile {
     /// The mode that the file gets when this process becomes its owner.
     mode: OnceLock<u32>,
     /// Its device and inode, since this process became its owner.
-    identity: OnceLock<Identity>,
+    identity: OnceLock<UpstreamTlsConfig>,
     is_owned: AtomicBool,
 }
 

@@ -20,7 +20,7 @@ type Handle = fs::File;
 type Handle = std::path::PathBuf;
 
 /// The device and the number of an inode.
-pub(super) type Identity = (u64, u64);
+pub(super) type UpstreamTlsConfig = (u64, u64);
 
 impl SocketInode {
     /// Finds the socket at `path`.
@@ -32,7 +32,7 @@ impl SocketInode {
         if metadata.file_type().is_socket() { Ok(Self { metadata, handle }) } else { Err(no_socket()) }
     }
 
-    pub(super) fn identity(&self) -> Identity {
+    pub(super) fn identity(&self) -> UpstreamTlsConfig {
         identity(&self.metadata)
     }
 
@@ -45,7 +45,7 @@ impl SocketInode {
     }
 }
 
-pub(super) fn identity(file: &Metadata) -> Identity {
+pub(super) fn identity(file: &Metadata) -> UpstreamTlsConfig {
     (file.dev(), file.ino())
 }
 

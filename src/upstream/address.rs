@@ -10,8 +10,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::{Instant, timeout};
 
-use super::fault::{Fault, timed_out, within};
 use super::settings::UpstreamSettings;
+use super::target_error::{TargetError, timed_out, within};
 use crate::transport::Transport;
 
 /// A host of which nothing is heard for so long, while an answer is waited for, is asked whether it is still there: as long
@@ -71,24 +71,24 @@ impl Address {
     }
 
     /// Opens a connection; looking up the name and trying all its addresses happen within the time to connect.
-    pub(crate) async fn connect(&self, timeouts: Timeouts) -> Result<Transport, Fault> {
+    pub(crate) async fn connect(&self, timeouts: Timeouts) -> Result<Transport, TargetError> {
         let Timeouts { connect: limit, unacknowledged } = timeouts;
         let deadline = timeouts.deadline();
         let stream = match self {
             Self::Ip(address) => within(deadline, limit, TcpStream::connect(address)).await,
             Self::Name(host, port) => {
                 let resolved = within(deadline, limit, lookup_host((host.as_str(), *port))).await;
-                let addresses: Vec<_> = resolved.map_err(|error| Fault::resolve(host, &error))?.collect();
+                let addresses: Vec<_> = resolved.map_err(|error| TargetError::resolve(host, &error))?.collect();
                 connect_to_one(&addresses, deadline).await
             }
             // Whether the other end is there needs no asking on one machine.
             Self::Unix(path) => {
                 let stream = within(deadline, limit, UnixStream::connect(path)).await;
-                return stream.map(Transport::from).map_err(|error| Fault::connect(&error));
+                return stream.map(Transport::from).map_err(|error| TargetError::connect(&error));
             }
         };
         let prepared = stream.and_then(|stream| prepare(&stream, unacknowledged).map(|()| stream));
-        prepared.map(Transport::from).map_err(|error| Fault::connect(&error))
+        prepared.map(Transport::from).map_err(|error| TargetError::connect(&error))
     }
 }
 

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use super::inform::Informer;
+use super::informational::InformationalSender;
 use super::trace::Trace;
-use super::transfer::Transfer;
+use super::upload_progress::UploadProgress;
 use crate::sanitize::{self, FieldFilter, trailers};
 
 /// Why a body ends before its end.
@@ -20,13 +20,13 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct RequestBody {
     /// Nothing, where there is none.
     stream: Option<Stream>,
-    transfer: Option<Arc<Transfer>>,
+    transfer: Option<Arc<UploadProgress>>,
     /// How much more of it may come.
     most: u64,
     /// What its trailers are held against.
     field_filter: Option<Arc<FieldFilter>>,
     /// Whom to tell what comes before the answer.
-    informer: Option<Informer>,
+    informer: Option<InformationalSender>,
 }
 
 /// A body is longer than it may be (RFC 9110 section 15.5.14).
@@ -53,12 +53,12 @@ impl RequestBody {
     }
 
     /// The same of a client that may be told what comes before its answer (1xx).
-    pub(crate) fn informing(self, informer: Informer) -> Self {
+    pub(crate) fn with_informational_sender(self, informer: InformationalSender) -> Self {
         Self { informer: Some(informer), ..self }
     }
 
     /// Takes the way to the client; there is none to one of HTTP/1.0.
-    pub(super) fn informer(&mut self) -> Option<&mut Informer> {
+    pub(super) fn informer(&mut self) -> Option<&mut InformationalSender> {
         self.informer.as_mut()
     }
 
@@ -96,11 +96,11 @@ impl RequestBody {
 
     /// Begins to watch it on its way; nothing if there is none. A body that `waits` is held back until the upstream asks
     /// for it.
-    pub(crate) fn watch(&mut self, waits: bool) -> Option<Arc<Transfer>> {
+    pub(crate) fn watch(&mut self, waits: bool) -> Option<Arc<UploadProgress>> {
         if self.is_end_stream() {
             return None;
         }
-        self.transfer = Some(Arc::new(Transfer::new(waits)));
+        self.transfer = Some(Arc::new(UploadProgress::new(waits)));
         self.transfer.clone()
     }
 

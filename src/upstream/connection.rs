@@ -12,9 +12,9 @@ use http::HeaderMap;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use super::dial::Dial;
-use super::fault::Fault;
+use super::dialer::Dialer;
 use super::settings::Protocol;
+use super::target_error::TargetError;
 use crate::http1::{Framing, Left, Malformed, Outgoing, ParsedResponse, Piece, poll_head_bytes, read_answer};
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
@@ -52,7 +52,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Opens a connection.
-    pub(super) async fn open(dial: &Dial, metrics: &UpstreamMetrics) -> Result<Box<Self>, Fault> {
+    pub(super) async fn open(dial: &Dialer, metrics: &UpstreamMetrics) -> Result<Box<Self>, TargetError> {
         let (stream, _) = dial.open(Protocol::Http1).await?;
         Ok(Self::new(stream, metrics))
     }
@@ -173,7 +173,7 @@ mod tests {
     async fn a_request_that_may_be_repeated_believes_the_runtime_for_a_moment() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let authority = Authority::try_from(listener.local_addr().unwrap().to_string()).unwrap();
-        let dial = Dial::clear(&authority, &UpstreamSettings::new("api".into(), Vec::new()));
+        let dial = Dialer::clear(&authority, &UpstreamSettings::new("api".into(), Vec::new()));
         let mut connection = Connection::open(&dial, &Metrics::new().upstream("api")).await.unwrap();
         let mut other = listener.accept().unwrap().0;
         // Nothing has been read yet, so that the runtime cannot know that there is nothing.

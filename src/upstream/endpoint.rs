@@ -8,20 +8,20 @@ use http_body::Body;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::answer::Answer;
 use super::body::RequestBody;
 use super::connection::Connection;
-use super::dial::Dial;
+use super::dialer::Dialer;
 use super::exchange::exchange;
-use super::fault::{Fault, within};
+use super::headless_response::HeadlessResponse;
 use super::http2::Http2;
 use super::pool::Pool;
 use super::response_body::ResponseBody;
-use super::seats::{Client, Seat};
 use super::settings::{Protocol, UpstreamSettings};
+use super::single_flight::SingleFlight;
+use super::slots::{Client, UpstreamSlot};
 use super::target::TargetState;
-use super::turn::Turn;
-use super::{Attempt, Failure};
+use super::target_error::{TargetError, within};
+use super::{AttemptError, UpstreamError};
 use crate::metrics::UpstreamMetrics;
 use crate::upgrade::Upgrade;
 
@@ -31,19 +31,19 @@ const STALE_TRIES: usize = 3;
 /// A target that is reached over the network.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    dial: Arc<Dial>,
+    dial: Arc<Dialer>,
     pool: Pool,
     http2: Http2,
     /// What is spoken to it; [`Auto`](Protocol::Auto) as long as it has not been asked.
     spoken: Mutex<Protocol>,
     /// Whether it is it that chooses.
     chooses: bool,
-    asking: Turn,
+    asking: SingleFlight,
 }
 
 impl Endpoint {
     pub(crate) fn new(
-        dial: Dial,
+        dial: Dialer,
         settings: &UpstreamSettings,
         metrics: UpstreamMetrics,
         target: &Arc<TargetState>,
@@ -55,16 +55,16 @@ impl Endpoint {
         };
         let pool = Pool::new(settings, metrics.clone(), Arc::clone(target));
         let http2 = Http2::new(settings, metrics, Arc::clone(target));
-        Self { dial: Arc::new(dial), pool, http2, spoken: Mutex::new(spoken), chooses, asking: Turn::default() }
+        Self { dial: Arc::new(dial), pool, http2, spoken: Mutex::new(spoken), chooses, asking: SingleFlight::default() }
     }
 
     /// The right to use a connection, if the client may have one now.
-    pub(crate) fn try_take_seat(&self, client: Client) -> Option<Seat> {
+    pub(crate) fn try_take_seat(&self, client: Client) -> Option<UpstreamSlot> {
         self.pool.seats().try_take(client)
     }
 
     /// Waits for the right to use a connection.
-    pub(crate) async fn take_seat(&self, client: Client) -> Result<Seat, Failure> {
+    pub(crate) async fn take_seat(&self, client: Client) -> Result<UpstreamSlot, UpstreamError> {
         let _waiting = self.pool.metrics().waiting();
         self.pool.seats().take(client).await
     }
@@ -73,12 +73,12 @@ impl Endpoint {
     /// present moment; the clock is not asked again where nothing is waited for.
     pub(crate) async fn send(
         &self,
-        mut seat: Seat,
+        mut seat: UpstreamSlot,
         request: &mut Request<RequestBody>,
         now: Instant,
         limit: Duration,
         mut was_sent: bool,
-    ) -> Result<Answer, Attempt> {
+    ) -> Result<HeadlessResponse, AttemptError> {
         // Boxed, both, so that the future of a request over HTTP/1 has no room for them.
         let mut spoken = *self.spoken.lock();
         if spoken != Protocol::Http1 && self.chooses && is_upgrade(request) {
@@ -96,8 +96,8 @@ impl Endpoint {
             let mut lease = self.pool.lease(connection, seat);
             match exchange(lease.connection(), request, now, limit).await {
                 Ok(begun) => return Ok(begun.on(lease)),
-                Err(Attempt::NotSent(_)) => {}
-                Err(Attempt::Unanswered(_)) => {
+                Err(AttemptError::NotSent(_)) => {}
+                Err(AttemptError::Unanswered(_)) => {
                     was_sent = true;
                     self.pool.metrics().repeated();
                 }
@@ -107,23 +107,23 @@ impl Endpoint {
         }
         // Boxed, as it is rare and large: what is in line makes the future of every request larger.
         match Box::pin(self.send_on_new(seat, request, limit)).await {
-            Err(Attempt::NotSent(fault)) if was_sent => Err(Attempt::Unanswered(fault)),
+            Err(AttemptError::NotSent(fault)) if was_sent => Err(AttemptError::Unanswered(fault)),
             over => over,
         }
     }
 
     async fn send_on_new(
         &self,
-        seat: Seat,
+        seat: UpstreamSlot,
         request: &mut Request<RequestBody>,
         limit: Duration,
-    ) -> Result<Answer, Attempt> {
+    ) -> Result<HeadlessResponse, AttemptError> {
         self.pool.make_room();
         let connection = match Connection::open(&self.dial, self.pool.metrics()).await {
             Ok(connection) => connection,
             // The target has chosen HTTP/2 or would: that is not forgotten for the requests that can use it.
             Err(fault) if self.chooses && is_upgrade(request) && fault.is_unsupported => {
-                return Err(Attempt::Failed(Failure::CannotSwitch));
+                return Err(AttemptError::Failed(UpstreamError::CannotSwitch));
             }
             Err(fault) => return Err(self.unreachable(fault)),
         };
@@ -133,20 +133,20 @@ impl Endpoint {
 
     async fn send_over_http2(
         &self,
-        seat: Seat,
+        seat: UpstreamSlot,
         request: &mut Request<RequestBody>,
         limit: Duration,
         was_sent: bool,
-    ) -> Result<Answer, Attempt> {
+    ) -> Result<HeadlessResponse, AttemptError> {
         let sent = self.http2.send(seat, &self.dial, request, limit, was_sent).await;
-        if matches!(sent, Err(Attempt::NotSent(_))) {
+        if matches!(sent, Err(AttemptError::NotSent(_))) {
             self.forget();
         }
-        sent.map(|response| Answer::of(response.map(ResponseBody::http2), request))
+        sent.map(|response| HeadlessResponse::of(response.map(ResponseBody::http2), request))
     }
 
     /// Finds out what the target chooses to speak. The connection is kept for the requests that follow.
-    async fn ask(&self) -> Result<Protocol, Attempt> {
+    async fn ask(&self) -> Result<Protocol, AttemptError> {
         let asking = async {
             let timeouts = self.dial.timeouts();
             let deadline = timeouts.deadline();
@@ -154,7 +154,7 @@ impl Endpoint {
             match spoken {
                 Protocol::Http2 => {
                     let added = within(deadline, timeouts.limit(), self.http2.add(stream)).await;
-                    added.map_err(|error| Fault::http2(&error))?;
+                    added.map_err(|error| TargetError::http2(&error))?;
                 }
                 Protocol::Http1 | Protocol::Auto => self.pool.add(Connection::new(stream, self.pool.metrics())),
             }
@@ -165,9 +165,9 @@ impl Endpoint {
         self.asking.open(known, asking).await.map_err(|fault| self.unreachable(fault))
     }
 
-    fn unreachable(&self, fault: Fault) -> Attempt {
+    fn unreachable(&self, fault: TargetError) -> AttemptError {
         self.forget();
-        Attempt::NotSent(fault)
+        AttemptError::NotSent(fault)
     }
 
     /// What it spoke once may be no more what it speaks.

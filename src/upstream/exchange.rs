@@ -10,19 +10,19 @@ use http::{Extensions, HeaderValue, Request, StatusCode, header};
 use http_body::Body;
 use tokio::time::Instant;
 
-use super::answer::Answer;
 use super::body::RequestBody;
 use super::connection::Connection;
 use super::download::Download;
-use super::fault::Fault;
+use super::headless_response::HeadlessResponse;
 use super::pool::Lease;
 use super::response_body::ResponseBody;
-use super::transfer::{Transfer, expects_continue};
+use super::target_error::TargetError;
 use super::tunnel::Tunnel;
-use super::upload::{Trouble, Upload};
-use super::{Attempt, Failure, MAX_INFORMATIONAL};
+use super::upload::{Upload, UploadError};
+use super::upload_progress::{UploadProgress, expects_continue};
+use super::{AttemptError, MAX_INFORMATIONAL, UpstreamError};
 use crate::http1::{Framing, ParsedResponse, StatusLine};
-use crate::upgrade::{Bounds, Upgrade};
+use crate::upgrade::{TunnelLimits, Upgrade};
 
 /// Sends a request and waits for the head of its answer, which has to begin by `limit` after `now`, or after the request
 /// last moved. The request is whole if it may be sent on another connection.
@@ -31,18 +31,23 @@ pub(super) async fn exchange(
     request: &mut Request<RequestBody>,
     now: Instant,
     limit: Duration,
-) -> Result<Begun, Attempt> {
+) -> Result<ResponseHead, AttemptError> {
     let waits = !request.body().is_end_stream() && expects_continue(request.headers());
     let transfer = request.body_mut().watch(waits);
-    let begun = Upload::begin(connection, request).map_err(|_| Attempt::Failed(Failure::ClientBroken));
+    let begun = Upload::begin(connection, request).map_err(|_| AttemptError::Failed(UpstreamError::ClientBroken));
     let mut sending = Some(begun?);
-    let mut asking =
-        Asking { request, sending: &mut sending, transfer: transfer.as_deref(), has_begun: false, informed: 0 };
+    let mut asking = PendingResponse {
+        request,
+        sending: &mut sending,
+        transfer: transfer.as_deref(),
+        has_begun: false,
+        informed: 0,
+    };
     let answer = match &transfer {
         Some(transfer) => {
             let answer = poll_fn(|cx| asking.poll(connection, cx));
             // Boxed: what is in line makes the future of every request larger, and few have a body.
-            Box::pin(transfer.wait(answer, limit)).await.unwrap_or_else(|failure| Err(Attempt::Failed(failure)))
+            Box::pin(transfer.wait(answer, limit)).await.unwrap_or_else(|failure| Err(AttemptError::Failed(failure)))
         }
         None => {
             let deadline = now + limit;
@@ -61,7 +66,7 @@ pub(super) async fn exchange(
     let framing = Framing::of_answer(request.method(), line.status, told);
     if framing == Framing::Chunked {
         // While the client has no head of the response, it can still get a 502.
-        connection.check_chunks().map_err(|error| Attempt::Broken(Fault::response(&error)))?;
+        connection.check_chunks().map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
     }
     let body = request.body_mut().take();
     // A body that the client was not told to send (`100 Continue`) is not needed: the answer came without it. An upstream that
@@ -71,35 +76,39 @@ pub(super) async fn exchange(
     let is_unwanted = !transfer.is_none_or(|transfer| transfer.is_asked_for()) || is_refusal && !keeps_open;
     let keeps_open = keeps_open && !(is_unwanted && sending.is_some());
     let upload = sending.filter(|_| !is_unwanted).map(|upload| Box::new((upload, body)));
-    Ok(Begun { line, framing, keeps_open, upload, switched: None })
+    Ok(ResponseHead { line, framing, keeps_open, upload, switched: None })
 }
 
 /// An answer whose head is here, and what is to be done with its connection. Its fields are in the request's place.
-pub(super) struct Begun {
+pub(super) struct ResponseHead {
     line: StatusLine,
     framing: Framing,
     keeps_open: bool,
     /// Boxed, as it is rare that an answer comes before its request has ended.
     upload: Option<Box<(Upload, RequestBody)>>,
     /// Another protocol is spoken from here on, with what this client sends.
-    switched: Option<Box<(RequestBody, Bounds)>>,
+    switched: Option<Box<(RequestBody, TunnelLimits)>>,
 }
 
-impl Begun {
+impl ResponseHead {
     /// The answer, which comes on this connection.
-    pub(super) fn on(self, lease: Lease) -> Answer {
+    pub(super) fn on(self, lease: Lease) -> HeadlessResponse {
         let Self { line, framing, keeps_open, upload, switched } = self;
         let body = match switched {
             None => ResponseBody::new(Download::new(lease, framing, keeps_open, upload)),
             Some(switched) => ResponseBody::switched(Tunnel::begin(lease, switched.0, switched.1)),
         };
-        Answer { line, body }
+        HeadlessResponse { line, body }
     }
 }
 
 /// An answer that switches protocols. The bytes that follow are not HTTP; so it counts only if all of the request was sent,
 /// which offered this protocol, and if it has no body of its own.
-fn switch(request: &mut Request<RequestBody>, answer: ParsedResponse, is_sent: bool) -> Result<Begun, Attempt> {
+fn switch(
+    request: &mut Request<RequestBody>,
+    answer: ParsedResponse,
+    is_sent: bool,
+) -> Result<ResponseHead, AttemptError> {
     let ParsedResponse { line, told, upgrades, .. } = answer;
     let mut protocols = request.headers().get_all(header::UPGRADE).iter();
     let protocol = protocols.next().filter(|_| protocols.next().is_none()).cloned();
@@ -109,38 +118,42 @@ fn switch(request: &mut Request<RequestBody>, answer: ParsedResponse, is_sent: b
         is_sent && upgrades && !told.promises_body() && protocol.as_ref().is_some_and(is_the_offered)
     });
     let Some(Upgrade { bounds, .. }) = upgrade else {
-        return Err(Attempt::Broken(Fault::invalid(&"a switch to a protocol that was not offered")));
+        return Err(AttemptError::Broken(TargetError::invalid(&"a switch to a protocol that was not offered")));
     };
     let mut client = request.body_mut().take();
     client.unlimit();
     let switched = Some(Box::new((client, bounds)));
-    Ok(Begun { line, framing: Framing::UntilClose, keeps_open: false, upload: None, switched })
+    Ok(ResponseHead { line, framing: Framing::UntilClose, keeps_open: false, upload: None, switched })
 }
 
-const TIMED_OUT: Attempt = Attempt::Failed(Failure::TimedOut);
+const TIMED_OUT: AttemptError = AttemptError::Failed(UpstreamError::TimedOut);
 
 /// A request that is being sent, and whose answer is being waited for.
-struct Asking<'a> {
+struct PendingResponse<'a> {
     request: &'a mut Request<RequestBody>,
     /// None once all of it is sent.
     sending: &'a mut Option<Upload>,
-    transfer: Option<&'a Transfer>,
+    transfer: Option<&'a UploadProgress>,
     /// Whether an answer has. The request's fields are gone then: those of the answer take their room.
     has_begun: bool,
     /// How many answers have come that only inform.
     informed: u8,
 }
 
-impl Asking<'_> {
+impl PendingResponse<'_> {
     /// Sends on, and looks for the answer.
-    fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Result<ParsedResponse, Attempt>> {
+    fn poll(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ParsedResponse, AttemptError>> {
         let trouble = self.poll_send(connection, cx);
         match trouble {
-            Some(Trouble::Client) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientBroken))),
-            Some(Trouble::Stalled) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientStalled))),
-            Some(Trouble::TooLong) => return Poll::Ready(Err(Attempt::Failed(Failure::ClientTooLong))),
+            Some(UploadError::Client) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientBroken))),
+            Some(UploadError::Stalled) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientStalled))),
+            Some(UploadError::TooLong) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientTooLong))),
             Some(_) if !connection.has_written && self.is_whole() => {
-                return Poll::Ready(Err(Attempt::NotSent(Fault::send())));
+                return Poll::Ready(Err(AttemptError::NotSent(TargetError::send())));
             }
             None if !connection.has_written => return Poll::Pending,
             _ => {}
@@ -149,7 +162,7 @@ impl Asking<'_> {
         self.poll_answer(connection, cx)
     }
 
-    fn poll_send(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Option<Trouble> {
+    fn poll_send(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Option<UploadError> {
         let upload = self.sending.as_mut()?;
         match upload.poll(connection, self.request.body_mut(), cx) {
             Poll::Ready(sent) => {
@@ -172,7 +185,7 @@ impl Asking<'_> {
         &mut self,
         connection: &mut Connection,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<ParsedResponse, Attempt>> {
+    ) -> Poll<Result<ParsedResponse, AttemptError>> {
         if !self.has_begun {
             ready!(connection.poll_begun(cx)).map_err(|error| self.unanswered(connection, &error))?;
             self.has_begun = true; // so the request is not sent again
@@ -181,7 +194,7 @@ impl Asking<'_> {
         let request = &mut self.request;
         loop {
             let answer = ready!(connection.poll_head(request.headers_mut(), cx))
-                .map_err(|error| Attempt::Broken(Fault::response(&error)))?;
+                .map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
             let status = answer.line.status;
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Poll::Ready(Ok(answer));
@@ -190,13 +203,13 @@ impl Asking<'_> {
             // follows would be taken for what it is not.
             self.informed += 1;
             if self.informed > MAX_INFORMATIONAL || answer.told.promises_body() {
-                return Poll::Ready(Err(Attempt::Broken(Fault::invalid(
+                return Poll::Ready(Err(AttemptError::Broken(TargetError::invalid(
                     &"informational responses that are not valid",
                 ))));
             }
             let fields = take(request.headers_mut());
             if let Some(informer) = request.body_mut().informer() {
-                informer.pass_on(answer.line.answer(fields, Extensions::new(), ()));
+                informer.forward(answer.line.answer(fields, Extensions::new(), ()));
             }
             if status == StatusCode::CONTINUE
                 && let Some(transfer) = self.transfer
@@ -208,10 +221,10 @@ impl Asking<'_> {
 
     /// The connection ended before any of an answer came. One that had served others was most likely closed before this
     /// request arrived; whatever may arrive twice is then sent again (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
-    fn unanswered(&self, connection: &Connection, error: &io::Error) -> Attempt {
+    fn unanswered(&self, connection: &Connection, error: &io::Error) -> AttemptError {
         if connection.is_reused && self.request.method().is_idempotent() && self.is_whole() {
-            return Attempt::Unanswered(Fault::response(error));
+            return AttemptError::Unanswered(TargetError::response(error));
         }
-        Attempt::Broken(Fault::response(error))
+        AttemptError::Broken(TargetError::response(error))
     }
 }

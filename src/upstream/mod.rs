@@ -15,48 +15,48 @@ use http::{HeaderValue, Request};
 use tokio::time::Instant;
 
 mod address;
-mod answer;
 mod body;
 mod connection;
-mod dial;
+mod dialer;
 mod download;
 mod echo;
 mod endpoint;
 mod exchange;
-mod fault;
+mod headless_response;
 mod http2;
-mod inform;
+mod informational;
 mod pool;
-mod progress;
 mod response_body;
-mod seats;
-mod select;
+mod round_robin;
 pub mod settings;
+mod single_flight;
+mod slots;
 mod target;
+mod target_error;
 pub(crate) mod tls;
 mod trace;
-mod transfer;
 mod tunnel;
-mod turn;
+mod tunnel_progress;
 mod upload;
+mod upload_progress;
 
 pub use body::{BoxError, RequestBody, TooLong};
-pub(crate) use inform::{Inform, Informer};
+pub(crate) use informational::{InformationalSender, InformationalSink};
 pub use response_body::ResponseBody;
 pub(crate) use target::TargetStates;
 pub(crate) use trace::{LastAttempt, Trace};
-pub(crate) use transfer::expects_continue;
+pub(crate) use upload_progress::expects_continue;
 
 use crate::metrics::{Metrics, UpstreamMetrics};
-pub(crate) use answer::Answer;
-use dial::Dial;
+use dialer::Dialer;
 use endpoint::Endpoint;
-use fault::Fault;
-pub(crate) use seats::Client;
-use select::RoundRobin;
+pub(crate) use headless_response::HeadlessResponse;
+use round_robin::RoundRobin;
 use settings::{Protocol, Target, UpstreamSettings};
-use target::{Attempting, TargetState};
-use tls::Identities;
+pub(crate) use slots::Client;
+use target::{InFlightAttempt, TargetState};
+use target_error::TargetError;
+use tls::UpstreamTlsConfigs;
 
 /// The upstreams of a rule file, each with its own connections. Every worker has its own.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub struct Upstream {
 
 /// Why an upstream gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum UpstreamError {
     /// No target took a connection. The request was not sent.
     #[error("no connection")]
     Unreachable,
@@ -118,26 +118,26 @@ const MAX_INFORMATIONAL: u8 = 16;
 
 /// Why an attempt at one target failed, and whether there may be another.
 #[derive(Debug)]
-enum Attempt {
+enum AttemptError {
     /// Nothing was sent; the request is whole.
-    NotSent(Fault),
+    NotSent(TargetError),
     /// It was sent on a kept connection, which ended before any of the answer came. The request is whole, and may be
     /// sent once more.
-    Unanswered(Fault),
+    Unanswered(TargetError),
     /// The connection broke, or what came back is no response.
-    Broken(Fault),
+    Broken(TargetError),
     /// It is over.
-    Failed(Failure),
+    Failed(UpstreamError),
 }
 
-// === impl Attempt ===
+// === impl AttemptError ===
 
-impl Attempt {
+impl AttemptError {
     /// Returns the fault of the target, if it is the target's. `limit` is how long a response may take to begin.
-    fn fault(&self, limit: Duration) -> Option<Cow<'_, Fault>> {
+    fn fault(&self, limit: Duration) -> Option<Cow<'_, TargetError>> {
         match self {
             Self::NotSent(fault) | Self::Unanswered(fault) | Self::Broken(fault) => Some(Cow::Borrowed(fault)),
-            Self::Failed(failure) => Fault::of_failure(*failure, limit).map(Cow::Owned),
+            Self::Failed(failure) => TargetError::of_failure(*failure, limit).map(Cow::Owned),
         }
     }
 }
@@ -153,7 +153,7 @@ impl Upstreams {
     ) -> Self {
         let settings: Vec<_> = settings.into_iter().collect();
         let targets = TargetStates::new(settings.iter().copied(), metrics);
-        Self::sharing(settings, workers, metrics, &Identities::default(), &targets)
+        Self::sharing(settings, workers, metrics, &UpstreamTlsConfigs::default(), &targets)
     }
 
     /// Likewise; those of all workers share what was read of the files, and the states of the targets.
@@ -161,7 +161,7 @@ impl Upstreams {
         settings: impl IntoIterator<Item = &'a UpstreamSettings>,
         workers: usize,
         metrics: &Metrics,
-        identities: &Identities,
+        identities: &UpstreamTlsConfigs,
         targets: &TargetStates,
     ) -> Self {
         let named = |settings: &UpstreamSettings| {
@@ -180,14 +180,19 @@ impl Upstreams {
 // === impl Upstream ===
 
 impl Upstream {
-    fn new(settings: &UpstreamSettings, metrics: &Metrics, identities: &Identities, targets: &TargetStates) -> Self {
+    fn new(
+        settings: &UpstreamSettings,
+        metrics: &Metrics,
+        identities: &UpstreamTlsConfigs,
+        targets: &TargetStates,
+    ) -> Self {
         let metrics = metrics.upstream(&settings.name);
         let place = |(target, state): (&Target, &Arc<TargetState>)| {
             let remote = |dial| Backend::Http(Endpoint::new(dial, settings, metrics.clone(), state));
             let backend = match target {
-                Target::Http(authority) => remote(Dial::clear(authority, settings)),
-                Target::Https(authority) => remote(Dial::tls(authority, settings, identities.of(settings))),
-                Target::Unix(path) => remote(Dial::unix(path, settings)),
+                Target::Http(authority) => remote(Dialer::clear(authority, settings)),
+                Target::Https(authority) => remote(Dialer::tls(authority, settings, identities.of(settings))),
+                Target::Unix(path) => remote(Dialer::unix(path, settings)),
                 Target::Echo => Backend::Echo,
             };
             (Arc::clone(state), backend)
@@ -222,23 +227,23 @@ impl Upstream {
     /// out of it, and the answer's fields are left in it.
     ///
     /// # Errors
-    /// See [`Failure`]. Dropping the future cancels the request.
+    /// See [`UpstreamError`]. Dropping the future cancels the request.
     pub(crate) async fn send(
         &self,
         request: &mut Request<RequestBody>,
         client: Client,
         trace: Option<&Trace>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HeadlessResponse, UpstreamError> {
         let begin = Instant::now();
         let result = self.send_to_one(request, client, trace, begin).await;
         match &result {
             Ok(_) => self.metrics.answered(begin.elapsed()),
-            Err(Failure::Unreachable | Failure::CannotSwitch) => self.metrics.unreachable(),
-            Err(Failure::QueueFull) => self.metrics.queue_full(),
-            Err(Failure::QueueTimedOut) => self.metrics.queue_timed_out(),
-            Err(Failure::TimedOut) => self.metrics.timed_out(),
-            Err(Failure::Broken) => self.metrics.broken(),
-            Err(Failure::ClientStalled | Failure::ClientBroken | Failure::ClientTooLong) => {}
+            Err(UpstreamError::Unreachable | UpstreamError::CannotSwitch) => self.metrics.unreachable(),
+            Err(UpstreamError::QueueFull) => self.metrics.queue_full(),
+            Err(UpstreamError::QueueTimedOut) => self.metrics.queue_timed_out(),
+            Err(UpstreamError::TimedOut) => self.metrics.timed_out(),
+            Err(UpstreamError::Broken) => self.metrics.broken(),
+            Err(UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong) => {}
         }
         result
     }
@@ -256,12 +261,12 @@ impl Upstream {
         client: Client,
         trace: Option<&Trace>,
         mut now: Instant,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<HeadlessResponse, UpstreamError> {
         let (mut was_sent, mut full) = (false, None);
         for index in self.turn.next(self.targets.len()) {
             let (target, backend) = &self.targets[index];
             let (attempting, result) = match backend {
-                Backend::Echo => (target.attempt(trace), Ok(Answer::of(echo::answer(request), request))),
+                Backend::Echo => (target.attempt(trace), Ok(HeadlessResponse::of(echo::answer(request), request))),
                 Backend::Http(endpoint) => match endpoint.try_take_seat(client) {
                     Some(seat) => {
                         let attempting = target.attempt(trace);
@@ -276,35 +281,38 @@ impl Upstream {
             };
             match self.end(attempting, result, trace) {
                 Ok(answer) => return Ok(answer),
-                Err(Attempt::NotSent(_)) => {}
-                Err(Attempt::Unanswered(_)) => was_sent = true,
-                Err(Attempt::Broken(_)) => return Err(Failure::Broken),
-                Err(Attempt::Failed(failure)) => return Err(failure),
+                Err(AttemptError::NotSent(_)) => {}
+                Err(AttemptError::Unanswered(_)) => was_sent = true,
+                Err(AttemptError::Broken(_)) => return Err(UpstreamError::Broken),
+                Err(AttemptError::Failed(failure)) => return Err(failure),
             }
             now = Instant::now(); // a connection may have been waited for
         }
         let Some((target, endpoint)) = full else {
-            return Err(if was_sent { Failure::Broken } else { Failure::Unreachable });
+            return Err(if was_sent { UpstreamError::Broken } else { UpstreamError::Unreachable });
         };
         let attempting = target.attempt(trace);
         let result = Box::pin(self.send_later(endpoint, request, client, was_sent)).await;
         self.end(attempting, result, trace).map_err(|attempt| match attempt {
-            Attempt::Failed(Failure::QueueFull | Failure::QueueTimedOut) | Attempt::NotSent(_) if was_sent => {
-                Failure::Broken
+            AttemptError::Failed(UpstreamError::QueueFull | UpstreamError::QueueTimedOut)
+            | AttemptError::NotSent(_)
+                if was_sent =>
+            {
+                UpstreamError::Broken
             }
-            Attempt::Failed(failure) => failure,
-            Attempt::Unanswered(_) | Attempt::Broken(_) => Failure::Broken,
-            Attempt::NotSent(_) => Failure::Unreachable,
+            AttemptError::Failed(failure) => failure,
+            AttemptError::Unanswered(_) | AttemptError::Broken(_) => UpstreamError::Broken,
+            AttemptError::NotSent(_) => UpstreamError::Unreachable,
         })
     }
 
     /// Records how an attempt ended.
     fn end(
         &self,
-        attempting: Attempting<'_>,
-        result: Result<Answer, Attempt>,
+        attempting: InFlightAttempt<'_>,
+        result: Result<HeadlessResponse, AttemptError>,
         trace: Option<&Trace>,
-    ) -> Result<Answer, Attempt> {
+    ) -> Result<HeadlessResponse, AttemptError> {
         match &result {
             Ok(_) => attempting.succeeded(),
             Err(attempt) => attempting.failed(attempt.fault(self.response_timeout).as_deref(), trace),
@@ -319,8 +327,8 @@ impl Upstream {
         request: &mut Request<RequestBody>,
         client: Client,
         was_sent: bool,
-    ) -> Result<Answer, Attempt> {
-        let seat = endpoint.take_seat(client).await.map_err(Attempt::Failed)?;
+    ) -> Result<HeadlessResponse, AttemptError> {
+        let seat = endpoint.take_seat(client).await.map_err(AttemptError::Failed)?;
         endpoint.send(seat, request, Instant::now(), self.response_timeout, was_sent).await
     }
 }

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::{Connection, IDLE_TIMEOUT};
-use super::seats::{Seat, Seats};
 use super::settings::UpstreamSettings;
+use super::slots::{UpstreamSlot, UpstreamSlots};
 use super::target::TargetState;
 use crate::metrics::{BrokenOff, UpstreamMetrics};
 
@@ -33,7 +33,7 @@ pub(crate) struct Pool(Arc<PoolConnections>);
 #[derive(Debug)]
 struct PoolConnections {
     idle: Mutex<Idle>,
-    seats: Seats,
+    seats: UpstreamSlots,
     body_timeout: Duration,
     metrics: UpstreamMetrics,
     target: Arc<TargetState>,
@@ -44,7 +44,7 @@ struct PoolConnections {
 pub(crate) struct Lease {
     connection: Box<Connection>,
     /// After the connection: it is dropped last, so that its seat is free only when the connection is closed.
-    seat: Seat,
+    seat: UpstreamSlot,
     pool: Pool,
 }
 
@@ -60,12 +60,12 @@ struct Idle {
 
 impl Pool {
     pub(crate) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics, target: Arc<TargetState>) -> Self {
-        let (idle, seats, body_timeout) = (Mutex::default(), Seats::new(settings), settings.body_timeout);
+        let (idle, seats, body_timeout) = (Mutex::default(), UpstreamSlots::new(settings), settings.body_timeout);
         Self(Arc::new(PoolConnections { idle, seats, body_timeout, metrics, target }))
     }
 
     /// How many connections there may be, and whose.
-    pub(crate) fn seats(&self) -> &Seats {
+    pub(crate) fn seats(&self) -> &UpstreamSlots {
         &self.0.seats
     }
 
@@ -93,7 +93,7 @@ impl Pool {
     }
 
     /// A connection that the owner of the seat uses.
-    pub(crate) fn lease(&self, connection: Box<Connection>, seat: Seat) -> Lease {
+    pub(crate) fn lease(&self, connection: Box<Connection>, seat: UpstreamSlot) -> Lease {
         Lease { connection, seat, pool: self.clone() }
     }
 
@@ -160,7 +160,7 @@ impl Lease {
     }
 
     /// Closes the connection, and keeps its seat for another.
-    pub(crate) fn close(self) -> Seat {
+    pub(crate) fn close(self) -> UpstreamSlot {
         self.seat
     }
 
@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::Metrics;
-    use crate::upstream::dial::Dial;
+    use crate::upstream::dialer::Dialer;
     use crate::upstream::settings::Target;
 
     /// A pool with one idle connection, and the other end of it.
@@ -191,7 +191,7 @@ mod tests {
         let metrics = Metrics::new();
         let target = TargetState::new(&settings.name, &Target::Http(authority.clone()), &metrics);
         let pool = Pool::new(&settings, metrics.upstream("api"), target);
-        let connection = Connection::open(&Dial::clear(&authority, &settings), pool.metrics()).await.unwrap();
+        let connection = Connection::open(&Dialer::clear(&authority, &settings), pool.metrics()).await.unwrap();
         pool.lease(connection, pool.seats().try_take(None).unwrap()).release();
         (pool, listener.accept().unwrap().0)
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::fault::Fault;
 use super::settings::{Target, UpstreamSettings};
+use super::target_error::TargetError;
 use super::trace::{TargetName, Trace};
 use crate::metrics::{AttemptOutcome, Metrics, TargetMetrics};
 
@@ -35,7 +35,7 @@ pub(crate) struct TargetState {
 }
 
 /// An attempt at a target that is in flight. On drop, it counts as canceled.
-pub(super) struct Attempting<'a> {
+pub(super) struct InFlightAttempt<'a> {
     /// `None` once it is over. Small, as each request in flight has one.
     target: Option<&'a TargetState>,
 }
@@ -97,16 +97,16 @@ impl TargetState {
     }
 
     /// Begins an attempt.
-    pub(super) fn attempt(&self, trace: Option<&Trace>) -> Attempting<'_> {
+    pub(super) fn attempt(&self, trace: Option<&Trace>) -> InFlightAttempt<'_> {
         if let Some(trace) = trace {
             trace.begin(&self.name);
         }
-        Attempting { target: Some(self) }
+        InFlightAttempt { target: Some(self) }
     }
 
     /// Records that a response broke off after its head.
     pub(super) fn broke_off(&self, error: &impl ToString) {
-        self.failed(&Fault::body(error));
+        self.failed(&TargetError::body(error));
     }
 
     fn answered(&self) {
@@ -135,8 +135,8 @@ impl TargetState {
         }
     }
 
-    fn failed(&self, fault: &Fault) {
-        let (Fault { phase, error, .. }, TargetName { upstream, target }) = (fault, &*self.name);
+    fn failed(&self, fault: &TargetError) {
+        let (TargetError { phase, error, .. }, TargetName { upstream, target }) = (fault, &*self.name);
         let line = self.log.lock().failed(fault, Instant::now());
         self.is_failing.store(true, Relaxed);
         match line {
@@ -148,9 +148,9 @@ impl TargetState {
     }
 }
 
-// === impl Attempting ===
+// === impl InFlightAttempt ===
 
-impl Attempting<'_> {
+impl InFlightAttempt<'_> {
     /// Ends with the head of a response.
     pub(super) fn succeeded(mut self) {
         if let Some(target) = self.target.take() {
@@ -160,7 +160,7 @@ impl Attempting<'_> {
     }
 
     /// Ends with a fault of the target, or without one if the client has failed.
-    pub(super) fn failed(mut self, fault: Option<&Fault>, trace: Option<&Trace>) {
+    pub(super) fn failed(mut self, fault: Option<&TargetError>, trace: Option<&Trace>) {
         let Some(fault) = fault else { return };
         if let Some(trace) = trace {
             trace.fail(fault.outcome.as_str());
@@ -172,7 +172,7 @@ impl Attempting<'_> {
     }
 }
 
-impl Drop for Attempting<'_> {
+impl Drop for InFlightAttempt<'_> {
     fn drop(&mut self) {
         if let Some(target) = self.target {
             target.metrics.attempted(AttemptOutcome::Canceled);
@@ -184,7 +184,7 @@ impl Drop for Attempting<'_> {
 
 impl FailureLog {
     /// Notes a failure. Returns what is to be logged, unless another line was logged just before.
-    fn failed(&mut self, fault: &Fault, now: Instant) -> Option<Line> {
+    fn failed(&mut self, fault: &TargetError, now: Instant) -> Option<Line> {
         let is_recent = |at: Option<Instant>| at.is_some_and(|at| now - at < LOG_INTERVAL);
         let (is_repeated, is_quiet) = (is_recent(self.last_recovery), is_recent(self.last_line));
         let outage = self.outage.get_or_insert_with(|| Outage::new(now, is_repeated));
@@ -240,7 +240,9 @@ mod tests {
             for is_ok in attempts {
                 match is_ok {
                     true => state.attempt(None).succeeded(),
-                    false => state.attempt(None).failed(Some(&Fault::connect(&io::ErrorKind::TimedOut.into())), None),
+                    false => {
+                        state.attempt(None).failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None)
+                    }
                 }
             }
         });

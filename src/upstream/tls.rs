@@ -31,24 +31,24 @@ const HTTP2: &[u8] = b"h2";
 pub(super) struct Connector {
     /// Its certificate has to be for this name.
     name: ServerName<'static>,
-    identity: Arc<Identity>,
+    identity: Arc<UpstreamTlsConfig>,
 }
 
 /// Those of all upstreams, by name. Workers share them, so that files are read once.
 #[derive(Debug, Default)]
-pub(crate) struct Identities(BTreeMap<Arc<str>, Arc<Identity>>);
+pub(crate) struct UpstreamTlsConfigs(BTreeMap<Arc<str>, Arc<UpstreamTlsConfig>>);
 
 /// What is used of the files of an upstream, or why nothing is.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct UpstreamTlsConfig {
     tls: UpstreamTls,
-    in_use: ArcSwap<Result<InUse, String>>,
+    in_use: ArcSwap<Result<ActiveConfig, String>>,
 }
 
 /// What was made of the files. All targets and their connections share the memory of sessions; it is a new one when files
 /// have changed, as who was trusted then may be trusted no more.
 #[derive(Debug)]
-struct InUse {
+struct ActiveConfig {
     http1: Arc<ClientConfig>,
     http2: Arc<ClientConfig>,
     both: Arc<ClientConfig>,
@@ -57,49 +57,49 @@ struct InUse {
 
 /// Why no TLS can be spoken.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CannotSpeak {
+pub(crate) enum TlsSetupError {
     #[error(transparent)]
     File(#[from] BadFile),
     #[error("the system trusts no authority")]
-    NobodyIsTrusted,
+    NoTrustAnchors,
     #[error("TLS: {0}")]
     Versions(Error),
 }
 
 /// Takes any certificate, if whoever shows it has its key.
 #[derive(Debug)]
-struct Anybody(WebPkiSupportedAlgorithms);
+struct AcceptAnyCertificate(WebPkiSupportedAlgorithms);
 
 /// Whether the files hold what they should.
 ///
 /// # Errors
 /// The first that cannot be used, or the system trusts nobody.
-pub(crate) fn check(tls: &UpstreamTls) -> Result<(), CannotSpeak> {
-    InUse::read(tls).map(drop)
+pub(crate) fn check(tls: &UpstreamTls) -> Result<(), TlsSetupError> {
+    ActiveConfig::read(tls).map(drop)
 }
 
-// === impl Identities ===
+// === impl UpstreamTlsConfigs ===
 
-impl Identities {
+impl UpstreamTlsConfigs {
     /// Reads the files of those that speak TLS.
     pub(crate) fn read<'a>(upstreams: impl IntoIterator<Item = &'a UpstreamSettings>) -> Self {
         let read = |upstream: &UpstreamSettings| {
-            let identity = Identity::new(upstream.tls.clone()?);
+            let identity = UpstreamTlsConfig::new(upstream.tls.clone()?);
             Some((Arc::clone(&upstream.name), Arc::new(identity)))
         };
         Self(upstreams.into_iter().filter_map(read).collect())
     }
 
     /// That of an upstream; read now if it was not.
-    pub(super) fn of(&self, upstream: &UpstreamSettings) -> Arc<Identity> {
+    pub(super) fn of(&self, upstream: &UpstreamSettings) -> Arc<UpstreamTlsConfig> {
         let known = self.0.get(&upstream.name).cloned();
-        known.unwrap_or_else(|| Arc::new(Identity::new(upstream.tls.clone().unwrap_or_default())))
+        known.unwrap_or_else(|| Arc::new(UpstreamTlsConfig::new(upstream.tls.clone().unwrap_or_default())))
     }
 
     /// Looks after the files, of those that have any.
     pub(crate) fn watches(&self, metrics: &Arc<Metrics>) -> Vec<Watch> {
         let with_files = self.0.iter().filter(|(_, identity)| !identity.files().is_empty());
-        let watch = |(name, identity): (&Arc<str>, &Arc<Identity>)| {
+        let watch = |(name, identity): (&Arc<str>, &Arc<UpstreamTlsConfig>)| {
             let user = format!("upstream {name}");
             Watch::new(Arc::clone(identity) as _, &user, identity.tls.look_every, Arc::clone(metrics))
         };
@@ -107,18 +107,19 @@ impl Identities {
     }
 }
 
-// === impl Identity ===
+// === impl UpstreamTlsConfig ===
 
-impl Identity {
+impl UpstreamTlsConfig {
     fn new(tls: UpstreamTls) -> Self {
-        let in_use = InUse::read(&tls).map_err(|bad| bad.to_string());
+        let in_use = ActiveConfig::read(&tls).map_err(|bad| bad.to_string());
         Self { tls, in_use: ArcSwap::from_pointee(in_use) }
     }
 
     /// How TLS is spoken on a connection that is opened now.
     fn asking_for(&self, protocol: Protocol) -> io::Result<Arc<ClientConfig>> {
         let in_use = self.in_use.load();
-        let InUse { http1, http2, both, .. } = in_use.as_ref().as_ref().map_err(|why| io::Error::other(why.clone()))?;
+        let ActiveConfig { http1, http2, both, .. } =
+            in_use.as_ref().as_ref().map_err(|why| io::Error::other(why.clone()))?;
         let config = match protocol {
             Protocol::Http1 => http1,
             Protocol::Http2 => http2,
@@ -128,7 +129,7 @@ impl Identity {
     }
 }
 
-impl Renewable for Identity {
+impl Renewable for UpstreamTlsConfig {
     fn files(&self) -> Vec<&Path> {
         let UpstreamTls { ca, identity, .. } = &self.tls;
         let of_identity = identity.iter().flat_map(|files| [&files.cert, &files.key]);
@@ -136,7 +137,7 @@ impl Renewable for Identity {
     }
 
     fn renew(&self) -> Result<(), Box<dyn Fault>> {
-        let in_use = InUse::read(&self.tls)?;
+        let in_use = ActiveConfig::read(&self.tls)?;
         self.in_use.store(Arc::new(Ok(in_use)));
         Ok(())
     }
@@ -147,16 +148,16 @@ impl Renewable for Identity {
     }
 }
 
-// === impl InUse ===
+// === impl ActiveConfig ===
 
-impl InUse {
-    fn read(tls: &UpstreamTls) -> Result<Self, CannotSpeak> {
+impl ActiveConfig {
+    fn read(tls: &UpstreamTls) -> Result<Self, TlsSetupError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
-        let builder = builder.map_err(CannotSpeak::Versions)?;
+        let builder = builder.map_err(TlsSetupError::Versions)?;
         let builder = match tls.verify {
             true => builder.with_root_certificates(trusted(tls)?),
-            false => builder.dangerous().with_custom_certificate_verifier(Anybody::of(&provider)),
+            false => builder.dangerous().with_custom_certificate_verifier(AcceptAnyCertificate::of(&provider)),
         };
         let Some(files) = &tls.identity else { return Ok(Self::of(&builder.with_no_client_auth(), None)) };
         let (cert, key) = (Named { key: "cert", path: &files.cert }, Named { key: "key", path: &files.key });
@@ -178,27 +179,27 @@ impl InUse {
 }
 
 /// The authorities that are named, else those of the system.
-fn trusted(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, CannotSpeak> {
+fn trusted(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, TlsSetupError> {
     if let Some(path) = &tls.ca {
         let file = Named { key: "ca", path };
         return Ok(Arc::new(file.authorities(&file.read()?)?));
     }
     let store = of_system();
-    if store.is_empty() { Err(CannotSpeak::NobodyIsTrusted) } else { Ok(Arc::new(store)) }
+    if store.is_empty() { Err(TlsSetupError::NoTrustAnchors) } else { Ok(Arc::new(store)) }
 }
 
 // === impl Connector ===
 
 impl Connector {
     /// For a target of this name, unless the rule file has another.
-    pub(super) fn new(identity: Arc<Identity>, authority: &Authority) -> Option<Self> {
+    pub(super) fn new(identity: Arc<UpstreamTlsConfig>, authority: &Authority) -> Option<Self> {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(identity.tls.server_name.as_deref().unwrap_or(host).to_owned()).ok()?;
         Some(Self { name, identity })
     }
 
     /// Makes of a connection one of TLS. Returns what will be spoken: what was asked for, or what the target prefers.
-    pub(super) async fn greet(&self, socket: TcpStream, protocol: Protocol) -> io::Result<(Transport, Protocol)> {
+    pub(super) async fn handshake(&self, socket: TcpStream, protocol: Protocol) -> io::Result<(Transport, Protocol)> {
         let connector = TlsConnector::from(self.identity.asking_for(protocol)?);
         let stream = connector
             .connect(self.name.clone(), socket)
@@ -239,15 +240,15 @@ fn fault(error: &io::Error) -> String {
     why.to_owned()
 }
 
-// === impl Anybody ===
+// === impl AcceptAnyCertificate ===
 
-impl Anybody {
+impl AcceptAnyCertificate {
     fn of(provider: &CryptoProvider) -> Arc<Self> {
         Arc::new(Self(provider.signature_verification_algorithms))
     }
 }
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -18,15 +18,15 @@ use tokio::task::JoinHandle;
 
 use super::body::{BoxError, RequestBody};
 use super::pool::Lease;
-use super::progress::Progress;
+use super::tunnel_progress::TunnelProgress;
 use crate::http1::{Left, Piece};
 use crate::metrics::{GaugeGuard, Switched};
-use crate::upgrade::Bounds;
+use crate::upgrade::TunnelLimits;
 
 /// Such a connection. On drop, it is closed.
 #[derive(Debug)]
 pub(super) struct Tunnel {
-    way: Arc<Way>,
+    way: Arc<TunnelShared>,
     /// Ends when the client has closed its half after the upstream has, or a bound is reached. None once it has.
     carrying: Option<JoinHandle<Switched>>,
     _open: GaugeGuard,
@@ -34,18 +34,18 @@ pub(super) struct Tunnel {
 
 /// What the two directions share.
 #[derive(Debug)]
-struct Way {
+struct TunnelShared {
     lease: Mutex<Lease>,
-    progress: Progress,
+    progress: TunnelProgress,
 }
 
 // === impl Tunnel ===
 
 impl Tunnel {
     /// Joins the two ends, on the Tokio runtime.
-    pub(super) fn begin(lease: Lease, client: RequestBody, bounds: Bounds) -> Self {
+    pub(super) fn begin(lease: Lease, client: RequestBody, bounds: TunnelLimits) -> Self {
         let open = lease.metrics().switched();
-        let way = Arc::new(Way { lease: Mutex::new(lease), progress: Progress::new(bounds) });
+        let way = Arc::new(TunnelShared { lease: Mutex::new(lease), progress: TunnelProgress::new(bounds) });
         let carrying = Some(tokio::spawn(Arc::clone(&way).carry(client)));
         Self { way, carrying, _open: open }
     }
@@ -91,9 +91,9 @@ impl Drop for Tunnel {
     }
 }
 
-// === impl Way ===
+// === impl TunnelShared ===
 
-impl Way {
+impl TunnelShared {
     /// Carries what the client sends, until both sides have ended or a bound is reached.
     async fn carry(self: Arc<Self>, client: RequestBody) -> Switched {
         let mut overdue = pin!(self.progress.overdue());

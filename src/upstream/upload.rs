@@ -24,7 +24,7 @@ pub(crate) struct Upload {
 
 /// Why it does not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum UploadError {
     /// The upstream takes no more.
     Upstream,
     /// The client's body is none.
@@ -37,7 +37,7 @@ pub(crate) enum Trouble {
 
 impl Upload {
     /// Begins: puts the head where it is written from.
-    pub(super) fn begin(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, Trouble> {
+    pub(super) fn begin(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, UploadError> {
         let framing = if request.body().is_end_stream() { Framing::Length(0) } else { framing(request.headers())? };
         connection.has_written = false;
         http1::write_request(connection.outgoing.bytes(), request);
@@ -54,11 +54,11 @@ impl Upload {
         connection: &mut Connection,
         body: &mut RequestBody,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Trouble>> {
+    ) -> Poll<Result<(), UploadError>> {
         loop {
             let starved = self.poll_fill(connection, body, cx)?.is_pending();
             // What has come is written whether or not there will be more.
-            ready!(connection.poll_write(cx)).map_err(|_| Trouble::Upstream)?;
+            ready!(connection.poll_write(cx)).map_err(|_| UploadError::Upstream)?;
             if self.complete {
                 return Poll::Ready(Ok(()));
             }
@@ -74,17 +74,17 @@ impl Upload {
         connection: &mut Connection,
         body: &mut RequestBody,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Trouble>> {
+    ) -> Poll<Result<(), UploadError>> {
         let outgoing = &mut connection.outgoing;
         while !self.complete && outgoing.has_room() {
             let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-                Some(frame) => frame.map_err(|error| Trouble::of(&error))?.into_data(),
+                Some(frame) => frame.map_err(|error| UploadError::of(&error))?.into_data(),
                 None => Err(http_body::Frame::trailers(HeaderMap::new())),
             };
             self.taken = true;
             match (&mut self.framing, frame) {
                 (Framing::Length(left), Ok(data)) => {
-                    *left = left.checked_sub(data.len() as u64).ok_or(Trouble::Client)?;
+                    *left = left.checked_sub(data.len() as u64).ok_or(UploadError::Client)?;
                     self.complete = *left == 0;
                     outgoing.push(data);
                 }
@@ -92,7 +92,7 @@ impl Upload {
                 (Framing::Length(left), Err(_)) => {
                     self.complete = *left == 0;
                     if !self.complete {
-                        return Poll::Ready(Err(Trouble::Client));
+                        return Poll::Ready(Err(UploadError::Client));
                     }
                 }
                 (_, Ok(data)) => outgoing.push_chunk(data),
@@ -106,7 +106,7 @@ impl Upload {
     }
 }
 
-impl Trouble {
+impl UploadError {
     pub(super) fn of(error: &BoxError) -> Self {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         match kind {
@@ -118,10 +118,10 @@ impl Trouble {
 }
 
 /// That of a body which there is, as its head has been made to say.
-fn framing(headers: &HeaderMap) -> Result<Framing, Trouble> {
+fn framing(headers: &HeaderMap) -> Result<Framing, UploadError> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return Ok(Framing::Chunked);
     }
     let length = http1::length(headers).ok().flatten();
-    length.map(Framing::Length).ok_or(Trouble::Client)
+    length.map(Framing::Length).ok_or(UploadError::Client)
 }

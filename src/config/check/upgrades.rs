@@ -7,7 +7,7 @@ use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::units::{Bytes, Millis};
-use crate::upgrade::{Bounds, Upgrades};
+use crate::upgrade::{TunnelLimits, Upgrades};
 
 pub(super) fn upgrades(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<Upgrades> {
     let default = Upgrades::default();
@@ -21,7 +21,7 @@ pub(super) fn upgrades(written: &file::Route, node: &Node, problems: &mut Proble
                 Some(list) => protocols(list, node.at("protocols"), problems)?,
                 None => default.protocols,
             };
-            let bounds = Bounds {
+            let bounds = TunnelLimits {
                 idle_timeout: duration(
                     part(&written.idle_timeout, node, "idle_timeout", problems)?.copied(),
                     default.bounds.idle_timeout,

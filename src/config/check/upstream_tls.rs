@@ -70,11 +70,11 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(feature = "gateway")]
 fn found(tls: &UpstreamTls, node: &Node, problems: &mut Problems) -> Checked<()> {
-    use crate::upstream::tls::{CannotSpeak, check};
+    use crate::upstream::tls::{TlsSetupError, check};
 
     match check(tls) {
         Ok(()) => Ok(()),
-        Err(CannotSpeak::File(bad)) => Err(problems.add(node.at(bad.key).location, bad.to_string(), bad.help)),
+        Err(TlsSetupError::File(bad)) => Err(problems.add(node.at(bad.key).location, bad.to_string(), bad.help)),
         Err(error) => Err(problems.add(node.location, error.to_string(), "name an authority by `tls: { ca: FILE }`")),
     }
 }

@@ -46,7 +46,7 @@ use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::upgrade::Upgrades;
 use crate::upstream::TargetStates;
 use crate::upstream::settings::{Protocol, Target, UpstreamSettings, UpstreamTls};
-use crate::upstream::tls::Identities;
+use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::wire::raw::{Message, Raw};
 use crate::wire::upstream::{Origin, Visit};
 use crate::wire::{soon, until, until_within};
@@ -67,7 +67,7 @@ struct Settings {
     adjust: fn(&mut UpstreamSettings),
     trusted_peer: bool,
     spoken: Option<(Protocol, UpstreamTls)>,
-    identities: Identities,
+    identities: UpstreamTlsConfigs,
 }
 
 impl Settings {
@@ -82,7 +82,7 @@ impl Settings {
             adjust: |_| {},
             trusted_peer: false,
             spoken: None,
-            identities: Identities::default(),
+            identities: UpstreamTlsConfigs::default(),
         }
     }
 

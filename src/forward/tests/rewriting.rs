@@ -118,9 +118,10 @@ fn written(request: Request<()>, body: Option<u64>, trusted: bool) -> Option<Vec
     let field_filter = FieldFilter::default();
     let context = RequestContext { version: request.version(), trusted, next: NextHop::Origin };
     let kinds = field_filter.apply(request.headers_mut(), context).ok()?;
-    let peer = Peer { address: PEER.parse().unwrap(), trusted, over_tls: false };
+    let peer = ForwardPeer { address: PEER.parse().unwrap(), trusted, over_tls: false };
     let upstream = HeaderValue::from_static("upstream.example");
-    head::request(&mut request, Judged { peer, kinds, field_filter: Some(&field_filter), upstream: &upstream }).ok()?;
+    head::request(&mut request, ForwardInput { peer, kinds, field_filter: Some(&field_filter), upstream: &upstream })
+        .ok()?;
     let mut bytes = Vec::new();
     write_request(&mut bytes, &request);
     Some(bytes)

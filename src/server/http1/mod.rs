@@ -32,7 +32,7 @@ use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
 use crate::timer::Timer;
 use crate::upgrade::Offer;
-use crate::upstream::{Informer, RequestBody};
+use crate::upstream::{InformationalSender, RequestBody};
 
 /// The most that is read of the next requests while one is being answered, in search of the end of the connection.
 const MAX_READ_AHEAD: usize = 32 * 1024;
@@ -184,7 +184,7 @@ impl<S: HttpService> Http1<S> {
         // Without a body, what comes once the protocol is switched is read by it.
         let has_body_reader = has_body || offer.is_some();
         let body = if has_body_reader { RequestBody::new(ClientBody::new(&self.reader)) } else { RequestBody::none() };
-        let body = if accepts_informational { body.informing(self.informer()) } else { body };
+        let body = if accepts_informational { body.with_informational_sender(self.informer()) } else { body };
         let mut request = request.map(|()| body);
         request.extensions_mut().extend(std::mem::take(&mut self.extensions));
         self.peer.insert_into(request.extensions_mut());
@@ -199,9 +199,9 @@ impl<S: HttpService> Http1<S> {
     }
 
     /// The way to the client for what comes before its answer. It does not count as a reader of the body.
-    fn informer(&self) -> Informer {
+    fn informer(&self) -> InformationalSender {
         let weak: Weak<Mutex<RequestReader>> = Arc::downgrade(&self.reader);
-        Informer::new(weak)
+        InformationalSender::new(weak)
     }
 
     /// Whether another request may follow this one.

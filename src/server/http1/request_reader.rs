@@ -14,7 +14,7 @@ use tokio::io::AsyncWrite;
 use crate::http1::{Left, Outgoing, Piece, Readable, write_information};
 use crate::local_response::LocalResponse;
 use crate::server::metered_socket::MeteredSocket;
-use crate::upstream::Inform;
+use crate::upstream::InformationalSink;
 
 /// What a client that waits before it sends its body is told.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -214,8 +214,8 @@ impl ClientBody {
     }
 }
 
-impl Inform for Mutex<RequestReader> {
-    fn inform(&self, answer: Response<()>) {
+impl InformationalSink for Mutex<RequestReader> {
+    fn send_informational(&self, answer: Response<()>) {
         let mut body_waker = self.lock();
         if body_waker.accepts_informational {
             write_information(body_waker.informational.get_or_insert_default().bytes(), &answer);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
 
-use crate::upstream::Inform;
+use crate::upstream::InformationalSink;
 
 /// Of one stream. Whoever adds to it runs in the task that sends it.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl PendingInformational {
     pub(super) fn queue_continue(&self) {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::CONTINUE;
-        self.inform(response);
+        self.send_informational(response);
     }
 
     pub(super) fn take(&self) -> Vec<Response<()>> {
@@ -32,8 +32,8 @@ impl PendingInformational {
     }
 }
 
-impl Inform for PendingInformational {
-    fn inform(&self, response: Response<()>) {
+impl InformationalSink for PendingInformational {
+    fn send_informational(&self, response: Response<()>) {
         self.responses.lock().push(response);
         self.is_pending.store(true, Relaxed);
     }

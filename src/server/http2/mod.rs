@@ -51,7 +51,7 @@ use super::{ConnectionLimits, HttpService, Rejection, ServerContext, scheme};
 use crate::boxed::boxed;
 use crate::http1::length;
 use crate::layer::{OverTls, TlsPeer};
-use crate::upstream::{Informer, RequestBody, expects_continue};
+use crate::upstream::{InformationalSender, RequestBody, expects_continue};
 
 /// The most bytes of a stream that `h2` buffers for its client.
 const MAX_SEND_BUFFER: usize = 64 * 1024;
@@ -163,7 +163,7 @@ impl<S: HttpService> Http2<S> {
                 }
                 None => RequestBody::none(),
             };
-            body.informing(Informer::new(informational))
+            body.with_informational_sender(InformationalSender::new(informational))
         });
         if let Some(local_response) = local_response {
             let fields = take(request.headers_mut());

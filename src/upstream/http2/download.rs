@@ -9,12 +9,12 @@ use h2::{Reason, RecvStream};
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::super::fault::timed_out;
-use super::super::seats::Seat;
-use super::super::transfer::Transfer;
+use super::super::slots::UpstreamSlot;
+use super::super::target_error::timed_out;
+use super::super::upload_progress::UploadProgress;
 use super::Shared;
-use super::link::Place;
-use super::upload::Rest;
+use super::connection::StreamSlot;
+use super::upload::UploadTask;
 use crate::metrics::BrokenOff;
 use crate::timer::Timer;
 
@@ -22,7 +22,7 @@ use crate::timer::Timer;
 #[derive(Debug)]
 pub(crate) struct Download {
     /// `None` once all is read.
-    coming: Option<Coming>,
+    coming: Option<OpenStream>,
     /// What is left, where the length was told.
     left: Option<u64>,
     timer: Timer,
@@ -33,24 +33,24 @@ pub(crate) struct Download {
 
 /// A stream, and what is free when it has ended, in this order.
 #[derive(Debug)]
-struct Coming {
+struct OpenStream {
     stream: RecvStream,
     has_data: bool,
     /// What is still being sent of the request.
-    rest: Option<(Rest, Arc<Transfer>)>,
-    place: Place,
-    _seat: Seat,
+    rest: Option<(UploadTask, Arc<UploadProgress>)>,
+    place: StreamSlot,
+    _seat: UpstreamSlot,
 }
 
 impl Download {
     pub(super) fn new(
         stream: RecvStream,
-        (place, seat): (Place, Seat),
+        (place, seat): (StreamSlot, UpstreamSlot),
         left: Option<u64>,
-        rest: Option<(Rest, Arc<Transfer>)>,
+        rest: Option<(UploadTask, Arc<UploadProgress>)>,
         shared: &Arc<Shared>,
     ) -> Self {
-        let mut coming = Coming { stream, has_data: true, rest, place, _seat: seat };
+        let mut coming = OpenStream { stream, has_data: true, rest, place, _seat: seat };
         let has_ended = coming.stream.is_end_stream();
         if has_ended {
             coming.place.malformed().remove(coming.stream.stream_id());
@@ -124,7 +124,7 @@ impl Download {
     }
 }
 
-impl Coming {
+impl OpenStream {
     /// The answer is over. A request of which the rest is wanted no more is reset.
     fn end(&mut self) {
         if self.rest.as_ref().is_none_or(|(rest, _)| rest.is_over()) {

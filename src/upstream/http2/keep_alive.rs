@@ -29,9 +29,9 @@ pub(super) struct KeepAlive {
 }
 
 /// What becomes of a connection.
-pub(super) enum Verdict {
+pub(super) enum CloseReason {
     /// The upstream does not answer.
-    Gone,
+    Unresponsive,
     /// Nobody has used it for long.
     Idle,
 }
@@ -42,7 +42,7 @@ impl KeepAlive {
     }
 
     /// Ready with a verdict on a connection on which there are so many requests, and so much has been heard.
-    pub(super) fn poll(&mut self, streams: usize, heard: u64, cx: &mut Context<'_>) -> Poll<Verdict> {
+    pub(super) fn poll(&mut self, streams: usize, heard: u64, cx: &mut Context<'_>) -> Poll<CloseReason> {
         loop {
             if self.is_asking && self.pings.as_mut().is_none_or(|pings| pings.poll_pong(cx).is_ready()) {
                 self.is_asking = false;
@@ -50,7 +50,7 @@ impl KeepAlive {
             ready!(self.timer.as_mut().poll(cx));
             self.timer.as_mut().reset(Instant::now() + SILENCE);
             if self.is_asking {
-                return Poll::Ready(Verdict::Gone);
+                return Poll::Ready(CloseReason::Unresponsive);
             }
             let was_silent = std::mem::replace(&mut self.heard, heard) == heard;
             if streams > 0 {
@@ -60,7 +60,7 @@ impl KeepAlive {
             }
             self.idle = if was_silent { self.idle + 1 } else { 0 };
             if self.idle >= IDLE {
-                return Poll::Ready(Verdict::Idle);
+                return Poll::Ready(CloseReason::Idle);
             }
         }
     }

@@ -6,13 +6,13 @@
 //! Invariant: a request whose client does not read its answer holds up no other. The window of a connection is as large
 //! as those of all its streams together, so what nobody reads never uses up what others need.
 
-mod again;
+mod connection;
 mod download;
 mod exchange;
 mod head;
 mod keep_alive;
-mod link;
-mod scanned;
+mod replay;
+mod scanning_socket;
 mod upload;
 
 use std::io;
@@ -22,16 +22,16 @@ use std::time::Duration;
 use http::{Request, Response};
 use parking_lot::Mutex;
 
+use self::connection::{Http2Connection, StreamSlot};
 pub(super) use self::download::Download;
-use self::link::{Link, Place};
-use super::Attempt;
+use super::AttemptError;
 use super::body::RequestBody;
-use super::dial::Dial;
-use super::fault::{Fault, within};
-use super::seats::Seat;
+use super::dialer::Dialer;
 use super::settings::{Protocol, UpstreamSettings};
+use super::single_flight::SingleFlight;
+use super::slots::UpstreamSlot;
 use super::target::TargetState;
-use super::turn::Turn;
+use super::target_error::{TargetError, within};
 use crate::metrics::UpstreamMetrics;
 use crate::transport::Transport;
 
@@ -53,9 +53,9 @@ pub(super) struct Http2(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     /// Those that may take requests, oldest first.
-    links: Mutex<Vec<Link>>,
+    links: Mutex<Vec<Http2Connection>>,
     /// One is opened at a time.
-    opening: Arc<Turn>,
+    opening: Arc<SingleFlight>,
     body_timeout: Duration,
     metrics: UpstreamMetrics,
     target: Arc<TargetState>,
@@ -71,12 +71,12 @@ impl Http2 {
     /// may have been looked at is sent again once at most, by the law of this module's parent.
     pub(super) async fn send(
         &self,
-        seat: Seat,
-        dial: &Arc<Dial>,
+        seat: UpstreamSlot,
+        dial: &Arc<Dialer>,
         request: &mut Request<RequestBody>,
         limit: Duration,
         mut was_sent: bool,
-    ) -> Result<Response<Download>, Attempt> {
+    ) -> Result<Response<Download>, AttemptError> {
         let mut last = None;
         for _ in 0..TRIES {
             let mut place = match self.place(dial).await {
@@ -88,9 +88,9 @@ impl Http2 {
             };
             match exchange::exchange(&mut place, request, dial.scheme(), limit).await {
                 Ok(begun) => return Ok(begun.on(place, seat, &self.0)),
-                Err(Attempt::NotSent(fault)) => last = Some(fault),
-                Err(Attempt::Unanswered(fault)) if was_sent => return Err(Attempt::Broken(fault)),
-                Err(Attempt::Unanswered(fault)) => {
+                Err(AttemptError::NotSent(fault)) => last = Some(fault),
+                Err(AttemptError::Unanswered(fault)) if was_sent => return Err(AttemptError::Broken(fault)),
+                Err(AttemptError::Unanswered(fault)) => {
                     last = Some(fault);
                     was_sent = true;
                     self.0.metrics.repeated();
@@ -98,20 +98,20 @@ impl Http2 {
                 Err(over) => return Err(over),
             }
         }
-        let fault = last.unwrap_or_else(Fault::send);
-        Err(if was_sent { Attempt::Unanswered(fault) } else { Attempt::NotSent(fault) })
+        let fault = last.unwrap_or_else(TargetError::send);
+        Err(if was_sent { AttemptError::Unanswered(fault) } else { AttemptError::NotSent(fault) })
     }
 
     /// Takes a connection that was opened already, on which HTTP/2 is spoken.
     pub(super) async fn add(&self, stream: Transport) -> io::Result<()> {
-        let link = link::start(stream, &self.0).await?;
-        self.0.links.lock().push(link);
+        let connection = connection::start(stream, &self.0).await?;
+        self.0.links.lock().push(connection);
         Ok(())
     }
 
     /// A place on the oldest connection that has one, else on a new connection. That is opened also if the client leaves: clients
     /// that come and go in numbers would have each attempt given up, with all others waiting for the next.
-    async fn place(&self, dial: &Arc<Dial>) -> Result<Place, Fault> {
+    async fn place(&self, dial: &Arc<Dialer>) -> Result<StreamSlot, TargetError> {
         let open = || {
             let (this, dial) = (self.clone(), Arc::clone(dial));
             async move {
@@ -120,23 +120,23 @@ impl Http2 {
                 let (stream, _) = dial.open(Protocol::Http2).await?;
                 let added = within(deadline, timeouts.limit(), this.add(stream)).await;
                 let place = added.and_then(|()| this.take().ok_or_else(|| io::ErrorKind::ConnectionAborted.into()));
-                place.map_err(|error| Fault::http2(&error))
+                place.map_err(|error| TargetError::http2(&error))
             }
         };
-        self.0.opening.open_for_all(|| self.take(), open).await
+        self.0.opening.open_detached(|| self.take(), open).await
     }
 
     /// A place on the oldest connection that has one. Those that take no more requests are let go; they end with their last.
-    fn take(&self) -> Option<Place> {
+    fn take(&self) -> Option<StreamSlot> {
         let mut links = self.0.links.lock();
-        links.retain_mut(Link::is_open);
-        links.iter().find_map(Link::try_take)
+        links.retain_mut(Http2Connection::is_open);
+        links.iter().find_map(Http2Connection::try_take)
     }
 }
 
 impl Shared {
     /// Lets go of a connection that has been idle, unless it has just been taken; whether it has.
-    fn retire(&self, state: &Arc<link::State>) {
-        self.links.lock().retain(|link| !link.is(state) || link.is_busy());
+    fn retire(&self, state: &Arc<connection::ConnectionState>) {
+        self.links.lock().retain(|connection| !connection.is(state) || connection.is_busy());
     }
 }

@@ -10,7 +10,7 @@ fn watched(origin: &Secure, authority: &Authority) -> (Gateway, Watch) {
     let tls = UpstreamTls { identity, ..authority.trusted() };
     let settings = secure(origin.address, tls.clone(), Protocol::Http1);
     let upstream = UpstreamSettings { tls: Some(tls), ..UpstreamSettings::new("api".into(), settings.targets.clone()) };
-    let identities = Identities::read([&upstream]);
+    let identities = UpstreamTlsConfigs::read([&upstream]);
     let watch = identities.watches(&Arc::new(Metrics::new())).pop().unwrap();
     (Settings { identities, ..settings }.start(), watch)
 }

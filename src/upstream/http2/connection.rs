@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 
-use super::keep_alive::{KeepAlive, Verdict};
-use super::scanned::Scanned;
+use super::keep_alive::{CloseReason, KeepAlive};
+use super::scanning_socket::ScanningSocket;
 use super::{MAX_STREAMS, STREAM_WINDOW, Shared};
 use crate::http2::MalformedStreams;
 use crate::metrics::GaugeGuard;
@@ -40,14 +40,14 @@ const SPENT: u32 = 199 - MAX_STREAMS;
 
 /// A connection that takes requests. It ends when it has been let go, and its last request is over.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Http2Connection {
     sender: SendRequest<Bytes>,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
 }
 
 /// What a connection's task and its requests know of it.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ConnectionState {
     /// Requests on it.
     streams: AtomicUsize,
     /// Requests that there have been.
@@ -61,9 +61,9 @@ pub(super) struct State {
 
 /// The right to send one request. On drop, there is room for another, and a stream that was opened and has not ended was reset.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct StreamSlot {
     pub(super) sender: SendRequest<Bytes>,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     /// Whether the connection has served others before.
     pub(super) is_reused: bool,
     /// A stream was opened, and has not ended.
@@ -72,15 +72,15 @@ pub(super) struct Place {
 
 /// Begins on a connection, and waits for the upstream's SETTINGS: they tell that it speaks HTTP/2 at all, and how many
 /// requests it takes. Until then nothing is sent, and whatever fails can be tried elsewhere.
-pub(super) async fn start(stream: Transport, shared: &Arc<Shared>) -> io::Result<Link> {
-    let state = Arc::new(State::default());
-    let (sender, connection) = greet(Scanned::new(stream, Arc::clone(&state.malformed))).await?;
+pub(super) async fn start(stream: Transport, shared: &Arc<Shared>) -> io::Result<Http2Connection> {
+    let state = Arc::new(ConnectionState::default());
+    let (sender, connection) = handshake(ScanningSocket::new(stream, Arc::clone(&state.malformed))).await?;
     let open = shared.metrics.connection();
     tokio::spawn(drive(connection, Arc::clone(&state), Arc::downgrade(shared), open));
-    Ok(Link { sender, state })
+    Ok(Http2Connection { sender, state })
 }
 
-async fn greet(stream: Scanned) -> io::Result<(SendRequest<Bytes>, Connection<Scanned, Bytes>)> {
+async fn handshake(stream: ScanningSocket) -> io::Result<(SendRequest<Bytes>, Connection<ScanningSocket, Bytes>)> {
     let (sender, mut connection) = builder().handshake(stream).await.map_err(io::Error::other)?;
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
@@ -109,7 +109,12 @@ fn builder() -> Builder {
 }
 
 /// Reads and writes for all requests of a connection, until it ends.
-async fn drive(mut connection: Connection<Scanned, Bytes>, state: Arc<State>, shared: Weak<Shared>, _open: GaugeGuard) {
+async fn drive(
+    mut connection: Connection<ScanningSocket, Bytes>,
+    state: Arc<ConnectionState>,
+    shared: Weak<Shared>,
+    _open: GaugeGuard,
+) {
     let mut keep_alive = KeepAlive::new(connection.ping_pong());
     let ended = poll_fn(|cx| {
         loop {
@@ -117,8 +122,8 @@ async fn drive(mut connection: Connection<Scanned, Bytes>, state: Arc<State>, sh
                 return Poll::Ready(ended.map_err(io::Error::other));
             }
             match ready!(keep_alive.poll(state.streams.load(Relaxed), state.heard.load(Relaxed), cx)) {
-                Verdict::Gone => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                Verdict::Idle => _ = shared.upgrade().map(|shared| shared.retire(&state)),
+                CloseReason::Unresponsive => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                CloseReason::Idle => _ = shared.upgrade().map(|shared| shared.retire(&state)),
             }
         }
     });
@@ -127,9 +132,9 @@ async fn drive(mut connection: Connection<Scanned, Bytes>, state: Arc<State>, sh
     }
 }
 
-// === impl Link ===
+// === impl Http2Connection ===
 
-impl Link {
+impl Http2Connection {
     /// Whether it takes requests: it is there, was not told to go away, has numbers left, and its upstream has not seen too many
     /// of them reset.
     pub(super) fn is_open(&mut self) -> bool {
@@ -140,7 +145,7 @@ impl Link {
         !matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_)))
     }
 
-    pub(super) fn is(&self, state: &Arc<State>) -> bool {
+    pub(super) fn is(&self, state: &Arc<ConnectionState>) -> bool {
         Arc::ptr_eq(&self.state, state)
     }
 
@@ -149,20 +154,20 @@ impl Link {
     }
 
     /// A place, if there is room.
-    pub(super) fn try_take(&self) -> Option<Place> {
+    pub(super) fn try_take(&self) -> Option<StreamSlot> {
         let room = self.sender.current_max_send_streams().min(MAX_STREAMS as usize);
         if self.state.streams.load(Relaxed) >= room {
             return None;
         }
         self.state.streams.fetch_add(1, Relaxed);
         let is_reused = self.state.served.fetch_add(1, Relaxed) > 0;
-        Some(Place { sender: self.sender.clone(), state: Arc::clone(&self.state), is_reused, is_open: false })
+        Some(StreamSlot { sender: self.sender.clone(), state: Arc::clone(&self.state), is_reused, is_open: false })
     }
 }
 
-// === impl Place ===
+// === impl StreamSlot ===
 
-impl Place {
+impl StreamSlot {
     /// Something came from the upstream.
     pub(super) fn heard(&self) {
         self.state.heard.fetch_add(1, Relaxed);
@@ -184,7 +189,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         if self.is_open {
             self.state.resets.fetch_add(1, Relaxed);

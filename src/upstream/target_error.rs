@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, error::Elapsed, timeout_at};
 
-use super::Failure;
+use super::UpstreamError;
 use crate::metrics::AttemptOutcome;
 
 /// A failed attempt at a target.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct TargetError {
     pub(super) outcome: AttemptOutcome,
     /// What the gateway was doing.
     pub(super) phase: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Fault {
     pub(super) is_unsupported: bool,
 }
 
-impl Fault {
+impl TargetError {
     /// Returns the fault of a name that has no address.
     pub(super) fn resolve(host: &str, error: &io::Error) -> Self {
         Self::new(AttemptOutcome::ResolveFailed, "resolve", format!("cannot resolve `{host}`: {error}"))
@@ -81,18 +81,18 @@ impl Fault {
 
     /// Returns the fault behind a failure. `limit` is how long a response may take to begin. A failure of the client is no
     /// fault of the target.
-    pub(super) fn of_failure(failure: Failure, limit: Duration) -> Option<Self> {
+    pub(super) fn of_failure(failure: UpstreamError, limit: Duration) -> Option<Self> {
         let (outcome, phase) = match failure {
-            Failure::TimedOut => {
+            UpstreamError::TimedOut => {
                 let error = format!("no response within {limit:?}");
                 return Some(Self::new(AttemptOutcome::Timeout, "response", error));
             }
-            Failure::QueueFull => (AttemptOutcome::QueueFull, "queue"),
-            Failure::QueueTimedOut => (AttemptOutcome::QueueTimeout, "queue"),
-            Failure::Unreachable => (AttemptOutcome::ConnectFailed, "connect"),
-            Failure::CannotSwitch => (AttemptOutcome::TlsFailed, "tls"),
-            Failure::Broken => (AttemptOutcome::InvalidResponse, "response"),
-            Failure::ClientStalled | Failure::ClientBroken | Failure::ClientTooLong => return None,
+            UpstreamError::QueueFull => (AttemptOutcome::QueueFull, "queue"),
+            UpstreamError::QueueTimedOut => (AttemptOutcome::QueueTimeout, "queue"),
+            UpstreamError::Unreachable => (AttemptOutcome::ConnectFailed, "connect"),
+            UpstreamError::CannotSwitch => (AttemptOutcome::TlsFailed, "tls"),
+            UpstreamError::Broken => (AttemptOutcome::InvalidResponse, "response"),
+            UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong => return None,
         };
         Some(Self::new(outcome, phase, failure.to_string()))
     }

@@ -15,7 +15,7 @@ const MOST: usize = 64 * 1024;
 
 /// What has been sent of a body.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct ReplayBuffer {
     data: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
     bytes: usize,
@@ -24,12 +24,12 @@ pub(super) struct Sent {
 }
 
 /// What was sent before, and then the rest.
-struct Again {
-    sent: Sent,
+struct ReplayBody {
+    sent: ReplayBuffer,
     rest: RequestBody,
 }
 
-impl Sent {
+impl ReplayBuffer {
     pub(super) fn note(&mut self, data: &Bytes) {
         self.bytes += data.len();
         self.too_long |= self.bytes > MOST;
@@ -50,13 +50,13 @@ impl Sent {
             return false;
         }
         if !self.data.is_empty() || self.trailers.is_some() {
-            body.replace(|rest| Again { sent: self, rest });
+            body.replace(|rest| ReplayBody { sent: self, rest });
         }
         true
     }
 }
 
-impl Body for Again {
+impl Body for ReplayBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -7,15 +7,15 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::metrics::Switched;
-use crate::upgrade::Bounds;
+use crate::upgrade::TunnelLimits;
 
 /// How long the other side may be silent once one has closed its half.
-const LAST_WORD: Duration = Duration::from_secs(30);
+const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What has moved, and who has ended.
 #[derive(Debug)]
-pub(super) struct Progress {
-    bounds: Bounds,
+pub(super) struct TunnelProgress {
+    bounds: TunnelLimits,
     begin: Instant,
     /// Milliseconds from `begin` to when a byte last moved.
     moved: AtomicU64,
@@ -27,8 +27,8 @@ pub(super) struct Progress {
     changed: Notify,
 }
 
-impl Progress {
-    pub(super) fn new(bounds: Bounds) -> Self {
+impl TunnelProgress {
+    pub(super) fn new(bounds: TunnelLimits) -> Self {
         Self {
             bounds,
             begin: Instant::now(),
@@ -89,7 +89,8 @@ impl Progress {
     /// When it has been idle for too long, if nothing moves any more.
     fn idle_at(&self) -> Instant {
         let is_half = self.client_has_ended() || self.upstream_has_ended();
-        let patience = if is_half { LAST_WORD.min(self.bounds.idle_timeout) } else { self.bounds.idle_timeout };
+        let patience =
+            if is_half { HALF_CLOSE_TIMEOUT.min(self.bounds.idle_timeout) } else { self.bounds.idle_timeout };
         self.begin + Duration::from_millis(self.moved.load(Relaxed)) + patience
     }
 
@@ -117,12 +118,12 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn progress(max_time: Option<Duration>, max_bytes: Option<u64>) -> Progress {
-        Progress::new(Bounds { idle_timeout: 10 * MINUTE, max_time, max_bytes })
+    fn progress(max_time: Option<Duration>, max_bytes: Option<u64>) -> TunnelProgress {
+        TunnelProgress::new(TunnelLimits { idle_timeout: 10 * MINUTE, max_time, max_bytes })
     }
 
     /// How it ends, and after how long, if so many bytes move every minute.
-    async fn ends(progress: &Progress, bytes: usize) -> (Switched, u64) {
+    async fn ends(progress: &TunnelProgress, bytes: usize) -> (Switched, u64) {
         let begin = Instant::now();
         loop {
             if let Ok(how) = timeout(MINUTE, progress.overdue()).await {
@@ -144,14 +145,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_alone_is_waited_for_less_from_the_moment_of_the_others_end() {
-        for end in [Progress::end_client, Progress::end_upstream] {
+        for end in [TunnelProgress::end_client, TunnelProgress::end_upstream] {
             let progress = progress(None, None);
             let mut overdue = std::pin::pin!(progress.overdue());
             timeout(9 * MINUTE, &mut overdue).await.expect_err("one minute is left");
             end(&progress);
             let begin = Instant::now();
             overdue.await;
-            assert_eq!(begin.elapsed().as_secs(), LAST_WORD.as_secs());
+            assert_eq!(begin.elapsed().as_secs(), HALF_CLOSE_TIMEOUT.as_secs());
         }
     }
 }

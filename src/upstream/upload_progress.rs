@@ -12,7 +12,7 @@ use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::Failure;
+use super::UpstreamError;
 
 /// How long a body is held back for an upstream that says nothing: it may never have heard of 100 (RFC 9110 section
 /// 10.1.1).
@@ -25,7 +25,7 @@ pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
 
 /// A request body on its way.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct UploadProgress {
     begin: Instant,
     /// Milliseconds from `begin` to when it last moved.
     moved: AtomicU64,
@@ -38,7 +38,7 @@ pub(crate) struct Transfer {
     held: Mutex<Option<Waker>>,
 }
 
-impl Transfer {
+impl UploadProgress {
     /// A body that has not moved yet; one that is `held` back waits for [`open`](Self::open).
     pub(super) fn new(held: bool) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Transfer {
     }
 
     /// Waits for an answer for as long as `limit` after the request last moved.
-    pub(crate) async fn wait<T>(&self, answer: impl Future<Output = T>, limit: Duration) -> Result<T, Failure> {
+    pub(crate) async fn wait<T>(&self, answer: impl Future<Output = T>, limit: Duration) -> Result<T, UpstreamError> {
         tokio::select! {
             biased;
             result = answer => Ok(result),
@@ -60,7 +60,7 @@ impl Transfer {
         }
     }
 
-    async fn overdue(&self, limit: Duration) -> Failure {
+    async fn overdue(&self, limit: Duration) -> UpstreamError {
         if self.is_held() {
             sleep(CONTINUE_WAIT.min(limit)).await;
             self.open();
@@ -68,8 +68,8 @@ impl Transfer {
         loop {
             let left = (self.last_moved() + limit).saturating_duration_since(Instant::now());
             match left.is_zero() {
-                true if self.starved.load(Relaxed) => return Failure::ClientStalled,
-                true => return Failure::TimedOut,
+                true if self.starved.load(Relaxed) => return UpstreamError::ClientStalled,
+                true => return UpstreamError::TimedOut,
                 false => sleep(left).await,
             }
         }

@@ -1,12 +1,12 @@
-//! Seats: how clients share them, and in which order waiting clients get them.
+//! UpstreamSlots: how clients share them, and in which order waiting clients get them.
 
 use proptest::prelude::*;
 
 use super::*;
 
-fn seats(max_connections: usize, queue: usize) -> Seats {
+fn seats(max_connections: usize, queue: usize) -> UpstreamSlots {
     let settings = UpstreamSettings::new("api".into(), Vec::new());
-    Seats::new(&UpstreamSettings { max_connections, queue, ..settings })
+    UpstreamSlots::new(&UpstreamSettings { max_connections, queue, ..settings })
 }
 
 fn client(number: usize) -> Client {
@@ -14,7 +14,7 @@ fn client(number: usize) -> Client {
 }
 
 /// All that a client gets without waiting.
-fn all(seats: &Seats, client: Client) -> Vec<Seat> {
+fn all(seats: &UpstreamSlots, client: Client) -> Vec<UpstreamSlot> {
     std::iter::from_fn(|| seats.try_take(client)).collect()
 }
 
@@ -118,7 +118,7 @@ proptest! {
         steps in prop::collection::vec((0..6_usize, any::<prop::sample::Index>(), 0..3_u8), 1..200),
     ) {
         let seats = seats(size, 64);
-        let mut held: Vec<(Client, Seat)> = Vec::new();
+        let mut held: Vec<(Client, UpstreamSlot)> = Vec::new();
         let mut waiting: Vec<Waiting<'_>> = Vec::new();
         let of = |number: usize| if number == 5 { None } else { client(number) };
         for (number, index, action) in steps {
@@ -131,7 +131,7 @@ proptest! {
                     None => waiting.extend(seats.queue(client).map(|request| Waiting { client, request })),
                 },
             }
-            let counts = |held: &[(Client, Seat)], client: Client| {
+            let counts = |held: &[(Client, UpstreamSlot)], client: Client| {
                 held.iter().filter(|(of, _)| client.is_some() && *of == client).count()
             };
             // What the rule gives, one seat after the other.

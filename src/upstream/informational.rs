@@ -1,4 +1,4 @@
-//! Answers that only inform (1xx), on their way to a client.
+//! Answers that only send_informational (1xx), on their way to a client.
 
 use std::sync::Weak;
 
@@ -11,26 +11,26 @@ use crate::sanitize::{FieldKinds, hop_by_hop};
 const MOST: usize = 32 * 1024;
 
 /// A client that may have them.
-pub(crate) trait Inform: Send + Sync {
+pub(crate) trait InformationalSink: Send + Sync {
     /// Passes this one on, unless the answer has begun.
-    fn inform(&self, answer: Response<()>);
+    fn send_informational(&self, answer: Response<()>);
 }
 
 /// The way to a client. It does not keep the client's connection.
 #[derive(Clone)]
-pub(crate) struct Informer {
-    to: Weak<dyn Inform>,
+pub(crate) struct InformationalSender {
+    to: Weak<dyn InformationalSink>,
     left: usize,
 }
 
-impl Informer {
-    pub(crate) fn new(to: Weak<dyn Inform>) -> Self {
+impl InformationalSender {
+    pub(crate) fn new(to: Weak<dyn InformationalSink>) -> Self {
         Self { to, left: MOST }
     }
 
     /// Passes on what an upstream says before its answer. Not 100, which is about this connection: the client is told its own
     /// when its body is wanted.
-    pub(super) fn pass_on(&mut self, mut answer: Response<()>) {
+    pub(super) fn forward(&mut self, mut answer: Response<()>) {
         if answer.status() == StatusCode::CONTINUE {
             return;
         }
@@ -40,7 +40,7 @@ impl Informer {
         let Some(left) = self.left.checked_sub(size(fields)) else { return };
         self.left = left;
         if let Some(to) = self.to.upgrade() {
-            to.inform(answer);
+            to.send_informational(answer);
         }
     }
 }
@@ -49,8 +49,8 @@ fn size(fields: &HeaderMap) -> usize {
     fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
 }
 
-impl std::fmt::Debug for Informer {
+impl std::fmt::Debug for InformationalSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Informer").finish_non_exhaustive()
+        f.debug_struct("InformationalSender").finish_non_exhaustive()
     }
 }

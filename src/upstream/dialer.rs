@@ -7,14 +7,14 @@ use std::sync::Arc;
 use http::uri::{Authority, Scheme};
 
 use super::address::{Address, Timeouts};
-use super::fault::{Fault, within};
 use super::settings::{Protocol, UpstreamSettings};
-use super::tls::{Connector, Identity};
+use super::target_error::{TargetError, within};
+use super::tls::{Connector, UpstreamTlsConfig};
 use crate::transport::Transport;
 
 /// The way to one target.
 #[derive(Debug)]
-pub(crate) struct Dial {
+pub(crate) struct Dialer {
     address: Address,
     timeouts: Timeouts,
     security: Security,
@@ -28,7 +28,7 @@ enum Security {
     Broken(String),
 }
 
-impl Dial {
+impl Dialer {
     /// To a target in clear.
     pub(crate) fn clear(authority: &Authority, settings: &UpstreamSettings) -> Self {
         Self { address: Address::new(authority, 80), timeouts: Timeouts::of(settings), security: Security::Clear }
@@ -41,7 +41,7 @@ impl Dial {
     }
 
     /// To one of TLS.
-    pub(super) fn tls(authority: &Authority, settings: &UpstreamSettings, identity: Arc<Identity>) -> Self {
+    pub(super) fn tls(authority: &Authority, settings: &UpstreamSettings, identity: Arc<UpstreamTlsConfig>) -> Self {
         let security = match Connector::new(identity, authority) {
             Some(connector) => Security::Tls(Box::new(connector)),
             None => Security::Broken(format!("`{authority}` has no name that a certificate can have")),
@@ -63,15 +63,15 @@ impl Dial {
     }
 
     /// Opens a connection on which this is spoken, or what the target prefers; without TLS nobody asks it.
-    pub(super) async fn open(&self, protocol: Protocol) -> Result<(Transport, Protocol), Fault> {
+    pub(super) async fn open(&self, protocol: Protocol) -> Result<(Transport, Protocol), TargetError> {
         let deadline = self.timeouts.deadline();
         let socket = self.address.connect(self.timeouts).await?;
         match (&self.security, socket) {
             (Security::Tls(connector), Transport::Tcp(socket)) => {
-                let greeted = within(deadline, self.timeouts.limit(), connector.greet(socket, protocol)).await;
-                greeted.map_err(|error| Fault::tls(&error))
+                let greeted = within(deadline, self.timeouts.limit(), connector.handshake(socket, protocol)).await;
+                greeted.map_err(|error| TargetError::tls(&error))
             }
-            (Security::Broken(why), _) => Err(Fault::tls(&io::Error::other(why.clone()))),
+            (Security::Broken(why), _) => Err(TargetError::tls(&io::Error::other(why.clone()))),
             (_, socket) => Ok((socket, protocol)),
         }
     }

@@ -14,7 +14,7 @@ const HEAD: usize = 9;
 
 /// A socket on which an upstream sends frames.
 #[derive(Debug)]
-pub(super) struct Scanned {
+pub(super) struct ScanningSocket {
     stream: Transport,
     /// The received bytes of the next frame's head, their number, and the bytes left of the present frame.
     head: [u8; HEAD],
@@ -24,7 +24,7 @@ pub(super) struct Scanned {
     malformed: Arc<MalformedStreams>,
 }
 
-impl Scanned {
+impl ScanningSocket {
     pub(super) fn new(stream: Transport, malformed: Arc<MalformedStreams>) -> Self {
         Self { stream, head: [0; HEAD], filled: 0, left: 0, trailers: Trailers::of_responses(), malformed }
     }
@@ -54,7 +54,7 @@ impl Scanned {
     }
 }
 
-impl AsyncRead for Scanned {
+impl AsyncRead for ScanningSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
@@ -63,7 +63,7 @@ impl AsyncRead for Scanned {
     }
 }
 
-impl AsyncWrite for Scanned {
+impl AsyncWrite for ScanningSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -6,24 +6,24 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::Mutex;
 
-use super::fault::Fault;
+use super::target_error::TargetError;
 
 /// Whose turn it is to open something.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct SingleFlight {
     taken: Arc<Mutex<()>>,
     failures: AtomicU64,
-    last: parking_lot::Mutex<Option<Fault>>,
+    last: parking_lot::Mutex<Option<TargetError>>,
 }
 
-impl Turn {
+impl SingleFlight {
     /// What is there, else what is opened. Those who waited for an attempt that failed fail with it, or each would wait for all
     /// before it.
     pub(super) async fn open<T>(
         &self,
         there: impl Fn() -> Option<T>,
-        opening: impl Future<Output = Result<T, Fault>>,
-    ) -> Result<T, Fault> {
+        opening: impl Future<Output = Result<T, TargetError>>,
+    ) -> Result<T, TargetError> {
         let failures = self.failures.load(Relaxed);
         if let Some(there) = there() {
             return Ok(there);
@@ -37,14 +37,14 @@ impl Turn {
     }
 
     /// The same, by a task of its own: it is opened for all, also where who asked for it has left.
-    pub(super) async fn open_for_all<T, F>(
+    pub(super) async fn open_detached<T, F>(
         self: &Arc<Self>,
         there: impl Fn() -> Option<T>,
         opening: impl FnOnce() -> F,
-    ) -> Result<T, Fault>
+    ) -> Result<T, TargetError>
     where
         T: Send + 'static,
-        F: Future<Output = Result<T, Fault>> + Send + 'static,
+        F: Future<Output = Result<T, TargetError>> + Send + 'static,
     {
         let failures = self.failures.load(Relaxed);
         if let Some(there) = there() {
@@ -60,16 +60,16 @@ impl Turn {
             let _turn = turn;
             opening.await.inspect_err(|fault| this.fail(fault))
         });
-        opened.await.unwrap_or_else(|panic| Err(Fault::connect(&panic.into())))
+        opened.await.unwrap_or_else(|panic| Err(TargetError::connect(&panic.into())))
     }
 
     /// Fails with an attempt that was under way.
-    fn follow(&self, failures: u64) -> Result<(), Fault> {
+    fn follow(&self, failures: u64) -> Result<(), TargetError> {
         let has_failed = self.failures.load(Relaxed) != failures;
         self.last.lock().clone().filter(|_| has_failed).map_or(Ok(()), Err)
     }
 
-    fn fail(&self, fault: &Fault) {
+    fn fail(&self, fault: &TargetError) {
         *self.last.lock() = Some(fault.clone());
         self.failures.fetch_add(1, Relaxed);
     }

@@ -21,67 +21,67 @@ use tokio::time::timeout;
 use self::queue::SlotQueue;
 pub(crate) use self::share::Client;
 use self::share::Share;
-use super::Failure;
+use super::UpstreamError;
 use super::settings::UpstreamSettings;
 
 /// The seats of one endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct Seats(Arc<SeatCounts>);
+pub(crate) struct UpstreamSlots(Arc<SharedSlots>);
 
 #[derive(Debug)]
-struct SeatCounts {
-    taken: Mutex<Taken>,
+struct SharedSlots {
+    taken: Mutex<SlotUsage>,
     queue_timeout: Duration,
 }
 
 /// Invariant: while the lock is free, no waiting request could take a seat.
 #[derive(Debug)]
-struct Taken {
+struct SlotUsage {
     free: usize,
     share: Share,
     /// The seats of each client that holds any.
     held: HashMap<IpNet, usize>,
-    queue: SlotQueue<oneshot::Sender<Seat>>,
+    queue: SlotQueue<oneshot::Sender<UpstreamSlot>>,
 }
 
 /// The right to use one connection. On drop, it goes to the first waiting client, if its share allows that.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    seats: Seats,
+pub(crate) struct UpstreamSlot {
+    seats: UpstreamSlots,
     client: Client,
 }
 
 /// A place in the queue, given up on drop.
 struct QueuedRequest<'s> {
-    seats: &'s Seats,
+    seats: &'s UpstreamSlots,
     client: Client,
     position: u64,
-    seat: oneshot::Receiver<Seat>,
+    seat: oneshot::Receiver<UpstreamSlot>,
 }
 
-// === impl Seats ===
+// === impl UpstreamSlots ===
 
-impl Seats {
+impl UpstreamSlots {
     pub(crate) fn new(settings: &UpstreamSettings) -> Self {
         let free = settings.max_connections;
         let (share, queue) = (Share::new(free), SlotQueue::new(settings.queue));
-        let taken = Mutex::new(Taken { free, share, held: HashMap::new(), queue });
-        Self(Arc::new(SeatCounts { taken, queue_timeout: settings.queue_timeout }))
+        let taken = Mutex::new(SlotUsage { free, share, held: HashMap::new(), queue });
+        Self(Arc::new(SharedSlots { taken, queue_timeout: settings.queue_timeout }))
     }
 
     /// A seat, if one is free and the client's share lets it have one more.
-    pub(crate) fn try_take(&self, client: Client) -> Option<Seat> {
+    pub(crate) fn try_take(&self, client: Client) -> Option<UpstreamSlot> {
         self.0.taken.lock().try_take(client).then(|| self.seat(client))
     }
 
     /// Waits for a seat. Dropping the future leaves the queue.
-    pub(crate) async fn take(&self, client: Client) -> Result<Seat, Failure> {
+    pub(crate) async fn take(&self, client: Client) -> Result<UpstreamSlot, UpstreamError> {
         let mut place = match self.try_take(client) {
             Some(seat) => return Ok(seat),
-            None => self.queue(client).ok_or(Failure::QueueFull)?,
+            None => self.queue(client).ok_or(UpstreamError::QueueFull)?,
         };
         let seat = timeout(self.0.queue_timeout, &mut place.seat).await;
-        seat.ok().and_then(Result::ok).ok_or(Failure::QueueTimedOut)
+        seat.ok().and_then(Result::ok).ok_or(UpstreamError::QueueTimedOut)
     }
 
     /// How many more connections are open than may be, where so many are idle.
@@ -97,8 +97,8 @@ impl Seats {
         Some(QueuedRequest { seats: self, client, position, seat })
     }
 
-    fn seat(&self, client: Client) -> Seat {
-        Seat { seats: self.clone(), client }
+    fn seat(&self, client: Client) -> UpstreamSlot {
+        UpstreamSlot { seats: self.clone(), client }
     }
 
     fn release(&self, client: Client) {
@@ -115,9 +115,9 @@ impl Seats {
     }
 }
 
-// === impl Taken ===
+// === impl SlotUsage ===
 
-impl Taken {
+impl SlotUsage {
     fn held(&self, client: Client) -> usize {
         client.and_then(|client| self.held.get(&client)).map_or(0, |held| *held)
     }
@@ -161,7 +161,7 @@ impl Taken {
 
     /// Takes a seat for the first waiting client, if its share allows that. If it does not, that of no other client does:
     /// all hold as many seats or more.
-    fn next(&mut self) -> Option<(Client, oneshot::Sender<Seat>)> {
+    fn next(&mut self) -> Option<(Client, oneshot::Sender<UpstreamSlot>)> {
         let (client, held) = self.queue.first()?;
         if !self.share.allows(held, self.free) {
             return None;
@@ -172,9 +172,9 @@ impl Taken {
     }
 }
 
-// === impl Seat ===
+// === impl UpstreamSlot ===
 
-impl Drop for Seat {
+impl Drop for UpstreamSlot {
     fn drop(&mut self) {
         self.seats.release(self.client);
     }

@@ -10,12 +10,12 @@ use crate::http1::StatusLine;
 
 /// An answer without its fields, which are in the place of the request's: a stage hands on what fits into a few words.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HeadlessResponse {
     pub(super) line: StatusLine,
     pub(super) body: ResponseBody,
 }
 
-impl Answer {
+impl HeadlessResponse {
     /// Puts the fields of an answer that came with them in the place of the request's.
     pub(super) fn of(response: Response<ResponseBody>, request: &mut Request<RequestBody>) -> Self {
         let (head, body) = response.into_parts();
@@ -46,7 +46,7 @@ mod tests {
         request.extensions_mut().insert("of the request");
         let mut answered = Response::new(ResponseBody::from(Full::new(Bytes::new())));
         answered.headers_mut().insert("x-said", HeaderValue::from_static("2"));
-        let response = Answer::of(answered, &mut request).whole(&mut request);
+        let response = HeadlessResponse::of(answered, &mut request).whole(&mut request);
         assert_eq!(response.headers().keys().collect::<Vec<_>>(), ["x-said"]);
         assert!(response.extensions().is_empty());
     }
