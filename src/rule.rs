@@ -1,4 +1,4 @@
-//! One limit of a route: whom it counts, what a request costs, and what happens where it cannot tell.
+//! A limit of a route: the client that it counts, the cost of a request, and the fallbacks if one of them is unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,74 +10,76 @@ use crate::limit::{Limiter, Mode};
 /// One entry of a route's `limits:`.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    /// Its name in the rule file, metrics, headers and logs; unique within its route.
+    /// The name in the rule file, metrics, headers and logs. Unique within the route.
     pub name: String,
-    /// The buckets it takes from.
+    /// The buckets that the limit takes permits from.
     pub limiter: Arc<Limiter>,
-    /// Who is a client; only for PER_CLIENT.
+    /// How a client is identified. Used only for PER_CLIENT.
     pub client: ClientSource,
-    /// What one request costs.
+    /// The cost of a request.
     pub permits: Cost,
-    /// What to do with requests that have no client.
+    /// The action for requests without a client.
     pub on_missing_client: OnMissingClient,
-    /// What to do when the store cannot say.
+    /// The action while the store does not decide.
     pub on_store_failure: OnStoreFailure,
-    /// Whether refused requests may wait for their permits; none may if there is none.
+    /// How long rejected requests may wait for permits. `None` rejects them immediately.
     pub wait_policy: Option<WaitPolicy>,
-    /// It only watches: it is judged and counted, and neither refuses a request nor takes from live limits.
+    /// Whether the limit is only evaluated and counted. A shadow never rejects a request and takes no permits from
+    /// live limits.
     pub shadow: bool,
 }
 
-/// How long refused requests may wait for their permits, and how many of them.
+/// How long rejected requests may wait for permits, and how many may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitPolicy {
-    /// The longest that one may be held, from its arrival on.
+    /// The longest time that a request may wait, from its arrival.
     pub max_wait: Duration,
-    /// Most that may wait for one bucket in this gateway.
+    /// The maximum number of requests in this gateway that wait for one bucket.
     pub queue: usize,
 }
 
-/// What happens to a request without the value that makes its client.
+/// The action for a request without the value that identifies its client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissingClient {
-    /// It is answered with 400.
+    /// Responds with 400.
     #[default]
     Deny,
-    /// This limit does not count it.
+    /// Does not count the request.
     Skip,
-    /// Its address is the client.
+    /// Uses its address as the client.
     Ip,
 }
 
-/// What a limit does while the store gives no answer.
+/// The action of a limit while the store does not decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
-    /// Each gateway decides by itself, by its share of the limit.
+    /// Each gateway decides alone, by its share of the limit.
     #[default]
     Local,
-    /// Requests pass, uncounted.
+    /// Admits requests without counting them.
     Allow,
-    /// Requests are answered with 503.
+    /// Responds with 503.
     Deny,
 }
 
 impl WaitPolicy {
-    /// How many may wait unless the rule file says otherwise.
+    /// The default maximum number of waiting requests.
     pub const DEFAULT_QUEUE: usize = 100;
 }
 
 impl Limit {
-    /// One bucket, or one for each client.
+    /// Returns whether the limit has one bucket or one for each client.
     pub fn mode(&self) -> Mode {
         self.limiter.mode
     }
 
-    /// Does it tell clients apart by their addresses, all or some?
+    /// Returns `true` if the limit identifies some or all clients by their addresses.
     pub(crate) fn reads_address(&self) -> bool {
         self.mode() == Mode::PerClient && (self.on_missing_client == OnMissingClient::Ip || self.client.reads_address())
     }
 
-    /// Are clients told of it? Only of their own buckets, and only of those that can refuse them.
+    /// Returns `true` if responses may report the limit: a live limit with one bucket for each client, whose rate is
+    /// in the rule file.
     pub fn is_visible_to_clients(&self) -> bool {
         self.mode() == Mode::PerClient && !self.shadow && !self.limiter.quota.is_adopted()
     }

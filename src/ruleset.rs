@@ -1,4 +1,4 @@
-//! One version of the rules, with what is compiled of them at load.
+//! One version of the rules, compiled at load.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,53 +18,53 @@ use crate::rules::{Charges, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
 
-/// The rules that a request is judged by, from its first fact to its answer.
+/// The rules that apply to a request from its facts to its response.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Rules,
     field_filter: Arc<FieldFilter>,
-    /// One for each route, in their order.
+    /// One for each route, in the order of the routes.
     compiled: Vec<CompiledRoute>,
-    /// Counts the answers to requests without a route.
+    /// Counts the responses to requests that match no route.
     unrouted: RouteMetrics,
 }
 
-/// What the service below is handed with a request: the proof that it may go on, and what was learned of it when it was
-/// judged. The layer leaves it in the request's extensions.
+/// The data that the layer passes to the service below, in the extensions of an admitted request. It contains the
+/// permit that admits the request.
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct ForwardContext {
     pub(crate) _permit: Permit,
-    /// Where the request may go.
+    /// The upstream of the route.
     pub(crate) upstream: Option<Arc<str>>,
-    /// The other end of the connection.
+    /// The address of the peer.
     pub(crate) peer: IpAddr,
-    /// Whether that is a trusted proxy, whose forwarding fields are kept.
+    /// Whether the peer is a trusted proxy. Its forwarding fields are kept.
     pub(crate) trusted_peer: bool,
     /// Whether the request came over TLS.
     pub(crate) over_tls: bool,
-    /// Whose share of the upstream's connections it uses.
+    /// The client whose share of the upstream's connections the request uses.
     pub(crate) client: Option<IpNet>,
-    /// The longest body that it may have.
+    /// The maximum length of the body, in bytes.
     pub(crate) max_body: u64,
-    /// Which of the fields that concern a proxy the request still has.
+    /// The kinds of proxy-related fields that the request still has.
     pub(crate) kinds: FieldKinds,
-    /// What its trailers are held against, if there may be any.
+    /// The filter for trailers; `None` if the request has none.
     pub(crate) field_filter: Option<Arc<FieldFilter>>,
-    /// The protocol that its upstream is offered. Boxed, as few requests have one.
+    /// The protocol to offer the upstream. Boxed, since few requests have one.
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }
 
-/// What a route needs at each request, made once.
+/// The data of a route that every request needs.
 #[derive(Debug)]
 pub(crate) struct CompiledRoute {
     metrics: RouteMetrics,
     limits: Vec<LimitMetrics>,
-    /// May a limit of it let requests wait?
+    /// Whether a limit of the route lets requests wait.
     pub(crate) may_wait: bool,
-    /// Its `RateLimit-Policy`.
+    /// The `RateLimit-Policy` field.
     pub(crate) policy: Option<Policy>,
-    /// What its `RateLimit` is made of.
+    /// The members of the `RateLimit` field.
     pub(crate) members: Members,
 }
 
@@ -79,7 +79,8 @@ impl RuleSet {
         Self { rules, field_filter, compiled, unrouted: metrics.route("") }
     }
 
-    /// Removes from a request what nothing is to be read of; returns what is left that concerns a proxy.
+    /// Removes fields that no rule and no upstream may read. Returns the kinds of the remaining fields that concern a
+    /// proxy.
     pub(crate) fn sanitize(&self, headers: &mut HeaderMap, context: RequestContext) -> Result<FieldKinds, BadField> {
         self.field_filter.apply(headers, context)
     }
@@ -89,17 +90,17 @@ impl RuleSet {
         self.field_filter.screen(headers, context)
     }
 
-    /// Is it a trusted proxy?
+    /// Returns `true` if the peer is a trusted proxy.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         self.rules.addresses.trusts(peer.to_canonical())
     }
 
-    /// Every limit of every route.
+    /// Returns the limiters of all limits of all routes.
     pub(crate) fn limiters(&self) -> impl Iterator<Item = &Arc<Limiter>> {
         self.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| &limit.limiter)
     }
 
-    /// The facts of a request. Which host a handler answers for is the handler's matter.
+    /// Reads the facts of a request. Handlers check the host themselves.
     pub(crate) fn read<'a, B>(
         &self,
         request: &'a Request<B>,
@@ -114,7 +115,7 @@ impl RuleSet {
         self.rules.read(method, uri, host, request.headers(), peer)
     }
 
-    /// Reads the facts of a request whose path and query stay as they are written, by fields that rules may read.
+    /// Reads the facts of a request without normalizing its path and query. Uses only the fields that rules may read.
     pub(crate) fn read_as_written<'a, B>(
         &self,
         request: &'a Request<B>,
@@ -143,7 +144,7 @@ impl RuleSet {
         self.rules.charges(route, facts)
     }
 
-    /// What the service below is handed with a request; without a route, with one that goes on to a handler.
+    /// Creates the context for the service below. Without a route, the request goes to a handler.
     pub(crate) fn forward_context(
         &self,
         permit: Permit,
@@ -158,7 +159,7 @@ impl RuleSet {
             upstream: route.and_then(|route| route.upstream.clone()),
             kinds,
             field_filter: kinds.has(FieldKind::MayHaveTrailers).then(|| Arc::clone(&self.field_filter)),
-            // Only the gateway looks at it, whose requests all have one.
+            // Only the gateway reads this, and its requests have a peer.
             peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             trusted_peer: context.trusted,
             over_tls: facts.tls.is_some(),
@@ -168,18 +169,19 @@ impl RuleSet {
         }
     }
 
-    /// Whose request it is, past trusted proxies.
+    /// Returns the client's address: the nearest hop that is not a trusted proxy.
     pub(crate) fn client_address(&self, facts: &Facts<'_>) -> Option<IpAddr> {
         self.rules.addresses.address(facts)
     }
 
-    /// Where the answers of a route are counted.
+    /// Returns the counters of a route's responses.
     pub(crate) fn metrics<'r>(&'r self, route: Option<(&Route, &'r CompiledRoute)>) -> &'r RouteMetrics {
         route.map_or(&self.unrouted, |(_, compiled)| &compiled.metrics)
     }
 }
 
-/// To HTTP/2 a CONNECT with a path is what a GET with `Upgrade` is to HTTP/1 (RFC 8441).
+/// Returns the method that handlers see: a CONNECT with a path over HTTP/2 corresponds to a GET with `Upgrade` over
+/// HTTP/1 (RFC 8441).
 fn method_for_handler<B>(request: &Request<B>) -> &Method {
     match *request.method() == Method::CONNECT && request.uri().path().starts_with('/') {
         true => &GET,
@@ -200,7 +202,7 @@ impl CompiledRoute {
         Self { metrics: metrics.route(&route.name), limits, may_wait, policy, members }
     }
 
-    /// Counts what each limit said. One that would have granted a request which another refused is not counted: it
+    /// Counts the decision of each limit. A limit that would have granted a rejected request counts nothing, since it
     /// was not charged.
     pub(crate) fn count(&self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
         let (status, passed) = match admitted {
@@ -208,18 +210,18 @@ impl CompiledRoute {
             Err(Denial::Limited { status, .. }) => (Some(status), false),
             Err(Denial::StoreFailed(_)) => (None, false),
         };
-        let alone = status.is_some_and(|status| status.fallback_cause.is_some());
+        let is_local = status.is_some_and(|status| status.fallback_cause.is_some());
         for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
-            let said = status.and_then(|status| status.decision(one.index));
-            if said.is_some_and(|decision| decision.overflow) {
+            let decision = status.and_then(|status| status.decision(one.index));
+            if decision.is_some_and(|decision| decision.overflow) {
                 counter.overflowed();
             }
-            match (said, one.limit.shadow) {
-                // Others were known to refuse it.
+            match (decision, one.limit.shadow) {
+                // Not asked: a cached refusal of other limits rejected the request.
                 (None, _) if status.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
                 (None, _) => counter.store_failed(),
-                (Some(decision), _) if decision.granted && passed && alone => counter.store_failed(),
+                (Some(decision), _) if decision.granted && passed && is_local => counter.store_failed(),
                 (Some(decision), _) if decision.granted && passed => counter.allowed(),
                 (Some(decision), _) if decision.granted => {}
                 (Some(_), true) => counter.shadow_limited(),

@@ -1,4 +1,4 @@
-//! All rules of a file, and what they make of a request: its facts, its route, and the charges of its limits.
+//! The rules of a file. They derive from a request its facts, its route and its charges.
 
 mod charges;
 
@@ -21,64 +21,64 @@ use crate::rule::{Limit, OnMissingClient};
 use crate::sanitize::FieldFilter;
 pub use crate::sanitize::{BadPattern, Pattern, Strip, Underscores};
 
-/// Everything a rule file says about requests; no IO hangs on it.
+/// Everything that a rule file configures about requests, without any IO.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// How requests are read.
     pub requests: Requests,
-    /// How client addresses are read.
+    /// How client addresses are found.
     pub addresses: AddressRules,
-    /// Which fields are removed before anything is read of a request.
+    /// The fields to remove before anything else is read.
     pub fields: FieldRules,
-    /// The routes, in the order in which they are tried.
+    /// The routes, in the order of the rule file.
     pub routes: Routes,
 }
 
-/// Which fields of requests are not trusted: of `requests:` in the rule file.
+/// The untrusted fields of requests: part of `requests:` in the rule file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
-    /// Those that are removed unless a trusted proxy sends them; [`Strip::DEFAULT`] unless the rule file says otherwise.
+    /// The fields to remove unless a trusted proxy sends them. By default [`Strip::DEFAULT`].
     pub strip: Strip,
-    /// Those that some origins take for others; removed unless the rule file says otherwise.
+    /// How to treat names that some origins treat as other names. By default they are removed.
     pub underscores: Underscores,
 }
 
-/// Why a request is not judged by a limit.
+/// A limit rejects a request, since it cannot be evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitRejection<'r> {
     /// The limit's name.
     pub limit: &'r str,
-    /// What is wrong with the request.
+    /// The missing input.
     pub cause: MissingInput,
 }
 
-/// What a limit cannot tell of a request.
+/// The input that a limit cannot read from a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingInput {
-    /// Who is asking.
+    /// The client.
     Client(NoClient),
-    /// What it costs.
+    /// The cost.
     Cost(CostError),
 }
 
-/// What one limit asks of one request.
+/// The effect of a limit on a request.
 #[derive(Clone, Debug)]
 pub enum LimitCheck {
-    /// It counts it.
+    /// It counts the request.
     Charge(Charge),
-    /// It does not count it, for this reason: it is told to, or only watches.
+    /// It does not count the request, because it is configured to or is a shadow.
     Skip(MissingInput),
-    /// It turns it away, for this reason.
+    /// It rejects the request.
     Deny(MissingInput),
 }
 
 impl Rules {
-    /// What the fields of requests are held against.
+    /// Creates the filter for request fields.
     pub(crate) fn field_filter(&self) -> FieldFilter {
         FieldFilter::new(self.used(), self.fields.strip.clone(), self.fields.underscores)
     }
 
-    /// The fields that routes and limits read.
+    /// Returns the fields that routes and limits read.
     fn used(&self) -> HashSet<HeaderName> {
         let mut fields = HashSet::new();
         for route in self.routes.iter() {
@@ -93,10 +93,9 @@ impl Rules {
         fields
     }
 
-    /// The facts of a request.
+    /// Reads the facts of a request.
     ///
-    /// # Errors
-    /// A request that means different things to different servers, or could pass for one of another route.
+    /// # Errors The request is ambiguous: servers may interpret it differently, or as a request for another route.
     pub fn read<'a>(
         &self,
         method: &'a Method,
@@ -110,10 +109,9 @@ impl Rules {
         Ok(facts)
     }
 
-    /// Reads the facts of a request whose path and query stay as they are written.
+    /// Reads the facts of a request without normalizing its path and query.
     ///
-    /// # Errors
-    /// A request without a valid method, with an invalid host, or one that could pass for one of another route.
+    /// # Errors The method or the host is invalid, or servers may interpret the request as one for another route.
     pub(crate) fn read_as_written<'a>(
         &self,
         method: &'a Method,
@@ -126,11 +124,10 @@ impl Rules {
         Ok(facts)
     }
 
-    /// What a request with these facts, on this route of ours, costs: one charge for each limit that counts it.
+    /// Returns the charges of a request on this route: one for each limit that counts it.
     ///
-    /// # Errors
-    /// A limit that denies requests without a client cannot find one, any limit finds more than one or cannot read it, or
-    /// the request does not tell its cost.
+    /// # Errors A live limit lacks its input: there is no client and the limit denies such requests, the client is
+    /// ambiguous or unreadable, or the cost is unreadable.
     pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, LimitRejection<'r>> {
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {
@@ -143,7 +140,7 @@ impl Rules {
         Ok(charges)
     }
 
-    /// What this limit asks of a request with these facts.
+    /// Evaluates a limit for a request.
     #[inline]
     pub fn check_limit(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
         match self.check_as_live(limit, facts) {
@@ -152,7 +149,7 @@ impl Rules {
         }
     }
 
-    /// What it would ask if it were live.
+    /// Evaluates the limit as if it were live.
     fn check_as_live(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
         let client = match limit.mode() {
             Mode::Overall => None,

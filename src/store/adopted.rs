@@ -1,4 +1,4 @@
-//! Limiters of others that cannot be judged: said once when it begins, and once when it is over.
+//! Logs adopted limiters that cannot be evaluated: once at the start of a failure and once at its end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,47 +9,47 @@ use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, Charge};
 use crate::store::StoreError;
 
-/// The limiters that cannot be judged at present.
+/// The adopted limiters that cannot be evaluated at present.
 #[derive(Debug, Default)]
 pub(super) struct AdoptedFailures {
-    /// Is there any? Almost always not, and then no decision waits for the lock.
+    /// Whether there are any. Almost always false; then decisions do not wait for the lock.
     any: AtomicBool,
     by_limiter: Mutex<HashMap<String, StoreError>>,
 }
 
 impl AdoptedFailures {
-    /// Notes what became of a decision over `charges`.
-    pub(super) fn note(&self, charges: &[Charge], error: Option<&StoreError>) {
+    /// Records the result of a decision about `charges`.
+    pub(super) fn record(&self, charges: &[Charge], error: Option<&StoreError>) {
         match error {
-            Some(error @ (StoreError::NotInitialised | StoreError::ModeDiffers)) => self.begin(charges, error),
+            Some(error @ (StoreError::NotInitialised | StoreError::ModeDiffers)) => self.record_failure(charges, error),
             Some(_) => {}
-            None if self.any.load(Ordering::Relaxed) => self.end(charges),
+            None if self.any.load(Ordering::Relaxed) => self.record_recovery(charges),
             None => {}
         }
     }
 
-    fn begin(&self, charges: &[Charge], error: &StoreError) {
+    fn record_failure(&self, charges: &[Charge], error: &StoreError) {
         let mut failing = self.by_limiter.lock();
         for name in adopted(charges) {
             if failing.insert(name.to_owned(), error.clone()).as_ref() != Some(error) {
-                tracing::warn!(limiter = name, %error, "limiter of others cannot be judged");
+                tracing::warn!(limiter = name, %error, "adopted limiter cannot be evaluated");
             }
         }
         self.any.store(!failing.is_empty(), Ordering::Relaxed);
     }
 
-    fn end(&self, charges: &[Charge]) {
+    fn record_recovery(&self, charges: &[Charge]) {
         let mut failing = self.by_limiter.lock();
         for name in adopted(charges) {
             if failing.remove(name).is_some() {
-                tracing::info!(limiter = name, "limiter of others can be judged again");
+                tracing::info!(limiter = name, "adopted limiter can be evaluated again");
             }
         }
         self.any.store(!failing.is_empty(), Ordering::Relaxed);
     }
 }
 
-/// Their names are the rule file's, not a client's.
+/// The names come from the rule file, never from clients.
 fn adopted(charges: &[Charge]) -> impl Iterator<Item = &str> {
     let is_adopted =
         |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Redisson(Sharing::Adopt(_)));
@@ -65,7 +65,7 @@ mod tests {
     use crate::store::testing::logged_by;
 
     #[test]
-    fn a_failure_is_logged_when_it_begins_when_it_changes_and_when_it_is_over() {
+    fn failure_is_logged_at_its_start_change_and_end() {
         let quota = Quota::adopted(Sharing::Adopt(None));
         let limiter = Arc::new(Limiter::new("java".into(), Mode::Overall, quota));
         let charges = [Charge { limiter, client: None, permits: 1, shadow: false }];
@@ -73,13 +73,13 @@ mod tests {
         let log = logged_by(|| {
             let (missing, other) = (StoreError::NotInitialised, StoreError::ModeDiffers);
             for error in [None, Some(&missing), Some(&missing), Some(&StoreError::Timeout), Some(&missing)] {
-                failures.note(&charges, error);
+                failures.record(&charges, error);
             }
             for error in [Some(&other), Some(&other), None, None, Some(&missing)] {
-                failures.note(&charges, error);
+                failures.record(&charges, error);
             }
         });
-        let said: Vec<_> = log.lines().map(|line| line.contains("again")).collect();
-        assert_eq!(said, [false, false, true, false], "{log}");
+        let is_recovery: Vec<_> = log.lines().map(|line| line.contains("again")).collect();
+        assert_eq!(is_recovery, [false, false, true, false], "{log}");
     }
 }

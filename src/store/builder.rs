@@ -1,4 +1,4 @@
-//! Opening a store from code: [`Store::memory`] and [`Store::redis`], and what may be said beside them.
+//! Opens stores from code: [`Store::memory`], [`Store::redis`] and their builders.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Memory, OpenError, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
 
-/// A store in this process, before it is opened; made by [`Store::memory_builder`].
+/// Builds a store in this process; see [`Store::memory_builder`].
 #[derive(Debug)]
 #[must_use = "a builder opens nothing until `open` is called"]
 pub struct MemoryBuilder {
@@ -18,7 +18,7 @@ pub struct MemoryBuilder {
     max_buckets: usize,
 }
 
-/// A store in Redis, before it is opened; made by [`Store::redis_builder`].
+/// Builds a store in Redis; see [`Store::redis_builder`].
 #[derive(Debug)]
 #[must_use = "a builder opens nothing until `open` is called"]
 pub struct RedisBuilder {
@@ -37,27 +37,26 @@ pub struct RedisBuilder {
 // === impl Store ===
 
 impl Store {
-    /// An empty store in this process. Its clock is the system's, which `tokio::time::pause` stops and
-    /// `tokio::time::advance` moves.
+    /// Opens an empty store in this process. Its clock is the system's; tests can stop it with `tokio::time::pause`
+    /// and move it with `tokio::time::advance`.
     pub fn memory() -> Self {
         Self::memory_builder().open()
     }
 
-    /// [`memory`](Self::memory), with more to say.
+    /// Returns a builder for a store in this process.
     pub fn memory_builder() -> MemoryBuilder {
         MemoryBuilder { clock: Arc::new(SystemClock::new()), key_secret: None, max_buckets: Memory::MAX_BUCKETS }
     }
 
-    /// The store in the Redis at this address: `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for
-    /// TLS, or `unix:///path`. It connects when it is first used.
+    /// Opens the store in the Redis at this URL: `redis://[user:password@]host[:port][/database]`, `rediss://` for
+    /// TLS, or `unix:///path`. It connects at its first use.
     ///
-    /// # Errors
-    /// The address is none.
+    /// # Errors The URL is not valid.
     pub fn redis(url: &str) -> Result<Self, OpenError> {
         Self::redis_builder(url).open()
     }
 
-    /// [`redis`](Self::redis), with more to say.
+    /// Returns a builder for a store in the Redis at this URL.
     pub fn redis_builder(url: &str) -> RedisBuilder {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
         let (sentinel, cluster, tls, password_file, prefix) = Default::default();
@@ -80,22 +79,22 @@ impl Store {
 // === impl MemoryBuilder ===
 
 impl MemoryBuilder {
-    /// What it takes for the present: a [`ManualClock`](crate::clock::ManualClock) stands still until a test moves it.
+    /// Sets the clock. A [`ManualClock`](crate::clock::ManualClock) changes only when a test sets it.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
     }
 
-    /// The secret under which client values are hashed. Unless told one, the store makes one up.
+    /// Sets the secret of the client hashes. By default the store generates one.
     pub fn key_secret(self, secret: KeySecret) -> Self {
         Self { key_secret: Some(secret), ..self }
     }
 
-    /// Buckets that all limits hold together at most; two million unless told otherwise.
+    /// Sets the maximum number of buckets of all limits together. By default two million.
     pub fn max_buckets(self, max_buckets: usize) -> Self {
         Self { max_buckets, ..self }
     }
 
-    /// The store.
+    /// Opens the store.
     pub fn open(self) -> Store {
         Store::Memory(Arc::new(Memory::bounded(self.clock, self.key_secret, self.max_buckets)))
     }
@@ -104,63 +103,63 @@ impl MemoryBuilder {
 // === impl RedisBuilder ===
 
 impl RedisBuilder {
-    /// Asks these sentinels where the master is. The host of the store's URL is then the master's name, as in
+    /// Queries these sentinels for the master. The host of the store's URL is then the name of the master, as in
     /// `redis://user@mymaster/2`. The URL of each sentinel needs a port.
     pub fn sentinel(self, sentinel: SentinelSettings) -> Self {
         Self { sentinel: Some(Box::new(sentinel)), ..self }
     }
 
-    /// It is a Redis Cluster: the store's URL is that of one of its nodes, and these are those of others, in case that one is
-    /// away. Any of them tells of all nodes.
+    /// Connects to a Redis Cluster. The store's URL names one node; `others` are further nodes to query when that node
+    /// is unreachable. Any node knows all others.
     pub fn cluster<'u>(self, others: impl IntoIterator<Item = &'u str>) -> Self {
         let others = others.into_iter().map(|url| RedisUrl::new(url.to_owned()));
         Self { cluster: std::iter::once(self.url.clone()).chain(others).collect(), ..self }
     }
 
-    /// Whom `rediss://` trusts, and what it shows of itself; what the system trusts, and nothing, unless told otherwise.
+    /// Sets the certificates for `rediss://`. By default the system's trust anchors, and no client certificate.
     pub fn tls(self, tls: RedisTls) -> Self {
         Self { tls, ..self }
     }
 
-    /// The file with the password, where the URL has none. It is read for each connection, without the end of its last line.
+    /// Sets the file with the password, if the URL has none. The file is read for each connection, without the end of
+    /// its last line.
     pub fn password_file(self, path: impl Into<PathBuf>) -> Self {
         Self { password_file: Some(path.into()), ..self }
     }
 
-    /// The longest a decision may take, over queueing, connecting and the reply together; 50 ms unless told otherwise.
+    /// Sets the longest time for a decision, including queueing, connecting and the reply. By default 50 ms.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Put before every key, inside its hash tag: letters, digits, `.`, `_`, `-` and `:`.
+    /// Sets the prefix of every key, inside its hash tag: letters, digits, `.`, `_`, `-` and `:`.
     pub fn prefix(self, prefix: &str) -> Self {
         Self { prefix: prefix.to_owned(), ..self }
     }
 
-    /// Connections for decisions that each worker keeps open; one unless told otherwise.
+    /// Sets the number of connections for decisions that each worker keeps open. By default one.
     pub fn pool_size(self, pool_size: usize) -> Self {
         Self { pool_size, ..self }
     }
 
-    /// The secret under which client values are hashed. Unless told one, it is made once and kept in Redis.
+    /// Sets the secret of the client hashes. By default it is generated once and stored in Redis.
     pub fn key_secret(self, secret: KeySecret) -> Self {
         Self { key_secret: Some(secret), ..self }
     }
 
-    /// Where the store counts.
+    /// Sets the metrics that the store counts in.
     pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// The store, which connects when it is first used, and starts without Redis too.
+    /// Opens the store. It connects at its first use, and opens even if Redis is unreachable.
     ///
-    /// # Errors
-    /// The address is none, or the prefix would move keys to other slots of a cluster.
+    /// # Errors The URL is not valid, or the prefix would move keys to other hash slots of a cluster.
     pub fn open(self) -> Result<Store, OpenError> {
         let bad = |why: String| OpenError(self.url.clone(), why);
         let url = RedisUrl::parse(self.url.expose()).map_err(|fault| bad(format!("its URL {fault}")))?;
         if !self.prefix.bytes().all(is_prefix_byte) {
-            return Err(bad(format!("prefix `{}` has other characters than letters, digits and `._-:`", self.prefix)));
+            return Err(bad(format!("prefix `{}` may contain only letters, digits and `._-:`", self.prefix)));
         }
         let urls = self.sentinel.iter().flat_map(|sentinel| &sentinel.urls);
         if let Some(fault) = urls.filter_map(|url| RedisUrl::parse_sentinel(url.expose()).err()).next() {
@@ -187,18 +186,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_is_none_is_an_error_without_its_password() {
-        for (url, said) in [
+    fn invalid_url_is_an_error_without_its_password() {
+        for (url, message) in [
             ("db:6379", "store `db:6379` cannot be opened: its URL is none of `redis://`, `rediss://` and `unix://`"),
             ("redis://:hush@", "store `redis://***@` cannot be opened: its URL has no host"),
             (":hush@db", "store `***@db` cannot be opened: its URL is none of `redis://`, `rediss://` and `unix://`"),
         ] {
-            assert_eq!(Store::redis(url).expect_err(url).to_string(), said);
+            assert_eq!(Store::redis(url).expect_err(url).to_string(), message);
         }
     }
 
     #[test]
-    fn sentinels_without_an_address_or_a_master_without_a_name_are_an_error() {
+    fn invalid_sentinel_settings_are_an_error() {
         let open = |master, urls: &[&str]| {
             let urls = urls.iter().map(|url| RedisUrl::new((*url).to_owned())).collect();
             Store::redis_builder(master).sentinel(SentinelSettings { urls, ..SentinelSettings::default() }).open()
@@ -206,16 +205,16 @@ mod tests {
         assert!(open("redis://:hush@limits/2", &["redis://:hush@s1:26379", "redis://s2:26379"]).is_ok());
         for (master, urls, fault) in [
             ("redis://limits", &["redis://:hush@s1"][..], "the URL of a sentinel has no port"),
-            ("redis://limits", &[], "there must be a sentinel"),
-            ("unix:///redis.sock", &["redis://s1:26379"], "a name of a master"),
+            ("redis://limits", &[], "at least one sentinel"),
+            ("unix:///redis.sock", &["redis://s1:26379"], "name of a master"),
         ] {
-            let said = open(master, urls).expect_err(fault).to_string();
-            assert!(said.contains(fault) && !said.contains("hush"), "{said}");
+            let message = open(master, urls).expect_err(fault).to_string();
+            assert!(message.contains(fault) && !message.contains("hush"), "{message}");
         }
     }
 
     #[test]
-    fn a_prefix_that_would_move_keys_is_an_error() {
+    fn prefix_with_braces_is_an_error() {
         let error = Store::redis_builder("redis://db").prefix("{a}").open().expect_err("a prefix with braces");
         assert!(error.to_string().contains("prefix `{a}`"), "{error}");
         assert!(Store::redis_builder("redis://db").prefix("billing:").open().is_ok());

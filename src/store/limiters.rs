@@ -1,4 +1,4 @@
-//! The operations of limiters that the store itself knows the rate of: those of [`RateLimiter`](crate::RateLimiter).
+//! The operations of [`RateLimiter`](crate::RateLimiter), whose rates are in the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use super::{Store, StoreError};
 use crate::limit::redisson::Sharing;
 use crate::limit::{Charge, ClientId, Limiter, Mode, Outcome, Quota, RateConfig};
 
-/// Which limiter, and whose buckets of it if it is PER_CLIENT.
+/// The name of a limiter, and the instance whose bucket counts if the limiter is PER_CLIENT.
 #[derive(Clone, Debug)]
 pub(crate) struct LimiterRef {
     limiter: Arc<Limiter>,
     instance: Arc<str>,
 }
 
-/// On what condition a limiter is given its rate, and what becomes of the permits in use.
+/// The condition for setting the rate of a limiter, and what happens to the permits in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetRate {
-    /// Only if it has none; permits in use from an earlier life stay in use.
+    /// Only if the limiter has no rate. Permits in use of an earlier limiter of this name stay in use.
     Try,
-    /// In any case; nothing is in use afterwards.
+    /// Always. No permits are in use afterwards.
     Reset,
-    /// In any case; permits in use stay in use.
+    /// Always. Permits in use stay in use.
     Keep,
-    /// Only if it has one; permits in use stay in use.
+    /// Only if the limiter has a rate. Permits in use stay in use.
     UpdateAndKeep,
-    /// Only if it has one; nothing is in use afterwards.
+    /// Only if the limiter has a rate. No permits are in use afterwards.
     UpdateAndReset,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum SetRate {
 impl LimiterRef {
     pub(crate) fn new(name: &str, instance: Arc<str>) -> Self {
         let quota = Quota::adopted(Sharing::Library);
-        // Which it is, the store knows; the client is there for the case that it is this one.
+        // Only the store knows the mode; the client is used if the mode is PER_CLIENT.
         let limiter = Limiter::new(name.to_owned(), Mode::PerClient, quota);
         Self { limiter: Arc::new(limiter), instance }
     }
@@ -57,7 +57,7 @@ impl LimiterRef {
 // === impl Store ===
 
 impl Store {
-    /// Takes permits, or says how long to wait; 0 permits ask without taking.
+    /// Takes permits, or returns how long to wait. Zero permits read the bucket without a charge.
     pub(crate) async fn acquire(&self, limiter: &LimiterRef, permits: u32) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(memory) => {
@@ -69,23 +69,23 @@ impl Store {
         }
     }
 
-    /// Gives a limiter its rate; was the condition met?
+    /// Sets the rate of a limiter. Returns `true` if the condition was met.
     pub(crate) async fn set_rate(
         &self,
         limiter: &LimiterRef,
-        how: SetRate,
+        condition: SetRate,
         config: &RateConfig,
     ) -> Result<bool, StoreError> {
         match self {
             Self::Memory(memory) => {
                 let (mut limiters, now) = memory.limiters();
-                limiters.set_rate(limiter, how, config, now)
+                limiters.set_rate(limiter, condition, config, now)
             }
-            Self::Redis(redis) => redis.store().set_rate(limiter, how, config).await,
+            Self::Redis(redis) => redis.store().set_rate(limiter, condition, config).await,
         }
     }
 
-    /// The configuration, if there is one.
+    /// Returns the configuration, if the limiter has one.
     pub(crate) async fn rate_config(&self, limiter: &LimiterRef) -> Result<Option<RateConfig>, StoreError> {
         match self {
             Self::Memory(memory) => {
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Puts permits back; returns how many were in use.
+    /// Puts permits back. Returns how many were in use.
     pub(crate) async fn release(&self, limiter: &LimiterRef, permits: u32) -> Result<u32, StoreError> {
         match self {
             Self::Memory(memory) => {
@@ -107,7 +107,7 @@ impl Store {
         }
     }
 
-    /// Lets a limiter vanish after this time, or never; was there one?
+    /// Sets the limiter's time to live; `None` removes it. Returns `true` if the limiter existed.
     pub(crate) async fn expire(&self, limiter: &LimiterRef, after: Option<Duration>) -> Result<bool, StoreError> {
         let after = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 53));
         match self {
@@ -119,7 +119,7 @@ impl Store {
         }
     }
 
-    /// What is left of a limiter's life; nothing if it stays.
+    /// Returns the limiter's time to live; `None` if it does not expire.
     pub(crate) async fn time_to_live(&self, limiter: &LimiterRef) -> Result<Option<Duration>, StoreError> {
         let millis = match self {
             Self::Memory(memory) => {
@@ -131,7 +131,7 @@ impl Store {
         Ok(millis.map(Duration::from_millis))
     }
 
-    /// Removes a limiter with what is in use of it; was there anything?
+    /// Deletes a limiter with its permits in use. Returns `true` if there was anything to delete.
     pub(crate) async fn delete(&self, limiter: &LimiterRef) -> Result<bool, StoreError> {
         match self {
             Self::Memory(memory) => {

@@ -1,7 +1,7 @@
-//! Where buckets are kept and decided on: in this process, or in a Redis that gateways share.
+//! Stores for rate limit buckets: in memory, or in a Redis that several gateways share.
 //!
-//! A store takes a list of charges and makes all of them or none, atomically, where the buckets are. Shadow charges only
-//! watch: each is made if the live ones are and its own limit grants it.
+//! A store makes all charges of a list or none, atomically. A shadow charge is made if the live charges are made and
+//! its own limit grants it.
 
 mod adopted;
 mod builder;
@@ -32,7 +32,8 @@ use crate::clock::{SystemClock, Timestamp};
 use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome};
 use crate::metrics::Metrics;
 
-/// A address for buckets. Cheap to clone; clones share the buckets, so any number of limiters and layers may have one.
+/// A store for buckets. Cheap to clone: clones share the buckets, so that several limiters and layers can use one
+/// store.
 ///
 /// ```
 /// use tidegate::{RateLimiter, Store};
@@ -44,76 +45,77 @@ use crate::metrics::Metrics;
 /// ```
 #[derive(Clone, Debug)]
 pub enum Store {
-    /// Buckets in this process: exact for one gateway, gone with it.
+    /// Buckets in this process: limits are exact for one gateway, and are lost when it exits.
     Memory(Arc<Memory>),
-    /// Buckets in Redis: exact for all gateways together.
+    /// Buckets in Redis: limits are exact for all gateways together.
     Redis(Arc<NegativeCache<Redis>>),
 }
 
-/// Why the store did not decide. Whether it counted the request anyway is unknown after [`StoreError::Timeout`] and
-/// [`StoreError::Broken`]; the request is never sent again, since a permit lost is better than one granted twice.
+/// Why a store did not decide.
+///
+/// After [`StoreError::Timeout`] and [`StoreError::Broken`] it is unknown whether the request was charged. The request
+/// is never sent again, since losing a permit is better than granting it twice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No answer before the store's deadline.
+    /// No reply before the store's deadline.
     #[error("no answer in time")]
     Timeout,
     /// No connection.
     #[error("no connection")]
     Unreachable,
-    /// The connection broke before the answer came.
+    /// The connection broke before the reply arrived.
     #[error("connection broke")]
     Broken,
-    /// Redis answered with an error; its first word, such as `OOM` or `READONLY`.
-    #[error("redis answers {0}")]
+    /// Redis returned an error. The value is its first word, such as `OOM` or `READONLY`.
+    #[error("Redis returned {0}")]
     ErrorReply(String),
-    /// The hash slot is at another node of the cluster, and nothing ran.
-    #[error("slot {slot} is at {address}")]
+    /// The hash slot is on another node of the cluster. Nothing ran.
+    #[error("hash slot {slot} is on {address}")]
     Redirected {
-        /// The slot.
+        /// The hash slot.
         slot: u16,
-        /// The other node's host and port.
+        /// The host and port of the other node.
         address: String,
-        /// For this call alone: the slot is on its way there.
+        /// Whether Redis replied ASK: only this call goes to the other node, since the hash slot is migrating there.
         is_ask: bool,
     },
-    /// Redis answered with something that the script does not return.
-    #[error("answer of another shape than the script's")]
+    /// Redis returned a reply that the script never returns.
+    #[error("unexpected reply from the script")]
     UnexpectedReply,
-    /// A limiter that others configure lacks its rate, interval or type.
+    /// A limiter that other programs configure lacks its rate, interval or type.
     #[error("limiter is not initialised")]
     NotInitialised,
-    /// A limiter that others configure is OVERALL where the rule says PER_CLIENT, or the other way round.
-    #[error("limiter is of another mode than the rule says")]
+    /// A limiter that other programs configure is OVERALL and its rule says PER_CLIENT, or the other way round.
+    #[error("mode of the limiter differs from the rule")]
     ModeDiffers,
-    /// The embedded store has no room for another limiter of the library.
-    #[error("no room for another limiter")]
+    /// The embedded store has no capacity for another limiter of the library.
+    #[error("no capacity for another limiter")]
     Full,
 }
 
-/// The errors that a Redis answers to all commands while it is in a certain state.
+/// The errors that Redis returns to all commands while it is in a certain state.
 const UNAVAILABLE_REPLIES: [&str; 8] =
     ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "NOAUTH", "WRONGPASS"];
 
-/// A request that is refused by what is known already.
+/// A cached refusal of a request.
 #[derive(Debug)]
 pub(crate) struct KnownRefusal {
-    /// What the store's clock shows.
+    /// The store's time.
     pub(crate) now: Timestamp,
-    /// What is known of each charge; nothing is of those that the store was not asked for.
+    /// The cached refusal of each charge; `None` for charges without one.
     pub(crate) decisions: Vec<Option<Decision>>,
 }
 
-/// Why a store cannot be opened.
+/// Why a store could not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("store `{0}` cannot be opened: {1}")]
 pub struct OpenError(RedisUrl, String);
 
 impl Store {
-    /// Opens the store. One in Redis connects when it is first used, and starts without Redis too.
+    /// Opens the store. A store in Redis connects at its first use, and opens even if Redis is unreachable.
     ///
-    /// # Errors
-    /// The URL of Redis is none.
+    /// # Errors The URL is not a valid Redis URL.
     pub fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
         Ok(match settings {
             StoreSettings::Memory { key_secret } => {
@@ -127,7 +129,7 @@ impl Store {
         })
     }
 
-    /// The same buckets for a thread of its own, which shares no connection with others.
+    /// Returns a store with the same buckets for another thread, with its own connections.
     pub fn for_worker(&self) -> Self {
         match self {
             Self::Memory(memory) => Self::Memory(Arc::clone(memory)),
@@ -135,7 +137,7 @@ impl Store {
         }
     }
 
-    /// From now on these limits are in force, for which an embedded store keeps room, and no longer those that were.
+    /// Replaces the active limits, for which an embedded store reserves capacity.
     pub(crate) fn set_active_limits<'l>(
         &self,
         limiters: impl Iterator<Item = &'l Arc<Limiter>>,
@@ -146,7 +148,7 @@ impl Store {
         }
     }
 
-    /// How many buckets an embedded store has of this limit.
+    /// Returns the number of buckets that an embedded store has for this limit.
     pub(crate) fn usage(&self, limiter: &Arc<Limiter>) -> Option<Usage> {
         match self {
             Self::Memory(memory) => Some(memory.usage(limiter)),
@@ -154,15 +156,15 @@ impl Store {
         }
     }
 
-    /// Looks after what no request may come to look after; to be called now and then.
+    /// Does the periodic maintenance that does not depend on requests.
     pub(crate) fn run_maintenance(&self) {
         if let Self::Memory(memory) = self {
             memory.run_maintenance();
         }
     }
 
-    /// Is it known without asking that these charges will not all be granted? Of an embedded store, nothing is known that
-    /// asking would not tell as fast.
+    /// Returns a cached refusal of these charges, if there is one. An embedded store has no cache, since a decision is
+    /// as fast.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
         match self {
             Self::Memory(_) => None,
@@ -170,7 +172,7 @@ impl Store {
         }
     }
 
-    /// What stands for a client in its keys; nothing for those that are written as they are.
+    /// Returns the hash of a client in Redis keys; `None` if the key contains the client itself.
     pub(crate) fn key_of(&self, client: &ClientId) -> Option<u128> {
         let ClientId::Value(value) = client else { return None };
         match self {
@@ -179,21 +181,22 @@ impl Store {
         }
     }
 
-    /// Marks the owner of this store as a gateway, which has a share of each limit while the store is away.
+    /// Announces the owner of this store as a gateway, which gets a share of each limit while the store is
+    /// unreachable.
     pub(crate) fn announce_as_gateway(&self) {
         if let Self::Redis(redis) = self {
             redis.store().fallback().announce_as_gateway();
         }
     }
 
-    /// Opens connections before the first decision needs them, on the Tokio runtime this is called on.
+    /// Opens connections before the first decision needs them, on the current Tokio runtime.
     pub fn connect(&self) {
         if let Self::Redis(redis) = self {
             redis.store().connect();
         }
     }
 
-    /// What it is, for messages: `memory`, or its address without the password.
+    /// Returns the store's name for messages: `memory`, or its address without the password.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Memory(_) => "memory".to_owned(),
@@ -201,7 +204,7 @@ impl Store {
         }
     }
 
-    /// Where it counts; `None` if it counts nothing.
+    /// Returns the metrics that the store counts in; `None` if it counts nothing.
     pub(crate) fn metrics(&self) -> Option<&Arc<Metrics>> {
         match self {
             Self::Memory(_) => None,
@@ -209,7 +212,7 @@ impl Store {
         }
     }
 
-    /// Why it cannot be reached, if it is known that it cannot.
+    /// Returns why the store is unreachable, if it is known to be.
     pub(crate) fn outage(&self) -> Option<String> {
         match self {
             Self::Memory(_) => None,
@@ -217,7 +220,7 @@ impl Store {
         }
     }
 
-    /// With sentinels, where the master was last.
+    /// Returns the last known address of the master, if the store uses sentinels.
     #[cfg(feature = "gateway")]
     pub(crate) fn master(&self) -> Option<String> {
         match self {
@@ -226,7 +229,7 @@ impl Store {
         }
     }
 
-    /// How many gateways share it, as far as is known.
+    /// Returns the number of gateways that share the store, as last counted.
     #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> Option<u32> {
         match self {
@@ -235,7 +238,7 @@ impl Store {
         }
     }
 
-    /// How many permits were granted without it that it has not been charged with yet.
+    /// Returns the number of permits that were granted locally and are not charged to the store yet.
     #[cfg(feature = "gateway")]
     pub(crate) fn owed(&self) -> Option<u64> {
         match self {
@@ -244,7 +247,7 @@ impl Store {
         }
     }
 
-    /// Would a decision be made at present? Asked by health checks.
+    /// Returns `true` if the store can decide now. Used by health checks.
     pub async fn is_up(&self) -> bool {
         match self {
             Self::Memory(_) => true,
@@ -252,7 +255,7 @@ impl Store {
         }
     }
 
-    /// Makes all charges or none, at the store's present.
+    /// Makes all charges or none, at the store's current time.
     ///
     /// # Errors
     /// The store could not decide; see [`StoreError`].
@@ -263,7 +266,7 @@ impl Store {
         }
     }
 
-    /// Makes all charges or none, as if the store's clock showed `now`; for tests and for replaying the past.
+    /// Makes all charges or none, as if the store's clock showed `now`. For tests and replays.
     ///
     /// # Errors
     /// The store could not decide; see [`StoreError`].
@@ -276,7 +279,7 @@ impl Store {
 }
 
 impl Store {
-    /// Makes all charges or none, if that can be done here and now; nothing if somebody has to be asked.
+    /// Makes all charges or none without waiting. Returns `None` if the store has to be asked.
     pub(crate) fn take_immediately(&self, charges: &[Charge]) -> Option<Result<Outcome, StoreError>> {
         match self {
             Self::Memory(memory) => Some(memory.take(charges)),
@@ -284,10 +287,9 @@ impl Store {
         }
     }
 
-    /// Makes all charges or none while the store does not decide: by this gateway's share of their limits.
+    /// Makes all charges or none by this gateway's share of their limits, while the store does not decide.
     ///
-    /// # Errors
-    /// The store is in this process, where nothing is to be shared out, or does not know the limiter.
+    /// # Errors The store is in this process, so that there are no shares, or the rate of a limiter is unknown.
     pub(crate) fn take_locally(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         match self {
             Self::Memory(_) => Err(StoreError::Unreachable),
@@ -302,11 +304,10 @@ impl Store {
         }
     }
 
-    /// Gives back what was granted to a request that no upstream received. Never sent twice: a permit that stays lost returns by
-    /// itself, one that is given back twice is granted twice.
+    /// Gives back the permits of a request that no upstream received. Never repeated: permits that are not given back
+    /// become available again with time, but permits that are given back twice are granted twice.
     ///
-    /// # Errors
-    /// The store could not be asked, and the permits return by themselves.
+    /// # Errors The store did not reply. The permits become available again with time.
     pub async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => {
@@ -317,10 +318,9 @@ impl Store {
         }
     }
 
-    /// [`give_back`](Self::give_back), as if the store's clock showed `now`; for tests.
+    /// Gives back permits, as if the store's clock showed `now`. For tests.
     ///
-    /// # Errors
-    /// The store could not be asked.
+    /// # Errors The store did not reply.
     pub async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => {
@@ -333,38 +333,38 @@ impl Store {
 }
 
 impl StoreError {
-    /// Is it about a limiter that others configure, and about no other?
+    /// Returns `true` if the error concerns only a limiter that other programs configure.
     pub(crate) fn is_about_adopted(&self) -> bool {
         matches!(self, Self::NotInitialised | Self::ModeDiffers)
     }
 
-    /// Is the connection on which this happened of no more use? Answers may still come on it that nobody waits for, what it
-    /// leads to is no master any more, or says the same to everybody at present.
+    /// Returns `true` if the connection must not be used again: a late reply may still arrive on it, its server is no
+    /// longer the master, or its server rejects all commands at present.
     fn breaks_connection(&self) -> bool {
         match self {
             Self::Timeout | Self::Broken | Self::UnexpectedReply => true,
-            Self::ErrorReply(word) => UNAVAILABLE_REPLIES.contains(&word.as_str()),
+            Self::ErrorReply(code) => UNAVAILABLE_REPLIES.contains(&code.as_str()),
             Self::Unreachable | Self::Redirected { .. } | Self::Full | Self::NotInitialised | Self::ModeDiffers => {
                 false
             }
         }
     }
 
-    /// Is the bucket at another node, or on its way there? Nothing ran.
+    /// Returns `true` if the bucket is on another node or is migrating. Nothing ran.
     fn is_redirected(&self) -> bool {
         matches!(self, Self::Redirected { .. }) || self.is_migrating()
     }
 
-    /// Is the slot on its way from one node to another?
+    /// Returns `true` if the hash slot is migrating from one node to another.
     fn is_migrating(&self) -> bool {
         match self {
             Self::Redirected { is_ask, .. } => *is_ask,
-            Self::ErrorReply(word) => word == "TRYAGAIN",
+            Self::ErrorReply(code) => code == "TRYAGAIN",
             _ => false,
         }
     }
 
-    /// The error as a label: a word of ours.
+    /// Returns the error as a label: one of a fixed set.
     pub fn cause(&self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -375,7 +375,7 @@ impl StoreError {
             Self::Full => "full",
             Self::NotInitialised => "not_initialised",
             Self::ModeDiffers => "mode_differs",
-            Self::ErrorReply(word) => match word.as_str() {
+            Self::ErrorReply(code) => match code.as_str() {
                 "OOM" => "oom",
                 "READONLY" => "readonly",
                 "LOADING" => "loading",

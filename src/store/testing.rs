@@ -1,11 +1,11 @@
-//! What unit tests share that look at the log.
+//! Captures the log in unit tests.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What is logged in a test.
+/// The captured log of a test.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -19,7 +19,7 @@ impl Write for Log {
     }
 }
 
-/// Runs `what`, and returns what it logs.
+/// Runs `what` and returns its log.
 pub(crate) fn logged_by(what: impl FnOnce()) -> String {
     let log = Log::default();
     let writer = log.clone();

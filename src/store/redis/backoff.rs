@@ -1,26 +1,26 @@
-//! How long to wait between attempts.
+//! Pauses between attempts to connect.
 
 use std::time::Duration;
 
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_millis(400);
-/// A connection that has worked for so long is no attempt any more.
+/// After a connection that lasted this long, the pauses start again at zero.
 const STABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// The backoff between attempts to connect. They grow until a connection lasts.
+/// Pauses between attempts to connect. They grow until a connection lasts.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     next: Duration,
 }
 
 impl Backoff {
-    /// The pause after an attempt that failed.
+    /// Returns the pause after a failed attempt.
     pub(super) fn after_failure(&mut self) -> Duration {
         self.next = self.next.max(MIN_PAUSE);
         self.step()
     }
 
-    /// The pause after a connection that has ended: none for the first that did not last.
+    /// Returns the pause after a connection has ended: zero after the first short one.
     pub(super) fn after_connection(&mut self, lasted: Duration) -> Duration {
         if lasted >= STABLE_AFTER {
             self.next = Duration::ZERO;
@@ -35,7 +35,7 @@ impl Backoff {
     }
 }
 
-/// Half to all of the pause, so that many gateways do not come back at the same moment.
+/// Returns a random duration from half of the pause to all of it, so that gateways do not reconnect at the same time.
 pub(super) fn jittered(pause: Duration) -> Duration {
     let mut byte = [0; 1];
     _ = getrandom::fill(&mut byte);

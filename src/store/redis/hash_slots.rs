@@ -1,10 +1,10 @@
-//! The hash slots of a cluster. All keys of a slot are on one node, and a call is about the keys of one slot.
+//! The hash slots of a cluster. All keys of a hash slot are on one node; a call concerns the keys of one hash slot.
 
 pub(super) use crate::limit::crc16::HASH_SLOTS;
 use crate::limit::crc16::crc16;
 use crate::limit::{ClientId, Limiter};
 
-/// The slot of a bucket.
+/// Returns the hash slot of a bucket.
 pub(super) fn hash_slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 {
     match limiter.partition_of(client) {
         Some(partition) => limiter.hash_slot_of_part(partition),
@@ -12,7 +12,8 @@ pub(super) fn hash_slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 
     }
 }
 
-/// The slot of a key: of what stands between its first `{` and the `}` after it, if anything does; else of the whole.
+/// Returns the hash slot of a key. Only its hash tag counts: the text between the first `{` and the next `}`, if not
+/// empty.
 pub(super) fn hash_slot_of_key(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % HASH_SLOTS
@@ -23,9 +24,9 @@ mod tests {
     use super::*;
     use crate::limit::{Algorithm, Mode, Quota};
 
-    /// As `CLUSTER KEYSLOT` says.
+    /// Compares with the results of `CLUSTER KEYSLOT`.
     #[test]
-    fn the_slot_of_a_key_is_that_of_its_hash_tag() {
+    fn hash_slot_depends_only_on_the_hash_tag() {
         assert_eq!(
             [hash_slot_of_key("foo"), hash_slot_of_key("{foo}:bar"), hash_slot_of_key("a{foo}{b}")],
             [12_182; 3]
@@ -36,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slot_of_a_bucket_is_that_of_its_key() {
+    fn bucket_and_its_key_have_the_same_hash_slot() {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = || Limiter::new("{tidegate:rest}:own".to_owned(), Mode::PerClient, quota);
         let client = ClientId::Instance("a".into());

@@ -1,4 +1,4 @@
-//! The operations of the library's limiters, one script call or command for each.
+//! The operations of the library's limiters: one script call or command for each.
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
@@ -13,18 +13,18 @@ use crate::store::StoreError;
 use crate::store::limiters::{LimiterRef, SetRate};
 use crate::store::negative_cache::Remote as _;
 
-/// The moment to decide at, as scripts take it: Redis's own.
+/// The decision time as an argument of the script: Redis's own clock.
 const NOW: &str = "";
 
 impl Redis {
-    /// Gives a limiter its rate; was the condition met?
+    /// Sets the rate of a limiter. Returns `true` if the condition was met.
     pub(crate) async fn set_rate(
         &self,
         limiter: &LimiterRef,
-        how: SetRate,
+        condition: SetRate,
         config: &RateConfig,
     ) -> Result<bool, StoreError> {
-        let (how, usage) = match how {
+        let (condition, usage) = match condition {
             SetRate::Try => ("try", "keep"),
             SetRate::Reset => ("set", "reset"),
             SetRate::Keep => ("set", "keep"),
@@ -33,11 +33,12 @@ impl Redis {
         };
         let (rate, interval) = (config.rate().to_string(), config.quota().interval().to_string());
         let keep_alive = config.keep_alive().unwrap_or_default().as_millis().to_string();
-        let arguments = ["set_rate", NOW, how, &rate, &interval, redisson_mode(config.mode()), &keep_alive, usage];
+        let arguments =
+            ["set_rate", NOW, condition, &rate, &interval, redisson_mode(config.mode()), &keep_alive, usage];
         self.operate(limiter, &arguments).await
     }
 
-    /// The configuration, if there is one.
+    /// Returns the configuration, if the limiter has one.
     pub(crate) async fn rate_config(&self, limiter: &LimiterRef) -> Result<Option<RateConfig>, StoreError> {
         let mut command = cmd("HMGET");
         command.arg(limiter.name()).arg(&["rate", "interval", "type", "keepAliveTime"]);
@@ -54,14 +55,15 @@ impl Redis {
             .ok_or(StoreError::UnexpectedReply)
     }
 
-    /// Puts permits back; returns how many were in use. A call puts back what 512 entries hold, so that more take more.
+    /// Puts permits back. Returns how many were in use. One call puts back at most 512 entries, so this may need
+    /// several.
     pub(crate) async fn release(&self, limiter: &LimiterRef, permits: u32) -> Result<u32, StoreError> {
         let mut released = 0;
         while released < permits {
             match self.operate::<u32>(limiter, &["release", NOW, &(permits - released).to_string()]).await {
                 Ok(0) => break,
                 Ok(more) => released += more,
-                // What was put back is put back; the caller is told so, and not that nothing was.
+                // Permits that were put back before the error must be reported.
                 Err(_) if released > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -69,13 +71,13 @@ impl Redis {
         Ok(released)
     }
 
-    /// Lets a limiter vanish after this many milliseconds, or never; was there one?
+    /// Sets the limiter's time to live in milliseconds; `None` removes it. Returns `true` if the limiter existed.
     pub(crate) async fn expire(&self, limiter: &LimiterRef, after: Option<u64>) -> Result<bool, StoreError> {
         let millis = after.map(|millis| millis.to_string()).unwrap_or_default();
         self.operate(limiter, &["expire", NOW, &millis]).await
     }
 
-    /// Milliseconds until a limiter vanishes; nothing if it stays.
+    /// Returns the limiter's time to live in milliseconds; `None` if it does not expire.
     pub(crate) async fn time_to_live(&self, limiter: &LimiterRef) -> Result<Option<u64>, StoreError> {
         match self.query::<i64>(limiter.name(), cmd("PTTL").arg(limiter.name())).await? {
             -2 => Err(StoreError::NotInitialised),
@@ -83,7 +85,7 @@ impl Redis {
         }
     }
 
-    /// Removes a limiter with its state, in Redis's background; was there anything?
+    /// Deletes a limiter with its state, in the background. Returns `true` if there was anything to delete.
     pub(crate) async fn delete(&self, limiter: &LimiterRef) -> Result<bool, StoreError> {
         let removed: u64 = self.query(limiter.name(), cmd("UNLINK").arg(&keys_of(limiter)[..])).await?;
         Ok(removed > 0)
@@ -98,7 +100,7 @@ impl Redis {
     }
 }
 
-/// One call of the script.
+/// A call of one of the script's operations.
 struct OperationCall<'a> {
     keys: [String; 6],
     arguments: &'a [&'a str],

@@ -1,16 +1,16 @@
-//! The store in Redis: decisions are made by a script, many of them in a call, over a connection for each worker.
+//! The store in Redis. A script decides many requests in one call, over a connection for each worker.
 //!
-//! A decision has one deadline, over waiting for a connection and for the answer together. A call that may have run is
-//! never sent again.
+//! A decision has one deadline for waiting for the connection and the reply. A call that may have run is never sent
+//! again.
 //!
-//! | module | |
+//! | module | purpose |
 //! |---|---|
-//! | `routing` | finds the node of a bucket, and follows buckets that move |
-//! | `dispatch/` | a worker's queue for a node, and the task that sends what waits in it |
-//! | `topology/` | which nodes there are; in a cluster, which has which hash slots |
-//! | `node/` | one node: its connections, its outages, and what it is told when it is back |
-//! | `locator/` | where a node is: a fixed address, or what sentinels say |
-//! | `script/` | what a call says and what it answers |
+//! | `routing` | finds the node of a bucket and follows redirections |
+//! | `dispatch/` | the queue of a worker for a node, and the task that sends the queued decisions |
+//! | `topology/` | the nodes; in a cluster, the hash slots of each node |
+//! | `node/` | a node: its connections and outages, and the debts to charge when it has recovered |
+//! | `locator/` | the address of a node: fixed, or found by sentinels |
+//! | `script/` | the arguments and replies of the script |
 //! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
 
 mod backoff;
@@ -46,7 +46,7 @@ use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 
-/// Buckets in Redis.
+/// A store with its buckets in Redis.
 #[derive(Debug)]
 pub struct Redis {
     context: Arc<DispatcherContext>,
@@ -59,10 +59,9 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A store that connects when it is first used.
+    /// Creates a store that connects at its first use.
     ///
-    /// # Errors
-    /// The URL is none that leads to a Redis.
+    /// # Errors The URL is not a valid Redis URL.
     pub fn new(settings: &RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
         let (secret, fallback) = (SharedSecret::new(settings), Fallback::new(settings.min_gateways));
         let (secret, fallback) = (Arc::new(secret), Arc::new(fallback));
@@ -75,8 +74,8 @@ impl Redis {
         Ok(Self { context, url, topology, fallback, secret, adopted: Arc::default(), dispatchers })
     }
 
-    /// The same buckets over connections of its own, which live on the runtime that uses them first: so that the requests
-    /// of a worker never change threads.
+    /// Returns a store with the same buckets and its own connections, which belong to the runtime that uses them
+    /// first. So the requests of a worker never change threads.
     pub fn for_worker(&self) -> Self {
         let (context, topology, secret) =
             (Arc::clone(&self.context), Arc::clone(&self.topology), Arc::clone(&self.secret));
@@ -85,32 +84,32 @@ impl Redis {
         Self { context, url: self.url.clone(), topology, fallback, secret, adopted, dispatchers }
     }
 
-    /// The hash that stands for a client's value in keys; nothing until Redis was reached for the first time.
+    /// Returns the hash of a client in keys; `None` until the secret was read from Redis.
     pub(crate) fn key_of(&self, value: &[u8]) -> Option<u128> {
         Some(self.secret.known()?.hash(value))
     }
 
-    /// Decides while Redis does not.
+    /// Returns the store that decides while Redis does not.
     pub(crate) fn fallback(&self) -> &Fallback {
         &self.fallback
     }
 
-    /// The address of Redis.
+    /// Returns the address of Redis.
     pub(crate) fn url(&self) -> &RedisUrl {
         &self.url
     }
 
-    /// With sentinels, where the master was last.
+    /// Returns the last known address of the master, if the store uses sentinels.
     pub(crate) fn master(&self) -> Option<String> {
         self.topology.master()
     }
 
-    /// Why it cannot be reached, if it is known that it cannot.
+    /// Returns why Redis is unreachable, if it is known to be.
     pub(crate) fn outage(&self) -> Option<String> {
         self.topology.outage()
     }
 
-    /// Opens the connections before the first decision needs them, on the Tokio runtime this is called on.
+    /// Opens connections before the first decision needs them, on the current Tokio runtime.
     pub fn connect(&self) {
         let (topology, dispatchers) = (Arc::clone(&self.topology), Arc::clone(&self.dispatchers));
         let deadline = Instant::now() + CONNECT_TIMEOUT;
@@ -120,7 +119,7 @@ impl Redis {
         });
     }
 
-    /// Do all nodes answer?
+    /// Returns `true` if all nodes reply.
     pub async fn is_up(&self) -> bool {
         let deadline = self.deadline();
         let Ok(nodes) = self.topology.nodes(deadline).await else { return false };
@@ -145,24 +144,24 @@ impl Redis {
         let since = Instant::now();
         let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
         let decided = self.decide_in_slot(slot, charges, now, deadline).await;
-        self.note(charges, since, &decided);
+        self.record_decision(charges, since, &decided);
         decided
     }
 
-    fn note(&self, charges: &[Charge], since: Instant, decided: &Result<Outcome, StoreError>) {
+    fn record_decision(&self, charges: &[Charge], since: Instant, decided: &Result<Outcome, StoreError>) {
         if decided.is_ok() {
             self.context.metrics.store_answered(since.elapsed());
         }
-        self.adopted.note(charges, decided.as_ref().err());
+        self.adopted.record(charges, decided.as_ref().err());
     }
 
-    /// Sends a command about one key.
+    /// Sends a command for one key.
     async fn query<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> Result<T, StoreError> {
         let answer = self.call_owner(hash_slot_of_key(key), self.deadline(), command).await?;
         from_redis_value(answer).map_err(|_| StoreError::UnexpectedReply)
     }
 
-    /// Undoes decisions about buckets of one slot.
+    /// Gives back permits to buckets of one hash slot.
     async fn undo(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
         let Some(first) = granted.first() else { return Ok(()) };
         let slot = hash_slot_of(&first.charge.limiter, first.charge.client.as_ref());
@@ -199,7 +198,7 @@ impl Remote for Redis {
     ) -> Result<Outcome, StoreError> {
         let since = Instant::now();
         let decided = self.decide_one(charge, now, deadline).await;
-        self.note(std::slice::from_ref(charge), since, &decided);
+        self.record_decision(std::slice::from_ref(charge), since, &decided);
         decided
     }
 
@@ -215,12 +214,12 @@ impl Remote for Redis {
     }
 }
 
-/// Shows `each` the keys of a charge's bucket, written into `key`; for benchmarks.
+/// Calls `each` with the keys of a charge's bucket; `key` is their buffer. For benchmarks.
 pub(crate) fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String, each: impl FnMut(&str)) {
     keys::for_each(&charge.limiter, std::slice::from_ref(&charge.client), secret, key, each);
 }
 
-/// A command about one key.
+/// A command for one key.
 impl Call for Cmd {
     type Reply = Value;
 
@@ -229,7 +228,7 @@ impl Call for Cmd {
     }
 }
 
-/// Undoes a decision.
+/// A call that gives back permits.
 struct Undo<'g> {
     granted: &'g [Granted],
     now: Option<Timestamp>,
@@ -249,7 +248,7 @@ async fn undo(connection: &mut NodeConnection, granted: &[Granted], now: Option<
     indexed.sort_by_key(|(index, _)| *index);
     let number = |one: &Granted| format!("{} {}", one.charge.permits, one.at.as_millis());
     let numbers: Vec<String> = indexed.iter().map(|(_, one)| number(one)).collect();
-    // Slots lie after the decision, windows do not.
+    // Time slots of `leaky_bucket` may be later than the decision; windows are not.
     let near = granted.iter().map(|one| one.at).min().unwrap_or_default();
     let secret = connection.secret()?;
     let add = |call: &mut Cmd| {
@@ -283,7 +282,7 @@ mod tests {
     use crate::limit::{Algorithm, Limiter, Mode, Quota};
     use crate::store::settings::RedisUrl;
 
-    /// A Redis that ends with its owner; nothing where there is none to start.
+    /// A Redis server that exits when dropped.
     struct Server(Child);
 
     impl Server {
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_guess_of_redis_time_is_set_right_and_charges_nothing_twice() {
+    async fn wrong_estimate_of_redis_time_is_corrected() {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.expect("a free port").port();
         let Some(_server) = Server::start(port) else {
@@ -330,9 +329,9 @@ mod tests {
         for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
             redis.context.clock.record(Timestamp::from_millis(guess));
             let outcome = redis.take(&charges, None, redis.deadline()).await.expect("a decision");
-            let told: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
-            assert_eq!(told, [(true, left); 2]);
-            assert!(redis.context.clock.redis_now().millis_since(outcome.now) < 60_000, "it has not learned");
+            let decisions: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
+            assert_eq!(decisions, [(true, left); 2]);
+            assert!(redis.context.clock.redis_now().millis_since(outcome.now) < 60_000, "not corrected");
             redis.context.clock.record(Timestamp::from_millis(guess));
             redis.give_back(&outcome.granted_charges(charges[..1].to_vec()), None).await.expect("given back");
             redis.take(&charges[..1], None, redis.deadline()).await.expect("a decision");

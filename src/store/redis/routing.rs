@@ -1,8 +1,6 @@
-//! The way to the node that has a bucket. Where a node names another one nothing ran, so that one is asked; all that within
-//! one deadline.
+//! Routes calls to the node of a bucket and follows redirections, within one deadline. A redirected call has not run.
 //!
-//! While a slot moves from one node to another, a call about keys on both sides is refused by both. That is for the caller to
-//! know, who then asks bucket by bucket.
+//! While a hash slot migrates, both nodes reject a call for keys on both. The caller then decides bucket by bucket.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,21 +17,21 @@ use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
 use crate::store::StoreError;
 
-/// The longest pause before a slot is asked for again that is on its way.
+/// The longest pause before a call for a migrating hash slot is repeated.
 const MAX_PAUSE: Duration = Duration::from_millis(4);
-/// So many nodes in a row may name another one without a pause.
+/// The number of redirections that are followed without a pause.
 const MAX_HOPS: u32 = 3;
 
-/// What is asked of the node that has a slot.
+/// A call to the node of a hash slot.
 pub(super) trait Call: Sync {
-    /// What it answers.
+    /// The reply to the call.
     type Reply: Send;
 
-    /// Asks on this connection; again on another one after an error that says that nothing ran.
+    /// Sends the call on this connection. Called again on another connection if nothing ran.
     fn run(&self, connection: &mut NodeConnection) -> impl Future<Output = Result<Self::Reply, StoreError>> + Send;
 }
 
-/// Has one charge decided.
+/// A decision about one charge.
 struct DecideOne<'c> {
     charge: &'c Charge,
     now: Option<Timestamp>,
@@ -42,7 +40,7 @@ struct DecideOne<'c> {
 }
 
 impl Redis {
-    /// Has charges decided whose buckets are in one slot.
+    /// Decides charges whose buckets are in one hash slot.
     pub(super) async fn decide_in_slot(
         &self,
         slot: u16,
@@ -64,7 +62,7 @@ impl Redis {
         }
     }
 
-    /// Has one charge decided by whoever has its bucket.
+    /// Decides one charge on the node of its bucket.
     pub(super) async fn decide_one(
         &self,
         charge: &Charge,
@@ -75,7 +73,7 @@ impl Redis {
         self.call_owner(slot, deadline, &DecideOne { charge, now, deadline, context: &self.context }).await
     }
 
-    /// Asks the node that has a slot, and whoever is named next_node.
+    /// Calls the node of a hash slot, and follows redirections.
     pub(super) async fn call_owner<C: Call>(
         &self,
         slot: u16,
@@ -102,7 +100,7 @@ impl Redis {
         }
     }
 
-    /// Who is asked next_node after an error that says that nothing ran, and whether only this is_ask.
+    /// Returns the node to call after an error that means that nothing ran, and whether the redirection is ASK.
     async fn next_node(
         &self,
         slot: u16,
@@ -134,7 +132,7 @@ impl Call for DecideOne<'_> {
     }
 }
 
-/// Nodes that name each other are not asked without an end.
+/// Pauses if two nodes may be redirecting to each other.
 async fn pause_if_looping(hop: u32) {
     if hop >= MAX_HOPS {
         sleep(jittered(MAX_PAUSE)).await;

@@ -1,13 +1,13 @@
-//! How far the clock of Redis is ahead of ours, as far as is known.
+//! Estimates the offset between the clock of Redis and that of this host.
 //!
-//! Nothing is decided by it: it only chooses which boundaries of a calendar a decision is sent with, and Redis asks for
-//! others if the guess was wrong. A host whose clock is off is wrong once, not with every decision.
+//! The estimate selects the calendar boundaries that a decision is sent with. No decision depends on it: Redis asks
+//! for other boundaries if the estimate is wrong, and then the estimate is corrected.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::clock::{Clock, SystemClock, Timestamp};
 
-/// A guess, and how wrong it was last.
+/// The estimated offset of Redis's clock.
 #[derive(Debug, Default)]
 pub(crate) struct ClockOffset {
     clock: SystemClock,
@@ -15,13 +15,13 @@ pub(crate) struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// What Redis's clock may show now.
+    /// Returns the estimated time of Redis's clock.
     pub(crate) fn redis_now(&self) -> Timestamp {
         let ours = self.clock.now().as_millis();
         Timestamp::from_millis(ours.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
     }
 
-    /// Redis's clock has just shown this.
+    /// Corrects the estimate to a time that Redis has just returned.
     pub(crate) fn record(&self, shown: Timestamp) {
         let ours = self.clock.now().as_millis().cast_signed();
         self.ahead.store(shown.as_millis().cast_signed().saturating_sub(ours), Ordering::Relaxed);
@@ -33,12 +33,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guess_that_was_wrong_is_set_right() {
+    fn wrong_estimate_is_corrected() {
         let clock = ClockOffset::default();
         for shown in [5, 4_000_000_000_000] {
             clock.record(Timestamp::from_millis(shown));
-            let guess = clock.redis_now().as_millis();
-            assert!((shown..shown + 60_000).contains(&guess), "{guess} for {shown}");
+            let estimate = clock.redis_now().as_millis();
+            assert!((shown..shown + 60_000).contains(&estimate), "{estimate} for {shown}");
         }
     }
 }

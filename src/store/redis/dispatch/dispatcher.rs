@@ -1,12 +1,13 @@
-//! Where requests come to be decided by a node: a queue, and a task that sends what waits in it.
+//! Decides requests on a node: a queue, and a task that sends the queued requests.
 //!
-//! Two calls are under way at a time, and whoever comes meanwhile leaves together with the next. There is no timer: an idle
-//! dispatcher sends a request as soon as all that is ready beside it has had its shared_call_lock, and a busy one gathers what comes
-//! until Redis has answered. So calls grow as Redis slows or the worker is busy, up to the bounds of a [`Batch`]. Where Redis
-//! is so far away that waiting for an answer would use up much of a decision's time, more calls are under way.
+//! Two calls are in flight at a time. Requests that arrive in the meantime are sent together in the next call. There
+//! is no timer: an idle dispatcher sends a request after all other tasks that are ready have run, and a busy
+//! dispatcher collects requests until Redis has replied. So calls grow if Redis or the worker is slow, up to the
+//! bounds of a [`Batch`]. On a slow network path to Redis, more calls are in flight, so that requests do not wait too
+//! long for the next call.
 //!
-//! A request has one deadline, over waiting in the queue, for the connection and for the answer. A call that may have run is
-//! never sent retries.
+//! A request has one deadline for waiting in the queue, for the connection and for the reply. A call that may have run
+//! is never sent again.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -33,57 +34,58 @@ use crate::limit::{Charge, Outcome};
 use crate::metrics::Metrics;
 use crate::store::StoreError;
 
-/// One call travels while the other is decided: neither Redis nor the worker has to wait for the other to wake up. More of
-/// them would be smaller, and cost a busy Redis more.
+/// The minimum number of calls in flight. One call is on its way while Redis decides the other, so that neither Redis
+/// nor the worker is idle. More calls would be smaller, which costs a busy Redis more.
 const MIN_DEPTH: usize = 2;
-/// Most calls under way.
+/// The maximum number of calls in flight.
 const MAX_DEPTH: usize = 16;
 
-/// For so long a call about shared limiters waits for those of other workers, and no longer: a Redis that is far away is
-/// asked as often as it must be.
+/// The longest time that a call about shared limiters waits for the calls of other workers. Bounded, so that a slow
+/// network path to Redis does not serialize the calls.
 const MAX_LOCK_WAIT: Duration = Duration::from_millis(1);
 
-/// Where requests come to be decided; its task ends with it.
+/// Decides requests on a node. Dropping it ends its task.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     core: Arc<DispatcherCore>,
     task: JoinHandle<()>,
 }
 
-/// What all dispatchers of a gateway know.
+/// The state that all dispatchers of a gateway share.
 #[derive(Debug)]
 pub(crate) struct DispatcherContext {
     pub(crate) timeout: Duration,
     pub(crate) clock: ClockOffset,
     pub(crate) random: AtomicU64,
     pub(crate) metrics: Arc<Metrics>,
-    /// Whoever has it asks about shared limiters. Others ask for the same buckets, and each of their calls is for one request,
-    /// where ours is for all that wait: one at a time leaves them enough of Redis, and costs us little.
+    /// Held during a call about shared limiters, so that a gateway sends one such call at a time. Other programs
+    /// compete for these buckets with a call for each request, while one call of the gateway decides all waiting
+    /// requests.
     shared_call_lock: sync::Mutex<()>,
 }
 
-/// What a dispatcher and its task share.
+/// The state that a dispatcher and its task share.
 #[derive(Debug)]
 struct DispatcherCore {
     context: Arc<DispatcherContext>,
     connection: ConnectionManager,
     queue: Mutex<Queue>,
-    /// How often this worker has sent calls.
+    /// Counts the departures of this worker; see [`departures`].
     departures: Arc<AtomicU64>,
 }
 
-/// The task. On drop, fails all who wait.
+/// The task. When dropped, it fails all waiting requests.
 struct DispatcherTask {
     core: Arc<DispatcherCore>,
     calls: FuturesUnordered<Pin<Box<dyn Future<Output = EndedCall> + Send>>>,
 }
 
-/// A call that is over.
+/// A call that has ended.
 #[derive(Default)]
 struct EndedCall {
-    /// How long Redis took, if it has decided.
+    /// How long Redis took, if it replied.
     took: Option<Duration>,
-    /// Who is to ask retries at once.
+    /// Requests to send again immediately.
     retries: Vec<PendingDecision>,
 }
 
@@ -100,7 +102,7 @@ impl DispatcherContext {
         }
     }
 
-    /// The shared_call_lock of a call about shared limiters; nothing if it is not waited for any longer.
+    /// Locks calls about shared limiters. Returns `None` if the lock takes too long.
     async fn lock_shared_calls(&self) -> Option<MutexGuard<'_, ()>> {
         timeout(MAX_LOCK_WAIT, self.shared_call_lock.lock()).await.ok()
     }
@@ -109,7 +111,8 @@ impl DispatcherContext {
 // === impl Dispatcher ===
 
 impl Dispatcher {
-    /// Connects at once. Must be called on a Tokio runtime, which it lives on. If the node has slots, a call is about one.
+    /// Starts to connect. Must be called on a Tokio runtime; the task ends with that runtime. If the node has hash
+    /// slots, each call concerns one of them.
     pub(crate) fn start(
         node: Arc<Node>,
         context: Arc<DispatcherContext>,
@@ -123,17 +126,17 @@ impl Dispatcher {
         Self { core, task: tokio::spawn(task.run()) }
     }
 
-    /// Has the runtime ended that it lived on?
+    /// Returns `true` if the runtime of the task has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.task.is_finished()
     }
 
-    /// The connection, for whatever is asked beside decisions.
+    /// Returns the connection, for calls other than decisions.
     pub(crate) fn connection(&self) -> &ConnectionManager {
         &self.core.connection
     }
 
-    /// Has a request decided until then, at Redis's TIME unless a time is given.
+    /// Decides a request until the deadline, at Redis's time unless `now` is given.
     pub(crate) async fn take(
         &self,
         charges: &[Charge],
@@ -174,12 +177,12 @@ impl DispatcherTask {
         }
     }
 
-    /// Sends whoever comes, for as long as this is the connection.
+    /// Sends requests while the connection has this status.
     async fn serve(&mut self, status: &ConnectionStatus) {
         loop {
             poll_fn(|cx| self.poll_ready(status, cx)).await;
-            // Whoever is ready has their shared_call_lock first, and what they ask for leaves together: a call costs Redis much
-            // the same however many it is for, and a worker that has nothing else to do goes on at once.
+            // Let other ready tasks add their requests first: the cost of a call hardly depends on the number of its
+            // requests. An idle worker continues immediately.
             yield_now().await;
             poll_fn(|cx| {
                 self.poll_calls(cx);
@@ -190,7 +193,7 @@ impl DispatcherTask {
         }
     }
 
-    /// Tells everybody whose call is over. Ready if somebody can be sent.
+    /// Completes ended calls. Ready if a request can be sent.
     fn poll_ready(&mut self, status: &ConnectionStatus, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_calls(cx);
         match status {
@@ -221,7 +224,8 @@ impl DispatcherTask {
         }
     }
 
-    /// So many calls may be under way that nobody waits for long for the next.
+    /// Adapts the number of calls in flight to the duration of a call, so that no request waits long for the next
+    /// call.
     fn on_call_ended(&self, ended: EndedCall) {
         let mut queue = self.core.queue.lock();
         queue.push_front(ended.retries);
@@ -242,7 +246,7 @@ impl Drop for DispatcherTask {
 
 // === a call ===
 
-/// Sends a batch, and tells all whose requests are in it.
+/// Sends a batch and completes its requests.
 async fn call(mut batch: Batch, mut connection: NodeConnection, core: Arc<DispatcherCore>) -> EndedCall {
     let mut _lock = None;
     if batch.is_shared() {
@@ -270,7 +274,7 @@ async fn call(mut batch: Batch, mut connection: NodeConnection, core: Arc<Dispat
     }
 }
 
-/// Has one request decided in a call of its own.
+/// Decides one request in its own call.
 ///
 /// # Errors
 /// See [`StoreError`].
@@ -291,8 +295,7 @@ pub(crate) async fn decide_one(
     }
 }
 
-/// Has a batch decided. It is asked for once more if it needs the boundaries of a calendar around Redis's time, since nothing
-/// ran then.
+/// Sends a batch. Sends it once more if Redis needs other calendar boundaries, since nothing has run then.
 async fn decide(
     batch: &Batch,
     connection: &mut NodeConnection,
@@ -300,7 +303,7 @@ async fn decide(
 ) -> Result<Outcomes, StoreError> {
     let now = batch.now();
     let mut near = now.unwrap_or_else(|| context.clock.redis_now());
-    // Steps of an odd constant from a random start: no value comes twice, and no two gateways walk alike.
+    // Steps of an odd constant from a random start: no value repeats, and gateways have different sequences.
     let random = context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     for _ in 0..2 {
         context.metrics.store_called();
@@ -321,7 +324,7 @@ async fn decide(
     Err(StoreError::UnexpectedReply)
 }
 
-/// Waits until then at most. What has come by then counts, although whoever was to hand it on has not had a shared_call_lock yet.
+/// Waits until the deadline. Output that is ready by then counts, even if the task that passes it on has not run yet.
 async fn until<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     if let Ok(output) = timeout_at(deadline, &mut future).await {

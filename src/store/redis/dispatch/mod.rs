@@ -1,5 +1,6 @@
-//! The dispatchers of a worker: some for each node. They are started when the node is first asked, on the runtime that asks
-//! it, and end when the node has no slots any more. Those of a runtime that has ended are started anew on the next.
+//! The dispatchers of a worker: `pool_size` for each node. They start at the first call to the node, on the runtime of
+//! the caller, and end when the node has no more hash slots. If their runtime has ended, they are restarted on the
+//! next one.
 
 mod clock_offset;
 mod dispatcher;
@@ -15,23 +16,23 @@ pub(super) use self::dispatcher::{DispatcherContext, decide_one};
 use super::node::Node;
 use super::topology::{SlotMap, Topology};
 
-/// All of them.
+/// The dispatchers of a worker.
 #[derive(Debug)]
 pub(super) struct Dispatchers {
     context: Arc<DispatcherContext>,
     topology: Arc<Topology>,
-    /// How many connections to have to each node.
+    /// The number of connections to each node.
     pool_size: usize,
     started: Mutex<Started>,
     next_dispatcher: AtomicUsize,
-    /// Begins anywhere, so that workers do not all ask one node at a time.
+    /// Starts at a random number, so that workers do not all call the same node first.
     departures: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
 struct Started {
     by_node: Vec<NodeDispatchers>,
-    /// The map that they were last held against.
+    /// The slot map of the last clean-up.
     map: Option<Arc<SlotMap>>,
 }
 
@@ -42,7 +43,7 @@ struct NodeDispatchers {
 }
 
 impl Dispatchers {
-    /// None yet.
+    /// Creates dispatchers that are not started yet.
     pub(super) fn new(context: Arc<DispatcherContext>, topology: Arc<Topology>, pool_size: usize) -> Self {
         let departures = Arc::new(AtomicU64::new(context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)));
         Self {
@@ -55,17 +56,17 @@ impl Dispatchers {
         }
     }
 
-    /// Others for the same nodes.
+    /// Creates dispatchers for the same nodes and another worker.
     pub(super) fn for_worker(&self) -> Self {
         Self::new(Arc::clone(&self.context), Arc::clone(&self.topology), self.pool_size)
     }
 
-    /// How often any of them has sent calls, from a number at random.
+    /// Returns the number of departures, from a random start; see [`departures`](queue::departures).
     pub(super) fn departures(&self) -> u64 {
         self.departures.load(Ordering::Relaxed)
     }
 
-    /// One of those of a node, in next_dispatcher.
+    /// Returns the next dispatcher of a node, round robin.
     pub(super) fn dispatcher_for(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
         let map = self.topology.map();
         let next_dispatcher = self.next_dispatcher.fetch_add(1, Ordering::Relaxed);
@@ -93,7 +94,7 @@ impl Dispatchers {
 }
 
 impl Started {
-    /// Ends those of nodes that have left the map.
+    /// Removes the dispatchers of nodes that are no longer in the map.
     fn remove_stale(&mut self, map: Option<Arc<SlotMap>>) {
         let Some(map) = map else { return };
         if !self.map.as_ref().is_some_and(|known| Arc::ptr_eq(known, &map)) {

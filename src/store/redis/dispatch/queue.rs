@@ -1,4 +1,4 @@
-//! Who waits to be sent: in queues, so that a flood of one limit takes no decision from the others.
+//! The requests that wait for a call. Separate queues keep a flood of one limit from delaying the decisions of others.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -14,69 +14,70 @@ use super::super::script::keys::hash_tag;
 use crate::limit::{Algorithm, Charge};
 use crate::store::StoreError;
 
-/// Most requests that a queue sends in its turn while others wait for theirs.
+/// The maximum number of requests that a queue adds to a call while other queues wait.
 const MAX_PER_ROUND: usize = 64;
 
-/// What a call costs a node beside its buckets, in buckets. Calls to several slots that leave together count it, so that few
-/// small ones leave a busy node, and who comes meanwhile makes the next ones larger.
+/// The overhead of a call, as a number of buckets. It bounds the calls to several hash slots that leave together, so
+/// that a busy node gets few calls, and later calls are larger.
 const CALL_OVERHEAD: usize = 4;
 
-/// So many requests count as one more departure: where calls are for that many, they wait for the node, and others may have time.
+/// The number of requests that counts as one more departure. Calls this large show that the node is slow, and that
+/// another node may have capacity.
 const REQUESTS_PER_DEPARTURE: usize = 128;
 
-/// The queues of those who wait for a node.
+/// The requests that wait for a node.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Those whose limits are all own, by the [`QueueKey`] of these. They share calls.
+    /// Requests with own limits only, by their [`QueueKey`]. They share calls.
     own: HashMap<QueueKey, VecDeque<PendingDecision>>,
-    /// The queues of these, each of which has somebody, in the order of their round_robin.
+    /// The keys of the queues that are not empty, in round-robin order.
     round_robin: VecDeque<QueueKey>,
-    /// One for each call that is under way for them, and this.
+    /// Counts the calls in flight of `own`: one reference for each, and this one.
     in_flight: Arc<()>,
-    /// The others, by their shared limiters. Each queue has calls of its own.
+    /// Requests with shared limiters, by the names of these. Each queue has its own calls.
     shared: HashMap<String, SharedQueue>,
-    /// How many calls may be under way for all of own.
+    /// The maximum number of calls in flight of `own`.
     depth: usize,
-    /// Is a call about the buckets of one slot?
+    /// Whether a call concerns the buckets of one hash slot.
     has_slots: bool,
     is_closed: bool,
-    /// Sends them, and waits for somebody who can be sent.
+    /// The task that sends requests, while it waits for one.
     sender: Option<Waker>,
 }
 
-/// In a cluster the slot of a request; else a hash of its route. Two routes with the same hash share a queue.
+/// The hash slot of a request in a cluster, otherwise a hash of its route. Routes with the same hash share a queue.
 type QueueKey = u64;
 
-/// Requests about the same shared limiters.
+/// Requests with the same shared limiters.
 #[derive(Debug, Default)]
 struct SharedQueue {
     waiting: VecDeque<PendingDecision>,
-    /// One for each call that is under way, and this.
+    /// Counts the calls in flight: one reference for each, and this one.
     in_flight: Arc<()>,
 }
 
 // === impl Queue ===
 
 impl Queue {
-    /// An empty one.
+    /// Creates an empty queue.
     pub(super) fn new(depth: usize, has_slots: bool) -> Self {
         let (own, round_robin, in_flight, shared) = Default::default();
         Self { own, round_robin, in_flight, shared, depth, has_slots, is_closed: false, sender: None }
     }
 
-    /// From now on so many calls may be under way.
+    /// Sets the maximum number of calls in flight.
     pub(super) fn set_depth(&mut self, depth: usize) {
         self.depth = depth;
     }
 
-    /// Lets a request wait; returns who is to be woken if one can be sent.
+    /// Adds a request. Returns the task to wake if the request can be sent.
     pub(super) fn push(&mut self, request: PendingDecision) -> Option<Waker> {
         if self.is_closed {
             return None;
         }
         let now = Instant::now();
         let (queue, in_flight, depth) = self.queue_of(&request);
-        // While Redis is away nobody takes them out.
+        // While Redis is unreachable, no call removes overdue requests.
         while let Some(overdue) = queue.pop_front_if(|first| first.deadline <= now) {
             overdue.fail(&StoreError::Timeout);
         }
@@ -84,12 +85,12 @@ impl Queue {
         if calls_in_flight(in_flight) < depth { self.sender.take() } else { None }
     }
 
-    /// Lets requests wait before all others of their queues.
+    /// Adds requests to the fronts of their queues.
     pub(super) fn push_front(&mut self, again: Vec<PendingDecision>) {
         again.into_iter().rev().for_each(|request| self.queue_of(&request).0.push_front(request));
     }
 
-    /// The queue of a request, the in_flight of that queue's calls, and how many of these may be under way.
+    /// Returns the queue of a request, the counter of its calls in flight, and the maximum of this counter.
     fn queue_of(&mut self, request: &PendingDecision) -> (&mut VecDeque<PendingDecision>, &Arc<()>, usize) {
         if let Some(names) = shared_limiters(&request.charges) {
             let depth = self.depth_of_shared();
@@ -108,14 +109,14 @@ impl Queue {
         (queue, &self.in_flight, self.depth)
     }
 
-    /// How many calls may be under way for each queue of shared limiters: half as many, since all requests of such a queue
-    /// ask for the same buckets, so that one large call costs little more than a small one, and leaves more of Redis to
-    /// those who share them.
+    /// Returns the maximum number of calls in flight for shared limiters: half of `depth`. All requests of such a
+    /// queue use the same buckets, so that one large call costs little more than a small one and leaves more of Redis
+    /// to other programs.
     const fn depth_of_shared(&self) -> usize {
         self.depth.div_ceil(2)
     }
 
-    /// Can anybody be sent? If not, wakes this task as soon as somebody can be who comes.
+    /// Ready if a request can be sent. Otherwise wakes this task when one can be.
     pub(super) fn poll_ready(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.is_ready() {
             return Poll::Ready(());
@@ -133,7 +134,8 @@ impl Queue {
         own || self.shared.values().any(|queue| !queue.waiting.is_empty() && calls_in_flight(&queue.in_flight) < depth)
     }
 
-    /// What can be sent now, call by call. Calls take round_robin in Redis: nobody waits for longer than those that are under way.
+    /// Returns the calls to send now. Their order in Redis is fair: no request waits for more than the calls in
+    /// flight.
     pub(super) fn batches(&mut self) -> Vec<Batch> {
         self.remove_idle();
         let (now, depth) = (Instant::now(), self.depth_of_shared());
@@ -149,7 +151,7 @@ impl Queue {
         batches
     }
 
-    /// A call for each slot, as many as are the work of one together.
+    /// Adds a call for each hash slot, until they are as much work as one full call.
     fn batches_by_slot(&mut self, now: Instant, batches: &mut Vec<Batch>) {
         let (token, mut work) = (InFlightToken::new(&self.in_flight), 0);
         for _ in 0..self.round_robin.len() {
@@ -170,7 +172,7 @@ impl Queue {
         }
     }
 
-    /// As much of the queues as goes into one call, each in its turn.
+    /// Returns a call for as many requests as fit, round robin.
     fn batch_of_own(&mut self, now: Instant) -> Batch {
         let mut batch = Batch::new(InFlightToken::new(&self.in_flight));
         while let Some(route) = self.round_robin.pop_front() {
@@ -191,7 +193,7 @@ impl Queue {
         batch
     }
 
-    /// Whoever has come since to the queue of a call about shared limiters leaves with it.
+    /// Adds requests to a call about shared limiters that arrived after it was created.
     pub(super) fn fill(&mut self, batch: &mut Batch) {
         let queue = shared_limiters(batch.first()).and_then(|names| self.shared.get_mut(&names));
         if let Some(queue) = queue {
@@ -199,7 +201,7 @@ impl Queue {
         }
     }
 
-    /// Everybody leaves.
+    /// Removes all requests.
     pub(super) fn take_all(&mut self) -> Vec<PendingDecision> {
         let shared = self.shared.values_mut().map(|queue| &mut queue.waiting);
         let all = self.own.values_mut().chain(shared).flat_map(std::mem::take).collect();
@@ -209,7 +211,7 @@ impl Queue {
         all
     }
 
-    /// Everybody leaves, and nobody may come any more.
+    /// Removes all requests, and accepts no more.
     pub(super) fn close(&mut self) -> Vec<PendingDecision> {
         self.is_closed = true;
         self.take_all()
@@ -230,19 +232,19 @@ impl SharedQueue {
     }
 }
 
-/// As how many departures it counts that these calls leave.
+/// Returns the number of departures that these calls count as.
 pub(super) fn departures(calls: &[Batch]) -> u64 {
     let requests: usize = calls.iter().map(Batch::len).sum();
     u64::try_from(requests / REQUESTS_PER_DEPARTURE).unwrap_or_default() + 1
 }
 
-/// How many calls have one of these in_flight.
+/// Returns the number of calls in flight.
 fn calls_in_flight(in_flight: &Arc<()>) -> usize {
     Arc::strong_count(in_flight) - 1
 }
 
-/// The shared limiters among those that are asked; nothing if all are own. What is wrong with a shared limiter is nobody
-/// else's error, and a flood of one takes no call from the others.
+/// Returns the names of the shared limiters of these charges; `None` if there are none. Requests with shared limiters
+/// have their own queues, so that an error or a flood of one limiter does not affect others.
 fn shared_limiters(charges: &[Charge]) -> Option<String> {
     let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Redisson(_));
     let names: Vec<&str> = charges.iter().filter(shared).map(|charge| charge.limiter.name.as_str()).collect();
@@ -269,7 +271,7 @@ mod tests {
 
     type Decision = oneshot::Receiver<Result<Outcome, StoreError>>;
 
-    /// A request about an OVERALL limit with this name, and where it is told what was decided.
+    /// Creates a request about an OVERALL limit, and the receiver of its decision.
     fn request(name: &str, algorithm: Algorithm) -> (PendingDecision, Decision) {
         let quota = Quota::new(1, 1_000, algorithm).expect("a quota");
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
@@ -283,18 +285,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_to_several_slots_leave_together_as_far_as_they_are_the_work_of_one() {
+    async fn calls_to_several_hash_slots_are_bounded_together() {
         let mut queue = Queue::new(2, true);
         let of_slot = |slot: u32| request(&format!("{{{slot}}}"), Algorithm::TokenBucket);
         let (requests, _waiting): (Vec<_>, Vec<_>) = (0..64).map(of_slot).unzip();
         requests.into_iter().for_each(|request| _ = queue.push(request));
         let (calls, more) = (queue.batches(), queue.batches());
         assert_eq!([sizes(&calls), sizes(&more)], [const { [1; MAX_WORK.div_ceil(CALL_OVERHEAD + 1)] }; 2]);
-        assert!(queue.batches().is_empty(), "two flights are under way");
+        assert!(queue.batches().is_empty(), "two groups are in flight");
     }
 
     #[tokio::test]
-    async fn many_requests_that_leave_together_count_as_several_departures() {
+    async fn large_call_counts_as_several_departures() {
         let mut queue = Queue::new(1, true);
         let of_one_limit = |_| request("{one}", Algorithm::TokenBucket);
         for (requests, counted) in
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_while_a_shared_call_waits_for_its_turn_leaves_with_it() {
+    async fn waiting_shared_call_takes_later_requests() {
         let (mut queue, mut waiting) = (Queue::new(2, false), Vec::new());
         let mut push = |queue: &mut Queue, name| {
             let (request, decision) = request(name, Algorithm::Redisson(Sharing::Configure));

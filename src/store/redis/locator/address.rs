@@ -1,5 +1,5 @@
-//! How a Redis is reached and a connection to it opened: its URL, and what the files beside it hold. These are read again for
-//! every connection, so that a changed password or a renewed certificate is used by the next one.
+//! The address of a Redis and how to open a connection: its URL, password file and certificates. The files are re-read
+//! for every connection, so that the next one uses a changed password or certificate.
 
 use std::fmt::Display;
 use std::io;
@@ -17,33 +17,32 @@ use tokio::task::spawn_blocking;
 use crate::store::settings::{RedisTls, RedisUrl};
 use crate::tls::read_bounded;
 
-/// Where a Redis is.
+/// How to reach a Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    /// What the URL says.
+    /// The parsed URL.
     url: ConnectionInfo,
-    /// Nothing if the URL asks for none.
+    /// `None` without TLS.
     tls: Option<RedisTls>,
-    /// Nothing if the URL has the password.
+    /// `None` if the URL contains a password.
     password_file: Option<PathBuf>,
 }
 
 impl Address {
-    /// # Errors
-    /// The URL is none that leads to a Redis.
-    pub(crate) fn new(at: &RedisUrl, tls: &RedisTls, password_file: Option<&Path>) -> RedisResult<Self> {
-        let url = at.expose().into_connection_info()?;
-        // RESP3, in which the client says when a connection ends that nobody uses.
+    /// # Errors The URL is not a valid Redis URL.
+    pub(crate) fn new(redis_url: &RedisUrl, tls: &RedisTls, password_file: Option<&Path>) -> RedisResult<Self> {
+        let url = redis_url.expose().into_connection_info()?;
+        // With RESP3 the client library reports the end of an idle connection.
         let redis = url.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        // A call is sent while another is under way.
+        // Calls are sent while earlier calls are in flight.
         let tcp = TcpSettings::default().set_nodelay(true);
         let has_password = redis.password().is_some();
         let url = url.set_redis_settings(redis).set_tcp_settings(tcp);
-        let tls = at.is_tls().then(|| tls.clone());
+        let tls = redis_url.is_tls().then(|| tls.clone());
         Ok(Self { url, tls, password_file: password_file.filter(|_| !has_password).map(Path::to_owned) })
     }
 
-    /// The same login and TLS at another host and port.
+    /// Returns the same login and TLS settings for another host and port.
     pub(crate) fn moved_to(&self, host: String, port: u16) -> Self {
         let addr = match self.url.addr() {
             ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
@@ -52,20 +51,20 @@ impl Address {
         Self { url: self.url.clone().set_addr(addr), ..self.clone() }
     }
 
-    /// The address of another node that this one has named as `host:port`; without a host, it is this one's. Nothing for one that
-    /// should have a name and has none (`?`).
-    pub(crate) fn named_node(&self, place: &str) -> Option<Self> {
-        let (host, port) = place.rsplit_once(':').filter(|(host, _)| *host != "?")?;
+    /// Returns the address of another node that this node named as `host:port`. Without a host, the node has this
+    /// node's host. Returns `None` for an unknown host (`?`).
+    pub(crate) fn named_node(&self, host_and_port: &str) -> Option<Self> {
+        let (host, port) = host_and_port.rsplit_once(':').filter(|(host, _)| *host != "?")?;
         let host = if host.is_empty() { self.host() } else { host };
         Some(self.moved_to(host.to_owned(), port.parse().ok()?))
     }
 
-    /// Is it reached by TLS?
+    /// Returns `true` if the connection uses TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Its host without its port.
+    /// Returns the host without the port.
     pub(crate) fn host(&self) -> &str {
         match self.url.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
@@ -73,7 +72,7 @@ impl Address {
         }
     }
 
-    /// Its host and port.
+    /// Returns the host and port.
     pub(crate) fn host_and_port(&self) -> String {
         match self.url.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if host.contains(':') => {
@@ -83,11 +82,10 @@ impl Address {
         }
     }
 
-    /// Opens a connection. A pool for each, which it is taken out of for good: so it is known which one has ended. All
-    /// deadlines are the caller's.
+    /// Opens a connection. It is taken out of its own pool for good, so that its end can be attributed to it. The
+    /// caller sets the deadline.
     ///
-    /// # Errors
-    /// See [`resolve`](Self::resolve); or there is nobody who lets us in.
+    /// # Errors See [`resolve`](Self::resolve). Or the server is unreachable or rejects the login.
     pub(crate) async fn open(
         &self,
         on_push: impl Fn(&PushInfo) + Send + Sync + 'static,
@@ -107,10 +105,9 @@ impl Address {
         }
     }
 
-    /// All that the next connection is opened with.
+    /// Resolves the settings of the next connection.
     ///
-    /// # Errors
-    /// A file cannot be read, or does not hold what it should.
+    /// # Errors A file cannot be read, or has invalid contents.
     async fn resolve(&self) -> RedisResult<ConnectionInfo> {
         if self.tls.is_none() && self.password_file.is_none() {
             return Ok(self.url.clone());
@@ -133,7 +130,7 @@ impl Address {
     }
 }
 
-/// What the file holds, without the end of its line.
+/// Returns the contents of the file without the end of the line.
 fn password(path: &Path) -> io::Result<String> {
     let cannot = |why: &dyn Display| io::Error::other(format!("password_file `{}` {why}", path.display()));
     let text = read_bounded(path).map_err(|why| cannot(&why))?;
@@ -159,15 +156,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_at_another_host_has_the_same_login_and_an_address_of_version_6_has_brackets() {
+    fn moved_address_keeps_its_login() {
         let url = RedisUrl::new("redis://gate:hush@limits/2".to_owned());
         let address = Address::new(&url, &RedisTls::default(), None).expect("an address");
         assert_eq!((address.host(), address.host_and_port().as_str()), ("limits", "limits:6379"));
         let moved = address.moved_to("2001:db8::1".to_owned(), 7_000);
         assert_eq!(moved.host_and_port(), "[2001:db8::1]:7000");
-        let told = |place| address.named_node(place).map(|told| told.host_and_port());
-        assert_eq!(told("other:7000").as_deref(), Some("other:7000"));
-        assert_eq!((told(":7000").as_deref(), told("?:7000")), (Some("limits:7000"), None));
+        let named = |text| address.named_node(text).map(|node| node.host_and_port());
+        assert_eq!(named("other:7000").as_deref(), Some("other:7000"));
+        assert_eq!((named(":7000").as_deref(), named("?:7000")), (Some("limits:7000"), None));
         let redis = moved.url.redis_settings();
         assert_eq!((redis.username(), redis.password(), redis.db()), (Some("gate"), Some("hush"), 2));
     }

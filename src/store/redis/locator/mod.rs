@@ -1,7 +1,7 @@
-//! Where a node is: at a fixed address, or, with sentinels, wherever the master is at present.
+//! Finds the address of a node: a fixed address, or with sentinels the address of the current master.
 //!
-//! What sentinels say is verified on the connection itself: the server must answer `ROLE` with `master`. When the master was
-//! verified at another address, all connections to the old one are given up.
+//! The address that a sentinel names is verified on the connection: the server must reply to `ROLE` with `master`.
+//! When a master has been verified at another address, all connections to the old address are closed.
 
 mod address;
 mod sentinel;
@@ -20,26 +20,25 @@ use self::sentinel::{Located, Sentinels};
 use super::backoff::{Backoff, jittered};
 use crate::store::settings::RedisSettings;
 
-/// The longest that verifying a server may take, connecting included.
+/// The timeout for verifying a server, including connecting.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where a node is.
+/// Finds the address of a node.
 #[derive(Debug)]
 pub(super) struct Locator {
     /// With sentinels, its host is the name of the master.
     address: Address,
     sentinels: Option<Sentinels>,
-    /// Host and port where the master was verified last.
+    /// The host and port at which a master was last verified.
     master: watch::Sender<Option<String>>,
-    /// Held by the task that follows a sentinel, for all connections of the gateway.
+    /// Held by the task that subscribes to a sentinel, for all connections of the gateway.
     watching: Mutex<()>,
 }
 
 // === impl Locator ===
 
 impl Locator {
-    /// # Errors
-    /// A URL cannot be parsed.
+    /// # Errors A URL is not valid.
     pub(super) fn new(settings: &RedisSettings) -> RedisResult<Self> {
         let address = Address::new(&settings.url, &settings.tls, settings.password_file.as_deref())?;
         let sentinels = settings.sentinel.as_ref().map(|sentinel| Sentinels::new(sentinel, address.clone()));
@@ -51,20 +50,19 @@ impl Locator {
         })
     }
 
-    /// Of a node that stays where it is.
+    /// Creates a locator for a fixed address.
     pub(super) fn fixed(address: Address) -> Self {
         Self { address, sentinels: None, master: watch::Sender::new(None), watching: Mutex::default() }
     }
 
-    /// How it is reached; without its place, if that is for sentinels to say.
+    /// Returns how to reach the node. With sentinels, its host is the name of the master.
     pub(super) fn address(&self) -> &Address {
         &self.address
     }
 
     /// Returns the address to connect to.
     ///
-    /// # Errors
-    /// No sentinel names one.
+    /// # Errors No sentinel names an address.
     pub(super) async fn locate(&self) -> Result<Located, String> {
         match &self.sentinels {
             Some(sentinels) => sentinels.find_master().await,
@@ -72,24 +70,23 @@ impl Locator {
         }
     }
 
-    /// With sentinels, checks that this server is a master.
+    /// If there are sentinels, verifies that this server is a master.
     ///
-    /// # Errors
-    /// It is not, or does not answer.
+    /// # Errors It is not, or it does not reply.
     pub(super) async fn verify(&self, redis: &mut MultiplexedConnection) -> RedisResult<()> {
         if self.sentinels.is_none() {
             return Ok(());
         }
-        let told: Vec<Value> = cmd("ROLE").query_async(redis).await?;
-        match told.first() {
+        let role: Vec<Value> = cmd("ROLE").query_async(redis).await?;
+        match role.first() {
             Some(Value::BulkString(role)) if role == b"master" => Ok(()),
             _ => Err(io::Error::other("not a master, although a sentinel says so").into()),
         }
     }
 
-    /// Notes that the node was verified at this address. Connections to any other address are given up, and the sentinel that
-    /// named it is asked first. Returns false if another address was verified since `moves` was looked at, before this one
-    /// was asked for: that one is newer.
+    /// Records that a master was verified at this address. Connections to other addresses are closed, and the sentinel
+    /// that named it is queried first. Returns `false` if another address was verified since `moves` was last read:
+    /// that address is newer.
     pub(super) fn on_verified(&self, located: &Located, moves: &watch::Receiver<Option<String>>) -> bool {
         let (Some(sentinels), Some(sentinel)) = (&self.sentinels, located.named_by) else { return true };
         let is_here = self.master().is_some_and(|master| master == located.address.host_and_port());
@@ -111,7 +108,8 @@ impl Locator {
         true
     }
 
-    /// Notes that connecting to this address failed: another sentinel is asked first. Returns the error with the address.
+    /// Records that connecting to this address failed, so that another sentinel is queried first. Returns the error
+    /// with the address.
     pub(super) fn on_connect_failed(&self, located: &Located, error: &str) -> String {
         match (&self.sentinels, located.named_by) {
             (Some(sentinels), Some(sentinel)) => {
@@ -122,26 +120,26 @@ impl Locator {
         }
     }
 
-    /// Where the master was verified last.
+    /// Returns the address at which a master was last verified.
     pub(super) fn master(&self) -> Option<String> {
         self.master.borrow().clone()
     }
 
-    /// Changes whenever the master was verified at another address.
+    /// Changes whenever a master was verified at another address.
     pub(super) fn moves(&self) -> watch::Receiver<Option<String>> {
         self.master.subscribe()
     }
 
-    /// Waits until the master was verified at another address than this.
+    /// Waits until a master was verified at another address than this one.
     pub(super) async fn wait_until_moved(&self, address: &str) {
         let mut known = self.moves();
         let is_redirected = |known: &Option<String>| known.as_ref().is_some_and(|known| known != address);
-        // Fails only without a sender, which is in `self`.
+        // Fails only without a sender, but `self` has one.
         _ = known.wait_for(is_redirected).await;
     }
 
-    /// Follows one sentinel at a time, for ever. Each connection manager calls this, and only one of them gets the lock; when its
-    /// task ends, the next one goes on. Without an answer from any sentinel nothing changes.
+    /// Subscribes to one sentinel at a time, forever. Every connection manager calls this and one holds the lock; when
+    /// its task ends, another takes over. If no sentinel replies, the address stays the same.
     pub(super) async fn watch(&self) {
         let Some(sentinels) = &self.sentinels else { return std::future::pending().await };
         let _watching = self.watching.lock().await;
@@ -157,27 +155,27 @@ impl Locator {
         }
     }
 
-    /// Follows a sentinel until it fails.
+    /// Reads the events of a sentinel until it fails.
     async fn follow(&self, sentinels: &Sentinels, failures: &mut usize) -> Result<Infallible, String> {
         let mut sentinel = sentinels.subscribe().await?;
         loop {
-            let told = sentinel.next().await?;
+            let located = sentinel.next().await?;
             if mem::take(failures) >= sentinels.count() {
                 tracing::info!(name = self.address.host(), "a sentinel answers again");
             }
-            self.on_master_named(&told).await;
+            self.on_master_named(&located).await;
         }
     }
 
-    /// Verifies an address that a sentinel named, if it is new.
-    async fn on_master_named(&self, told: &Located) {
-        if self.master().is_some_and(|known| known == told.address.host_and_port()) {
+    /// Verifies an address that a sentinel named, unless it is already known.
+    async fn on_master_named(&self, located: &Located) {
+        if self.master().is_some_and(|known| known == located.address.host_and_port()) {
             return;
         }
         let moves = self.moves();
-        let verify = async { self.verify(&mut told.address.open(|_| ()).await?).await };
+        let verify = async { self.verify(&mut located.address.open(|_| ()).await?).await };
         if let Ok(Ok(())) = timeout(VERIFY_TIMEOUT, verify).await {
-            self.on_verified(told, &moves);
+            self.on_verified(located, &moves);
         }
     }
 }
@@ -188,16 +186,16 @@ mod tests {
     use crate::store::settings::{RedisUrl, SentinelSettings};
 
     #[tokio::test]
-    async fn a_master_that_was_asked_for_before_another_was_found_is_no_news() {
+    async fn late_reply_does_not_replace_a_newer_master() {
         let urls = vec![RedisUrl::new("redis://127.0.0.1:26379".to_owned())];
         let sentinel = Some(Box::new(SentinelSettings { urls, ..SentinelSettings::default() }));
         let settings = RedisSettings { sentinel, ..RedisSettings::new(RedisUrl::new("redis://limits".to_owned())) };
         let locator = Locator::new(&settings).expect("a locator");
         let at = |port| Located { address: locator.address.moved_to("127.0.0.1".to_owned(), port), named_by: Some(0) };
-        let slow = locator.moves();
+        let moves = locator.moves();
         assert!(locator.on_verified(&at(1), &locator.moves()));
         assert!(locator.on_verified(&at(2), &locator.moves()));
-        assert!(locator.on_verified(&at(2), &slow) && !locator.on_verified(&at(1), &slow));
+        assert!(locator.on_verified(&at(2), &moves) && !locator.on_verified(&at(1), &moves));
         assert_eq!(locator.master().as_deref(), Some("127.0.0.1:2"));
     }
 }

@@ -1,7 +1,7 @@
-//! The sentinels of a master: asks them where it is, and follows one of them to learn when it moves.
+//! The sentinels of a master: queries them for its address, and subscribes to one of them to learn of changes.
 //!
-//! They are asked one after the other, first the one that answered last. Their answer may be old or wrong, so the caller has to
-//! verify it.
+//! They are queried one after the other, starting with the last one that replied. A reply may be outdated or wrong, so
+//! the caller has to verify it.
 
 use std::fmt::Display;
 use std::io;
@@ -17,28 +17,28 @@ use tokio::time::{Instant, timeout};
 use super::address::Address;
 use crate::store::settings::SentinelSettings;
 
-/// The longest that connecting to a sentinel and its answer may take together. After that the next one is asked.
+/// The timeout for connecting to a sentinel and for its reply. Then the next sentinel is queried.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
-/// How often a followed sentinel is asked, although it publishes new masters: so a dead connection is noticed.
+/// The interval of queries to a sentinel with a subscription. They detect dead connections.
 const QUERY_EVERY: Duration = Duration::from_secs(1);
-/// The events after which the answer may be another. The sentinel that leads a failover publishes the second when the new master
-/// is ready, and the first only after it has told the other replicas.
+/// Events that may change the address. The sentinel that leads a failover publishes `+promoted-slave` when the new
+/// master is ready, and `+switch-master` only after it has reconfigured the other replicas.
 const EVENTS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
 /// The sentinels of a master.
 #[derive(Debug)]
 pub(super) struct Sentinels {
-    /// How the master is reached, without its host and port.
+    /// How to reach the master; without its host and port.
     master: Address,
     name: String,
     sentinels: Vec<Address>,
-    /// The index of the sentinel to ask first.
+    /// The index of the sentinel to query first.
     first: AtomicUsize,
-    /// The last result of asking them, and when it came. Locked while they are asked.
+    /// The last result and its time. Locked during a query.
     asked: Mutex<Option<(Instant, Result<Located, String>)>>,
 }
 
-/// Where a connection is to lead.
+/// The address for a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
     pub(crate) address: Address,
@@ -46,7 +46,7 @@ pub(crate) struct Located {
     pub(crate) named_by: Option<usize>,
 }
 
-/// An open subscription to a sentinel's events.
+/// A subscription to the events of a sentinel.
 pub(super) struct Subscription<'s> {
     sentinels: &'s Sentinels,
     index: usize,
@@ -57,54 +57,52 @@ pub(super) struct Subscription<'s> {
 // === impl Sentinels ===
 
 impl Sentinels {
-    /// # Errors
-    /// A URL cannot be parsed, there are no URLs, or the master has no name.
+    /// # Errors A URL is not valid, there are no URLs, or the master has no name.
     pub(super) fn new(settings: &SentinelSettings, master: Address) -> RedisResult<Self> {
         let address = |url| Address::new(url, &settings.tls, settings.password_file.as_deref());
         let sentinels = settings.urls.iter().map(address).collect::<RedisResult<Vec<_>>>()?;
         let name = master.host().to_owned();
         if sentinels.is_empty() || name.is_empty() {
-            let what = "there must be a sentinel, and a name of a master";
-            return Err(RedisError::from((ErrorKind::InvalidClientConfig, what)));
+            let message = "needs at least one sentinel and the name of a master";
+            return Err(RedisError::from((ErrorKind::InvalidClientConfig, message)));
         }
         Ok(Self { master, name, sentinels, first: AtomicUsize::new(0), asked: Mutex::default() })
     }
 
-    /// Returns the answer of the first sentinel that knows the master. Concurrent callers share one round of questions, unless it
-    /// ended before they came.
+    /// Returns the address from the first sentinel that knows the master. Concurrent callers share one query, unless
+    /// it ended before they called.
     pub(super) async fn find_master(&self) -> Result<Located, String> {
         let since = Instant::now();
         let mut asked = self.asked.lock().await;
         match &*asked {
-            Some((at, told)) if *at > since => told.clone(),
+            Some((at, result)) if *at > since => result.clone(),
             _ => {
-                let told = self.query_all().await;
-                *asked = Some((Instant::now(), told.clone()));
-                told
+                let result = self.query_all().await;
+                *asked = Some((Instant::now(), result.clone()));
+                result
             }
         }
     }
 
-    /// How many they are.
+    /// Returns the number of sentinels.
     pub(super) fn count(&self) -> usize {
         self.sentinels.len()
     }
 
-    /// Asks this sentinel first from now on.
+    /// Queries this sentinel first in future.
     pub(super) fn prefer(&self, index: usize) {
         self.first.store(index, Ordering::Relaxed);
     }
 
-    /// Asks the next sentinel first from now on, if this one would have been.
+    /// Queries the next sentinel first in future, if this one was the first.
     pub(super) fn demote(&self, index: usize) {
         let next = (index + 1) % self.sentinels.len();
         _ = self.first.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Subscribes to the events of the sentinel that is first.
+    /// Subscribes to the events of the first sentinel.
     ///
-    /// # Errors
-    /// That sentinel failed; the next call tries the next one.
+    /// # Errors The sentinel failed. The next call tries the next sentinel.
     pub(super) async fn subscribe(&self) -> Result<Subscription<'_>, String> {
         let index = self.first.load(Ordering::Relaxed);
         let sentinel = &self.sentinels[index];
@@ -124,7 +122,7 @@ impl Sentinels {
             self.demote(index);
             failed(sentinel, &error)
         })?;
-        // The master may have moved before the subscription began.
+        // The master may have moved before the subscription started.
         event.notify_one();
         Ok(Subscription { sentinels: self, index, connection, event })
     }
@@ -144,7 +142,7 @@ impl Sentinels {
                 Err(error) => failures.push(failed(sentinel, &error)),
             }
         }
-        // The same text, whichever was asked first: a changed text is logged again.
+        // Sorted, so that the text does not depend on the first sentinel: a changed text is logged again.
         failures.sort();
         let failures = failures.join(", ");
         Err(match is_answered {
@@ -156,23 +154,22 @@ impl Sentinels {
 
     async fn query_master(&self, sentinel: &mut MultiplexedConnection) -> RedisResult<Option<Address>> {
         let mut ask = cmd("SENTINEL");
-        let told: Option<(String, u16)> =
+        let address: Option<(String, u16)> =
             ask.arg("get-master-addr-by-name").arg(&self.name).query_async(sentinel).await?;
-        Ok(told.map(|(host, port)| self.master.moved_to(host, port)))
+        Ok(address.map(|(host, port)| self.master.moved_to(host, port)))
     }
 }
 
 // === impl Subscription ===
 
 impl Subscription<'_> {
-    /// Waits for an event, a second at most, and asks where the master is.
+    /// Waits for an event, at most one second, and queries the address of the master.
     ///
-    /// # Errors
-    /// The sentinel does not answer, or does not know the master.
+    /// # Errors The sentinel does not reply, or does not know the master.
     pub(super) async fn next(&mut self) -> Result<Located, String> {
         _ = timeout(QUERY_EVERY, self.event.notified()).await;
-        let told = in_time(self.sentinels.query_master(&mut self.connection)).await;
-        let fault = match told {
+        let result = in_time(self.sentinels.query_master(&mut self.connection)).await;
+        let fault = match result {
             Ok(Some(address)) => return Ok(Located { address, named_by: Some(self.index) }),
             Ok(None) => format!("knows no master called `{}`", self.sentinels.name),
             Err(error) => error.to_string(),

@@ -1,26 +1,24 @@
-//! When a node that replies is too slow to be asked, and when it is fast enough again.
-//!
-//! It reads no clock: whoever asks tells the time.
+//! A circuit breaker for a node that replies too slowly. It reads no clock: callers pass the time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Answers are judged over the last second, or over ten times the timeout if that is longer, in tenths of it: so few calls
-/// in a row that each take as long as they may are judged, too.
+/// Replies are evaluated over a sliding window of ten segments: one second, or ten times the timeout if that is
+/// longer. So the window also covers a few consecutive calls that take as long as they may.
 const SEGMENTS: usize = 10;
 const MIN_SEGMENT: Duration = Duration::from_millis(100);
-/// The fewest replies that are judged.
+/// The minimum number of replies in the window for a verdict.
 const MIN_REPLIES: u32 = 8;
-/// So many probes in a row that are merely not slow end an outage, too: where the way to a node takes more than half of the
-/// timeout, no probe is faster.
+/// This number of consecutive probes that are not slow closes the breaker. On a network path that takes more than half
+/// of the timeout, no probe is fast.
 const MAX_PROBES: u32 = 3;
 
-/// An attempt to connect to a node that was away may take eight times the timeout, within these bounds.
+/// The timeout for reconnecting and for probes is eight times the timeout of a decision, within these bounds.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Judges the replies on a connection.
+/// Evaluates the replies on a connection.
 #[derive(Debug)]
 pub(super) struct Breaker {
     timeout: Duration,
@@ -28,11 +26,11 @@ pub(super) struct Breaker {
     /// The length of a segment.
     segment: Duration,
     segments: [WindowSegment; SEGMENTS],
-    /// Probes in a row that were not slow.
+    /// The number of consecutive probes that were not slow.
     not_slow: u32,
 }
 
-/// The replies of a segment of time, and those of them that were slow.
+/// The replies of a time segment.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowSegment {
     number: u128,
@@ -48,7 +46,7 @@ impl Breaker {
         Self { timeout, start: now, segment: timeout.max(MIN_SEGMENT), segments: Default::default(), not_slow: 0 }
     }
 
-    /// Notes an answer; says why nobody is to be asked any more, if most of late were slow.
+    /// Records a reply. Returns why the breaker opens, if most of the recent replies were slow.
     pub(super) fn record_reply(&mut self, now: Instant, took: Duration) -> Option<String> {
         let number = now.duration_since(self.start).as_millis() / self.segment.as_millis();
         let segment = &mut self.segments[usize::try_from(number).unwrap_or_default() % SEGMENTS];
@@ -64,14 +62,14 @@ impl Breaker {
         None
     }
 
-    /// How long to wait for the replies to an attempt to connect to a node that was away, and to a probe. What was sent
-    /// while the network was silent is not answered any more.
+    /// Returns the timeout for reconnecting to an unreachable node and for probes. Bounded, since a network that was
+    /// silent may have dropped the request.
     pub(super) fn probe_timeout(&self) -> Duration {
         (self.timeout * 8).clamp(MIN_PROBE_TIMEOUT, MAX_PROBE_TIMEOUT)
     }
 
-    /// Notes how long the answer to a probe took. Says that the node can be asked again, or why it cannot; nothing if another
-    /// probe is to show that.
+    /// Records how long the reply to a probe took. Returns whether the node is usable, with the reason if it is not;
+    /// `None` if another probe is needed.
     pub(super) fn record_probe(&mut self, took: Duration) -> Option<Result<(), String>> {
         if is_slow(took, self.timeout) {
             self.not_slow = 0;
@@ -97,7 +95,7 @@ impl Breaker {
     }
 }
 
-/// More than four fifths of the timeout.
+/// Returns `true` if a reply took more than four fifths of the timeout.
 fn is_slow(took: Duration, timeout: Duration) -> bool {
     took * 5 > timeout * 4
 }
@@ -112,7 +110,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// After how many replies of these kinds, one every so many milliseconds, it opens.
+    /// Returns after how many replies the breaker opens, and its cause. There is a reply every `every` milliseconds.
     fn opens_after(every: u64, took: impl Fn(u32) -> u64) -> Option<(u32, String)> {
         let start = Instant::now();
         let mut breaker = Breaker::new(TIMEOUT, start);
@@ -123,15 +121,15 @@ mod tests {
     }
 
     #[test]
-    fn eight_answers_in_a_second_of_which_most_are_slow_open_it() {
+    fn mostly_slow_replies_open_it() {
         let (number, open_cause) = opens_after(20, |_| 47).expect("open");
         assert_eq!((number, open_cause.as_str()), (8, "slow: replies take 47 ms of 50 ms"));
-        // The last three of five are slow.
+        // The last three of five replies are slow.
         assert_eq!(opens_after(1, |number| if number % 5 > 1 { 41 } else { 1 }).map(|(number, _)| number), Some(8));
     }
 
     #[test]
-    fn a_single_asker_whose_every_answer_is_slow_opens_it_however_long_the_timeout_is() {
+    fn consecutive_slow_replies_open_it_at_any_timeout() {
         for timeout in [50, 300, 2_000] {
             let start = Instant::now();
             let mut breaker = Breaker::new(millis(timeout), start);
@@ -142,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_few_or_fast_or_of_which_half_are_slow_leave_it_closed() {
+    fn few_or_fast_replies_leave_it_closed() {
         assert_eq!(opens_after(150, |_| 49), None, "seven in a second");
         assert_eq!(opens_after(1, |_| 40), None, "four fifths of the timeout");
         assert_eq!(opens_after(1, |number| if number % 2 == 0 { 49 } else { 1 }), None, "half of them");
     }
 
     #[test]
-    fn what_was_slow_more_than_a_second_ago_is_forgotten() {
+    fn slow_replies_count_for_one_second() {
         let start = Instant::now();
         let mut breaker = Breaker::new(TIMEOUT, start);
         for number in 0..7 {
@@ -159,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_within_half_of_the_timeout_closes_it_and_the_past_is_forgotten() {
+    fn fast_probe_closes_it_and_clears_the_window() {
         let start = Instant::now();
         let mut breaker = Breaker::new(TIMEOUT, start);
         for number in 0..7 {
@@ -172,9 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn three_probes_in_a_row_that_are_not_slow_close_it_where_none_is_fast() {
+    fn three_probes_that_are_not_slow_close_it() {
         let mut breaker = Breaker::new(TIMEOUT, Instant::now());
-        let closes = [30, 30, 45, 30, 30, 30].map(|took| breaker.record_probe(millis(took)).map(|it| it.is_ok()));
+        let closes =
+            [30, 30, 45, 30, 30, 30].map(|took| breaker.record_probe(millis(took)).map(|verdict| verdict.is_ok()));
         assert_eq!(closes, [None, None, Some(false), None, None, Some(true)]);
     }
 }

@@ -1,9 +1,8 @@
-//! The connections to a node. Each is shared by a task, its connection manager, which opens it, and opens it
-//! again when it breaks.
+//! The connections to a node. A connection manager is a task that opens a connection and reopens it when it breaks.
 //!
-//! Callers clone the connection and share it; they never wait for one that is known to be down. So while a node is away a
-//! decision fails at once, and it is the manager alone that keeps trying, with growing backoff. A node that is slow for
-//! everybody is down, too, until it answers a probe in time ([`Breaker`]).
+//! Callers share clones of the connection and never wait for one that is known to be down. So decisions fail
+//! immediately while a node is unreachable, and only the manager retries, with growing pauses. A node that is slow for
+//! all callers also counts as down until it replies to a probe in time ([`Breaker`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +18,17 @@ use super::outages::Outage;
 use super::{ConnectionStatus, Node, NodeConnection};
 use crate::store::StoreError;
 
-/// Keeps a connection open; its task ends with it.
+/// Keeps a connection open. Dropping the manager ends its task.
 #[derive(Debug)]
 pub(crate) struct ConnectionManager {
     shared: Arc<ManagedConnection>,
     task: JoinHandle<()>,
 }
 
-/// What a connection manager and its task share.
+/// The state that a connection manager and its task share.
 #[derive(Debug)]
 struct ManagedConnection {
-    /// The longest that a decision may take.
+    /// The longest time for a decision.
     timeout: Duration,
     status: watch::Sender<ConnectionStatus>,
     breaker: Mutex<Breaker>,
@@ -38,7 +37,7 @@ struct ManagedConnection {
 // === impl ConnectionManager ===
 
 impl ConnectionManager {
-    /// Connects at once. Must be called on a Tokio runtime, which it lives on.
+    /// Starts to connect. Must be called on a Tokio runtime; the task ends with that runtime.
     pub(crate) fn start(node: Arc<Node>, timeout: Duration) -> Self {
         let breaker = Mutex::new(Breaker::new(timeout, Instant::now()));
         let shared =
@@ -50,12 +49,12 @@ impl ConnectionManager {
         Self { shared, task }
     }
 
-    /// What is known of the connection, now and whenever that changes.
+    /// Returns the status of the connection, and its changes.
     pub(crate) fn status(&self) -> watch::Receiver<ConnectionStatus> {
         self.shared.status.subscribe()
     }
 
-    /// The connection, waiting for it only while it is first being opened, after one that is known to be broken too.
+    /// Returns the connection. Waits only for the first attempt to open it after the start or a break.
     async fn connection(&self) -> Result<NodeConnection, StoreError> {
         let mut status = self.shared.status.subscribe();
         let settled = status.wait_for(|status| !matches!(status, ConnectionStatus::Connecting)).await;
@@ -65,8 +64,8 @@ impl ConnectionManager {
         }
     }
 
-    /// Waits for the connection and for what `call` asks on it, all until then. A connection that failed, or did not
-    /// answer in time, is never used again.
+    /// Waits for the connection and for the result of `call`, until the deadline. A connection that failed or did not
+    /// reply in time is not used again.
     pub(crate) async fn call<T>(
         &self,
         deadline: Instant,
@@ -84,20 +83,20 @@ impl ConnectionManager {
         answer
     }
 
-    /// Says what went wrong on a connection, how long after the call was sent. One that does not work is not used again: a
-    /// late answer meets nobody.
+    /// Records an error of a call that was sent `took` ago. A connection that does not work is discarded, so that no
+    /// caller receives a late reply.
     pub(crate) fn record_error(&self, connection: &NodeConnection, error: &StoreError, took: Duration) {
         match error {
-            // That a call which was sent late had no answer in time says nothing about the connection.
+            // The call was sent late, so the timeout does not show that the connection is slow.
             StoreError::Timeout if took < self.shared.timeout / 2 => {}
             StoreError::Broken | StoreError::UnexpectedReply => self.discard(connection, ConnectionStatus::Connecting),
-            // Such a node refuses everybody: requests fail at once instead of waiting for it.
+            // The node rejects all calls: requests fail immediately instead of waiting for it.
             error if error.breaks_connection() => self.discard(connection, ConnectionStatus::Down(error.to_string())),
             _ => {}
         }
     }
 
-    /// Says how long an answer took. Nobody waits for a node that is slow for everybody.
+    /// Records how long a reply took. Marks the connection as down if the node is slow for all callers.
     pub(crate) fn record_reply(&self, connection: &NodeConnection, took: Duration) {
         if let Some(cause) = self.shared.breaker.lock().record_reply(Instant::now(), took) {
             self.discard(connection, ConnectionStatus::Down(cause));
@@ -156,14 +155,14 @@ async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
             outage.get_or_insert_with(|| node.outages.begin(cause));
         }
         if node.slots().is_empty() {
-            // That a node has left the cluster is no outage.
+            // The node has left the cluster, which is no outage.
             outage = None;
             node.slots().wait_until_any().await;
         }
         let attempt = async {
             tokio::select! {
                 () = sleep(jittered(pause)) => {}
-                // It was there for another connection just now.
+                // Another connection to the node was just opened.
                 Ok(()) = reconnected.changed() => {}
             }
             match outage {
@@ -174,7 +173,8 @@ async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
         connected = tokio::select! {
             biased;
             connected = attempt => connected,
-            // The master was verified at another address just now: no pause and no next_attempt, and short backoff if it fails.
+            // The master was just verified at another address: connect without a pause, and start again with short
+            // pauses.
             Ok(()) = moves.changed() => {
                 backoff = Backoff::default();
                 node.connect(outage.is_some().then_some(&shared.breaker)).await

@@ -1,4 +1,4 @@
-//! Whether a Redis may evict buckets for want of memory, which operators are told of once.
+//! Warns once if Redis may evict buckets when it runs out of memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,14 +7,15 @@ use deadpool_redis::redis::{RedisResult, cmd};
 
 use crate::store::settings::RedisUrl;
 
-/// Whether a Redis has been asked what it eviction_policy.
+/// Checks the eviction policy of a Redis, once.
 #[derive(Debug, Default)]
 pub(super) struct EvictionCheck {
     is_known: AtomicBool,
 }
 
 impl EvictionCheck {
-    /// Asks, unless it has answered before, and warns if permits in use may vanish. A Redis that may not tell is no error.
+    /// Reads the policy until Redis has returned it, and warns if Redis may evict permits in use. Ignores a missing
+    /// permission.
     pub(super) async fn warn_once(&self, url: &RedisUrl, redis: &mut MultiplexedConnection) {
         if self.is_known.load(Ordering::Relaxed) {
             return;
@@ -29,11 +30,11 @@ impl EvictionCheck {
     }
 }
 
-/// The policy by which it eviction_policy keys with a time to live; none if it does not.
+/// Returns the policy by which Redis evicts keys with a time to live, if it does.
 fn eviction_policy(memory: &str) -> Option<&str> {
-    let of = |name: &str| memory.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let is_bounded = of("maxmemory:").is_some_and(|bytes| bytes != "0");
-    of("maxmemory_policy:").filter(|policy| is_bounded && *policy != "noeviction")
+    let field = |name: &str| memory.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let is_bounded = field("maxmemory:").is_some_and(|bytes| bytes != "0");
+    field("maxmemory_policy:").filter(|policy| is_bounded && *policy != "noeviction")
 }
 
 #[cfg(test)]
@@ -41,11 +42,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_redis_evicts_if_it_has_a_bound_and_a_policy_to_keep_it() {
-        let told = |bytes, policy| format!("# Memory\r\nmaxmemory:{bytes}\r\nmaxmemory_policy:{policy}\r\n");
-        assert_eq!(eviction_policy(&told("1000", "allkeys-lru")), Some("allkeys-lru"));
-        assert_eq!(eviction_policy(&told("1000", "noeviction")), None);
-        assert_eq!(eviction_policy(&told("0", "allkeys-lru")), None);
+    fn redis_evicts_with_maxmemory_and_a_policy() {
+        let info = |bytes, policy| format!("# Memory\r\nmaxmemory:{bytes}\r\nmaxmemory_policy:{policy}\r\n");
+        assert_eq!(eviction_policy(&info("1000", "allkeys-lru")), Some("allkeys-lru"));
+        assert_eq!(eviction_policy(&info("1000", "noeviction")), None);
+        assert_eq!(eviction_policy(&info("0", "allkeys-lru")), None);
         assert_eq!(eviction_policy(""), None);
     }
 }

@@ -1,5 +1,5 @@
-//! This gateway among those that share a Redis: it tells that it is there, hears how many there are, and charges what it
-//! granted while it could not ask.
+//! This gateway's membership among the gateways that share a Redis: announces it, reads the number of gateways, and
+//! charges the debts of an outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,40 +19,41 @@ use crate::store::fallback::Fallback;
 use crate::store::fallback::debts::{Debt, Payment};
 use crate::store::settings::{KeySecret, RedisUrl};
 
-/// How often a gateway tells that it is there.
+/// The time between announcements.
 pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_millis(2_500);
 
-/// How long it is there without another word, in milliseconds.
+/// How long an announcement counts, in milliseconds.
 const ANNOUNCEMENT_TTL_MILLIS: u32 = 15_000;
 
-/// Fewer gateways than are known are debounce_gateways once they have been reply of for so long: each announces itself twice in it.
+/// How long Redis must report fewer gateways before their number shrinks. Each gateway announces itself twice in this
+/// time.
 const SHRINK_DELAY: Duration = Duration::from_secs(5);
 
-/// The longest that a payment may take.
+/// The timeout of a payment.
 const PAYMENT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The most rounds of payments before a connection is used: all debts there are, and those that come meanwhile. While other
-/// connections are down there may always be more, which are charged later.
+/// The maximum number of settlement rounds before a connection is used: the existing debts, and debts that arrive in
+/// the meantime. Other connections that are down may add more debts, which are charged later.
 const MAX_ROUNDS: u64 = 2;
 
-/// What is reply of a gateway, and where.
+/// The state that the gateway shares with other gateways and with its own metrics.
 #[derive(Debug)]
 pub(crate) struct Membership {
     fallback: Arc<Fallback>,
-    /// The key of all gateways.
+    /// The key of the set of gateways.
     key: String,
     metrics: Arc<Metrics>,
-    /// Where it is reply whether the store is up.
+    /// Records whether the store is up.
     up: Arc<UpGauge>,
-    /// Since when fewer gateways are reply of than are known.
+    /// Since when Redis has reported fewer gateways than are known.
     fewer_since: Mutex<Option<Instant>>,
 }
 
-/// What a Redis was charged with.
+/// The debts that a node was charged with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SettlementResult {
     pub(crate) permits: u64,
-    /// False if its slots are on their way.
+    /// False if hash slots of some debts are migrating.
     pub(crate) is_all: bool,
 }
 
@@ -63,27 +64,27 @@ impl Membership {
         Self { fallback, key, metrics, up, fewer_since: Mutex::new(None) }
     }
 
-    /// Where it is reply whether the store is up.
+    /// Returns the gauge that records whether the store is up.
     pub(crate) fn up(&self) -> &Arc<UpGauge> {
         &self.up
     }
 
-    /// Shows what is asked of the node at this address.
+    /// Adds metrics for the node at this address.
     pub(crate) fn show_node(&self, address: String) -> ShownNode {
         self.metrics.show_node(address)
     }
 
-    /// What decides while Redis does not.
+    /// Returns the store that decides while Redis does not.
     pub(crate) fn fallback(&self) -> &Arc<Fallback> {
         &self.fallback
     }
 
-    /// What is reply of the outages of the Redis at this address.
+    /// Creates the outage log of the Redis at this address.
     pub(crate) fn outages(&self, url: RedisUrl) -> Outages {
         Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.up))
     }
 
-    /// Tells that this gateway is there, and hears of the others.
+    /// Announces this gateway, and reads the number of gateways.
     pub(crate) async fn announce(&self, script: &mut Invoker) -> Result<(), StoreError> {
         let Some(gateway) = self.fallback.gateway() else { return Ok(()) };
         let add = |call: &mut Cmd| {
@@ -96,9 +97,9 @@ impl Membership {
         Ok(())
     }
 
-    /// Does not believe at once that there are fewer gateways than are known. A Redis that owns lost its data, or whose clock
-    /// leapt, knows nobody at first: the shares of the limits would be too large. One that owns forgotten this gateway owns
-    /// forgotten the others, too.
+    /// Returns the number of gateways to use. It shrinks only after a delay: a Redis that lost its data or whose clock
+    /// jumped reports too few gateways at first, and the shares of limits would be too large. A Redis that forgot this
+    /// gateway has forgotten the others too.
     fn debounce_gateways(&self, reply: u32, was_forgotten: bool) -> u32 {
         let (known, mut fewer_since) = (self.fallback.known_gateways(), self.fewer_since.lock());
         if was_forgotten {
@@ -111,8 +112,8 @@ impl Membership {
         reply
     }
 
-    /// Charges what was granted without Redis, if anything was, to those buckets that it owns. Returns how many permits it
-    /// charged, and whether it owns all.
+    /// Charges debts to the buckets that the node owns. Returns the number of charged permits and whether all debts to
+    /// the node were charged.
     pub(crate) async fn charge_debts(
         &self,
         script: &mut Invoker,
@@ -132,11 +133,11 @@ impl Membership {
                     result.permits += settlement.charged(&payment);
                     self.metrics.store_charged(payment.permits());
                 }
-                // It is no better the next time.
+                // A retry would fail again.
                 Err(error @ (StoreError::UnexpectedReply | StoreError::NotInitialised | StoreError::ModeDiffers)) => {
-                    tracing::warn!(%error, "what was granted without the store cannot be charged");
+                    tracing::warn!(%error, "local grants cannot be charged to the store");
                 }
-                // Another node owns the slot now, or is being given it. The others are not to wait for that.
+                // Another node has the hash slot, or it is migrating. Other payments do not wait for it.
                 Err(error) if error.is_redirected() => {
                     settlement.postpone(&payment);
                     continue;
@@ -157,7 +158,7 @@ async fn send_payment(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let Some(first) = payment.debts.first() else { return Ok(()) };
-    // Windows of the calendar are reply by Redis's clock, which may be off ours.
+    // Calendar windows depend on Redis's clock, which may differ from this host's.
     let redis_now = script.time().await?;
     let mut buckets = Buckets::default();
     let mut indexed: Vec<_> = payment.debts.iter().map(|debt| (buckets.add(&charge(debt)), debt)).collect();
@@ -177,7 +178,7 @@ fn charge(debt: &Debt) -> Charge {
     Charge { limiter: Arc::clone(&debt.limiter), client: debt.client.clone(), permits: 0, shadow: false }
 }
 
-/// How many grants there are, and of each how many permits and how long ago.
+/// Encodes the number of grants, and for each its permits and its age in milliseconds.
 fn grants(debt: &Debt, now: Timestamp) -> String {
     let grant = |(at, permits): &(Timestamp, u32)| format!(" {permits} {}", now.millis_since(*at));
     debt.grants.iter().map(grant).fold(debt.grants.len().to_string(), |all, one| all + &one)

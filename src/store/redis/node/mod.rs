@@ -1,4 +1,4 @@
-//! A node of Redis: how a connection to it is opened, and what is found out and settled before it is used.
+//! A node of Redis: opens its connections, and checks and settles debts before they are used.
 
 mod breaker;
 mod connection;
@@ -32,21 +32,21 @@ use crate::metrics::NodeMetrics;
 use crate::store::StoreError;
 use crate::store::settings::{KeySecret, RedisSettings, RedisUrl};
 
-/// The longest an attempt to connect may take, with everything that belongs to it.
+/// The timeout for an attempt to connect, including all checks.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// While a node is away, attempts of this gateway to connect to it are so far apart.
+/// The minimum time between two attempts of this gateway to connect to an unreachable node.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(50);
-/// How often it is charged with what was granted without it while it is there.
+/// The time between settlements of debts while the node is reachable.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
-/// The same after nothing could be charged: what is owed is owed to other nodes, or to slots that move.
+/// The same if nothing could be charged: the debts are to other nodes or to migrating hash slots.
 const SETTLE_EVERY_IDLE: Duration = Duration::from_millis(500);
 
-/// A Redis that has buckets: where it is, how it is connected to, and whether it can be reached, as far as all connections to
-/// it have found.
+/// A Redis with buckets: its address, how to connect to it, and whether it is reachable, as found by all connections
+/// to it.
 #[derive(Debug)]
 pub(super) struct Node {
     url: RedisUrl,
-    /// Its number among the nodes that this gateway has heard of.
+    /// The number of the node, in the order in which this gateway found the nodes.
     number: usize,
     locator: Locator,
     slots: OwnedHashSlots,
@@ -55,44 +55,43 @@ pub(super) struct Node {
     outages: Outages,
     metrics: NodeMetrics,
     eviction: EvictionCheck,
-    /// Held by the task that charges it while it is there.
+    /// Held by the task that settles debts while the node is reachable.
     settling: tokio::sync::Mutex<()>,
-    /// Held by whoever tries it again while it is away: when the next attempt may begin.
+    /// Held by the task that reconnects to an unreachable node. Contains the earliest time of the next attempt.
     next_attempt: tokio::sync::Mutex<Option<Instant>>,
-    /// Changes whenever an attempt has succeeded.
+    /// Changes after every successful attempt.
     reconnected: watch::Sender<()>,
 }
 
-/// A connection that works as far as is known.
+/// A connection that has not failed yet.
 #[derive(Clone)]
 pub(super) struct NodeConnection {
     pub(super) redis: MultiplexedConnection,
     pub(super) script: Invoker,
-    /// That of all nodes: whoever learns it anew tells all connections.
+    /// Shared by all nodes, so that all connections use a new secret immediately.
     secret: Arc<SharedSecret>,
-    /// Counts what is asked on it.
+    /// Counts the calls on this connection.
     pub(super) metrics: NodeMetrics,
-    /// Host and port of the server.
+    /// The host and port of the server.
     address: String,
-    /// Notified when it has ended; no two connections have the same.
+    /// Notified when the connection has ended. Unique for each connection.
     ended: Arc<Notify>,
 }
 
-/// What is known of a connection that is kept.
+/// The status of a managed connection.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectionStatus {
-    /// The first attempt since the last connection broke is under way.
+    /// The first attempt since the start or since the last connection broke.
     Connecting,
     Up(NodeConnection),
-    /// The last attempt failed, or the node is not to be asked at present, for this cause.
+    /// The last attempt failed or the node is not usable, with the cause.
     Down(String),
 }
 
 // === impl Node ===
 
 impl Node {
-    /// # Errors
-    /// The URL is none that leads to a Redis.
+    /// # Errors The URL is not a valid Redis URL.
     pub(super) fn new(
         settings: &RedisSettings,
         secret: Arc<SharedSecret>,
@@ -102,7 +101,7 @@ impl Node {
         Ok(Self::with(url, 0, Locator::new(settings)?, OwnedHashSlots::all(), secret, membership))
     }
 
-    /// One of several, which is there as long as it has slots.
+    /// Creates a node of a cluster. It is connected to while it has hash slots.
     pub(super) fn of_cluster(
         address: Address,
         number: usize,
@@ -142,55 +141,55 @@ impl Node {
         }
     }
 
-    /// Its address.
+    /// Returns the URL of the node.
     pub(super) fn url(&self) -> &RedisUrl {
         &self.url
     }
 
-    /// Its number among the nodes that this gateway has heard of.
+    /// Returns the number of the node, in the order in which this gateway found the nodes.
     pub(super) fn number(&self) -> usize {
         self.number
     }
 
-    /// The slots that it has.
+    /// Returns the hash slots of the node.
     pub(super) fn slots(&self) -> &OwnedHashSlots {
         &self.slots
     }
 
-    /// How a node of a cluster is reached.
+    /// Returns the address of a node of a cluster.
     pub(super) fn address(&self) -> &Address {
         self.locator.address()
     }
 
-    /// Why it cannot be connected to at present.
+    /// Returns why the node is unreachable, if it is.
     pub(super) fn outage(&self) -> Option<String> {
         self.outages.cause()
     }
 
-    /// With sentinels, where its master was last.
+    /// Returns the last known address of the master, if the store uses sentinels.
     pub(super) fn master(&self) -> Option<String> {
         self.locator.master()
     }
 
-    /// Charges what was granted while nobody could be asked for the slots that it has.
+    /// Charges debts to the node's hash slots that no node could be charged with before.
     pub(super) async fn charge_debts_now(&self) {
         if self.membership.fallback().is_owing() {
             _ = timeout(CONNECT_TIMEOUT, self.connect(None)).await;
         }
     }
 
-    /// Opens a connection to the node's present address. With a breaker, the node must answer a probe.
+    /// Opens a connection to the node's current address. With a breaker, the node must also pass a probe.
     async fn connect(&self, breaker: Option<&Mutex<Breaker>>) -> Result<NodeConnection, String> {
         let moves = self.locator.moves();
         let located = self.locator.locate().await?;
         match self.connect_to(&located.address, breaker).await {
             Ok(connection) if self.locator.on_verified(&located, &moves) => Ok(connection),
-            Ok(_) => Err("the master has moved meanwhile".to_owned()),
+            Ok(_) => Err("the master has moved in the meantime".to_owned()),
             Err(error) => Err(self.locator.on_connect_failed(&located, &error)),
         }
     }
 
-    /// Opens a connection, and finds out what has to be known before it is used.
+    /// Opens a connection, and makes the checks that precede its use.
     async fn connect_to(&self, address: &Address, breaker: Option<&Mutex<Breaker>>) -> Result<NodeConnection, String> {
         let connect = async {
             let ended = Arc::new(Notify::new());
@@ -214,12 +213,12 @@ impl Node {
         Ok(connection)
     }
 
-    /// Learns the secret of the client hashes, which one node of a cluster has.
+    /// Reads the secret of the client hashes, which is on one node of a cluster.
     async fn fetch_secret(&self, address: &Address, redis: &mut MultiplexedConnection) -> RedisResult<()> {
         let Err(error) = self.secret.fetch(redis).await else { return Ok(()) };
         match (error.redirect_node(), self.secret.known()) {
             (Some(_), Some(_)) => Ok(()),
-            (Some((place, _)), None) => match address.named_node(place) {
+            (Some((named, _)), None) => match address.named_node(named) {
                 Some(there) => self.secret.fetch(&mut there.open(|_| ()).await?).await,
                 None => Err(error),
             },
@@ -227,8 +226,8 @@ impl Node {
         }
     }
 
-    /// Opens a connection to a node that was away: one attempt at a time, and only if it answers in time. What it is owed is
-    /// charged last, so that little is granted without it afterwards.
+    /// Opens a connection to a node that was unreachable. There is one attempt at a time. Debts are charged last, so
+    /// that few permits are granted locally afterwards.
     async fn reconnect(&self, breaker: &Mutex<Breaker>) -> Result<NodeConnection, String> {
         let mut next = self.next_attempt.lock().await;
         if let Some(next) = *next {
@@ -236,18 +235,18 @@ impl Node {
         }
         *next = Some(Instant::now() + ATTEMPT_INTERVAL);
         let connection = self.connect(Some(breaker)).await?;
-        // It is there: whoever comes next need not wait.
+        // The node is reachable, so the next attempt need not wait.
         *next = None;
         self.reconnected.send_replace(());
         Ok(connection)
     }
 
-    /// Changes whenever another connection to it is open again after an outage.
+    /// Changes whenever another connection is open again after an outage.
     fn reconnected(&self) -> watch::Receiver<()> {
         self.reconnected.subscribe()
     }
 
-    /// Asks until an answer shows how fast it is.
+    /// Sends probes until the breaker has a verdict.
     async fn probe(&self, connection: &mut NodeConnection, breaker: &Mutex<Breaker>) -> Result<(), String> {
         let time_limit = breaker.lock().probe_timeout();
         loop {
@@ -261,11 +260,11 @@ impl Node {
         }
     }
 
-    /// Charges what was granted without this node before it is asked anything else.
+    /// Charges debts to the node before its first decision.
     async fn rejoin(&self, connection: &mut NodeConnection) -> Result<(), StoreError> {
         match self.announce(connection).await {
             Err(error) if error.breaks_connection() => return Err(error),
-            // A Redis that may not hear of gateways can decide all the same.
+            // A Redis without permission for the set of gateways can still decide.
             _ => {}
         }
         self.charge_debts(connection).await.map(|_| ())
@@ -281,8 +280,8 @@ impl Node {
         Ok(paid)
     }
 
-    /// From time to time announces this gateway, and looks whether the secret is still the same: a Redis may lose its data
-    /// and keep its connections. Errors are ignored: decisions find them.
+    /// Announces this gateway at intervals, and re-reads the secret: a Redis can lose its data without losing its
+    /// connections. Ignores errors, since decisions will fail too.
     async fn run_heartbeat(&self, mut connection: NodeConnection) {
         self.eviction.warn_once(&self.url, &mut connection.redis).await;
         loop {
@@ -292,10 +291,9 @@ impl Node {
         }
     }
 
-    /// Charges what is granted without this node while it is there: by another connection that is down, or since a decision
-    /// failed for a reason that is no outage; and what is owed to slots that it gets. One connection does so for all. Returns
-    /// when that gets no answer, as one that nobody asks on in a network that is silent: whoever is reconnected could not pay as long as
-    /// it tries to.
+    /// Charges new debts while the node is reachable. They come from other connections that are down, from decisions
+    /// that failed without an outage, and from hash slots that the node gains. One connection does this for all.
+    /// Returns if it gets no reply, so that another connection can settle debts.
     async fn settle_debts(&self, mut connection: NodeConnection) -> StoreError {
         let _settling = self.settling.lock().await;
         let (mut new_debts, mut additions) = (self.membership.fallback().new_debts(), self.slots.additions());
@@ -312,12 +310,12 @@ impl Node {
                     _ = new_debts.changed() => {}
                 }
             }
-            // Those who fail together are charged together.
+            // Waits, so that one payment charges several debts.
             sleep_until(earliest.max(Instant::now() + SETTLE_EVERY)).await;
         }
     }
 
-    /// Returns when the connection has ended, the node is at another address, or the connection was given up.
+    /// Returns when the connection has ended or was discarded, or the node is at another address.
     async fn run_until_closed(&self, connection: NodeConnection, status: &watch::Sender<ConnectionStatus>) {
         let mut seen = status.subscribe();
         tokio::select! {
@@ -342,15 +340,14 @@ impl Node {
 // === impl NodeConnection ===
 
 impl NodeConnection {
-    /// The secret of the client hashes.
+    /// Returns the secret of the client hashes.
     ///
-    /// # Errors
-    /// It is not known, as it is before any node has answered.
+    /// # Errors The secret is unknown, since no node has replied yet.
     pub(super) fn secret(&self) -> Result<KeySecret, StoreError> {
         self.secret.known().ok_or(StoreError::Unreachable)
     }
 
-    /// The same, whose next call is about a slot that the node is just being given.
+    /// Returns a clone for one call to a hash slot that is migrating to this node.
     pub(super) fn asking(&self) -> Self {
         Self { script: self.script.asking(), ..self.clone() }
     }
@@ -366,7 +363,7 @@ impl std::fmt::Debug for NodeConnection {
     }
 }
 
-/// Notifies of the end of a connection.
+/// Returns a callback that notifies `ended` when the connection ends.
 fn notify_on_end(ended: Arc<Notify>) -> impl Fn(&PushInfo) + Send + Sync {
     move |push| {
         if push.kind == PushKind::Disconnection {

@@ -1,4 +1,4 @@
-//! The outages of a node, logged once for all connections to it: when the first of them is down, and when the last is reconnected.
+//! Logs each outage of a node once: when the first connection goes down, and when the last has recovered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::store::fallback::{Fallback, LocalCounts};
 use crate::store::settings::RedisUrl;
 
-/// What is known of a node's outages.
+/// The outages of a node.
 #[derive(Debug)]
 pub(crate) struct Outages {
     url: RedisUrl,
@@ -19,24 +19,24 @@ pub(crate) struct Outages {
     current: Mutex<Option<OngoingOutage>>,
 }
 
-/// The gauge that says whether all nodes of the store can be asked.
+/// The gauge that shows whether all nodes of the store are reachable.
 #[derive(Debug)]
 pub(crate) struct UpGauge {
     metrics: Arc<Metrics>,
-    /// How many cannot.
+    /// The number of unreachable nodes.
     down_nodes: AtomicUsize,
 }
 
-/// The outage that lasts.
+/// An outage that has not ended.
 #[derive(Debug)]
 struct OngoingOutage {
-    /// How many connections are down.
+    /// The number of connections that are down.
     down: usize,
-    /// Why the first of them was.
+    /// The cause of the first failure, or of the latest failed attempt.
     cause: String,
     since: Instant,
     attempts: u64,
-    /// What had been decided without the node before.
+    /// The local decisions before the outage.
     before: LocalCounts,
 }
 
@@ -54,12 +54,12 @@ impl Outages {
         Self { url, fallback, up, current: Mutex::default() }
     }
 
-    /// Why the node is not asked at present.
+    /// Returns the cause of the current outage, if there is one.
     pub(crate) fn cause(&self) -> Option<String> {
         self.current.lock().as_ref().map(|current| current.cause.clone())
     }
 
-    /// A connection is down.
+    /// Records that a connection is down.
     pub(crate) fn begin(&self, cause: &str) -> Outage<'_> {
         let mut current = self.current.lock();
         if let Some(current) = &mut *current {
@@ -96,13 +96,13 @@ impl UpGauge {
         Self { metrics, down_nodes: AtomicUsize::new(0) }
     }
 
-    /// One more cannot be asked.
+    /// Records that one more node is unreachable.
     pub(crate) fn mark_down(&self) {
         self.down_nodes.fetch_add(1, Ordering::Relaxed);
         self.metrics.store_is_up(false);
     }
 
-    /// One of them can be asked again, or is needed no more.
+    /// Records that a node is reachable again, or no longer needed.
     pub(crate) fn mark_up(&self) {
         if self.down_nodes.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.metrics.store_is_up(true);
@@ -113,8 +113,8 @@ impl UpGauge {
 // === impl Outage ===
 
 impl Outage<'_> {
-    /// Notes an attempt to open it that failed. A new cause replaces the old one, and is logged: a Redis that is reconnected with a
-    /// wrong certificate is no longer merely down_nodes.
+    /// Records a failed attempt to reconnect. Logs a new cause: a Redis that has restarted with a wrong certificate
+    /// needs another fix.
     pub(crate) fn record_failure(&self, cause: &str) {
         if let Some(current) = &mut *self.outages.current.lock() {
             current.attempts += 1;
@@ -125,13 +125,13 @@ impl Outage<'_> {
         }
     }
 
-    /// It is reconnected.
+    /// Records that the connection is open again.
     pub(crate) fn recovered(mut self) {
         self.has_recovered = true;
     }
 }
 
-/// A connection that is dropped while it is down ends the outage without a word: nobody is reconnected.
+/// A connection that is dropped while it is down ends the outage without a log line, since the node has not recovered.
 impl Drop for Outage<'_> {
     fn drop(&mut self) {
         let mut current = self.outages.current.lock();
@@ -152,12 +152,12 @@ mod tests {
     use crate::store::testing::logged_by;
 
     #[test]
-    fn an_outage_of_several_connections_is_told_once_with_its_cause_and_what_was_decided_meanwhile() {
+    fn outage_of_several_connections_is_logged_once() {
         let url = RedisUrl::new("redis://127.0.0.1:1".to_owned());
         let metrics = Arc::new(Metrics::new());
         let outages = Outages::new(url, Arc::new(Fallback::new(1)), Arc::new(UpGauge::new(Arc::clone(&metrics))));
         let log = logged_by(|| {
-            let (first, second) = (outages.begin("slow"), outages.begin("down_nodes"));
+            let (first, second) = (outages.begin("slow"), outages.begin("gone"));
             assert_eq!(outages.cause().as_deref(), Some("slow"));
             assert!(metrics.render().contains("tidegate_store_up 0\n"));
             first.record_failure("slow");

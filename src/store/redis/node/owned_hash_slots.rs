@@ -1,4 +1,4 @@
-//! Which hash slots a node has, as far as is known; and how it is told that this may be out of date.
+//! The hash slots of a node, as last known, and requests to refresh them.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use tokio::sync::{Notify, watch};
 use super::super::hash_slots::{HASH_SLOTS, hash_slot_of};
 use crate::limit::{ClientId, Limiter};
 
-/// The slots of a node.
+/// The hash slots of a node.
 #[derive(Debug)]
 pub(crate) struct OwnedHashSlots {
-    /// All, if there is none.
+    /// `None` if the node has all hash slots.
     set: Mutex<Option<Box<[bool]>>>,
-    /// Changes whenever it gets new ones.
+    /// Changes whenever the node gains hash slots.
     additions: watch::Sender<()>,
-    /// Notified when the slots of all nodes are to be looked at again.
+    /// Notified when the slot map of the cluster should be refreshed.
     refresh_requests: Arc<Notify>,
 }
 
 impl OwnedHashSlots {
-    /// Those of a Redis that is alone.
+    /// All hash slots, for a Redis without a cluster.
     pub(crate) fn all() -> Self {
         Self { set: Mutex::default(), additions: watch::Sender::new(()), refresh_requests: Arc::default() }
     }
 
-    /// Those of a node of a cluster: none yet.
+    /// No hash slots yet: for a new node of a cluster.
     pub(crate) fn none(refresh_requests: Arc<Notify>) -> Self {
         Self { set: Mutex::new(Some(no_slots())), additions: watch::Sender::new(()), refresh_requests }
     }
 
-    /// From now on it has these, by their numbers. Returns whether it has got new ones.
+    /// Replaces the hash slots. Returns `true` if the node gained some.
     pub(crate) fn set(&self, new: Box<[bool]>) -> bool {
         let mut set = self.set.lock();
         let has_more = set.as_ref().is_none_or(|old| new.iter().zip(old).any(|(new, old)| *new && !old));
@@ -42,53 +42,53 @@ impl OwnedHashSlots {
         has_more
     }
 
-    /// From now on it has this one too.
+    /// Adds a hash slot.
     pub(crate) fn add(&self, slot: u16) {
         if !self.replace(slot, true) {
             self.additions.send_replace(());
         }
     }
 
-    /// From now on it has this one no more.
+    /// Removes a hash slot.
     pub(crate) fn remove(&self, slot: u16) {
         self.replace(slot, false);
     }
 
-    /// Returns what was there before.
+    /// Sets whether the node has a hash slot. Returns whether it had it before.
     fn replace(&self, slot: u16, has: bool) -> bool {
         let mut set = self.set.lock();
         let known = set.as_mut().and_then(|set| set.get_mut(usize::from(slot)));
         known.is_none_or(|known| std::mem::replace(known, has))
     }
 
-    /// Is the bucket of this client in one of them?
+    /// Returns `true` if the node has the hash slot of this client's bucket.
     pub(crate) fn has(&self, limiter: &Limiter, client: Option<&ClientId>) -> bool {
         self.set.lock().as_ref().is_none_or(|set| set[usize::from(hash_slot_of(limiter, client))])
     }
 
-    /// Changes whenever there are new ones.
+    /// Changes whenever the node gains hash slots.
     pub(crate) fn additions(&self) -> watch::Receiver<()> {
         self.additions.subscribe()
     }
 
-    /// Has it none at all?
+    /// Returns `true` if the node has no hash slots.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.lock().as_ref().is_some_and(|set| !set.contains(&true))
     }
 
-    /// Returns when there are some.
+    /// Waits until the node has hash slots.
     pub(crate) async fn wait_until_any(&self) {
-        // Fails only without a sender, which is in `self`.
+        // Fails only without a sender, but `self` has one.
         _ = self.additions().wait_for(|()| !self.is_empty()).await;
     }
 
-    /// Something does not fit.
+    /// Requests a refresh of the slot map.
     pub(crate) fn request_refresh(&self) {
         self.refresh_requests.notify_one();
     }
 }
 
-/// A set of none.
+/// Returns an empty set.
 pub(crate) fn no_slots() -> Box<[bool]> {
     vec![false; usize::from(HASH_SLOTS)].into_boxed_slice()
 }

@@ -1,7 +1,7 @@
-//! Requests that are decided in one call, as if they had come one by one.
+//! A batch of requests that one call decides, as if they had arrived one after the other.
 //!
-//! A bucket that many of them ask for is read and written once, and requests in a row that ask for the same are one entry
-//! with a count. So what a call costs grows with its buckets, and hardly with its requests.
+//! The script reads and writes each bucket once, and equal consecutive requests are one entry with a count. So the
+//! cost of a call depends on its buckets and hardly on its requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,69 +17,69 @@ use crate::limit::{Algorithm, Charge, Outcome, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
-/// Most work of a call, so that nobody on this Redis waits for long meanwhile: 64 buckets take it less than a millisecond.
+/// The maximum work of a call, in buckets. Redis needs less than a millisecond for 64 buckets, so other calls do not
+/// wait long.
 pub(crate) const MAX_WORK: usize = 64;
 
-/// To tell when many permits will have returned, Redis may have to read their entries; so many entries are as much work as a
-/// bucket.
+/// The number of log entries that cost as much as a bucket. A charge of many permits may have to read their entries.
 const ENTRIES_PER_BUCKET: u32 = 16;
 
-/// Most requests of a call.
+/// The maximum number of requests in a call.
 const MAX_REQUESTS: usize = 4_096;
 
-/// A request that waits to be decided.
+/// A request that waits for its decision.
 #[derive(Debug)]
 pub(crate) struct PendingDecision {
     pub(crate) charges: Vec<Charge>,
-    /// The time to decide at; Redis's own if none is given.
+    /// The decision time; `None` for Redis's own time.
     pub(crate) now: Option<Timestamp>,
     pub(crate) deadline: Instant,
     pub(crate) decided: oneshot::Sender<Result<Outcome, StoreError>>,
 }
 
-/// The requests of a call, in the order in which they came.
+/// The requests of a call, in the order of their arrival.
 #[derive(Debug)]
 pub(crate) struct Batch {
     requests: Vec<PendingDecision>,
     buckets: Buckets,
     runs: Vec<RequestRun>,
-    /// What all runs ask for, one after the other.
+    /// The charges of all runs, one run after the other.
     limits: Vec<RequestedCharge>,
     work: usize,
     is_shared: bool,
     _token: InFlightToken,
 }
 
-/// Of calls that are sent together: they count as one until the last of them is over.
+/// A token of calls that are sent together. They count as one call in flight until the last of them has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlightToken(#[expect(dead_code, reason = "it counts")] Arc<InFlightGroup>);
 
-/// Counts the flights that are under way for a queue.
+/// Counts one group of calls in flight.
 #[derive(Debug)]
 struct InFlightGroup(#[expect(dead_code, reason = "it counts")] Arc<()>);
 
-/// So many requests in a row that ask for the same.
+/// Equal consecutive requests.
 #[derive(Debug)]
 struct RequestRun {
     count: u32,
     limits: usize,
 }
 
-/// When and by what a call decides.
+/// The time of a decision, and a random number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecisionTime {
-    /// The time to decide at; Redis's own if none is given.
+    /// The decision time; `None` for Redis's own time.
     pub(crate) now: Option<Timestamp>,
-    /// The time around which limits by the calendar are sent their boundaries.
+    /// The time that calendar limits are sent the boundaries for.
     pub(crate) near: Timestamp,
-    /// Tells log entries that are shared with others from all others.
+    /// Distinguishes log entries of shared limiters from all others.
     pub(crate) random: u64,
 }
 
 // === impl PendingDecision ===
 
 impl PendingDecision {
-    /// False if the client has left or the deadline has passed: it is not charged then.
+    /// Returns `false` if the client has left or the deadline has passed. Then the request is not charged.
     fn is_waited_for(&self, now: Instant) -> bool {
         now < self.deadline && !self.decided.is_closed()
     }
@@ -92,7 +92,7 @@ impl PendingDecision {
 // === impl InFlightToken ===
 
 impl InFlightToken {
-    /// Another one of these.
+    /// Creates a token for this counter.
     pub(crate) fn new(in_flight: &Arc<()>) -> Self {
         Self(Arc::new(InFlightGroup(Arc::clone(in_flight))))
     }
@@ -101,40 +101,41 @@ impl InFlightToken {
 // === impl Batch ===
 
 impl Batch {
-    /// An empty one.
+    /// Creates an empty batch.
     pub(crate) fn new(token: InFlightToken) -> Self {
         let (requests, runs, limits) = (Vec::new(), Vec::new(), Vec::new());
         Self { requests, buckets: Buckets::default(), runs, limits, work: 0, is_shared: false, _token: token }
     }
 
-    /// An empty one for requests about shared limiters.
+    /// Creates an empty batch for requests with shared limiters.
     pub(crate) fn shared(token: InFlightToken) -> Self {
         Self { is_shared: true, ..Self::new(token) }
     }
 
-    /// Whether it is about shared limiters.
+    /// Returns `true` if the batch is for shared limiters.
     pub(crate) fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// What its first request asks for.
+    /// Returns the charges of the first request.
     pub(crate) fn first(&self) -> &[Charge] {
         self.requests.first().map_or(&[], |first| &first.charges)
     }
 
-    /// That of one request.
+    /// Creates a batch of a single request.
     pub(crate) fn single(request: PendingDecision) -> Self {
         let mut batch = Self::new(InFlightToken::new(&Arc::default()));
         batch.push(request);
         batch
     }
 
-    /// How much of a call's work it is, in buckets.
+    /// Returns the work of the batch, in buckets.
     pub(crate) fn work(&self) -> usize {
         self.work
     }
 
-    /// Takes so many of a queue at most, as far as there is room; returns whether there is none for the next.
+    /// Takes at most `at_most` requests from a queue. Returns `true` if the batch has no capacity for the next
+    /// request.
     pub(crate) fn take_from(&mut self, queue: &mut VecDeque<PendingDecision>, at_most: usize, now: Instant) -> bool {
         for _ in 0..at_most {
             let Some(next) = queue.pop_front_if(|next| self.has_capacity_for(next)) else { return !queue.is_empty() };
@@ -149,7 +150,7 @@ impl Batch {
 
     fn has_capacity_for(&self, next: &PendingDecision) -> bool {
         let Some(first) = self.requests.first() else { return true };
-        // Those of a bucket that is in the call already are as good as nothing, and seldom as many as there is room for.
+        // Assumes new buckets. Buckets that are already in the call cost almost nothing, but rarely fill it.
         let work = self.work + next.charges.iter().map(work).sum::<usize>();
         let has_capacity = self.requests.len() < MAX_REQUESTS && work <= MAX_WORK;
         has_capacity && first.now == next.now && !self.buckets.conflicts_with(&next.charges)
@@ -174,7 +175,7 @@ impl Batch {
         self.requests.push(request);
     }
 
-    /// How many requests are in it.
+    /// Returns the number of requests.
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
@@ -183,22 +184,22 @@ impl Batch {
         self.requests.is_empty()
     }
 
-    /// The time to decide at; Redis's own if none is given.
+    /// Returns the decision time; `None` for Redis's own time.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.requests.first().and_then(|first| first.now)
     }
 
-    /// The latest of their deadlines.
+    /// Returns the latest deadline of the requests.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.requests.iter().map(|request| request.deadline).max()
     }
 
-    /// Adds the keys and arguments by which the script decides all of it.
+    /// Adds the keys and arguments of the script.
     pub(crate) fn write(&self, call: &mut Cmd, secret: &KeySecret, time: DecisionTime) {
         call.arg(self.buckets.number_of_keys());
         self.buckets.each_key(secret, |key| _ = call.arg(key));
         call.arg("admit").arg(self.buckets.limiter_args(time.near)).arg(self.encode_requests());
-        // Every argument costs Redis as much as a look at a small table: there are none that nobody needs.
+        // Every argument costs Redis as much as a table lookup, so unused ones are omitted.
         let is_shared = |algorithm| matches!(algorithm, Algorithm::Redisson(_));
         if time.now.is_some() || self.buckets.algorithms().any(is_shared) {
             call.arg(&time.random.to_be_bytes());
@@ -208,7 +209,7 @@ impl Batch {
         }
     }
 
-    /// How many requests there are of each run, and what one asks for.
+    /// Returns the runs: the number of requests, and the charges of each.
     fn runs(&self) -> impl Iterator<Item = (u32, &[RequestedCharge])> {
         let mut limits = &self.limits[..];
         self.runs.iter().map(move |run| {
@@ -218,13 +219,13 @@ impl Batch {
         })
     }
 
-    /// The requests as the script takes them.
+    /// Encodes the requests for the script.
     fn encode_requests(&self) -> Vec<u8> {
         let (first_numbers, mut bytes) =
             (self.buckets.first_numbers(), Vec::with_capacity(7 * (self.runs.len() + self.limits.len())));
         for (count, asked) in self.runs() {
             bytes.extend(count.to_le_bytes());
-            // A route has at most as many limits as fit here, and a call as many buckets.
+            // The limits of a route fit into a byte, and the buckets of a call into two.
             bytes.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
             for one in asked {
                 bytes.extend(u16::try_from(one.bucket.number(&first_numbers)).unwrap_or(u16::MAX).to_le_bytes());
@@ -235,20 +236,20 @@ impl Batch {
         bytes
     }
 
-    /// Reads what the script returns.
+    /// Parses the reply of the script.
     pub(crate) fn read(&self, reply: &Value) -> Result<Reply, StoreError> {
         let Value::BulkString(bytes) = reply else { return Err(StoreError::UnexpectedReply) };
         Reply::read(bytes, self.runs()).ok_or(StoreError::UnexpectedReply)
     }
 
-    /// Tells everybody what was decided, but those who are to ask retries at once; these are returned.
+    /// Sends the outcomes to the callers. Returns the requests that must be sent again.
     pub(crate) fn send_outcomes(self, outcomes: &Outcomes) -> Vec<PendingDecision> {
         let mut retries = Vec::new();
         for (request, outcome) in self.requests.into_iter().zip(outcomes.iter(&self.limits)) {
             if must_retry(&outcome) {
                 retries.push(request);
             } else {
-                // A client that left meanwhile stays charged, as if it had left a time later.
+                // A client that left in the meantime stays charged, as if it had left later.
                 _ = request.decided.send(Ok(outcome));
             }
         }
@@ -260,13 +261,13 @@ impl Batch {
     }
 }
 
-/// Was it refused although permits have returned, since a call removes only so many entries? A granted request never asks retries:
-/// it has been charged.
+/// Returns `true` if the request was refused although permits are available: a call removes only a limited number of
+/// returned entries. A granted request is never sent again, since it has been charged.
 fn must_retry(outcome: &Outcome) -> bool {
     !outcome.granted() && outcome.decisions.iter().any(|decision| decision.wait == Wait::Millis(0))
 }
 
-/// How much a charge may have to be read for, in buckets.
+/// Returns the work of a charge, in buckets.
 fn work(charge: &Charge) -> usize {
     1 + usize::try_from(charge.permits.min(512) / ENTRIES_PER_BUCKET).unwrap_or(0)
 }

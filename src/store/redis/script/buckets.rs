@@ -1,4 +1,4 @@
-//! The buckets that a call is about, as its script takes them: limiter by limiter, with what its buckets have in common.
+//! The buckets of a call in the format of the script: limiter by limiter, with the arguments that the buckets share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, Charge, ClientId, Limiter, Mode};
 use crate::store::settings::KeySecret;
 
-/// Each bucket once, however often it is asked for.
+/// The buckets of a call, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
     limiters: Vec<LimiterBuckets>,
     len: usize,
 }
 
-/// Where a bucket is in a call: its limiter among the limiters, and itself among the limiter's.
+/// The position of a bucket in a call: the position of its limiter, and its position among the limiter's buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BucketIndex {
     limiter: usize,
     bucket: usize,
 }
 
-/// What a request asks entry a limit.
+/// A charge of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestedCharge {
     pub(crate) bucket: BucketIndex,
@@ -41,16 +41,16 @@ struct LimiterBuckets {
 }
 
 impl Buckets {
-    /// How many there are.
+    /// Returns the number of buckets.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The index entry a charge's bucket, which is added if it is new.
+    /// Returns the position of a charge's bucket, and adds the bucket if it is new.
     pub(crate) fn index(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
         let entry = &mut self.limiters[limiter];
-        // One that all share, or one client's that is asked for many times in a row.
+        // Fast path for an OVERALL limit, or consecutive charges of one client.
         let next = entry.clients.len();
         let bucket = match entry.clients.last() {
             Some(last) if *last == charge.client => next - 1,
@@ -63,7 +63,7 @@ impl Buckets {
         BucketIndex { limiter, bucket }
     }
 
-    /// Adds a charge's bucket, whatever was asked entry it before.
+    /// Adds a charge's bucket, even if the same bucket was added before.
     pub(crate) fn add(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
         let entry = &mut self.limiters[limiter];
@@ -72,7 +72,8 @@ impl Buckets {
         BucketIndex { limiter, bucket: entry.clients.len() - 1 }
     }
 
-    /// Is one entry these limiters here under another rule? The two would not see what the other takes.
+    /// Returns `true` if one of these limiters is present with another rule. In one call, neither would see the
+    /// other's charges.
     pub(crate) fn conflicts_with(&self, charges: &[Charge]) -> bool {
         let other = |one: &Limiter, charge: &Charge| one.name == charge.limiter.name && *one != *charge.limiter;
         let known = |charge: &Charge| self.limiters.iter().any(|entry| Arc::ptr_eq(&entry.limiter, &charge.limiter));
@@ -90,12 +91,12 @@ impl Buckets {
         })
     }
 
-    /// The algorithms entry all limiters.
+    /// Returns the algorithms of all limiters.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.limiters.iter().map(|entry| entry.limiter.quota.algorithm())
     }
 
-    /// The number entry the first bucket entry each limiter.
+    /// Returns the number of each limiter's first bucket.
     pub(crate) fn first_numbers(&self) -> Vec<usize> {
         let mut next = 1;
         let first = |entry: &LimiterBuckets| {
@@ -106,13 +107,13 @@ impl Buckets {
         self.limiters.iter().map(first).collect()
     }
 
-    /// How many keys they have.
+    /// Returns the number of keys.
     pub(crate) fn number_of_keys(&self) -> usize {
         let keys_of = |entry: &LimiterBuckets| keys::count(entry.limiter.quota.algorithm(), entry.clients.len());
         self.limiters.iter().map(keys_of).sum()
     }
 
-    /// Shows `each` their keys, in the order in which scripts take them.
+    /// Calls `each` with the keys, in the order of the script.
     pub(crate) fn each_key(&self, secret: &KeySecret, mut each: impl FnMut(&str)) {
         let mut key = String::with_capacity(128);
         for entry in &self.limiters {
@@ -120,8 +121,8 @@ impl Buckets {
         }
     }
 
-    /// What scripts take entry each limiter, as args that each end with a space. Those by the calendar are sent the
-    /// boundaries around `near`.
+    /// Returns the arguments of the limiters, each with a trailing space. Calendar limits get the boundaries around
+    /// `near`.
     pub(crate) fn limiter_args(&self, near: Timestamp) -> String {
         let mut args = ScriptArgs(String::with_capacity(40 * self.limiters.len()));
         for entry in &self.limiters {
@@ -132,7 +133,7 @@ impl Buckets {
     }
 }
 
-/// ScriptArgs that each end with a space.
+/// Arguments of the script, each with a trailing space.
 struct ScriptArgs(String);
 
 impl ScriptArgs {
@@ -148,13 +149,13 @@ impl ScriptArgs {
 }
 
 impl BucketIndex {
-    /// The number entry the bucket, if the limiters' first ones have these.
+    /// Returns the number of the bucket, given the number of each limiter's first bucket.
     pub(crate) fn number(self, first_numbers: &[usize]) -> usize {
         first_numbers[self.limiter] + self.bucket
     }
 }
 
-/// What the scripts take entry a limiter: the algorithm's name, and what its file says.
+/// Adds the arguments of a limiter: the name of the algorithm, and its parameters.
 fn arguments(limiter: &Limiter, near: Timestamp, call: &mut ScriptArgs) {
     let quota = &limiter.quota;
     call.arg(quota.algorithm().name());
@@ -189,7 +190,7 @@ fn arguments(limiter: &Limiter, near: Timestamp, call: &mut ScriptArgs) {
     }
 }
 
-/// Redisson's number entry a mode.
+/// Returns Redisson's number of a mode.
 pub(crate) fn redisson_mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Overall => "0",

@@ -1,8 +1,8 @@
-//! The names of keys: one for each bucket of ours, and where Redisson looks for the data of a limiter that is shared.
+//! The names of keys: one key for each own bucket, and the keys of a limiter that is shared with Redisson.
 //!
-//! A client's address is written as it is; everything else that a client sends is there only as a keyed hash of fixed
-//! length, without braces or colons. So nothing that it sends moves a key to another cluster slot or onto another
-//! client's bucket. The secret of that hash is the same for all gateways on a Redis.
+//! A client's address is part of the key as it is. All other client input is only in a keyed hash of fixed length,
+//! without braces or colons. So no client can move a key to another hash slot or onto another client's bucket. The
+//! secret of the hash is the same for all gateways on a Redis.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisResult, Set
 use crate::limit::{Algorithm, ClientId, Limiter};
 use crate::store::settings::{KeySecret, RedisSettings};
 
-/// The secret of the client hashes: the rule file's, or the text that lies in Redis.
+/// The secret of the client hashes: configured in the rule file, or stored in Redis.
 #[derive(Debug)]
 pub(crate) struct SharedSecret {
     configured: Option<KeySecret>,
@@ -22,14 +22,14 @@ pub(crate) struct SharedSecret {
     stored: ArcSwapOption<StoredSecret>,
 }
 
-/// What lies in Redis.
+/// The secret that is stored in Redis.
 #[derive(Debug)]
 struct StoredSecret {
     text: String,
     secret: KeySecret,
 }
 
-/// How many keys so many buckets have.
+/// Returns the number of keys of these buckets.
 pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     match algorithm {
         Algorithm::Redisson(_) => 6 * buckets,
@@ -37,7 +37,8 @@ pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     }
 }
 
-/// What tells the buckets of an algorithm from those of the others; nothing for `token_bucket`.
+/// Returns the part of a key that separates the buckets of different algorithms. Empty for
+/// `token_bucket`.
 fn suffix(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::TokenBucket | Algorithm::Redisson(_) => "",
@@ -48,8 +49,7 @@ fn suffix(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// Calls `each` with the keys of a limiter's buckets, in the order in which its algorithm's script takes them. `key` is a buffer:
-/// each key is written into it.
+/// Calls `each` with the keys of a limiter's buckets, in the order of the script. `key` is the buffer for each key.
 pub(crate) fn for_each(
     limiter: &Limiter,
     clients: &[Option<ClientId>],
@@ -72,7 +72,7 @@ pub(crate) fn for_each(
     }
 }
 
-/// The name of a limiter, with the client's partition in its hash tag if there are some.
+/// Writes the name of a limiter, with the client's partition in its hash tag if there are partitions.
 fn write_name(limiter: &Limiter, client: Option<&ClientId>, key: &mut String) {
     let Some(partition) = limiter.partition_of(client) else { return key.push_str(&limiter.name) };
     let [tag, rest] = limiter.split_at_part_number();
@@ -80,7 +80,8 @@ fn write_name(limiter: &Limiter, client: Option<&ClientId>, key: &mut String) {
     _ = write!(key, "{tag}:{partition}{rest}");
 }
 
-/// The keys of a limiter and a client's suffix: Redisson's five in its order, then our note about the client's log.
+/// Returns the keys of a limiter and a client's suffix: Redisson's five keys in its order, then Tidegate's key for the
+/// client's log.
 pub(crate) fn redisson_keys(name: &str, client: &str) -> [String; 6] {
     let key = |suffix, client| {
         let mut key = String::new();
@@ -92,7 +93,7 @@ pub(crate) fn redisson_keys(name: &str, client: &str) -> [String; 6] {
     [name.to_owned(), value, own_value, permits, own_permits, key("tidegate", client)]
 }
 
-/// Where the slot of a client's bucket remembers that a payment of this number was made.
+/// Returns the key that records that a payment was charged. It is in the hash slot of the client's bucket.
 pub(crate) fn payment_key(limiter: &Limiter, client: Option<&ClientId>, id: u64) -> String {
     let (mut name, mut key) = (String::new(), String::new());
     write_name(limiter, client, &mut name);
@@ -100,7 +101,7 @@ pub(crate) fn payment_key(limiter: &Limiter, client: Option<&ClientId>, id: u64)
     key
 }
 
-/// Redisson's `suffixName`: a name with a brace in it brings its own hash tag.
+/// Appends a suffix as Redisson's `suffixName` does: a name with a brace contains its own hash tag.
 fn write_suffixed(name: &str, suffix: &str, client: &str, key: &mut String) {
     let [before, after] = if name.contains('{') { ["", ":"] } else { ["{", "}:"] };
     for part in [before, name, after, suffix, client] {
@@ -120,7 +121,7 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
     };
 }
 
-/// The hash tag of a name: it decides which node of a cluster has the key, and all keys of a route share it.
+/// Returns the hash tag of a name. It determines the node of a cluster; all keys of a route share it.
 pub(crate) fn hash_tag(name: &str) -> &str {
     name.split_once('}').map_or(name, |(tag, _)| tag)
 }
@@ -133,22 +134,22 @@ impl SharedSecret {
         Self { configured: settings.key_secret, key, stored: ArcSwapOption::empty() }
     }
 
-    /// The secret, as far as it is known.
+    /// Returns the secret, if it is known.
     pub(crate) fn known(&self) -> Option<KeySecret> {
         self.configured.or_else(|| Some(self.stored.load().as_ref()?.secret))
     }
 
-    /// Learns the secret that all gateways on this Redis use. The first of them puts it there; a Redis that has lost it is
-    /// given it again, and whoever comes later follows.
+    /// Reads the secret that all gateways on this Redis use. The first gateway stores it. If Redis has lost it, it is
+    /// stored again, and other gateways read it.
     pub(crate) async fn fetch(&self, redis: &mut MultiplexedConnection) -> RedisResult<()> {
         if self.configured.is_some() {
             return Ok(());
         }
         let had = self.stored.load_full();
-        let ours = had.as_ref().map_or_else(|| KeySecret::random().to_hex(), |had| had.text.clone());
+        let own = had.as_ref().map_or_else(|| KeySecret::random().to_hex(), |had| had.text.clone());
         let if_absent = SetOptions::default().conditional_set(ExistenceCheck::NX);
-        let was_absent = redis.set_options(&self.key, &ours, if_absent).await?.is_some();
-        let text = redis.get(&self.key).await?.unwrap_or(ours);
+        let was_absent = redis.set_options(&self.key, &own, if_absent).await?.is_some();
+        let text = redis.get(&self.key).await?.unwrap_or(own);
         if had.is_some_and(|had| was_absent || had.text != text) {
             tracing::warn!(restored = was_absent, "store has lost its data: permits in use are forgotten");
         }
@@ -177,30 +178,30 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_has_one_key_and_algorithms_share_none() {
+    fn algorithms_share_no_keys() {
         assert_eq!(key_of("{tidegate:rest}:total", Algorithm::TokenBucket, None), "{tidegate:rest}:total");
         assert_eq!(key_of("{tidegate:rest}:total", Algorithm::Gcra { burst: 1 }, None), "{tidegate:rest}:total:gcra");
     }
 
     #[test]
-    fn the_partition_of_a_client_is_in_the_hash_tag_and_is_the_same_everywhere() {
+    fn partition_of_a_client_is_stable() {
         let quota = Quota::new(1, 1_000, Algorithm::Gcra { burst: 1 }).expect("a quota");
         let limiter = |name: &str| Limiter::new(name.to_owned(), Mode::PerClient, quota).partitioned(64);
         let address = ClientId::Address("192.0.2.1".parse::<std::net::IpAddr>().expect("an address").into());
         let clients = [address, ClientId::Instance("a".into())].map(Some);
-        let told = ["{tidegate:rest:772}:own:gcra:192.0.2.1", "{tidegate:rest:404}:own:gcra:a"];
-        assert_eq!(all_of(&limiter("{tidegate:rest}:own"), &clients), told);
+        let keys = ["{tidegate:rest:772}:own:gcra:192.0.2.1", "{tidegate:rest:404}:own:gcra:a"];
+        assert_eq!(all_of(&limiter("{tidegate:rest}:own"), &clients), keys);
     }
 
     #[test]
-    fn the_keys_of_shared_limiters_are_those_of_redisson() {
+    fn shared_limiter_has_the_keys_of_redisson() {
         let keys = ["lim", "{lim}:value", "{lim}:value:x", "{lim}:permits", "{lim}:permits:x", "{lim}:tidegate:x"];
         assert_eq!(redisson_keys("lim", ":x"), keys);
         assert_eq!(redisson_keys("{a}b", "")[1], "{a}b:value");
     }
 
     #[test]
-    fn an_address_is_written_as_it_is_and_a_value_as_a_hash_of_fixed_length() {
+    fn only_addresses_are_in_keys_as_they_are() {
         let key = |client| key_of("{lim}", Algorithm::TokenBucket, Some(client));
         let address = |text: &str| key(ClientId::Address(text.parse().expect("a network")));
         assert_eq!(address("192.0.2.1/32"), "{lim}:192.0.2.1");

@@ -1,12 +1,12 @@
-//! The script, put together of the files in `lua/`, and how a Redis is asked to run it.
+//! The script, built from the files in `lua/`, and how to run it.
 //!
-//! Where Redis keeps functions (since version 7) it is a library with one function, whose own functions and tables are made once in the life of
-//! the server, and not anew in every call, which is a third of what a small call costs. Elsewhere it is a script that Redis knows by
-//! its digest. Redis is asked again only where its answer says that nothing ran.
+//! Since version 7, Redis runs it as a library with one function. The tables and inner functions of the library are
+//! created once in the life of the server and not in every call, which saves a third of the cost of a small call.
+//! Earlier versions run it as a script by its digest. A call is repeated only after an error that means that nothing
+//! ran.
 //!
-//! A library is named after the digest of its source, and so is its function: gateways of different versions side by side
-//! each have their own. Those of old versions are left where they are: nobody can tell whether another gateway still calls
-//! them, and they are some 70 kB each.
+//! The library and its function are named after the digest of the source, so that gateways of different versions can
+//! use one Redis. Old libraries are not deleted, since another gateway may still call them; each takes about 70 kB.
 
 pub(super) mod batch;
 pub(super) mod buckets;
@@ -22,20 +22,20 @@ use deadpool_redis::redis::{Cmd, RedisError, RedisResult, Script as Digest, Valu
 use crate::clock::Timestamp;
 use crate::store::StoreError;
 
-/// Decides requests, undoes what was decided, and has the operations of the library. There is one for all calls.
+/// The script for decisions, refunds and the operations of the library.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let algorithms: String = ALGORITHMS.iter().map(|file| format!("do\n{file}end\n")).collect();
     let made_once = [BEGIN, SHARED, &algorithms, ADMIT, OPERATIONS].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
 
-/// What algorithms put themselves into.
+/// The table of the algorithms.
 const BEGIN: &str = "local algorithms = {}";
 
-/// Stands before all others.
+/// Precedes all other files.
 const SHARED: &str = include_str!("../../../../lua/shared.lua");
 
-/// One file for each algorithm, in a scope of its own: their order does not matter.
+/// One file for each algorithm, each in its own scope: their order does not matter.
 const ALGORITHMS: [&str; 6] = [
     include_str!("../../../../lua/token_bucket.lua"),
     include_str!("../../../../lua/gcra.lua"),
@@ -48,46 +48,46 @@ const ALGORITHMS: [&str; 6] = [
 const ADMIT: &str = include_str!("../../../../lua/admit.lua");
 const OPERATIONS: &str = include_str!("../../../../lua/operations.lua");
 
-/// A script; and the same as a library.
+/// The script, and the same code as a library.
 #[derive(Debug)]
 struct Script {
     source: String,
     digest: String,
     library: String,
-    /// What the library and its function are called.
+    /// The name of the library and of its function.
     function: String,
 }
 
-/// Runs the script on a connection, as its Redis likes it best.
+/// Runs the script on a connection, in the fastest way that its Redis supports.
 #[derive(Clone)]
 pub(super) struct Invoker {
     redis: MultiplexedConnection,
-    /// Does this Redis keep functions for us, as far as is known?
+    /// Whether this Redis supports functions for this user, as last known.
     has_functions: Arc<AtomicBool>,
-    /// Is every call about a slot that the node is just being given?
+    /// Whether every call is preceded by ASKING.
     is_asking: bool,
 }
 
-/// How Redis is asked to run the script. Each is tried once at most, in this order.
+/// A way to run the script. Each is tried at most once, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Invocation {
-    /// As a function, which costs it least.
+    /// As a function, which is the fastest.
     Function,
-    /// As a function that it is sent before.
+    /// As a function, after loading the library.
     NewFunction,
-    /// By the digest under which it knows a script that has run.
+    /// By the digest of a script that has run before.
     Digest,
-    /// As a whole.
+    /// By its source.
     Source,
 }
 
 // === impl Script ===
 
 impl Script {
-    /// A script that runs `each_call`, which stands on what is `made_once`. While a library is loaded Lua has no functions of
-    /// its own; so that is made by the first call.
+    /// Builds a script that runs `each_call` on top of `made_once`. In a library, the first call runs `made_once`,
+    /// since Redis provides no functions while a library is loaded.
     fn new(made_once: &str, each_call: &str) -> Self {
-        // What a function is given is not global; so it is local everywhere, which is faster besides.
+        // The arguments of a function are not global, so they are local in both forms, which is also faster.
         let source = format!("local KEYS, ARGV = KEYS, ARGV\n{made_once}\n{each_call}");
         let body = format!(
             "local run\nlocal function make()\nlocal KEYS, ARGV\n{made_once}\nreturn function(keys, arguments)\n\
@@ -103,11 +103,10 @@ impl Script {
 // === impl Invoker ===
 
 impl Invoker {
-    /// Asks for a function that nobody has, before any is called: a Redis that does not know the command puts its arguments
-    /// into the error, and a client cannot read those of ours that are not text.
+    /// Calls a missing function first, to detect support for functions. A Redis that does not know FCALL repeats the
+    /// arguments in its error, and the client library cannot parse binary arguments there.
     ///
-    /// # Errors
-    /// The connection does not work.
+    /// # Errors The connection does not work.
     pub(super) async fn new(mut redis: MultiplexedConnection) -> RedisResult<Self> {
         let has_functions = match cmd("FCALL").arg("tidegate").arg(0).exec_async(&mut redis).await {
             Err(error) if error.code().is_none() => return Err(error),
@@ -116,15 +115,14 @@ impl Invoker {
         Ok(Self { redis, has_functions: Arc::new(AtomicBool::new(has_functions)), is_asking: false })
     }
 
-    /// The same for calls about a slot that the node is just being given.
+    /// Returns an invoker that precedes every call with ASKING.
     pub(super) fn asking(&self) -> Self {
         Self { is_asking: true, ..self.clone() }
     }
 
     /// Runs the script with the keys and arguments that `add` adds to a command.
     ///
-    /// # Errors
-    /// What went wrong the last time it was asked. It is never asked again after it may have run.
+    /// # Errors The last error. The call is never repeated after it may have run.
     pub(super) async fn run(&mut self, add: impl Fn(&mut Cmd) + Sync) -> Result<Value, StoreError> {
         let has_functions = self.has_functions.load(Ordering::Relaxed);
         let mut how = if has_functions { Invocation::Function } else { Invocation::Digest };
@@ -136,7 +134,7 @@ impl Invoker {
         }
     }
 
-    /// What Redis's clock shows.
+    /// Returns the time of Redis's clock.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -160,10 +158,10 @@ impl Invoker {
         self.send(command).await
     }
 
-    /// Sends a command, and before it that it is about a slot that the node is just being given, if it is.
+    /// Sends a command, preceded by ASKING if the hash slot is migrating to this node.
     pub(super) async fn send(&mut self, command: Cmd) -> RedisResult<Value> {
         if self.is_asking {
-            // Nothing of others comes between the two.
+            // Sent together, so that no other command comes in between.
             let mut both = pipe();
             both.cmd("ASKING").add_command(command);
             let answers = self.redis.send_packed_commands(&both, 0, 2).await?;
@@ -172,7 +170,8 @@ impl Invoker {
         self.redis.send_packed_command(&command).await?.extract_error()
     }
 
-    /// Another gateway may have loaded it just now, or nobody may: whether it is there is for the call to say.
+    /// Ignores error replies: another gateway may have loaded the library at the same time, and the call will show if
+    /// it exists.
     async fn load(&mut self) -> RedisResult<()> {
         match cmd("FUNCTION").arg("LOAD").arg(&SCRIPT.library).exec_async(&mut self.redis).await {
             Err(error) if error.code().is_none() => Err(error),
@@ -180,7 +179,7 @@ impl Invoker {
         }
     }
 
-    /// How else to ask after an error that says that nothing ran.
+    /// Returns the next way to run the script after an error that means that nothing ran.
     fn fallback_after(&self, how: Invocation, error: &RedisError) -> Option<Invocation> {
         match how {
             Invocation::Function if is_unknown(error) => Some(Invocation::NewFunction),
@@ -188,8 +187,8 @@ impl Invoker {
                 self.has_functions.store(false, Ordering::Relaxed);
                 Some(Invocation::Digest)
             }
-            // A Redis without memory runs no function that could write; a script it runs until that writes. So who is
-            // refused is told so.
+            // A Redis without memory rejects functions that may write, but runs a script until it writes. So requests
+            // that are refused still get their decision.
             Invocation::Function | Invocation::NewFunction if error.code() == Some("OOM") => Some(Invocation::Digest),
             Invocation::Digest if error.code() == Some("NOSCRIPT") => Some(Invocation::Source),
             _ => None,
@@ -197,17 +196,18 @@ impl Invoker {
     }
 }
 
-/// Nothing ran, since Redis does not know the function.
+/// Returns `true` if nothing ran, since Redis does not know the function.
 fn is_unknown(error: &RedisError) -> bool {
     error.detail() == Some("Function not found")
 }
 
-/// Nothing ran, since we may not call functions any more. What goes wrong in a function is not meant: it has run.
+/// Returns `true` if nothing ran, since this user may not call functions any more. Errors within a function do not
+/// count, since it has run.
 fn is_forbidden(error: &RedisError) -> bool {
     error.code() == Some("NOPERM") && error.detail().is_some_and(|detail| detail.contains("'fcall'"))
 }
 
-/// What an error means. Up to version 6, what went wrong within a script is told at the end of another:
+/// Converts an error. Up to version 6, an error within a script is at the end of another error:
 /// `ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -READONLY You can't write …`.
 pub(super) fn store_error(error: &RedisError) -> StoreError {
     if let Some((address, slot)) = error.redirect_node() {
@@ -223,7 +223,7 @@ pub(super) fn store_error(error: &RedisError) -> StoreError {
     match within.map_or(word, |(_, error)| error.split(' ').next().unwrap_or(word)) {
         "NOTINITIALISED" => StoreError::NotInitialised,
         "MODEDIFFERS" => StoreError::ModeDiffers,
-        // That nobody has a slot says nothing about the others of the node.
+        // A hash slot without a node does not concern other hash slots of the connection's node.
         "CLUSTERDOWN" if error.detail().is_some_and(|detail| detail.contains("not served")) => StoreError::Unreachable,
         word => StoreError::ErrorReply(word.to_owned()),
     }

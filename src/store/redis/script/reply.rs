@@ -1,39 +1,39 @@
-//! The answers to the requests of a call, read from what the script returns (`lua/admit.lua`).
+//! Parses the reply of the script to a batch (`lua/admit.lua`).
 
 use super::buckets::RequestedCharge;
 use crate::clock::Timestamp;
 use crate::limit::{Decision, Outcome, Wait};
 
-/// What a call comes back with.
+/// The reply to a call.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Decided(Outcomes),
-    /// Nothing was decided and nothing ran: this is Redis's time, and a calendar was sent boundaries of another time.
+    /// Nothing ran, since a calendar limit needs the boundaries around this time of Redis's clock.
     BoundariesNeeded(Timestamp),
 }
 
-/// The answers to all requests of a call.
+/// The outcomes of all requests of a call.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     now: Timestamp,
     runs: Vec<OutcomeRun>,
 }
 
-/// So many requests in a run that were answered alike, but for what was left after each.
+/// Consecutive requests with equal decisions, except for the remaining permits.
 #[derive(Debug)]
 struct OutcomeRun {
     count: u32,
     granted: bool,
-    /// Where the kind of request begins among all that is asked.
+    /// The position of the first charge among the charges of all runs.
     first: usize,
-    /// As they were after the last of the run.
+    /// The decisions of the last request of the run.
     decisions: Vec<Decision>,
 }
 
 // === impl Reply ===
 
 impl Reply {
-    /// Reads the answer about these request_runs of requests: how many of each, and what one asks for. Nothing if it is none.
+    /// Parses the reply about these runs of requests. Returns `None` if it is malformed.
     pub(crate) fn read<'k>(
         mut bytes: &[u8],
         request_runs: impl Iterator<Item = (u32, &'k [RequestedCharge])>,
@@ -59,7 +59,7 @@ impl Reply {
 // === impl Outcomes ===
 
 impl Outcomes {
-    /// What was decided of each request, in their order; with what all of them ask for.
+    /// Returns the outcome of each request, in order. `limits` are the charges of all runs.
     pub(crate) fn iter(&self, limits: &[RequestedCharge]) -> impl Iterator<Item = Outcome> {
         let now = self.now;
         let outcome =
@@ -81,7 +81,7 @@ impl OutcomeRun {
         Some(Self { count, granted, first, decisions })
     }
 
-    /// Those of the request that so many of the run follow.
+    /// Returns the decisions of the request that is followed by `after` requests of the run.
     fn decisions(&self, limits: &[RequestedCharge], after: u32) -> Vec<Decision> {
         let mut decisions = self.decisions.clone();
         if self.granted && after > 0 {
@@ -92,7 +92,7 @@ impl OutcomeRun {
     }
 }
 
-/// Takes so many bytes from the front.
+/// Takes `N` bytes from the front.
 fn split<'b, const N: usize>(bytes: &mut &'b [u8]) -> Option<&'b [u8; N]> {
     let (front, rest) = bytes.split_first_chunk()?;
     *bytes = rest;

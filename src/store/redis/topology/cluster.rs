@@ -1,5 +1,6 @@
-//! A Redis Cluster: which node has which slots. A task asks one node after the other until one tells, again and again: soon
-//! when something does not fit, and now and then when all does. What a node says of one slot is believed at once.
+//! The slot map of a Redis Cluster. A task queries one node after the other until one replies: soon after something
+//! does not match the map, and otherwise at long intervals. A redirection for a single hash slot is applied
+//! immediately.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,12 +23,12 @@ use crate::metrics::ShownNode;
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
 
-/// The longest that a node may take to answer.
+/// The timeout for a node's reply.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often the map is looked at if nothing is wrong.
+/// The interval of refreshes if nothing is wrong.
 const REFRESH_EVERY: Duration = Duration::from_secs(60);
-/// The longest pause before it is looked at because something is wrong. Looks that find nothing new are further and further
-/// apart, for a node may be away for long.
+/// The longest pause before a refresh that was requested. Refreshes that find nothing new grow rarer, since a node may
+/// be unreachable for long.
 const MAX_REFRESH_DELAY: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster, for all connections of a gateway.
@@ -36,38 +37,37 @@ pub(crate) struct Cluster {
     seeds: Vec<Address>,
     secret: Arc<SharedSecret>,
     membership: Arc<Membership>,
-    /// Falls while no map is known.
+    /// Down while no map is known.
     up: Arc<UpGauge>,
-    /// All nodes that may be asked, by address.
+    /// All nodes that may be called, by address.
     nodes: Mutex<HashMap<String, KnownNode>>,
     next_number: AtomicUsize,
     map: watch::Sender<SlotMapState>,
-    /// Notified when the map is to be looked at again.
+    /// Notified to request a refresh of the map.
     refresh_requests: Arc<Notify>,
-    /// Started on the runtime that needs it first, and anew when that has ended.
+    /// Started on the first runtime that needs it, and restarted when that runtime has ended.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A node, which is shown as long as it may be asked.
+/// A node, with its metrics while it may be called.
 #[derive(Debug)]
 struct KnownNode {
     node: Arc<Node>,
     _shown: ShownNode,
 }
 
-/// What is known of the slots.
+/// The state of the slot map.
 #[derive(Clone, Debug)]
 enum SlotMapState {
-    /// The first answer is awaited.
+    /// No node has replied or failed yet.
     Pending,
-    /// No node has answered, for this cause.
+    /// All nodes have failed, with the last cause.
     Failed(String),
     Known(Arc<SlotMap>),
 }
 
 impl Cluster {
-    /// # Errors
-    /// A URL is none that leads to a Redis.
+    /// # Errors A URL is not a valid Redis URL.
     pub(super) fn new(
         settings: &RedisSettings,
         secret: Arc<SharedSecret>,
@@ -88,10 +88,9 @@ impl Cluster {
         })
     }
 
-    /// The map, waiting for it while it is first asked for.
+    /// Returns the slot map. Waits for the first query.
     ///
-    /// # Errors
-    /// No node answers.
+    /// # Errors No node replies.
     pub(super) async fn map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, StoreError> {
         if let Some(map) = self.known_map() {
             return Ok(map);
@@ -105,7 +104,7 @@ impl Cluster {
         }
     }
 
-    /// The map, if it is known.
+    /// Returns the slot map, if it is known.
     pub(super) fn known_map(&self) -> Option<Arc<SlotMap>> {
         match &*self.map.borrow() {
             SlotMapState::Known(map) => Some(Arc::clone(map)),
@@ -113,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Why nobody, or one of the nodes, can be asked.
+    /// Returns why the cluster or one of its nodes is unreachable, if it is known to be.
     pub(super) fn outage(&self) -> Option<String> {
         match &*self.map.borrow() {
             SlotMapState::Pending => None,
@@ -124,13 +123,13 @@ impl Cluster {
         }
     }
 
-    /// The map is to be looked at again, soon.
+    /// Requests a refresh of the slot map soon.
     pub(super) fn request_refresh(self: &Arc<Self>) {
         self.ensure_refresh();
         self.refresh_requests.notify_one();
     }
 
-    /// Has a task look at the map, unless one does.
+    /// Starts the refresh task, unless it is running.
     fn ensure_refresh(self: &Arc<Self>) {
         let mut task = self.task.lock();
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -138,12 +137,12 @@ impl Cluster {
         }
     }
 
-    /// The node at a address that another one has settled of; its host is that one's if the address has none.
+    /// Returns the node at an address that another node named. Without a host, the node has the other node's host.
     pub(super) fn named_node(&self, address: &str, named_by: &Node) -> Option<Arc<Node>> {
         Some(self.node(named_by.address().named_node(address)?))
     }
 
-    /// A node has said that another one has this slot.
+    /// Applies a redirection: another node has this hash slot.
     pub(super) fn moved(self: &Arc<Self>, slot: u16, to: &Arc<Node>) {
         self.map.send_if_modified(|known| {
             let SlotMapState::Known(map) = known else { return false };
@@ -174,7 +173,7 @@ impl Cluster {
         Arc::clone(&known.node)
     }
 
-    /// Asks one node after the other until one answers; returns whether the map is new.
+    /// Queries one node after the other until one replies. Returns `true` if the map has changed.
     async fn refresh(&self) -> Result<bool, String> {
         let mut cause = "no node is known".to_owned();
         for address in self.nodes_to_query() {
@@ -187,7 +186,8 @@ impl Cluster {
         Err(cause)
     }
 
-    /// The nodes, beginning with any of those that are up; then the places that the rule file names.
+    /// Returns the nodes in the order of queries: reachable nodes from a random one on, then the others, then the
+    /// addresses of the rule file.
     fn nodes_to_query(&self) -> Vec<Address> {
         let map = self.known_map();
         let mut nodes: Vec<&Arc<Node>> = map.iter().flat_map(|map| map.nodes()).collect();
@@ -200,7 +200,8 @@ impl Cluster {
         nodes.chain(&self.seeds).cloned().collect()
     }
 
-    /// Nodes that get slots are first charged what was granted while these had nobody who could be asked.
+    /// Replaces the map. Nodes that gain hash slots are first charged with the debts to these hash slots. Returns
+    /// `true` if the map has changed.
     async fn apply(&self, ranges: &[SlotRange], named_by: &Address) -> bool {
         let mut map = SlotMap::empty();
         for SlotRange { first, last, host, port } in ranges {
@@ -208,15 +209,19 @@ impl Cluster {
             map.assign(*first, *last, &self.node(named_by.moved_to(host.to_owned(), *port)));
         }
         let before = self.known_map();
-        let got_slots = assign_slots(&map);
+        let gaining_nodes = assign_slots(&map);
         if let Some(before) = &before {
-            let charges = got_slots.iter().filter(|node| before.has(node)).map(|node| node.charge_debts_now());
+            let charges = gaining_nodes.iter().filter(|node| before.has(node)).map(|node| node.charge_debts_now());
             futures_util::future::join_all(charges).await;
         }
         let no_node_left = before.as_ref().is_some_and(|before| before.nodes().iter().all(|node| map.has(node)));
-        let is_new = !no_node_left || !got_slots.is_empty();
+        let is_new = !no_node_left || !gaining_nodes.is_empty();
         if is_new {
-            tracing::info!(nodes = map.nodes().len(), moved_to = got_slots.len(), "slots of the cluster are known");
+            tracing::info!(
+                nodes = map.nodes().len(),
+                moved_to = gaining_nodes.len(),
+                "slot map of the cluster has changed"
+            );
         }
         self.nodes.lock().retain(|_, KnownNode { node, .. }| {
             let is_known = map.has(node);
@@ -229,7 +234,7 @@ impl Cluster {
         is_new
     }
 
-    /// Notes why no node has answered, unless a map is known from before.
+    /// Records why no node has replied. A map that is already known stays.
     fn record_failure(&self, cause: String) {
         self.map.send_if_modified(|known| {
             let is_lost = !matches!(known, SlotMapState::Known(_));
@@ -253,20 +258,20 @@ impl Drop for Cluster {
     }
 }
 
-/// Tells each node which slots it has; returns those that have got some.
+/// Sets the hash slots of all nodes. Returns the nodes that gained some.
 fn assign_slots(map: &SlotMap) -> Vec<Arc<Node>> {
     map.owned().filter_map(|(node, slots)| node.slots().set(slots).then(|| Arc::clone(node))).collect()
 }
 
 async fn query_slots(address: &Address) -> RedisResult<Vec<SlotRange>> {
     let answer = cmd("CLUSTER").arg("SLOTS").query_async(&mut address.open(|_| ()).await?).await?;
-    let none = || RedisError::from((ErrorKind::Client, "tells of no slots"));
-    SlotRange::read_all(&answer).ok_or_else(none)
+    let invalid = || RedisError::from((ErrorKind::Client, "returned no hash slots"));
+    SlotRange::parse_all(&answer).ok_or_else(invalid)
 }
 
-/// One look at a time, and never at once after another, so that many gateways do not come at the same moment.
+/// Refreshes the map, with a random pause between refreshes, so that many gateways do not query at the same time.
 async fn run_refresh(cluster: Weak<Cluster>, refresh_requests: Arc<Notify>) {
-    let (mut backoff, mut rested) = (Backoff::default(), Duration::ZERO);
+    let (mut backoff, mut waited) = (Backoff::default(), Duration::ZERO);
     loop {
         let Some(cluster_ref) = cluster.upgrade() else { return };
         let pause = match cluster_ref.refresh().await {
@@ -274,7 +279,7 @@ async fn run_refresh(cluster: Weak<Cluster>, refresh_requests: Arc<Notify>) {
                 backoff = Backoff::default();
                 MAX_REFRESH_DELAY
             }
-            Ok(false) => backoff.after_connection(rested).max(MAX_REFRESH_DELAY),
+            Ok(false) => backoff.after_connection(waited).max(MAX_REFRESH_DELAY),
             Err(cause) => {
                 cluster_ref.record_failure(cause);
                 backoff.after_failure()
@@ -286,7 +291,7 @@ async fn run_refresh(cluster: Weak<Cluster>, refresh_requests: Arc<Notify>) {
         if is_known {
             _ = timeout(jittered(REFRESH_EVERY), refresh_requests.notified()).await;
         }
-        rested = since.elapsed();
+        waited = since.elapsed();
         sleep(jittered(pause)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Whom to ask about a bucket: the one Redis that there is, or the node of a cluster that has its hash slot.
+//! Finds the node of a bucket: the only Redis, or the node of a cluster that has the hash slot.
 
 mod cluster;
 mod slot_map;
@@ -15,7 +15,7 @@ use super::script::keys::SharedSecret;
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
 
-/// The nodes, for all connections of a gateway.
+/// The nodes of the store, for all connections of a gateway.
 #[derive(Debug)]
 pub(super) enum Topology {
     Single(Arc<Node>),
@@ -23,8 +23,7 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// # Errors
-    /// A URL is none that leads to a Redis.
+    /// # Errors A URL is not a valid Redis URL.
     pub(super) fn new(
         settings: &RedisSettings,
         secret: Arc<SharedSecret>,
@@ -37,10 +36,9 @@ impl Topology {
         })
     }
 
-    /// The node that has a slot.
+    /// Returns the node that has a hash slot.
     ///
-    /// # Errors
-    /// No node has it, or it is not known which.
+    /// # Errors No node has it, or the slot map is unknown.
     pub(super) async fn node_of(&self, slot: u16, deadline: Instant) -> Result<Arc<Node>, StoreError> {
         match self {
             Self::Single(node) => Ok(Arc::clone(node)),
@@ -55,15 +53,14 @@ impl Topology {
         }
     }
 
-    /// The number of the node that has a slot, as far as is known.
+    /// Returns the number of the node that has a hash slot, as last known.
     pub(super) fn node_number(&self, slot: u16) -> usize {
         self.map().and_then(|map| Some(map.node_of(slot)?.number())).unwrap_or_default()
     }
 
-    /// All nodes that have slots.
+    /// Returns all nodes that have hash slots.
     ///
-    /// # Errors
-    /// It is not known which.
+    /// # Errors The slot map is unknown.
     pub(super) async fn nodes(&self, deadline: Instant) -> Result<Vec<Arc<Node>>, StoreError> {
         match self {
             Self::Single(node) => Ok(vec![Arc::clone(node)]),
@@ -71,7 +68,7 @@ impl Topology {
         }
     }
 
-    /// The map of a cluster, if it is one and the map is known.
+    /// Returns the slot map of a cluster, if it is known.
     pub(super) fn map(&self) -> Option<Arc<SlotMap>> {
         match self {
             Self::Single(_) => None,
@@ -79,7 +76,8 @@ impl Topology {
         }
     }
 
-    /// The node at the address that another one has named, who has the slot now, or is asked about it this `is_ask`.
+    /// Returns the node that another node redirects to. If the redirection is MOVED, records that it has the hash
+    /// slot; if it is ASK, it counts only for one call.
     pub(super) fn redirect(&self, slot: u16, address: &str, is_ask: bool, named_by: &Node) -> Option<Arc<Node>> {
         let Self::Cluster(cluster) = self else { return None };
         let Some(node) = cluster.named_node(address, named_by) else {
@@ -92,12 +90,12 @@ impl Topology {
         Some(node)
     }
 
-    /// Are there several nodes?
+    /// Returns `true` if the store is a Redis Cluster.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Why somebody cannot be asked at present.
+    /// Returns why a node is unreachable, if one is known to be.
     pub(super) fn outage(&self) -> Option<String> {
         match self {
             Self::Single(node) => node.outage(),
@@ -105,7 +103,7 @@ impl Topology {
         }
     }
 
-    /// With sentinels, where the master was last.
+    /// Returns the last known address of the master, if the store uses sentinels.
     pub(super) fn master(&self) -> Option<String> {
         match self {
             Self::Single(node) => node.master(),

@@ -1,4 +1,4 @@
-//! Which node has which hash slot.
+//! The node of each hash slot.
 
 use std::sync::Arc;
 
@@ -7,34 +7,34 @@ use deadpool_redis::redis::Value;
 use super::super::hash_slots::HASH_SLOTS;
 use super::super::node::{Node, no_slots};
 
-/// A slot that nobody has.
+/// The position of a hash slot that no node has.
 const UNASSIGNED: u16 = u16::MAX;
 
-/// The nodes that have slots, and which each has.
+/// The nodes that have hash slots, and the hash slots of each.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotMap {
     nodes: Vec<Arc<Node>>,
-    /// For each slot, the position of its node.
+    /// For each hash slot, the position of its node.
     slots: Box<[u16]>,
 }
 
-/// Slots in a row that a node has, as the cluster tells.
+/// A range of hash slots that a node has, as the cluster reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlotRange {
     pub(super) first: u16,
     pub(super) last: u16,
-    /// Empty if it is the host of whoever tells.
+    /// Empty if it is the host of the node that replied.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
 impl SlotMap {
-    /// A map in which nobody has any slot.
+    /// Creates a map in which no node has hash slots.
     pub(super) fn empty() -> Self {
         Self { nodes: Vec::new(), slots: vec![UNASSIGNED; usize::from(HASH_SLOTS)].into_boxed_slice() }
     }
 
-    /// From now on this node has these slots.
+    /// Assigns hash slots to a node.
     pub(super) fn assign(&mut self, first: u16, last: u16, node: &Arc<Node>) {
         let known = self.nodes.iter().position(|known| Arc::ptr_eq(known, node));
         let position = known.unwrap_or_else(|| {
@@ -46,12 +46,12 @@ impl SlotMap {
         slots.for_each(|slot| *slot = position);
     }
 
-    /// The node that has a slot, if one has.
+    /// Returns the node that has a hash slot, if any.
     pub(crate) fn node_of(&self, slot: u16) -> Option<&Arc<Node>> {
         self.nodes.get(usize::from(*self.slots.get(usize::from(slot))?))
     }
 
-    /// Which slots each node has.
+    /// Returns the hash slots of each node.
     pub(super) fn owned(&self) -> impl Iterator<Item = (&Arc<Node>, Box<[bool]>)> {
         let mut owned = vec![no_slots(); self.nodes.len()];
         for (slot, position) in self.slots.iter().enumerate() {
@@ -62,32 +62,32 @@ impl SlotMap {
         self.nodes.iter().zip(owned)
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub(crate) fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
 
-    /// Has this node any slot here?
+    /// Returns `true` if the node has a hash slot.
     pub(crate) fn has(&self, node: &Arc<Node>) -> bool {
         self.nodes.iter().any(|known| Arc::ptr_eq(known, node))
     }
 }
 
 impl SlotRange {
-    /// Reads the answer to `CLUSTER SLOTS`; nothing if it is none, or names no node.
-    pub(super) fn read_all(answer: &Value) -> Option<Vec<Self>> {
-        let Value::Array(ranges) = answer else { return None };
-        let ranges = ranges.iter().map(Self::read).collect::<Option<Vec<_>>>()?;
+    /// Parses the reply to `CLUSTER SLOTS`. Returns `None` if it is malformed or names no node.
+    pub(super) fn parse_all(reply: &Value) -> Option<Vec<Self>> {
+        let Value::Array(ranges) = reply else { return None };
+        let ranges = ranges.iter().map(Self::parse).collect::<Option<Vec<_>>>()?;
         (!ranges.is_empty()).then_some(ranges)
     }
 
-    /// The first of the nodes is the one that decides; the others are its replicas.
-    fn read(range: &Value) -> Option<Self> {
+    /// Parses a range. Its first node is the primary; the others are replicas.
+    fn parse(range: &Value) -> Option<Self> {
         let Value::Array(parts) = range else { return None };
         let [Value::Int(first), Value::Int(last), Value::Array(node), ..] = &parts[..] else { return None };
         let [host, Value::Int(port), more @ ..] = &node[..] else { return None };
         let host = match text(host)? {
-            // It is to be reached by its name, and has none: then by its address, which is told beside.
+            // The node should have a host name but has none: use its address from the metadata.
             "?" => more.iter().find_map(address).unwrap_or_default(),
             host => host,
         };
@@ -96,7 +96,7 @@ impl SlotRange {
     }
 }
 
-/// A text, which is empty if there is none.
+/// Returns the text of a value; empty for nil.
 fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(text) => std::str::from_utf8(text).ok(),
@@ -106,7 +106,7 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// The address among what is told of a node beside its place, in RESP2 and in RESP3.
+/// Returns the address from the metadata of a node, in RESP2 or RESP3.
 fn address(more: &Value) -> Option<&str> {
     match more {
         Value::Array(words) => {
@@ -124,33 +124,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nodes_that_have_slots_are_read_and_their_replicas_are_not() {
+    fn slot_ranges_name_primaries_only() {
         let node = |host: &str, port| format!("*3\r\n{host}:{port}\r\n$2\r\nid\r\n");
         let one = format!("*4\r\n:0\r\n:5460\r\n{}{}", node("$9\r\n127.0.0.1\r\n", 7000), node("$2\r\nr1\r\n", 7003));
         let other = format!("*3\r\n:5461\r\n:16383\r\n{}", node("$-1\r\n", 7001));
         let answer = parse_redis_value(format!("*2\r\n{one}{other}").as_bytes()).expect("an answer");
         let range = |first, last, host: &str, port| SlotRange { first, last, host: host.to_owned(), port };
-        let told = [range(0, 5_460, "127.0.0.1", 7_000), range(5_461, 16_383, "", 7_001)];
-        assert_eq!(SlotRange::read_all(&answer), Some(told.to_vec()));
+        let expected = [range(0, 5_460, "127.0.0.1", 7_000), range(5_461, 16_383, "", 7_001)];
+        assert_eq!(SlotRange::parse_all(&answer), Some(expected.to_vec()));
     }
 
     #[test]
-    fn a_node_without_the_name_that_it_should_have_is_reached_by_its_address() {
+    fn node_without_a_host_name_is_reached_by_address() {
         let by_array = "*2\r\n$2\r\nip\r\n$8\r\n10.0.0.1\r\n";
         let by_map = "%1\r\n$2\r\nip\r\n$8\r\n10.0.0.1\r\n";
         for (more, host) in [(by_array, "10.0.0.1"), (by_map, "10.0.0.1"), ("*0\r\n", "")] {
             let node = format!("*4\r\n$1\r\n?\r\n:7000\r\n$2\r\nid\r\n{more}");
             let answer = parse_redis_value(format!("*1\r\n*3\r\n:0\r\n:9\r\n{node}").as_bytes()).expect("an answer");
-            let told = SlotRange { first: 0, last: 9, host: host.to_owned(), port: 7_000 };
-            assert_eq!(SlotRange::read_all(&answer), Some(vec![told]));
+            let expected = SlotRange { first: 0, last: 9, host: host.to_owned(), port: 7_000 };
+            assert_eq!(SlotRange::parse_all(&answer), Some(vec![expected]));
         }
     }
 
     #[test]
-    fn what_is_no_answer_is_read_as_none() {
+    fn malformed_reply_has_no_ranges() {
         for answer in ["*0\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:0\r\n:99999\r\n*2\r\n$1\r\na\r\n:1\r\n"] {
             let answer = parse_redis_value(answer.as_bytes()).expect("an answer");
-            assert_eq!(SlotRange::read_all(&answer), None, "{answer:?}");
+            assert_eq!(SlotRange::parse_all(&answer), None, "{answer:?}");
         }
     }
 }
