@@ -13,7 +13,7 @@ use crate::access;
 use crate::config::{Config, Listen, ListenAddress};
 use crate::metrics::Metrics;
 use crate::server::{Drain, GatewayConnections, Server, bind, ensure_free};
-use crate::tls::{Termination, Watch};
+use crate::tls::{CertificateWatcher, Termination};
 
 /// All sockets of a gateway.
 pub(super) struct Listeners {
@@ -25,7 +25,7 @@ pub(super) struct Listeners {
     /// Each of them once, for a successor.
     pub(super) sockets: Vec<Listening>,
     /// One for each entry that speaks TLS.
-    pub(super) watches: Vec<Watch>,
+    pub(super) watches: Vec<CertificateWatcher>,
 }
 
 impl Listeners {
@@ -63,7 +63,12 @@ impl Listeners {
         let Some(settings) = &entry.tls else { return Ok(None) };
         let tls = Arc::new(Termination::new(settings, entry.http2)?);
         let user = format!("listener {}", entry.address);
-        self.watches.push(Watch::new(Arc::clone(&tls) as _, &user, settings.look_every, Arc::clone(metrics)));
+        self.watches.push(CertificateWatcher::new(
+            Arc::clone(&tls) as _,
+            &user,
+            settings.check_interval,
+            Arc::clone(metrics),
+        ));
         Ok(Some(tls))
     }
 

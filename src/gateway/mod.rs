@@ -39,7 +39,7 @@ use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger, Server};
 use crate::store::{OpenError, Store};
-use crate::tls::{CannotSpeak, Watch};
+use crate::tls::{CertificateWatcher, TlsSetupError};
 use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{TargetStates, Upstreams};
@@ -92,7 +92,7 @@ pub enum StartError {
     },
     /// TLS cannot be spoken: a file has changed since it was checked.
     #[error(transparent)]
-    Tls(#[from] CannotSpeak),
+    Tls(#[from] TlsSetupError),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
@@ -250,7 +250,12 @@ fn joined(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 // === impl Control ===
 
 impl Control {
-    fn start(layer: RateLimitLayer, admin: Admin, listener: Option<Socket>, watches: Vec<Watch>) -> io::Result<Self> {
+    fn start(
+        layer: RateLimitLayer,
+        admin: Admin,
+        listener: Option<Socket>,
+        watches: Vec<CertificateWatcher>,
+    ) -> io::Result<Self> {
         let runtime = runtime()?;
         let (closed, closing) = watch::channel(false);
         let (look, asked) = watch::channel(());
@@ -262,7 +267,7 @@ impl Control {
         let run = async move {
             layer.connect();
             tokio::spawn(run_maintenance(layer));
-            watches.into_iter().for_each(|watch| drop(tokio::spawn(look_after(watch, asked.clone()))));
+            watches.into_iter().for_each(|watch| drop(tokio::spawn(watch_certificates(watch, asked.clone()))));
             let mut serving = pin!(async {
                 match listener {
                     Some(listener) => admin.serve(listener).await,
@@ -314,20 +319,20 @@ async fn run_maintenance(layer: RateLimitLayer) {
     }
 }
 
-/// Takes certificates into use that have been replaced: from time to time, and when it is asked to. Files are read beside all
-/// else, as they may be far away.
-async fn look_after(mut watch: Watch, mut asked: watch::Receiver<()>) {
+/// Checks certificate files at intervals, and at once after SIGHUP. Uses a blocking thread, because the files may be on a
+/// network file system.
+async fn watch_certificates(mut watcher: CertificateWatcher, mut check_requests: watch::Receiver<()>) {
     loop {
-        if let Ok(Err(_)) = timeout(watch.pause(), asked.changed()).await {
-            return; // the gateway is gone
+        if let Ok(Err(_)) = timeout(watcher.check_interval(), check_requests.changed()).await {
+            return; // The gateway has been dropped.
         }
-        let look = move || {
-            watch.look();
-            watch
+        let check = move || {
+            watcher.check();
+            watcher
         };
-        watch = match tokio::task::spawn_blocking(look).await {
-            Ok(watch) => watch,
-            Err(error) => return tracing::error!(%error, "certificates are looked after no more"),
+        watcher = match tokio::task::spawn_blocking(check).await {
+            Ok(watcher) => watcher,
+            Err(error) => return tracing::error!(%error, "certificate watcher failed, changes are no longer noticed"),
         };
     }
 }

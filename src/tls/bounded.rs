@@ -1,16 +1,16 @@
-//! Reads the small files that a rule file names: certificates, keys, passwords.
+//! Reads the small files that a rule file refers to: certificates, keys, passwords.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The longest of them, in bytes. A bundle of all public authorities has a fifth of it.
+/// Maximum size of a file. A bundle of all public certificate authorities needs a fifth of it.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Why such a file gives nothing.
+/// Error while reading a file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CannotRead {
+pub(crate) enum FileReadError {
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     #[error("is not a regular file")]
@@ -19,29 +19,31 @@ pub(crate) enum CannotRead {
     TooLong,
 }
 
-/// What a regular file holds. A device or a pipe is not opened: it may have no end, or nothing to read for as long as nobody
-/// writes. Of a file that grows no more is read than it takes to see that it is too long.
+/// Reads a regular file of at most 1 MiB.
+///
+/// Devices and pipes are never opened, because a read from them may block or never end. The read itself is bounded,
+/// too, in case the file grows.
 ///
 /// # Errors
-/// See [`CannotRead`].
-pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>, CannotRead> {
-    let about = fs::metadata(path)?;
-    // To read a folder is an error that says what it is.
-    if !about.is_file() && !about.is_dir() {
-        return Err(CannotRead::NotAFile);
+/// See [`FileReadError`].
+pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>, FileReadError> {
+    let metadata = fs::metadata(path)?;
+    // Reading a directory fails with an error that names the reason.
+    if !metadata.is_file() && !metadata.is_dir() {
+        return Err(FileReadError::NotAFile);
     }
-    if about.is_file() && about.len() > MAX_BYTES {
-        return Err(CannotRead::TooLong);
+    if metadata.is_file() && metadata.len() > MAX_BYTES {
+        return Err(FileReadError::TooLong);
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES { Err(CannotRead::TooLong) } else { Ok(bytes) }
+    if bytes.len() as u64 > MAX_BYTES { Err(FileReadError::TooLong) } else { Ok(bytes) }
 }
 
-// === impl CannotRead ===
+// === impl FileReadError ===
 
-impl CannotRead {
-    /// Returns what to do about the error, or `None` if the file was readable.
+impl FileReadError {
+    /// Returns the `help:` text of the error, or `None` if there is nothing to add.
     pub(crate) fn help(&self, path: &Path) -> Option<String> {
         match self {
             Self::Unreadable(error) => match error.kind() {
@@ -54,15 +56,15 @@ impl CannotRead {
     }
 }
 
-/// Describes which user may not read the file, and why.
+/// Describes which user may not read the file, and the file's owner and mode.
 fn permissions(path: &Path) -> String {
     let runs_as = user().map_or_else(String::new, |uid| format!("the gateway runs as uid {uid}, and "));
     match fs::metadata(path) {
-        Ok(about) => {
-            let (mode, uid, gid) = (about.mode() & 0o7777, about.uid(), about.gid());
+        Ok(metadata) => {
+            let (mode, uid, gid) = (metadata.mode() & 0o7777, metadata.uid(), metadata.gid());
             format!("{runs_as}the file has mode {mode:04o}, uid {uid} and gid {gid}: allow that user to read it")
         }
-        Err(_) => format!("{runs_as}a folder on the way to the file does not let that user in"),
+        Err(_) => format!("{runs_as}that user may not enter one of the file's parent folders"),
     }
 }
 
@@ -82,7 +84,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tidegate-unreadable-{}.key", std::process::id()));
         fs::write(&path, "x").expect("a temporary file");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a file that belongs to this process");
-        let help = CannotRead::Unreadable(io::ErrorKind::PermissionDenied.into()).help(&path).expect("a help");
+        let help = FileReadError::Unreadable(io::ErrorKind::PermissionDenied.into()).help(&path).expect("a help");
         fs::remove_file(&path).expect("the temporary file");
         assert!(help.contains("the file has mode 0600, uid "), "{help}");
     }

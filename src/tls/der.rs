@@ -1,36 +1,36 @@
-//! Reads DER (X.690), as far as certificates need it: one value after the other, each with its tag.
+//! A reader for the subset of DER (X.690) that certificates use.
 
 pub(super) const INTEGER: u8 = 0x02;
-pub(super) const OCTETS: u8 = 0x04;
+pub(super) const OCTET_STRING: u8 = 0x04;
 pub(super) const OID: u8 = 0x06;
 pub(super) const UTC_TIME: u8 = 0x17;
 pub(super) const GENERALIZED_TIME: u8 = 0x18;
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const SET: u8 = 0x31;
 
-/// Values that follow each other.
+/// A sequence of encoded values that are still to be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Der<'d>(pub(super) &'d [u8]);
 
 impl<'d> Der<'d> {
-    /// The next value, which has this tag.
+    /// Reads the next value. Returns `None` if its tag is not `wanted`.
     pub(super) fn value(&mut self, wanted: u8) -> Option<&'d [u8]> {
         let (tag, value) = self.next()?;
         (tag == wanted).then_some(value)
     }
 
-    /// The values in the next one, which has this tag.
+    /// Returns the values inside the next value. Returns `None` if its tag is not `wanted`.
     pub(super) fn enter(&mut self, wanted: u8) -> Option<Self> {
         self.value(wanted).map(Der)
     }
 
-    /// The next value, if it has this tag; else it stays.
+    /// Reads the next value if its tag is `wanted`, and leaves it otherwise.
     pub(super) fn optional(&mut self, wanted: u8) -> Option<&'d [u8]> {
         if self.0.first() == Some(&wanted) { self.value(wanted) } else { None }
     }
 }
 
-/// Each value with its tag, until the end, or where there is no DER.
+/// Yields each value with its tag. Ends at the first value that is malformed.
 impl<'d> Iterator for Der<'d> {
     type Item = (u8, &'d [u8]);
 
@@ -56,17 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_one_after_the_other_whatever_their_length() {
-        let long = [&[OCTETS, 0x82, 0x01, 0x00][..], &[7; 256], &[INTEGER, 1, 5]].concat();
+    fn values_of_any_length_are_read_in_order() {
+        let long = [&[OCTET_STRING, 0x82, 0x01, 0x00][..], &[7; 256], &[INTEGER, 1, 5]].concat();
         let mut der = Der(&long);
         assert_eq!(der.optional(INTEGER), None);
-        assert_eq!(der.value(OCTETS), Some(&[7; 256][..]));
+        assert_eq!(der.value(OCTET_STRING), Some(&[7; 256][..]));
         assert_eq!(der.optional(INTEGER), Some(&[5][..]));
         assert_eq!(der.next(), None);
     }
 
     #[test]
-    fn what_is_no_der_ends_it() {
+    fn malformed_value_ends_the_iteration() {
         for bad in [&[INTEGER][..], &[INTEGER, 2, 1], &[INTEGER, 0x80, 0, 0], &[INTEGER, 0x85, 0, 0, 0, 0, 1, 1]] {
             assert_eq!(Der(bad).next(), None, "{bad:?}");
         }

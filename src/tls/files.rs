@@ -1,4 +1,4 @@
-//! The files that TLS stands on, and whether they hold what they should. No message repeats what is in them.
+//! Reads and checks certificate and key files. Error messages never repeat the contents of a file.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -10,133 +10,137 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use super::der::{Der, INTEGER, OCTETS, OID, SEQUENCE};
+use super::der::{Der, INTEGER, OCTET_STRING, OID, SEQUENCE};
 use super::read_bounded;
 
-/// What is wrong with a file.
+/// A file that cannot be used for TLS.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` {fault}", path.display())]
-pub(crate) struct BadFile {
-    /// The key of the rule file that names it.
+pub(crate) struct TlsFileError {
+    /// The key of the rule file that names the file.
     pub(crate) key: &'static str,
     path: PathBuf,
     fault: String,
-    /// How to correct it.
+    /// How to correct the error.
     pub(crate) help: Cow<'static, str>,
 }
 
 /// A file, and the key of the rule file that names it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named<'p> {
+pub(crate) struct ConfiguredFile<'p> {
     pub(crate) key: &'static str,
     pub(crate) path: &'p Path,
 }
 
-impl Named<'_> {
-    /// This is wrong with it.
-    pub(crate) fn bad(self, fault: impl Into<String>) -> BadFile {
+impl ConfiguredFile<'_> {
+    /// Creates an error about this file.
+    pub(crate) fn error(self, fault: impl Into<String>) -> TlsFileError {
         let help = match self.key {
-            "ca" => "PEM: the certificates of authorities, one at least",
-            "key" => "PEM that is not encrypted: the key that the certificate was made for",
-            "ocsp" => "DER, as an authority answers and `openssl ocsp -respout` writes it",
-            _ => "PEM: the certificate that is shown, and after it those of who signed it",
+            "ca" => "use a PEM file with the certificate of at least one certificate authority",
+            "key" => "use a PEM file with the unencrypted private key of the certificate",
+            "ocsp" => "use an OCSP response in DER, as `openssl ocsp -respout` writes it",
+            _ => "use a PEM file with the certificate, followed by its intermediate certificates",
         };
-        BadFile { key: self.key, path: self.path.to_owned(), fault: fault.into(), help: help.into() }
+        TlsFileError { key: self.key, path: self.path.to_owned(), fault: fault.into(), help: help.into() }
     }
 
-    /// What it holds.
+    /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or is none that should be.
-    pub(crate) fn read(self) -> Result<Vec<u8>, BadFile> {
+    /// The file cannot be read, is not a regular file, or is too long.
+    pub(crate) fn read(self) -> Result<Vec<u8>, TlsFileError> {
         read_bounded(self.path).map_err(|error| {
-            let bad = self.bad(error.to_string());
-            BadFile { help: error.help(self.path).map_or(bad.help.clone(), Into::into), ..bad }
+            let unread = self.error(error.to_string());
+            TlsFileError { help: error.help(self.path).map_or(unread.help.clone(), Into::into), ..unread }
         })
     }
 
-    /// The certificates in its text, of which there is one at least.
+    /// Parses the certificates in the text of the file.
     ///
     /// # Errors
-    /// There is none, or what is there is not PEM.
-    pub(crate) fn certificates(self, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadFile> {
-        if !text.windows(PEM.len()).any(|part| part == PEM) {
-            return Err(self.bad("is not PEM"));
+    /// The text is not PEM, or contains no certificate.
+    pub(crate) fn certificates(self, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+        if !text.windows(PEM_MARKER.len()).any(|window| window == PEM_MARKER) {
+            return Err(self.error("is not PEM"));
         }
         let found = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
         match found {
-            Ok(found) if found.is_empty() => Err(self.bad("holds no certificate")),
+            Ok(found) if found.is_empty() => Err(self.error("contains no certificate")),
             Ok(found) => Ok(found),
-            Err(error) => Err(self.bad(format!("is not PEM: {}", in_words(&error)))),
+            Err(error) => Err(self.error(format!("is not PEM: {}", describe(&error)))),
         }
     }
 
-    /// The authorities in its text.
+    /// Parses the certificate authorities in the text of the file.
     ///
     /// # Errors
-    /// There is none, or what is there is not PEM.
-    pub(crate) fn authorities(self, text: &[u8]) -> Result<RootCertStore, BadFile> {
+    /// The text is not PEM, contains no certificate, or one that is not an authority's.
+    pub(crate) fn authorities(self, text: &[u8]) -> Result<RootCertStore, TlsFileError> {
         let mut store = RootCertStore::empty();
         let added = self.certificates(text)?.into_iter().try_for_each(|certificate| store.add(certificate));
-        added.map_err(|error| self.bad(format!("holds a certificate that is none of an authority: {error}")))?;
+        added.map_err(|error| self.error(format!("contains a certificate that is not an authority's: {error}")))?;
         Ok(store)
     }
 
-    /// The private key in its text, which must be that of the first of these certificates.
+    /// Parses the private key in the text of the file, which must be the key of the first certificate in `chain`.
     ///
     /// # Errors
-    /// There is none, or it is another one's.
-    pub(crate) fn key_of(self, chain: Vec<CertificateDer<'static>>, text: &[u8]) -> Result<CertifiedKey, BadFile> {
+    /// The text contains no usable private key, or the key of another certificate.
+    pub(crate) fn certified_key(
+        self,
+        chain: Vec<CertificateDer<'static>>,
+        text: &[u8],
+    ) -> Result<CertifiedKey, TlsFileError> {
         let key = PrivateKeyDer::from_pem_slice(text)
-            .map_err(|_| self.bad("holds no private key in PEM that is not encrypted"))?;
+            .map_err(|_| self.error("contains no unencrypted private key in PEM"))?;
         let private = key.clone_key();
         CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => self.bad("is not the key of the certificate"),
+            rustls::Error::InconsistentKeys(_) => self.error("is not the key of the certificate"),
             error => match rsa_bits(&private) {
                 Some(bits) if !RSA_BITS.contains(&bits) => {
-                    let (least, most) = (RSA_BITS.start(), RSA_BITS.end());
-                    self.bad(format!("is an RSA key of {bits} bits, and {least} to {most} can be used"))
+                    let (min, max) = (RSA_BITS.start(), RSA_BITS.end());
+                    self.error(format!("is an RSA key of {bits} bits; {min} to {max} bits are supported"))
                 }
-                _ => self.bad(format!("cannot be used: {error}")),
+                _ => self.error(format!("cannot be used: {error}")),
             },
         })
     }
 }
 
-/// Without it, there is none.
-const PEM: &[u8] = b"-----BEGIN ";
+/// The start of every PEM section.
+const PEM_MARKER: &[u8] = b"-----BEGIN ";
 
-/// The authorities that the system trusts: none where it has no file of them.
+/// Returns the certificate authorities that the system trusts. Empty if the system has no file of them.
 #[cfg(feature = "gateway")]
-pub(crate) fn of_system() -> RootCertStore {
+pub(crate) fn system_roots() -> RootCertStore {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     store
 }
 
-/// `rsaEncryption`.
-const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-/// The keys of RSA that rustls takes with ring.
+/// Object identifier of `rsaEncryption`.
+const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+/// Sizes of RSA keys that rustls supports with ring.
 const RSA_BITS: RangeInclusive<usize> = 2048..=4096;
 
-/// The library's own words show the line as numbers.
-fn in_words(error: &pem::Error) -> &'static str {
+/// Describes a PEM error. The library's own messages print lines of the file as byte values.
+fn describe(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a line `-----END ...-----` is missing",
-        pem::Error::IllegalSectionStart { .. } => "a line `-----BEGIN ...-----` does not end as it should",
-        pem::Error::Base64Decode(_) => "what is between its lines is not base64",
-        _ => "a part of it is too long",
+        pem::Error::IllegalSectionStart { .. } => "a line `-----BEGIN ...-----` is malformed",
+        pem::Error::Base64Decode(_) => "the text between two marker lines is not base64",
+        _ => "a section is too long",
     }
 }
 
-/// How long a key of RSA is (RFC 8017, appendix A.1.2), also in PKCS #8; nothing of another kind.
+/// Returns the size of an RSA key (RFC 8017, appendix A.1.2), also in PKCS #8. Returns `None` for other keys.
 fn rsa_bits(key: &PrivateKeyDer<'_>) -> Option<usize> {
     let mut body = Der(key.secret_der()).enter(SEQUENCE)?;
     body.value(INTEGER)?; // the version
     if let PrivateKeyDer::Pkcs8(_) = key {
         let kind = body.enter(SEQUENCE)?.value(OID)?;
-        (kind == RSA).then_some(())?;
-        body = Der(body.value(OCTETS)?).enter(SEQUENCE)?;
+        (kind == RSA_ENCRYPTION).then_some(())?;
+        body = Der(body.value(OCTET_STRING)?).enter(SEQUENCE)?;
         body.value(INTEGER)?;
     } else if !matches!(key, PrivateKeyDer::Pkcs1(_)) {
         return None;

@@ -1,23 +1,23 @@
-//! TLS: which certificate is shown to whom, and what the files hold that it is made of.
+//! TLS certificates: loads their files, reloads them when they change, and selects one for each client.
 //!
-//! rustls speaks it. What is ours is to read the files (`files`, `certificate`) so that a mistake is told with its
-//! place, and to choose a certificate by the name that a client asks for (`names`).
+//! rustls implements the protocol. This module reads and checks the files (`files`, `certificate`), watches them for
+//! changes (`watch`), and selects a certificate by the requested server name (`resolver`).
 
 mod bounded;
 #[cfg(feature = "tls")]
 mod certificate;
 #[cfg(feature = "tls")]
-mod certified;
-#[cfg(feature = "tls")]
 mod der;
 #[cfg(feature = "tls")]
 pub(crate) mod files;
-#[cfg(feature = "gateway")]
-mod names;
 #[cfg(feature = "tls")]
 mod ocsp;
 #[cfg(feature = "gateway")]
-mod renewal;
+mod reload;
+#[cfg(feature = "gateway")]
+mod resolver;
+#[cfg(feature = "tls")]
+mod server_certificate;
 pub mod settings;
 #[cfg(feature = "tls")]
 mod subject;
@@ -33,14 +33,14 @@ mod watch;
 
 pub(crate) use self::bounded::read_bounded;
 #[cfg(feature = "tls")]
-pub(crate) use self::certified::Certified;
+pub(crate) use self::files::TlsFileError;
+#[cfg(feature = "gateway")]
+pub(crate) use self::reload::{PresentedCertificate, Reloadable};
 #[cfg(feature = "tls")]
-pub(crate) use self::files::BadFile;
-#[cfg(feature = "gateway")]
-pub(crate) use self::renewal::{Renewable, Shown};
-#[cfg(feature = "gateway")]
-pub use self::termination::CannotSpeak;
+pub(crate) use self::server_certificate::ServerCertificate;
 #[cfg(feature = "gateway")]
 pub(crate) use self::termination::Termination;
 #[cfg(feature = "gateway")]
-pub(crate) use self::watch::Watch;
+pub use self::termination::TlsSetupError;
+#[cfg(feature = "gateway")]
+pub(crate) use self::watch::CertificateWatcher;

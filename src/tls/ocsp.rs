@@ -1,30 +1,30 @@
-//! OCSP responses (RFC 6960): until when one may be sent to clients.
+//! Reads when an OCSP response (RFC 6960) expires.
 
 use super::certificate;
-use super::der::{Der, GENERALIZED_TIME, OCTETS, OID, SEQUENCE};
+use super::der::{Der, GENERALIZED_TIME, OCTET_STRING, OID, SEQUENCE};
 
 const ENUMERATED: u8 = 0x0a;
-/// Explicit tags: of the response in its envelope, of the version, and of `nextUpdate`.
+/// The explicit tag of `responseBytes`, `version` and `nextUpdate`.
 const TAG_0: u8 = 0xa0;
 
 /// Returns the earliest `nextUpdate` of a response, in seconds since the Unix epoch; `None` if it has none.
 pub(super) fn next_update(der: &[u8]) -> Option<i64> {
     let mut envelope = Der(der).enter(SEQUENCE)?;
-    envelope.value(ENUMERATED)?; // its status
+    envelope.value(ENUMERATED)?; // responseStatus
     let mut response = envelope.enter(TAG_0)?.enter(SEQUENCE)?;
-    response.value(OID)?; // its type
-    let mut data = Der(response.value(OCTETS)?).enter(SEQUENCE)?.enter(SEQUENCE)?;
-    _ = data.optional(TAG_0); // its version
-    data.next()?; // its responder
-    data.value(GENERALIZED_TIME)?; // when it was made
-    data.enter(SEQUENCE)?.filter_map(|(_, single)| of_certificate(Der(single))).min()
+    response.value(OID)?; // responseType
+    let mut data = Der(response.value(OCTET_STRING)?).enter(SEQUENCE)?.enter(SEQUENCE)?;
+    _ = data.optional(TAG_0); // version
+    data.next()?; // responderID
+    data.value(GENERALIZED_TIME)?; // producedAt
+    data.enter(SEQUENCE)?.filter_map(|(_, single)| next_update_of_single(Der(single))).min()
 }
 
-/// Returns the `nextUpdate` of one certificate's status.
-fn of_certificate(mut single: Der<'_>) -> Option<i64> {
-    single.value(SEQUENCE)?; // the certificate's id
-    single.next()?; // its status
-    single.value(GENERALIZED_TIME)?; // `thisUpdate`
+/// Returns the `nextUpdate` of a `SingleResponse`, the status of one certificate.
+fn next_update_of_single(mut single: Der<'_>) -> Option<i64> {
+    single.value(SEQUENCE)?; // certID
+    single.next()?; // certStatus
+    single.value(GENERALIZED_TIME)?; // thisUpdate
     certificate::time(Der(single.optional(TAG_0)?).next()?)
 }
 
@@ -38,7 +38,7 @@ pub(crate) mod testing {
         [&[tag, 0x82], &length[..], &value].concat()
     }
 
-    /// Builds a response with these `nextUpdate`s, and with no signature that a client would accept.
+    /// Builds a response with these `nextUpdate` fields. Its signature is not valid.
     pub(crate) fn response(next_updates: &[Option<&str>]) -> Vec<u8> {
         let time = |text: &str| der(GENERALIZED_TIME, &[text.as_bytes()]);
         let single = |next: &Option<&str>| {
@@ -48,7 +48,7 @@ pub(crate) mod testing {
         let singles: Vec<u8> = next_updates.iter().flat_map(single).collect();
         let data = der(SEQUENCE, &[&der(0xa2, &[]), &time("20200101000000Z"), &der(SEQUENCE, &[&singles])]);
         let basic = der(SEQUENCE, &[&data, &der(SEQUENCE, &[]), &[0x03, 1, 0]]);
-        let bytes = der(SEQUENCE, &[&der(OID, &[b"+"]), &der(OCTETS, &[&basic])]);
+        let bytes = der(SEQUENCE, &[&der(OID, &[b"+"]), &der(OCTET_STRING, &[&basic])]);
         der(SEQUENCE, &[&[ENUMERATED, 1, 0], &der(TAG_0, &[&bytes])])
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earliest_next_update_is_the_end_of_a_response() {
+    fn response_expires_at_its_earliest_next_update() {
         assert_eq!(next_update(&response(&[Some("19700101000102Z"), Some("19700101000001Z")])), Some(1));
         assert_eq!(next_update(&response(&[None, Some("19700101000102Z")])), Some(62));
         assert_eq!(next_update(&response(&[None])), None);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_response_has_no_end() {
+    fn truncated_response_has_no_next_update() {
         let whole = response(&[Some("20300101000000Z")]);
         for length in 0..whole.len() {
             assert_eq!(next_update(&whole[..length]), None, "{length}");

@@ -1,42 +1,43 @@
-//! What the rule file says of TLS to clients.
+//! Settings of TLS between clients and the gateway.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a listener speaks TLS.
+/// TLS settings of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenTls {
-    /// At least one. A client is shown the one that has the name it asks for, else the first.
+    /// At least one certificate. A client gets the one for the server name that it requests, or else the first one.
     pub certificates: Vec<CertificateFiles>,
-    /// Nothing older is spoken.
+    /// The oldest version that clients can use.
     pub min_version: TlsVersion,
-    /// Whether clients show a certificate, too.
+    /// Whether clients present a certificate.
     pub client_auth: Option<ClientAuth>,
-    /// TLS handshakes of one client in a second, as an average of ten seconds; 0 does not limit them.
+    /// Maximum TLS handshakes per second and client, averaged over ten seconds. 0 means unlimited.
     pub max_handshake_rate: u32,
-    /// How often the files are looked at. The rule file has no key for it.
-    pub look_every: Duration,
+    /// How often the files are checked for changes. Not configurable in the rule file.
+    pub check_interval: Duration,
 }
 
-/// Handshakes in a second unless the rule file says otherwise: enough for a thousand clients behind one address that reconnect
-/// at once, and about a hundredth of a core with ECDSA keys.
+/// Default of [`ListenTls::max_handshake_rate`].
+///
+/// Allows a thousand clients behind one address to reconnect at once, and costs about 1% of a core with ECDSA keys.
 pub const DEFAULT_MAX_HANDSHAKE_RATE: u32 = 100;
 
-/// How often files are looked at: they are replaced days before they must be.
-pub const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often certificate files are checked. A longer delay would do: they are replaced days before they expire.
+pub const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The files of one certificate, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, and after it those that lead to its authority.
+    /// The certificate, followed by its intermediate certificates.
     pub cert: PathBuf,
-    /// Its private key, not encrypted.
+    /// The private key, unencrypted.
     pub key: PathBuf,
-    /// What its authority says of it (OCSP, in DER), which is shown with it.
+    /// The OCSP response (DER) that is sent with the certificate.
     pub ocsp: Option<PathBuf>,
 }
 
-/// A version of TLS.
+/// A TLS version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2 (RFC 5246).
@@ -45,17 +46,17 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// How clients show who they are.
+/// Settings of client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuth {
-    /// The authorities, in PEM, one of which has signed a client's certificate.
+    /// PEM file of the certificate authorities that may sign client certificates.
     pub ca: PathBuf,
-    /// Whether a client without a certificate is turned away.
+    /// Whether clients without a certificate are rejected.
     pub required: bool,
 }
 
 impl TlsVersion {
-    /// As it is written in the rule file.
+    /// Returns the name of the version in the rule file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "1.2",

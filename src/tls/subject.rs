@@ -1,10 +1,10 @@
-//! A name of X.500, as a certificate's subject is one, in the text form of RFC 4514: `CN=alice,O=Example`.
+//! Formats an X.500 name, such as a certificate's subject, as RFC 4514 text: `CN=alice,O=Example`.
 
 use std::fmt::Write;
 
 use super::der::{Der, OID, SEQUENCE, SET};
 
-/// Attributes with a name: those of RFC 4514, and two that are found everywhere.
+/// Short names of attributes: those of RFC 4514, and two other common ones.
 const ATTRIBUTES: [(&[u8], &str); 11] = [
     (&[0x55, 4, 3], "CN"),
     (&[0x55, 4, 5], "serialNumber"),
@@ -26,30 +26,30 @@ const ASCII: u8 = 0x16;
 const UTF32: u8 = 0x1c;
 const UTF16: u8 = 0x1e;
 
-/// The text of a name; nothing of one that is empty, or none.
-pub(super) fn text(name: &[u8]) -> Option<String> {
-    let parts: Vec<String> =
-        Der(name).map(|(tag, part)| (tag == SET).then(|| relative(part))?).collect::<Option<_>>()?;
-    let parts: Vec<&str> = parts.iter().rev().map(String::as_str).collect();
-    (!parts.is_empty()).then(|| parts.join(","))
+/// Formats a name. Returns `None` if the name is empty or malformed.
+pub(super) fn format_name(name: &[u8]) -> Option<String> {
+    let relative: Vec<String> =
+        Der(name).map(|(tag, set)| (tag == SET).then(|| format_relative_name(set))?).collect::<Option<_>>()?;
+    let most_specific_first: Vec<&str> = relative.iter().rev().map(String::as_str).collect();
+    (!most_specific_first.is_empty()).then(|| most_specific_first.join(","))
 }
 
-fn relative(part: &[u8]) -> Option<String> {
+fn format_relative_name(set: &[u8]) -> Option<String> {
     let values: Vec<String> =
-        Der(part).map(|(tag, value)| (tag == SEQUENCE).then(|| attribute(value))?).collect::<Option<_>>()?;
+        Der(set).map(|(tag, value)| (tag == SEQUENCE).then(|| format_attribute(value))?).collect::<Option<_>>()?;
     Some(values.join("+"))
 }
 
-fn attribute(attribute: &[u8]) -> Option<String> {
+fn format_attribute(attribute: &[u8]) -> Option<String> {
     let mut der = Der(attribute);
-    let kind = der.value(OID)?;
-    let written = der.0;
+    let oid = der.value(OID)?;
+    let encoded_value = der.0;
     let (tag, value) = der.next()?;
-    let known = ATTRIBUTES.iter().find(|(oid, _)| *oid == kind).map(|(_, name)| *name);
-    let name = known.map_or_else(|| dotted(kind), str::to_owned);
+    let known = ATTRIBUTES.iter().find(|(known, _)| *known == oid).map(|(_, name)| *name);
+    let name = known.map_or_else(|| format_oid(oid), str::to_owned);
     Some(match known.and_then(|_| decode(tag, value)) {
-        Some(text) => format!("{name}={}", escaped(&text)),
-        None => written.iter().fold(format!("{name}=#"), |mut out, byte| {
+        Some(text) => format!("{name}={}", escape(&text)),
+        None => encoded_value.iter().fold(format!("{name}=#"), |mut out, byte| {
             _ = write!(out, "{byte:02x}");
             out
         }),
@@ -74,8 +74,8 @@ fn decode(tag: u8, value: &[u8]) -> Option<String> {
     }
 }
 
-/// So that no two names are the same text (section 2.4).
-fn escaped(text: &str) -> String {
+/// Escapes special characters (section 2.4), so that different names never have the same text.
+fn escape(text: &str) -> String {
     let last = text.chars().count().saturating_sub(1);
     let mut out = String::with_capacity(text.len());
     for (at, character) in text.chars().enumerate() {
@@ -90,8 +90,8 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// An object identifier in digits.
-fn dotted(oid: &[u8]) -> String {
+/// Formats an object identifier in dotted decimal.
+fn format_oid(oid: &[u8]) -> String {
     let mut numbers: Vec<u64> = vec![0];
     for byte in oid {
         let last = numbers.len() - 1;
@@ -111,12 +111,12 @@ fn dotted(oid: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// A value with its tag and its length.
+    /// Encodes a value with its tag and length.
     fn der(tag: u8, value: &[u8]) -> Vec<u8> {
         [&[tag, u8::try_from(value.len()).unwrap()], value].concat()
     }
 
-    fn one(oid: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
+    fn attribute(oid: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
         der(SEQUENCE, &[der(OID, oid), der(tag, value)].concat())
     }
 
@@ -124,38 +124,39 @@ mod tests {
     const O: &[u8] = &[0x55, 4, 10];
 
     #[test]
-    fn the_most_specific_part_comes_first_and_parts_of_one_level_stay_together() {
+    fn most_specific_relative_name_comes_first() {
         let name = [
-            der(SET, &one(O, PRINTABLE, b"Example")),
-            der(SET, &[one(CN, UTF8, "Zoë".as_bytes()), one(O, ASCII, b"x")].concat()),
+            der(SET, &attribute(O, PRINTABLE, b"Example")),
+            der(SET, &[attribute(CN, UTF8, "Zoë".as_bytes()), attribute(O, ASCII, b"x")].concat()),
         ];
-        assert_eq!(text(&name.concat()).as_deref(), Some("CN=Zoë+O=x,O=Example"));
-        assert_eq!(text(&[]), None);
+        assert_eq!(format_name(&name.concat()).as_deref(), Some("CN=Zoë+O=x,O=Example"));
+        assert_eq!(format_name(&[]), None);
     }
 
     #[test]
-    fn no_two_names_are_the_same_text() {
-        let of = |tag, value: &[u8]| text(&der(SET, &one(CN, tag, value))).unwrap();
-        assert_eq!(of(UTF8, b"a,O=b"), r"CN=a\,O\=b");
-        assert_eq!(of(UTF8, b" #a "), r"CN=\ #a\ ");
-        assert_eq!(of(UTF8, b"#0c01"), r"CN=\#0c01");
-        assert_eq!(of(UTF8, b"a\0b"), r"CN=a\00b");
-        assert_eq!(of(UTF8, b"\xff"), "CN=#0c01ff");
-        assert_eq!(of(UTF16, b"\0a\0b"), "CN=ab");
-        assert_eq!(of(UTF32, b"\0\0\0a"), "CN=a");
-        assert_eq!(of(LATIN1, b"\xe9"), "CN=é");
+    fn different_names_have_different_texts() {
+        let cn = |tag, value: &[u8]| format_name(&der(SET, &attribute(CN, tag, value))).unwrap();
+        assert_eq!(cn(UTF8, b"a,O=b"), r"CN=a\,O\=b");
+        assert_eq!(cn(UTF8, b" #a "), r"CN=\ #a\ ");
+        assert_eq!(cn(UTF8, b"#0c01"), r"CN=\#0c01");
+        assert_eq!(cn(UTF8, b"a\0b"), r"CN=a\00b");
+        assert_eq!(cn(UTF8, b"\xff"), "CN=#0c01ff");
+        assert_eq!(cn(UTF16, b"\0a\0b"), "CN=ab");
+        assert_eq!(cn(UTF32, b"\0\0\0a"), "CN=a");
+        assert_eq!(cn(LATIN1, b"\xe9"), "CN=é");
     }
 
     #[test]
-    fn an_attribute_without_a_name_is_told_by_its_number_and_its_bytes() {
+    fn unknown_attribute_is_formatted_as_oid_and_hex_bytes() {
         let oid = [0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37];
-        assert_eq!(text(&der(SET, &one(&oid, UTF8, b"a"))).as_deref(), Some("1.3.6.1.4.1.311=#0c0161"));
+        let name = der(SET, &attribute(&oid, UTF8, b"a"));
+        assert_eq!(format_name(&name).as_deref(), Some("1.3.6.1.4.1.311=#0c0161"));
     }
 
     #[test]
-    fn what_is_no_name_has_no_text() {
+    fn malformed_name_has_no_text() {
         for bad in [&[1, 2, 3][..], &der(SEQUENCE, b""), &der(SET, &der(SEQUENCE, b"")), &der(SET, &[OID, 1, 5])] {
-            assert_eq!(text(bad), None, "{bad:?}");
+            assert_eq!(format_name(bad), None, "{bad:?}");
         }
     }
 }

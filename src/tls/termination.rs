@@ -1,4 +1,4 @@
-//! TLS as a listener speaks it, made of what the rule file says and of what its files hold.
+//! TLS termination for a listener: its configuration, loaded from the rule file and the files that it names.
 
 use std::error::Error;
 use std::io;
@@ -15,16 +15,16 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::certificate::Certificate;
-use super::certified::Certified;
-use super::files::{BadFile, Named};
-use super::names::Names;
-use super::renewal::{Kind, Renewable, Shown};
+use super::files::{ConfiguredFile, TlsFileError};
+use super::reload::{FileKind, PresentedCertificate, Reloadable};
+use super::resolver::CertificateResolver;
+use super::server_certificate::ServerCertificate;
 use super::settings::{ClientAuth, ListenTls, TlsVersion};
 use super::tickets::BoundTickets;
 use crate::facts::TlsPeer;
 use crate::transport::Tls;
 
-/// The protocols that clients are offered (RFC 7301); nginx offers the last of them, too, for which curl has an option.
+/// Protocols that clients can negotiate (ALPN, RFC 7301). nginx and curl support `http/1.0` here, too.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
@@ -36,92 +36,93 @@ const TLS_1_3: &[&SupportedProtocolVersion] = &[&version::TLS13];
 pub(crate) struct Termination {
     settings: ListenTls,
     http2: bool,
-    in_use: ArcSwap<InUse>,
-    /// A client that showed no certificate.
-    nobody: Arc<TlsPeer>,
+    active: ArcSwap<ActiveConfig>,
+    /// The facts of every client without a certificate.
+    no_certificate: Arc<TlsPeer>,
 }
 
-/// What was made of the files.
+/// The configuration that was last loaded from the files.
 #[derive(Debug)]
-struct InUse {
+struct ActiveConfig {
     config: Arc<ServerConfig>,
-    shown: Vec<Shown>,
-    /// The file of those from whom clients' certificates are trusted.
-    trusted: Option<Hash>,
+    presented: Vec<PresentedCertificate>,
+    /// Hash of the file with the certificate authorities for client certificates.
+    client_ca_hash: Option<Hash>,
 }
 
-/// Why TLS cannot be spoken.
+/// Error while setting up TLS for a listener.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct CannotSpeak(#[from] Fault);
+pub struct TlsSetupError(#[from] SetupErrorKind);
 
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+enum SetupErrorKind {
     #[error(transparent)]
-    File(#[from] BadFile),
+    File(#[from] TlsFileError),
     #[error("TLS cannot be set up: {0}")]
     Setup(#[from] rustls::Error),
 }
 
 impl Termination {
-    /// Reads the files.
+    /// Loads the files.
     ///
     /// # Errors
-    /// One of them cannot be used.
-    pub(crate) fn new(settings: &ListenTls, http2: bool) -> Result<Self, CannotSpeak> {
-        let in_use = load(settings, http2, None)?;
-        Ok(Self { settings: settings.clone(), http2, in_use: ArcSwap::from_pointee(in_use), nobody: Arc::default() })
+    /// A file cannot be used.
+    pub(crate) fn new(settings: &ListenTls, http2: bool) -> Result<Self, TlsSetupError> {
+        let active = ArcSwap::from_pointee(load(settings, http2, None)?);
+        Ok(Self { settings: settings.clone(), http2, active, no_certificate: Arc::default() })
     }
 
-    /// Greets a client that has connected.
+    /// Performs the TLS handshake with a client.
     ///
     /// # Errors
-    /// The client speaks no TLS that we do, or is not who it should be, of which it was told; or it left.
+    /// The handshake fails: no common version or cipher suite, no valid client certificate, or the client disconnects.
     pub(crate) async fn accept(&self, stream: TcpStream) -> Result<Tls, (io::Error, TcpStream)> {
-        let acceptor = TlsAcceptor::from(Arc::clone(&self.in_use.load().config));
-        let greeted = acceptor.accept(stream).into_fallible().await?;
-        let shown = greeted.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-        let peer = match shown.and_then(|certificate| Certificate::read(certificate)) {
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.active.load().config));
+        let stream = acceptor.accept(stream).into_fallible().await?;
+        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let peer = match certificate.and_then(|der| Certificate::parse(der)) {
             Some(certificate) => Arc::new(certificate.owner()),
-            None => Arc::clone(&self.nobody),
+            None => Arc::clone(&self.no_certificate),
         };
-        Ok(Tls::with_client(greeted, peer))
+        Ok(Tls::with_client(stream, peer))
     }
 }
 
-impl Renewable for Termination {
+impl Reloadable for Termination {
     fn files(&self) -> Vec<&Path> {
         let ListenTls { certificates, client_auth, .. } = &self.settings;
-        let of_certificates =
+        let certificate_files =
             certificates.iter().flat_map(|files| [Some(&files.cert), Some(&files.key), files.ocsp.as_ref()]);
-        let all = of_certificates.flatten().chain(client_auth.iter().map(|auth| &auth.ca));
+        let all = certificate_files.flatten().chain(client_auth.iter().map(|auth| &auth.ca));
         all.map(PathBuf::as_path).collect()
     }
 
-    fn renew(&self) -> Result<(), Box<dyn Error>> {
-        let in_use = load(&self.settings, self.http2, Some(&self.in_use.load()))?;
-        self.in_use.store(Arc::new(in_use));
+    fn reload(&self) -> Result<(), Box<dyn Error>> {
+        let active = load(&self.settings, self.http2, Some(&self.active.load()))?;
+        self.active.store(Arc::new(active));
         Ok(())
     }
 
-    fn shown(&self) -> Vec<Shown> {
-        self.in_use.load().shown.clone()
+    fn presented(&self) -> Vec<PresentedCertificate> {
+        self.active.load().presented.clone()
     }
 }
 
 #[cfg(test)]
 impl Termination {
     pub(super) fn ticket(&self, session: &[u8]) -> Option<Vec<u8>> {
-        self.in_use.load().config.ticketer.encrypt(session)
+        self.active.load().config.ticketer.encrypt(session)
     }
 
-    pub(super) fn knows(&self, ticket: &[u8]) -> bool {
-        self.in_use.load().config.ticketer.decrypt(ticket).is_some()
+    pub(super) fn accepts_ticket(&self, ticket: &[u8]) -> bool {
+        self.active.load().config.ticketer.decrypt(ticket).is_some()
     }
 }
 
-/// Tickets under keys that change every six hours, and are known to nobody but this process (RFC 8446 section 4.6.1).
-fn tickets(client_auth: Option<&ClientAuth>) -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
+/// Creates the encryption of session tickets (RFC 8446 section 4.6.1). Its keys exist only in this process and change
+/// every six hours.
+fn session_tickets(client_auth: Option<&ClientAuth>) -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     let tickets = ring::Ticketer::new()?;
     Ok(match client_auth {
         Some(auth) => Arc::new(BoundTickets::new(tickets, auth.required)),
@@ -129,51 +130,54 @@ fn tickets(client_auth: Option<&ClientAuth>) -> Result<Arc<dyn ProducesTickets>,
     })
 }
 
-/// Reads the files. Who was trusted before still is, and his sessions are known, unless the file of authorities has changed.
-fn load(settings: &ListenTls, http2: bool, before: Option<&InUse>) -> Result<InUse, Fault> {
+/// Loads the files. Sessions from before a reload can be resumed unless the file of certificate authorities has changed.
+fn load(settings: &ListenTls, http2: bool, previous: Option<&ActiveConfig>) -> Result<ActiveConfig, SetupErrorKind> {
     let provider = Arc::new(ring::default_provider());
     let client_auth = settings.client_auth.as_ref();
-    let (verifier, trusted) = match client_auth {
-        Some(auth) => verifier(auth, &provider).map(|(verifier, trusted)| (verifier, Some(trusted)))?,
+    let (verifier, client_ca_hash) = match client_auth {
+        Some(auth) => client_verifier(auth, &provider).map(|(verifier, hash)| (verifier, Some(hash)))?,
         None => (Arc::new(NoClientAuth) as _, None),
     };
-    let tickets = match before.filter(|before| before.trusted == trusted) {
-        Some(before) => Arc::clone(&before.config.ticketer),
-        None => tickets(client_auth)?,
+    let tickets = match previous.filter(|previous| previous.client_ca_hash == client_ca_hash) {
+        Some(previous) => Arc::clone(&previous.config.ticketer),
+        None => session_tickets(client_auth)?,
     };
-    let (mut keys, mut shown) = (Vec::new(), Vec::new());
+    let (mut certificates, mut presented) = (Vec::new(), Vec::new());
     for files in &settings.certificates {
-        let certified = Certified::read(files)?;
-        shown.push(Shown { kind: Kind::Certificate, file: files.cert.clone(), not_after: certified.not_after });
-        if let Some((file, not_after)) = files.ocsp.clone().zip(certified.ocsp_not_after()) {
-            shown.push(Shown { kind: Kind::OcspResponse, file, not_after });
+        let certificate = ServerCertificate::read(files)?;
+        let (kind, file) = (FileKind::Certificate, files.cert.clone());
+        presented.push(PresentedCertificate { kind, file, not_after: certificate.not_after });
+        if let Some((file, not_after)) = files.ocsp.clone().zip(certificate.ocsp_not_after()) {
+            presented.push(PresentedCertificate { kind: FileKind::OcspResponse, file, not_after });
         }
-        keys.push(Arc::new(certified));
+        certificates.push(Arc::new(certificate));
     }
     let versions = match settings.min_version {
         TlsVersion::Tls12 => TLS_1_2,
         TlsVersion::Tls13 => TLS_1_3,
     };
     let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
-    let mut config = config.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(Names::new(&keys)));
-    let offered = http2.then_some(HTTP2).into_iter().chain(HTTP1);
-    config.alpn_protocols = offered.map(<[u8]>::to_vec).collect();
-    // A client keeps what is needed to resume: nothing of it is kept here.
+    let resolver = Arc::new(CertificateResolver::new(&certificates));
+    let mut config = config.with_client_cert_verifier(verifier).with_cert_resolver(resolver);
+    let protocols = http2.then_some(HTTP2).into_iter().chain(HTTP1);
+    config.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
+    // Session tickets are enough to resume, so the gateway stores no sessions.
     config.ticketer = tickets;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(InUse { config: Arc::new(config), shown, trusted })
+    Ok(ActiveConfig { config: Arc::new(config), presented, client_ca_hash })
 }
 
-/// Reads the file of authorities, once: the hash is that of the authorities that the verifier trusts.
-fn verifier(
+/// Creates the verifier of client certificates. Reads the file only once, so that the hash belongs to the authorities
+/// that the verifier trusts.
+fn client_verifier(
     ClientAuth { ca, required }: &ClientAuth,
     provider: &Arc<CryptoProvider>,
-) -> Result<(Arc<dyn ClientCertVerifier>, Hash), Fault> {
-    let file = Named { key: "ca", path: ca };
+) -> Result<(Arc<dyn ClientCertVerifier>, Hash), SetupErrorKind> {
+    let file = ConfiguredFile { key: "ca", path: ca };
     let text = file.read()?;
     let authorities = file.authorities(&text)?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(provider));
     let verifier = if *required { verifier } else { verifier.allow_unauthenticated() };
-    let verifier = verifier.build().map_err(|error| file.bad(format!("cannot be used: {error}")))?;
+    let verifier = verifier.build().map_err(|error| file.error(format!("cannot be used: {error}")))?;
     Ok((verifier, blake3::hash(&text)))
 }

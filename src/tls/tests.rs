@@ -1,4 +1,4 @@
-//! Files that are replaced, whole or in part, and what is told of it.
+//! Tests for the reload of certificate files, and for its log messages.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,9 +14,9 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use super::ocsp::testing::response as ocsp_response;
-use super::settings::{CertificateFiles, ClientAuth, LOOK_EVERY, ListenTls, TlsVersion};
+use super::settings::{CertificateFiles, ClientAuth, FILE_CHECK_INTERVAL, ListenTls, TlsVersion};
 use super::termination::Termination;
-use super::watch::Watch;
+use super::watch::CertificateWatcher;
 use crate::clock::unix_seconds;
 use crate::metrics::Metrics;
 use crate::store::testing::logged_by;
@@ -39,7 +39,7 @@ impl Folder {
         fs::write(self.0.join(file), text).unwrap();
     }
 
-    /// A new certificate in `cert` and `key`, valid for so long.
+    /// Writes a new certificate and its key. The certificate expires after `seconds`.
     fn renew(&self, cert: &str, key: &str, seconds: i64) {
         let (certificate, private) = signed(seconds);
         self.write(cert, &certificate);
@@ -48,13 +48,13 @@ impl Folder {
 
     fn settings(&self) -> ListenTls {
         let files = CertificateFiles { cert: self.0.join("cert"), key: self.0.join("key"), ocsp: None };
-        let look_every = LOOK_EVERY;
+        let check_interval = FILE_CHECK_INTERVAL;
         let min_version = TlsVersion::Tls12;
-        ListenTls { certificates: vec![files], min_version, client_auth: None, max_handshake_rate: 0, look_every }
+        ListenTls { certificates: vec![files], min_version, client_auth: None, max_handshake_rate: 0, check_interval }
     }
 
-    fn watch(&self, metrics: &Arc<Metrics>) -> Watch {
-        watch(&self.settings(), metrics)
+    fn watcher(&self, metrics: &Arc<Metrics>) -> CertificateWatcher {
+        watcher(&self.settings(), metrics)
     }
 }
 
@@ -64,9 +64,9 @@ impl Drop for Folder {
     }
 }
 
-fn watch(settings: &ListenTls, metrics: &Arc<Metrics>) -> Watch {
+fn watcher(settings: &ListenTls, metrics: &Arc<Metrics>) -> CertificateWatcher {
     let termination = Termination::new(settings, true).unwrap();
-    Watch::new(Arc::new(termination), "a test", settings.look_every, Arc::clone(metrics))
+    CertificateWatcher::new(Arc::new(termination), "a test", settings.check_interval, Arc::clone(metrics))
 }
 
 fn signed(seconds: i64) -> (String, String) {
@@ -79,7 +79,7 @@ fn signed(seconds: i64) -> (String, String) {
     (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
-/// Days that the metric says a file is valid for.
+/// Returns for how many days a certificate is valid, according to the metric.
 fn days(metrics: &Metrics, file: &Path) -> i64 {
     let series = format!("tidegate_certificate_expiry_seconds{{certificate=\"{}\"}} ", file.display());
     let text = metrics.render();
@@ -87,66 +87,66 @@ fn days(metrics: &Metrics, file: &Path) -> i64 {
     (at.parse::<i64>().unwrap() - i64::try_from(unix_seconds()).unwrap() + DAY / 2) / DAY
 }
 
-fn times(log: &str, what: &str) -> usize {
-    log.matches(what).count()
+fn count(log: &str, text: &str) -> usize {
+    log.matches(text).count()
 }
 
 #[test]
-fn a_certificate_that_is_replaced_is_taken_into_use_and_told() {
+fn replaced_certificate_is_reloaded_and_logged() {
     let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
     folder.renew("cert", "key", 40 * DAY);
-    let mut watch = folder.watch(&metrics);
+    let mut watcher = folder.watcher(&metrics);
     assert_eq!(days(&metrics, &folder.0.join("cert")), 40);
     let log = logged_by(|| {
-        watch.look();
+        watcher.check();
         folder.renew("cert", "key", 90 * DAY);
-        watch.look();
-        watch.look();
+        watcher.check();
+        watcher.check();
     });
-    assert_eq!(times(&log, "are in use"), 1, "{log}");
+    assert_eq!(count(&log, "were reloaded"), 1, "{log}");
     assert_eq!(days(&metrics, &folder.0.join("cert")), 90);
 }
 
 #[test]
-fn files_that_cannot_be_used_are_told_once_and_what_was_in_use_stays() {
+fn unusable_files_are_logged_once_and_not_loaded() {
     let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
     folder.renew("cert", "key", 40 * DAY);
-    let mut watch = folder.watch(&metrics);
+    let mut watcher = folder.watcher(&metrics);
     let log = logged_by(|| {
         folder.write("cert", "no certificate");
-        (0..5).for_each(|_| watch.look());
+        (0..5).for_each(|_| watcher.check());
         fs::remove_file(folder.0.join("cert")).unwrap();
-        (0..5).for_each(|_| watch.look());
+        (0..5).for_each(|_| watcher.check());
     });
-    assert_eq!(times(&log, "what was in use stays so"), 2, "{log}");
+    assert_eq!(count(&log, "keeping the previous ones"), 2, "{log}");
     assert!(log.contains("is not PEM") && log.contains("cannot be read"), "{log}");
     assert_eq!(days(&metrics, &folder.0.join("cert")), 40);
     let log = logged_by(|| {
         folder.renew("cert", "key", 90 * DAY);
-        watch.look();
+        watcher.check();
     });
-    assert_eq!(times(&log, "are in use"), 1, "{log}");
+    assert_eq!(count(&log, "were reloaded"), 1, "{log}");
 }
 
-/// The certificate first, and the key a moment later.
+/// The certificate is replaced first, and the key a moment later.
 #[test]
-fn nothing_is_said_of_files_that_do_not_belong_together_for_a_moment() {
+fn temporary_mismatch_of_certificate_and_key_is_not_logged() {
     let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
     folder.renew("cert", "key", 40 * DAY);
-    let mut watch = folder.watch(&metrics);
+    let mut watcher = folder.watcher(&metrics);
     let (certificate, key) = signed(90 * DAY);
     let log = logged_by(|| {
         folder.write("cert", &certificate);
-        watch.look();
+        watcher.check();
         folder.write("key", &key);
-        watch.look();
+        watcher.check();
     });
-    assert_eq!((times(&log, "WARN"), times(&log, "are in use")), (0, 1), "{log}");
+    assert_eq!((count(&log, "WARN"), count(&log, "were reloaded")), (0, 1), "{log}");
 }
 
-/// As Kubernetes replaces a mounted secret: `cert` leads to `..data/cert`, and `..data` to a folder with a date.
+/// Kubernetes replaces a mounted secret in this way: `cert` links to `..data/cert`, and `..data` to a dated folder.
 #[test]
-fn links_that_lead_to_another_folder_are_followed() {
+fn change_behind_symbolic_links_is_noticed() {
     let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
     for (version, days) in [("..1", 40), ("..2", 90)] {
         fs::create_dir(folder.0.join(version)).unwrap();
@@ -155,26 +155,26 @@ fn links_that_lead_to_another_folder_are_followed() {
     let data = folder.0.join("..data");
     symlink("..1", &data).unwrap();
     ["cert", "key"].iter().for_each(|file| symlink(format!("..data/{file}"), folder.0.join(file)).unwrap());
-    let mut watch = folder.watch(&metrics);
+    let mut watcher = folder.watcher(&metrics);
     symlink("..2", folder.0.join("..new")).unwrap();
     fs::rename(folder.0.join("..new"), data).unwrap();
-    watch.look();
+    watcher.check();
     assert_eq!(days(&metrics, &folder.0.join("cert")), 90);
 }
 
 #[test]
-fn a_certificate_that_ends_soon_is_warned_of_once() {
+fn certificate_that_expires_soon_causes_one_warning() {
     let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
     folder.renew("cert", "key", 13 * DAY);
     let log = logged_by(|| {
-        let mut watch = folder.watch(&metrics);
-        watch.look();
-        watch.look();
+        let mut watcher = folder.watcher(&metrics);
+        watcher.check();
+        watcher.check();
     });
-    assert_eq!(times(&log, "a certificate expires soon"), 1, "{log}");
+    assert_eq!(count(&log, "certificate expires soon"), 1, "{log}");
     folder.renew("cert", "key", 15 * DAY);
-    let log = logged_by(|| folder.watch(&metrics).look());
-    assert_eq!(times(&log, "WARN"), 0, "{log}");
+    let log = logged_by(|| folder.watcher(&metrics).check());
+    assert_eq!(count(&log, "WARN"), 0, "{log}");
 }
 
 /// Returns the OCSP response that clients are sent.
@@ -193,7 +193,7 @@ async fn stapled(termination: &Arc<Termination>) -> Vec<u8> {
     responses.0.lock().pop().expect("a certificate")
 }
 
-/// Accepts any certificate, and keeps the OCSP responses.
+/// Accepts any certificate and records the OCSP responses.
 #[derive(Debug, Default)]
 struct OcspResponses(Mutex<Vec<Vec<u8>>>);
 
@@ -235,7 +235,7 @@ impl ServerCertVerifier for OcspResponses {
 
 /// Regression test: an expired response was sent until its file was replaced.
 #[tokio::test]
-async fn ocsp_response_is_not_sent_after_its_end() {
+async fn expired_ocsp_response_is_not_sent() {
     let folder = Folder::new();
     folder.renew("cert", "key", 40 * DAY);
     let mut settings = folder.settings();
@@ -254,27 +254,28 @@ async fn ocsp_response_is_not_sent_after_its_end() {
     crate::wire::soon(async { while !stapled(&expiring).await.is_empty() {} }).await;
 
     let log = logged_by(|| {
-        let mut watch = Watch::new(expiring, "a test", LOOK_EVERY, Arc::default());
-        watch.look();
-        watch.look();
+        let mut watcher = CertificateWatcher::new(expiring, "a test", FILE_CHECK_INTERVAL, Arc::default());
+        watcher.check();
+        watcher.check();
     });
-    assert_eq!((times(&log, "OCSP response has expired"), times(&log, "WARN")), (1, 1), "{log}");
+    assert_eq!((count(&log, "OCSP response has expired"), count(&log, "WARN")), (1, 1), "{log}");
 }
 
 #[test]
-fn sessions_of_before_are_known_unless_whom_to_trust_has_changed() {
+fn reload_keeps_sessions_unless_the_client_ca_changes() {
     let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
     folder.renew("cert", "key", 40 * DAY);
     folder.write("ca", &signed(40 * DAY).0);
     let client_auth = Some(ClientAuth { ca: folder.0.join("ca"), required: false });
     let settings = ListenTls { client_auth, ..folder.settings() };
     let termination = Arc::new(Termination::new(&settings, true).unwrap());
-    let mut watch = Watch::new(Arc::clone(&termination) as _, "a test", settings.look_every, metrics);
+    let mut watcher =
+        CertificateWatcher::new(Arc::clone(&termination) as _, "a test", settings.check_interval, metrics);
     let ticket = termination.ticket(b"session").unwrap();
     folder.renew("cert", "key", 90 * DAY);
-    watch.look();
-    assert!(termination.knows(&ticket));
+    watcher.check();
+    assert!(termination.accepts_ticket(&ticket));
     folder.write("ca", &signed(50 * DAY).0);
-    watch.look();
-    assert!(!termination.knows(&ticket));
+    watcher.check();
+    assert!(!termination.accepts_ticket(&ticket));
 }

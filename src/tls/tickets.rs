@@ -1,7 +1,7 @@
 //! Session tickets of a listener with client certificates: a session is not resumed after a certificate has expired.
 //!
-//! rustls verifies a client's certificate in a full handshake only, and its tickets know no end of their own. So each ticket
-//! begins with the moment at which the first certificate of the client's chain expires.
+//! rustls verifies a client's certificate only in a full handshake, and its tickets outlive the certificate. Therefore
+//! each ticket of the gateway starts with the time at which the first certificate of the client's chain expires.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use rustls::server::ProducesTickets;
 use super::certificate::Certificate;
 use crate::clock::unix_seconds;
 
-/// Tickets that end with the client's certificates.
+/// Session tickets that expire with the client's certificates.
 #[derive(Debug)]
 pub(super) struct BoundTickets {
     tickets: Arc<dyn ProducesTickets>,
-    /// Whether each session has a certificate.
+    /// Whether every client must present a certificate.
     required: bool,
 }
 
@@ -36,7 +36,7 @@ impl ProducesTickets for BoundTickets {
     fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
         let expiry = match expiry(session) {
             Some(expiry) => expiry,
-            // There must be a certificate, but rustls encodes it in an unknown way.
+            // The session has a certificate, but rustls encodes it in an unknown way.
             None if self.required => return None,
             None => i64::MAX,
         };
@@ -51,13 +51,14 @@ impl ProducesTickets for BoundTickets {
     }
 }
 
-/// Returns when the first certificate of an encoded session expires, in seconds since the Unix epoch. As in a handshake,
-/// each one follows its length of three bytes (RFC 8446 section 4.4.2).
+/// Returns the earliest expiry of the certificates in an encoded session, in seconds since the Unix epoch.
+///
+/// As in a handshake, each certificate follows its length of three bytes (RFC 8446 section 4.4.2).
 fn expiry(mut session: &[u8]) -> Option<i64> {
     let mut earliest = None;
     while let Some((length, rest)) = session.split_first_chunk::<3>() {
         let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-        let found = rest.split_at_checked(length).and_then(|(der, rest)| Some((Certificate::read(der)?, rest)));
+        let found = rest.split_at_checked(length).and_then(|(der, rest)| Some((Certificate::parse(der)?, rest)));
         session = match found {
             Some((certificate, rest)) => {
                 earliest = Some(earliest.map_or(certificate.not_after, |at: i64| at.min(certificate.not_after)));
@@ -82,7 +83,7 @@ mod tests {
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
     }
 
-    /// A session with a name, a secret and these certificates.
+    /// Encodes a session with a server name, a secret and these certificates.
     fn session(certificates: &[Vec<u8>]) -> Vec<u8> {
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap().to_be_bytes()[1..].to_vec();
         let chain: Vec<u8> = certificates.iter().flat_map(|der| [length(der), der.clone()].concat()).collect();
@@ -97,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn ticket_ends_with_the_first_certificate_of_the_chain() {
+    fn ticket_expires_with_the_first_certificate_of_the_chain() {
         assert_eq!(is_resumed(true, &session(&[certificate(2100), certificate(2101)])), Some(true));
         assert_eq!(is_resumed(true, &session(&[certificate(2001), certificate(2101)])), Some(false));
         assert_eq!(is_resumed(true, &session(&[certificate(2100), certificate(2001)])), Some(false));
     }
 
     #[test]
-    fn session_without_certificate_has_a_ticket_only_if_none_is_required() {
+    fn required_certificate_is_needed_for_a_ticket() {
         assert_eq!(is_resumed(true, &session(&[])), None);
         assert_eq!(is_resumed(false, &session(&[])), Some(true));
         assert_eq!(is_resumed(false, &session(&[certificate(2001)])), Some(false));

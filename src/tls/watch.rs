@@ -1,146 +1,154 @@
-//! Files that are replaced while connections are opened: certificates are renewed every few weeks, and nobody starts gateways for it.
+//! Watches certificate files and reloads them when they change, so that a renewal needs no restart.
 //!
-//! What the files hold is compared, not their times: those of Kubernetes are links to links, which are turned to another folder. A
-//! certificate and its key are replaced one after the other, so that between two looks they may not belong together: a fault is
-//! said when it is still there at the next look. Until files can be used, what could be is.
+//! The watcher compares the contents of the files, not their times: in a Kubernetes volume they are symbolic links whose
+//! target changes. A certificate and its key are replaced one after the other, so that they may not match for a moment.
+//! Therefore an error is logged only if it persists until the next check. Until the files can be loaded, the previous
+//! configuration stays active.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use blake3::{Hash, Hasher};
 
-use super::certified::date;
-use super::renewal::{Kind, Renewable, Shown};
+use super::reload::{FileKind, PresentedCertificate, Reloadable};
+use super::server_certificate::format_date;
 use crate::clock::unix_seconds;
 use crate::metrics::Metrics;
 
-/// How long before its end a certificate is warned of.
-const SOON: i64 = 14 * 24 * 60 * 60;
+/// How many seconds before its expiry a certificate causes a warning.
+const EXPIRES_SOON: i64 = 14 * 24 * 60 * 60;
 
-/// Looks after files that belong together.
+/// Watches the files of one TLS configuration.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    of: Arc<dyn Renewable>,
-    look_every: Duration,
+pub(crate) struct CertificateWatcher {
+    target: Arc<dyn Reloadable>,
+    check_interval: Duration,
     metrics: Arc<Metrics>,
-    /// Whose they are, as operators are told.
+    /// The listener or upstream that uses the files, for log messages.
     user: String,
-    /// What all files held at the last look.
-    seen: Hash,
-    fault: Option<Fault>,
-    shown: Vec<(Shown, Life)>,
+    /// Hash of the contents of all files at the last check.
+    contents: Hash,
+    error: Option<ReloadError>,
+    /// The certificates, and the state of each that has already been logged.
+    presented: Vec<(PresentedCertificate, Expiry)>,
 }
 
-/// Why the files cannot be used.
+/// Why the changed files could not be loaded.
 #[derive(Debug)]
-struct Fault {
-    what: String,
-    is_told: bool,
+struct ReloadError {
+    message: String,
+    is_logged: bool,
 }
 
-/// How much of its life a certificate has before it.
+/// How close a certificate is to its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Life {
-    Long,
-    Short,
-    Over,
+enum Expiry {
+    Distant,
+    Soon,
+    Expired,
 }
 
-impl Watch {
-    /// Looks after what has just been read. `user` tells operators whose it is.
-    pub(crate) fn new(of: Arc<dyn Renewable>, user: &str, look_every: Duration, metrics: Arc<Metrics>) -> Self {
-        let (seen, user) = (contents(&*of), user.to_owned());
-        let mut watch = Self { of, look_every, metrics, user, seen, fault: None, shown: Vec::new() };
-        watch.show();
-        watch
+impl CertificateWatcher {
+    /// Creates a watcher for a configuration that has just been loaded. `user` names the owner in log messages.
+    pub(crate) fn new(
+        target: Arc<dyn Reloadable>,
+        user: &str,
+        check_interval: Duration,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (contents, user) = (hash_contents(&*target), user.to_owned());
+        let mut watcher = Self { target, check_interval, metrics, user, contents, error: None, presented: Vec::new() };
+        watcher.update_presented();
+        watcher
     }
 
-    /// How long until the next look.
-    pub(crate) fn pause(&self) -> Duration {
-        self.look_every
+    /// Returns the time between two checks.
+    pub(crate) fn check_interval(&self) -> Duration {
+        self.check_interval
     }
 
-    /// Looks at the files, and takes them into use where they have changed. It reads them, and may take its time.
-    pub(crate) fn look(&mut self) {
-        // Before they are read to be used: what changes meanwhile is seen at the next look.
-        let seen = contents(&*self.of);
-        if self.fault.is_some() || seen != self.seen {
-            self.seen = seen;
-            self.renew();
+    /// Checks the files, and reloads them if they have changed. Blocks while it reads them.
+    pub(crate) fn check(&mut self) {
+        // Hashes the files before they are loaded: a change in between is noticed at the next check.
+        let contents = hash_contents(&*self.target);
+        if self.error.is_some() || contents != self.contents {
+            self.contents = contents;
+            self.reload();
         }
-        self.warn();
+        self.warn_about_expiry();
     }
 
-    fn renew(&mut self) {
-        match self.of.renew() {
+    fn reload(&mut self) {
+        match self.target.reload() {
             Ok(()) => {
-                let files: Vec<_> = self.of.files().into_iter().map(|file| file.display().to_string()).collect();
-                tracing::info!(user = self.user, ?files, "certificates have changed and are in use");
-                self.fault = None;
-                self.show();
+                let files: Vec<_> = self.target.files().into_iter().map(|file| file.display().to_string()).collect();
+                tracing::info!(user = self.user, ?files, "certificate files changed and were reloaded");
+                self.error = None;
+                self.update_presented();
             }
-            Err(error) => self.note(error.to_string()),
+            Err(error) => self.record_error(error.to_string()),
         }
     }
 
-    fn note(&mut self, what: String) {
-        match &mut self.fault {
-            Some(fault) if fault.what == what && fault.is_told => {}
-            Some(fault) if fault.what == what => {
+    /// Logs an error once, when it occurs for the second time in a row.
+    fn record_error(&mut self, message: String) {
+        match &mut self.error {
+            Some(error) if error.message == message && error.is_logged => {}
+            Some(error) if error.message == message => {
                 let user = &self.user;
                 tracing::warn!(
                     user,
-                    fault = what,
-                    "certificates have changed and cannot be used; what was in use stays so"
+                    fault = message,
+                    "changed certificate files cannot be loaded, keeping the previous ones"
                 );
-                fault.is_told = true;
+                error.is_logged = true;
             }
-            fault => *fault = Some(Fault { what, is_told: false }),
+            error => *error = Some(ReloadError { message, is_logged: false }),
         }
     }
 
-    fn show(&mut self) {
-        let shown = self.of.shown();
-        for one in shown.iter().filter(|one| one.kind == Kind::Certificate) {
+    fn update_presented(&mut self) {
+        let presented = self.target.presented();
+        for one in presented.iter().filter(|one| one.kind == FileKind::Certificate) {
             self.metrics.certificate_expires(&one.file.display().to_string(), one.not_after);
         }
-        self.shown = shown.into_iter().map(|one| (one, Life::Long)).collect();
-        self.warn();
+        self.presented = presented.into_iter().map(|one| (one, Expiry::Distant)).collect();
+        self.warn_about_expiry();
     }
 
-    /// Warns of what ends soon, once of each.
-    fn warn(&mut self) {
+    /// Warns once about each certificate that expires soon, and once about each that has expired.
+    fn warn_about_expiry(&mut self) {
         let now = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
-        for (Shown { kind, file, not_after }, told) in &mut self.shown {
-            let life = match not_after.saturating_sub(now) {
-                ..0 => Life::Over,
-                // An OCSP response lives for a few days.
-                0..SOON if *kind == Kind::Certificate => Life::Short,
-                _ => Life::Long,
+        for (PresentedCertificate { kind, file, not_after }, logged) in &mut self.presented {
+            let expiry = match not_after.saturating_sub(now) {
+                ..0 => Expiry::Expired,
+                // An OCSP response is valid for a few days only, so it always expires soon.
+                0..EXPIRES_SOON if *kind == FileKind::Certificate => Expiry::Soon,
+                _ => Expiry::Distant,
             };
-            if life <= *told {
+            if expiry <= *logged {
                 continue;
             }
-            let (certificate, on) = (file.display(), date(*not_after));
-            match life {
-                Life::Over if *kind == Kind::OcspResponse => {
+            let (certificate, on) = (file.display(), format_date(*not_after));
+            match expiry {
+                Expiry::Expired if *kind == FileKind::OcspResponse => {
                     let ocsp = file.display();
                     tracing::warn!(%ocsp, %on, "OCSP response has expired and is no longer sent to clients");
                 }
-                Life::Over => {
-                    tracing::error!(%certificate, %on, "a certificate has expired: whoever is shown it refuses it");
+                Expiry::Expired => {
+                    tracing::error!(%certificate, %on, "certificate has expired and peers will reject it");
                 }
-                Life::Short | Life::Long => tracing::warn!(%certificate, %on, "a certificate expires soon"),
+                Expiry::Soon | Expiry::Distant => tracing::warn!(%certificate, %on, "certificate expires soon"),
             }
-            *told = life;
+            *logged = expiry;
         }
     }
 }
 
-/// What all files hold. One that cannot be read counts as one that holds something else.
-fn contents(of: &dyn Renewable) -> Hash {
+/// Hashes the contents of all files. An unreadable file contributes its error instead.
+fn hash_contents(target: &dyn Reloadable) -> Hash {
     let mut hasher = Hasher::new();
-    for path in of.files() {
+    for path in target.files() {
         match super::read_bounded(path) {
             Ok(text) => hasher.update(&(text.len() as u64).to_le_bytes()).update(&text),
             Err(error) => hasher.update(error.to_string().as_bytes()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::uri::Authority;
 
-use crate::tls::settings::LOOK_EVERY;
+use crate::tls::settings::FILE_CHECK_INTERVAL;
 
 /// One entry of `upstreams:`.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub struct UpstreamTls {
     /// Whether their certificates are verified.
     pub verify: bool,
     /// How often the files are looked at. The rule file has no key for it.
-    pub look_every: Duration,
+    pub check_interval: Duration,
 }
 
 /// A certificate with its private key.
@@ -97,7 +97,7 @@ impl fmt::Display for Target {
 
 impl Default for UpstreamTls {
     fn default() -> Self {
-        Self { ca: None, server_name: None, identity: None, verify: true, look_every: LOOK_EVERY }
+        Self { ca: None, server_name: None, identity: None, verify: true, check_interval: FILE_CHECK_INTERVAL }
     }
 }
 

@@ -19,8 +19,8 @@ use tokio_rustls::TlsConnector;
 
 use super::settings::{Protocol, UpstreamSettings, UpstreamTls};
 use crate::metrics::Metrics;
-use crate::tls::files::{BadFile, Named, of_system};
-use crate::tls::{Renewable, Shown, Watch};
+use crate::tls::files::{ConfiguredFile, TlsFileError, system_roots};
+use crate::tls::{CertificateWatcher, PresentedCertificate, Reloadable};
 use crate::transport::{Tls, Transport};
 
 const HTTP1: &[u8] = b"http/1.1";
@@ -52,14 +52,14 @@ struct ActiveConfig {
     http1: Arc<ClientConfig>,
     http2: Arc<ClientConfig>,
     both: Arc<ClientConfig>,
-    shown: Option<Shown>,
+    shown: Option<PresentedCertificate>,
 }
 
 /// Why no TLS can be spoken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsSetupError {
     #[error(transparent)]
-    File(#[from] BadFile),
+    File(#[from] TlsFileError),
     #[error("the system trusts no authority")]
     NoTrustAnchors,
     #[error("TLS: {0}")]
@@ -97,11 +97,11 @@ impl UpstreamTlsConfigs {
     }
 
     /// Looks after the files, of those that have any.
-    pub(crate) fn watches(&self, metrics: &Arc<Metrics>) -> Vec<Watch> {
+    pub(crate) fn watches(&self, metrics: &Arc<Metrics>) -> Vec<CertificateWatcher> {
         let with_files = self.0.iter().filter(|(_, identity)| !identity.files().is_empty());
         let watch = |(name, identity): (&Arc<str>, &Arc<UpstreamTlsConfig>)| {
             let user = format!("upstream {name}");
-            Watch::new(Arc::clone(identity) as _, &user, identity.tls.look_every, Arc::clone(metrics))
+            CertificateWatcher::new(Arc::clone(identity) as _, &user, identity.tls.check_interval, Arc::clone(metrics))
         };
         with_files.map(watch).collect()
     }
@@ -129,20 +129,20 @@ impl UpstreamTlsConfig {
     }
 }
 
-impl Renewable for UpstreamTlsConfig {
+impl Reloadable for UpstreamTlsConfig {
     fn files(&self) -> Vec<&Path> {
         let UpstreamTls { ca, identity, .. } = &self.tls;
         let of_identity = identity.iter().flat_map(|files| [&files.cert, &files.key]);
         ca.iter().chain(of_identity).map(PathBuf::as_path).collect()
     }
 
-    fn renew(&self) -> Result<(), Box<dyn Fault>> {
+    fn reload(&self) -> Result<(), Box<dyn Fault>> {
         let in_use = ActiveConfig::read(&self.tls)?;
         self.in_use.store(Arc::new(Ok(in_use)));
         Ok(())
     }
 
-    fn shown(&self) -> Vec<Shown> {
+    fn presented(&self) -> Vec<PresentedCertificate> {
         let in_use = self.in_use.load();
         in_use.as_ref().as_ref().ok().and_then(|in_use| in_use.shown.clone()).into_iter().collect()
     }
@@ -160,15 +160,16 @@ impl ActiveConfig {
             false => builder.dangerous().with_custom_certificate_verifier(AcceptAnyCertificate::of(&provider)),
         };
         let Some(files) = &tls.identity else { return Ok(Self::of(&builder.with_no_client_auth(), None)) };
-        let (cert, key) = (Named { key: "cert", path: &files.cert }, Named { key: "key", path: &files.key });
+        let (cert, key) =
+            (ConfiguredFile { key: "cert", path: &files.cert }, ConfiguredFile { key: "key", path: &files.key });
         let chain = cert.certificates(&cert.read()?)?;
-        let shown = Shown::first(&files.cert, &chain);
-        let certified = key.key_of(chain, &key.read()?)?;
+        let shown = PresentedCertificate::from_chain(&files.cert, &chain);
+        let certified = key.certified_key(chain, &key.read()?)?;
         let resolver = rustls::sign::SingleCertAndKey::from(certified);
         Ok(Self::of(&builder.with_client_cert_resolver(Arc::new(resolver)), shown))
     }
 
-    fn of(config: &ClientConfig, shown: Option<Shown>) -> Self {
+    fn of(config: &ClientConfig, shown: Option<PresentedCertificate>) -> Self {
         let asking_for = |protocols: &[&[u8]]| {
             let mut config = config.clone();
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -181,10 +182,10 @@ impl ActiveConfig {
 /// The authorities that are named, else those of the system.
 fn trusted(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, TlsSetupError> {
     if let Some(path) = &tls.ca {
-        let file = Named { key: "ca", path };
+        let file = ConfiguredFile { key: "ca", path };
         return Ok(Arc::new(file.authorities(&file.read()?)?));
     }
-    let store = of_system();
+    let store = system_roots();
     if store.is_empty() { Err(TlsSetupError::NoTrustAnchors) } else { Ok(Arc::new(store)) }
 }
 

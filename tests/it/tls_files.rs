@@ -58,19 +58,19 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
             "beginning-cut-off",
             "good.key",
             "beginning-cut-off",
-            "is not PEM: a line `-----BEGIN ...-----` does not end as it should\n",
+            "is not PEM: a line `-----BEGIN ...-----` is malformed\n",
         ),
-        ("no-base64", "good.key", "no-base64", "is not PEM: what is between its lines is not base64\n"),
+        ("no-base64", "good.key", "no-base64", "is not PEM: the text between two marker lines is not base64\n"),
         ("long", "good.key", "long", "is longer than 1 MiB\n"),
         ("good.pem", "long", "long", "is longer than 1 MiB\n"),
-        ("other-bytes", "good.key", "other-bytes", "holds a certificate that cannot be read"),
-        ("good.key", "good.key", "good.key", "holds no certificate"),
+        ("other-bytes", "good.key", "other-bytes", "contains a malformed certificate"),
+        ("good.key", "good.key", "good.key", "contains no certificate"),
         ("expired.pem", "expired.key", "expired.pem", "has expired on 2002-01-01T00:00:00Z"),
         ("coming.pem", "coming.key", "coming.pem", "is not valid before 2901-01-01T00:00:00Z"),
         ("good.pem", "missing", "missing", "cannot be read: No such file or directory"),
-        ("good.pem", "good.pem", "good.pem", "holds no private key in PEM that is not encrypted"),
+        ("good.pem", "good.pem", "good.pem", "contains no unencrypted private key in PEM"),
         ("good.pem", "other.key", "other.key", "is not the key of the certificate"),
-        ("good.pem", "short.key", "short.key", "is an RSA key of 1024 bits, and 2048 to 4096 can be used\n"),
+        ("good.pem", "short.key", "short.key", "is an RSA key of 1024 bits; 2048 to 4096 bits are supported\n"),
     ] {
         let said = said_of(cert, key, "");
         let expected = format!("`{}` {fault}", authority.path(named));
@@ -79,7 +79,7 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
         assert_eq!(said.contains("a relative path starts at"), fault.contains("No such file"), "{said}");
     }
     let ocsp = said_of("good.pem", "good.key", &format!(", ocsp: '{}'", authority.path("text")));
-    assert!(ocsp.contains("text` holds no OCSP answer in DER"), "{ocsp}");
+    assert!(ocsp.contains("text` is not an OCSP response in DER"), "{ocsp}");
 }
 
 /// One without an end took all memory, and one that waits for a writer held whoever read it.

@@ -39,8 +39,12 @@ upstreams: {{ api: {{ {upstream} }} }}
 routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]"
     );
     let mut config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    config.listen.iter_mut().filter_map(|entry| entry.tls.as_mut()).for_each(|tls| tls.look_every = often);
-    config.upstreams.values_mut().filter_map(|upstream| upstream.tls.as_mut()).for_each(|tls| tls.look_every = often);
+    config.listen.iter_mut().filter_map(|entry| entry.tls.as_mut()).for_each(|tls| tls.check_interval = often);
+    config
+        .upstreams
+        .values_mut()
+        .filter_map(|upstream| upstream.tls.as_mut())
+        .for_each(|tls| tls.check_interval = often);
     Gateway::start(config, 2).unwrap()
 }
 

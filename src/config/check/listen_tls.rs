@@ -6,7 +6,7 @@ use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::Problems;
 use crate::tls::settings::{
-    CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, LOOK_EVERY, ListenTls, TlsVersion,
+    CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls, TlsVersion,
 };
 
 pub(super) fn tls(
@@ -27,7 +27,13 @@ pub(super) fn tls(
     let (rate, default) = (written.max_handshake_rate, DEFAULT_MAX_HANDSHAKE_RATE);
     let max_handshake_rate = number(rate, default, node.at("max_handshake_rate"), problems)?;
     let (certificates, client_auth) = (certificates?, client_auth?);
-    Ok(Some(ListenTls { certificates, min_version, client_auth, max_handshake_rate, look_every: LOOK_EVERY }))
+    Ok(Some(ListenTls {
+        certificates,
+        min_version,
+        client_auth,
+        max_handshake_rate,
+        check_interval: FILE_CHECK_INTERVAL,
+    }))
 }
 
 fn certificates(
@@ -77,7 +83,7 @@ fn client_auth(
 
 #[cfg(feature = "tls")]
 fn usable(files: &CertificateFiles, is_first: bool, node: &Node, problems: &mut Problems) -> Checked<()> {
-    match crate::tls::Certified::read(files) {
+    match crate::tls::ServerCertificate::read(files) {
         Ok(certified) if is_first || certified.has_hosts => Ok(()),
         Ok(_) => {
             let message =
@@ -90,7 +96,7 @@ fn usable(files: &CertificateFiles, is_first: bool, node: &Node, problems: &mut 
 
 #[cfg(feature = "tls")]
 fn authorities(ca: &std::path::Path, node: &Node, problems: &mut Problems) -> Checked<()> {
-    let file = crate::tls::files::Named { key: "ca", path: ca };
+    let file = crate::tls::files::ConfiguredFile { key: "ca", path: ca };
     let found = file.read().and_then(|text| file.authorities(&text));
     found.map(drop).map_err(|bad| problems.add(node.at(bad.key).location, bad.to_string(), bad.help))
 }

@@ -57,7 +57,7 @@ fn found(_: &RedisTls, _: &Node, _: &mut Problems) -> Checked<()> {
 /// Whether anybody vouches for the Redis that is reached so: the authorities that are named, or the system's.
 #[cfg(feature = "gateway")]
 pub(super) fn trusted(tls: &RedisTls, at: Location, problems: &mut Problems) -> Checked<()> {
-    if tls.ca.is_some() || !crate::tls::files::of_system().is_empty() {
+    if tls.ca.is_some() || !crate::tls::files::system_roots().is_empty() {
         return Ok(());
     }
     let help = "name an authority by `tls: { ca: FILE }`, or install those of the system (Debian: `ca-certificates`)";

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::store::testing::logged_by;
-use crate::tls::Watch;
+use crate::tls::CertificateWatcher;
 
 /// A gateway that shows what is in `me.pem` and `me.key`, and who looks after its files.
-fn watched(origin: &Secure, authority: &Authority) -> (Gateway, Watch) {
+fn watched(origin: &Secure, authority: &Authority) -> (Gateway, CertificateWatcher) {
     let identity = Some(TlsIdentity { cert: authority.folder.join("me.pem"), key: authority.folder.join("me.key") });
     let tls = UpstreamTls { identity, ..authority.trusted() };
     let settings = secure(origin.address, tls.clone(), Protocol::Http1);
@@ -26,18 +26,18 @@ async fn files_that_change_are_used_by_new_connections_and_those_that_cannot_be_
     let (old, new) = (Authority::new(), Authority::new());
     let origin = Secure::start(new.sign("localhost").server(&[], Some(&new)), once).await;
     write_me(&old, &old);
-    let (gateway, mut watch) = watched(&origin, &old);
+    let (gateway, mut watcher) = watched(&origin, &old);
     assert_eq!(hello(&gateway).await.0, 502);
     old.write("ca.pem", &new.issuer.pem());
-    watch.look();
+    watcher.check();
     assert_eq!(hello(&gateway).await.0, 502, "the certificate that is shown is still the old one");
     write_me(&old, &new);
-    let log = logged_by(|| watch.look());
-    assert!(log.contains("are in use") && log.contains("upstream api"), "{log}");
+    let log = logged_by(|| watcher.check());
+    assert!(log.contains("were reloaded") && log.contains("upstream api"), "{log}");
     assert_eq!(hello(&gateway).await, (200, "ok".to_owned()));
     old.write("me.pem", "no certificate");
-    let log = logged_by(|| (0..5).for_each(|_| watch.look()));
-    assert_eq!(log.matches("what was in use stays so").count(), 1, "{log}");
+    let log = logged_by(|| (0..5).for_each(|_| watcher.check()));
+    assert_eq!(log.matches("keeping the previous ones").count(), 1, "{log}");
     assert!(log.contains("upstream api") && log.contains("is not PEM"), "{log}");
     assert_eq!(hello(&gateway).await, (200, "ok".to_owned()));
     assert!(origin.seen.lock().iter().all(|seen| seen.has_client));
@@ -47,9 +47,9 @@ async fn files_that_change_are_used_by_new_connections_and_those_that_cannot_be_
 async fn files_that_could_not_be_read_at_first_are_used_when_they_can() {
     let authority = Authority::new();
     let origin = Secure::start(authority.sign("localhost").server(&[], Some(&authority)), once).await;
-    let (gateway, mut watch) = watched(&origin, &authority);
+    let (gateway, mut watcher) = watched(&origin, &authority);
     assert_eq!(hello(&gateway).await, (502, "not sent".to_owned()));
     write_me(&authority, &authority);
-    watch.look();
+    watcher.check();
     assert_eq!(hello(&gateway).await, (200, "ok".to_owned()));
 }
