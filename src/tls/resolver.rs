@@ -12,8 +12,8 @@ use super::server_certificate::ServerCertificate;
 /// Certificates by their DNS names.
 #[derive(Debug)]
 pub(super) struct CertificateResolver {
-    /// The certificates of each name, in the order of the rule file. If their keys are of different kinds, a client gets
-    /// the first one that it can verify.
+    /// The certificates of each name, in the order of the rule file. If their keys are of different kinds, a client
+    /// gets the first one that it can verify.
     exact: HashMap<String, Vec<Arc<ServerCertificate>>>,
     /// The certificates for `*.example.com`, under the key `example.com`. The wildcard matches exactly one label.
     wildcard: HashMap<String, Vec<Arc<ServerCertificate>>>,

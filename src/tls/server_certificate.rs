@@ -25,7 +25,7 @@ impl ServerCertificate {
     /// Reads the files of a certificate.
     ///
     /// # Errors
-    /// A file cannot be read or parsed, the key does not belong to the certificate, or the certificate is not valid now.
+    /// A file cannot be read or parsed, the key is not the certificate's, or the certificate is not valid now.
     pub(crate) fn read(files: &CertificateFiles) -> Result<Self, TlsFileError> {
         let cert = ConfiguredFile { key: "cert", path: &files.cert };
         let key = ConfiguredFile { key: "key", path: &files.key };

@@ -130,7 +130,7 @@ fn session_tickets(client_auth: Option<&ClientAuth>) -> Result<Arc<dyn ProducesT
     })
 }
 
-/// Loads the files. Sessions from before a reload can be resumed unless the file of certificate authorities has changed.
+/// Loads the files. Clients can resume sessions from before a reload unless the file of client authorities has changed.
 fn load(settings: &ListenTls, http2: bool, previous: Option<&ActiveConfig>) -> Result<ActiveConfig, SetupErrorKind> {
     let provider = Arc::new(ring::default_provider());
     let client_auth = settings.client_auth.as_ref();

@@ -1,9 +1,9 @@
 //! Watches certificate files and reloads them when they change, so that a renewal needs no restart.
 //!
-//! The watcher compares the contents of the files, not their times: in a Kubernetes volume they are symbolic links whose
-//! target changes. A certificate and its key are replaced one after the other, so that they may not match for a moment.
-//! Therefore an error is logged only if it persists until the next check. Until the files can be loaded, the previous
-//! configuration stays active.
+//! The watcher compares the contents of the files, not their times: in a Kubernetes volume they are symbolic links
+//! whose target changes. A certificate and its key are replaced one after the other, so that they may not match for a
+//! moment. Therefore an error is logged only if it persists until the next check. Until the files can be loaded, the
+//! previous configuration stays active.
 
 use std::sync::Arc;
 use std::time::Duration;
