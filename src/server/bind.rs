@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn all_workers_share_the_port_that_the_system_chose() {
+    fn all_workers_share_a_system_chosen_port() {
         let ports = ports(&bind("127.0.0.1:0".parse().unwrap(), 3, Vec::new()).unwrap());
         assert_eq!(ports.len(), 3);
         assert_ne!(ports[0], 0);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn none_that_is_inherited_is_dropped_and_those_that_lack_are_opened() {
+    fn bind_keeps_inherited_sockets_and_opens_missing_ones() {
         let inherited = bind("127.0.0.1:0".parse().unwrap(), 3, Vec::new()).unwrap();
         let address = inherited[0].local_addr().unwrap().as_socket().unwrap();
         assert_eq!(bind(address, 2, inherited).unwrap().len(), 3);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_free_until_somebody_listens_there_and_again_when_his_connections_are_all_that_is_left() {
+    fn port_is_free_once_its_listener_is_closed() {
         // No other test uses this address, so none can take the port in the meantime.
         let sockets = bind("127.3.5.7:0".parse().unwrap(), 1, Vec::new()).unwrap();
         sockets[0].set_nonblocking(false).unwrap();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_shares_its_port_with_none_is_enough_for_all_workers() {
+    fn socket_without_reuse_port_serves_all_workers() {
         let alone = Socket::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         assert_eq!(bind("127.0.0.1:0".parse().unwrap(), 3, vec![alone]).unwrap().len(), 1);
     }

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_so_many_connections_and_again_one_when_one_is_over() {
+    fn closed_connection_frees_capacity_of_its_client() {
         let connections = connections(2, &[]);
         let first = add(&connections, "192.0.2.1").unwrap().unwrap();
         assert!(add(&connections, "::ffff:192.0.2.1").is_ok());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn trusted_proxies_bring_as_many_as_they_like_and_nothing_stays_of_those_who_left() {
+    fn trusted_proxies_have_no_cap() {
         let connections = connections(1, &["10.0.0.0/8"]);
         for _ in 0..3 {
             assert_eq!(add(&connections, "10.1.2.3"), Ok(None));

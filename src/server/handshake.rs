@@ -23,8 +23,8 @@ const HANDSHAKE: u8 = 22;
 
 /// The response to plaintext HTTP requests. nginx responds in the same way.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
-    content-length: 104\r\n\r\n\
-    {\"detail\":\"this port speaks TLS: ask by https\",\"status\":400,\"title\":\"Bad Request\",\"type\":\"about:blank\"}\n";
+    content-length: 103\r\n\r\n\
+    {\"detail\":\"this port requires TLS: use https\",\"status\":400,\"title\":\"Bad Request\",\"type\":\"about:blank\"}\n";
 
 /// Performs the TLS handshake, if the listener uses TLS. Returns `None` if the handshake fails or times out.
 pub(super) async fn handshake(
@@ -60,7 +60,7 @@ pub(super) async fn handshake(
         && !limit.allows(&client)
     {
         context.metrics.rejected(TOO_MANY_HANDSHAKES);
-        tracing::debug!(%peer, "too many TLS handshakes of this client, closing");
+        tracing::debug!(%peer, "client exceeded its TLS handshake rate, closing");
         return None;
     }
     // Boxed, because the future is large and finished before the first request.
@@ -78,7 +78,7 @@ pub(super) async fn handshake(
             Some(Transport::Tls(stream))
         }
         Err((error, stream)) => {
-            tracing::debug!(%peer, %error, "a client did not get through its TLS handshake");
+            tracing::debug!(%peer, %error, "TLS handshake failed");
             context.metrics.rejected(FAILED);
             shut_down(stream).await;
             None
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_in_clear_is_as_long_as_it_says() {
+    fn plaintext_response_matches_its_content_length() {
         let text = std::str::from_utf8(NOT_TLS).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.ends_with(&format!("content-length: {}", body.len())), "{} {head}", body.len());

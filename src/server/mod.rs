@@ -236,7 +236,7 @@ impl Server {
     ) {
         peer.set_ip(peer.ip().to_canonical()); // one canonical form for logs and metrics
         if self.context.proxy_protocol && !self.connections.is_trusted_proxy(peer.ip()) {
-            tracing::debug!(%peer, "a stranger connected where proxies tell of their clients");
+            tracing::debug!(%peer, "untrusted peer on a PROXY protocol listener, closing");
             return self.context.metrics.rejected(proxy_protocol::UNTRUSTED);
         }
         match self.acquire_slot(peer, open) {
@@ -279,7 +279,7 @@ impl Server {
             tokio::select! {
                 Some(()) = open.join_next() => {}
                 () = self.context.drain.deadline_reached() => {
-                    tracing::warn!(connections = open.len(), "closing connections at the end of the drain");
+                    tracing::warn!(connections = open.len(), "drain deadline reached, closing connections");
                     open.abort_all().await;
                 }
             }

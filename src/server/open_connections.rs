@@ -132,9 +132,9 @@ impl OpenConnections {
     fn log_eviction(&mut self, connection: &OpenConnection, reason: WaitReason) {
         let (now, peer, cause) = (Instant::now(), connection.slot.peer().ip(), reason.cause());
         if self.last_eviction.is_none_or(|last| now - last >= LOG_PAUSE) {
-            tracing::warn!(%peer, cause, "all places are taken: connections that wait for their clients are ended");
+            tracing::warn!(%peer, cause, "connection limit reached, closing connections that wait for their client");
         } else {
-            tracing::debug!(%peer, cause, "ended a connection to make room");
+            tracing::debug!(%peer, cause, "closed a connection to free its slot");
         }
         self.last_eviction = Some(now);
     }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_bytes_are_enough() {
+    fn three_bytes_decide_the_protocol() {
         assert!(["", "P", "PR"].iter().all(|start| from_first_bytes(start.as_bytes()).is_none()));
         assert!(
             ["PRI", "PRI * HTTP/2.0"].iter().all(|start| from_first_bytes(start.as_bytes()) == Some(Protocol::Http2))

@@ -59,21 +59,21 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_the_most_goes_first_until_others_hold_as_many() {
+    fn client_with_the_most_connections_is_first() {
         let many = waiting(Some("1"), 4, WaitReason::Head, &[1, 2, 3, 4]);
         let few = waiting(Some("2"), 2, WaitReason::Request, &[8, 9]);
         assert_eq!(rank([few, many].concat()), ["1 4", "1 3", "2 9", "1 2", "2 8", "1 1"]);
     }
 
     #[test]
-    fn what_is_in_use_counts_for_its_client_and_does_not_go() {
+    fn busy_connections_count_for_their_client() {
         let busy = waiting(Some("1"), 9, WaitReason::Request, &[1]);
         let idle = waiting(Some("2"), 2, WaitReason::Request, &[5, 6]);
         assert_eq!(rank([idle, busy].concat()), ["1 1", "2 6", "2 5"]);
     }
 
     #[test]
-    fn requests_go_last_whosever_they_are_and_other_protocols_before_them() {
+    fn requests_are_last_and_upgrades_before_them() {
         let readers = waiting(Some("1"), 90, WaitReason::Response, &[50, 60]);
         let idle = waiting(Some("2"), 1, WaitReason::Request, &[1]);
         let streams = waiting(Some("3"), 91, WaitReason::Streams, &[2]);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_trusted_proxies_are_each_somebody() {
+    fn connections_of_trusted_proxies_are_ranked_singly() {
         let proxy_protocol = waiting(None, 1, WaitReason::Request, &[7, 9]);
         let other = waiting(Some("1"), 2, WaitReason::Head, &[1, 2]);
         assert_eq!(rank([proxy_protocol, other].concat()), ["1 2", "- 9", "- 7", "1 1"]);

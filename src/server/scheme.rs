@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_of_a_scheme_of_http() {
+    fn only_http_schemes_are_accepted() {
         let rejected = |uri: &str| check(Version::HTTP_11, &uri.parse().unwrap(), &HeaderMap::new());
         for good in ["/", "*", "http://a/", "HTTP://a/", "https://a/", "HttpS://a/"] {
             assert_eq!(rejected(good), None, "{good}");
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn in_http2_a_host_names_the_authority_or_is_not_there() {
+    fn http2_host_must_match_the_authority() {
         let rejected = |version, uri: &str, host: &str| {
             let fields = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
             check(version, &uri.parse().unwrap(), &fields)

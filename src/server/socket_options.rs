@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn accepted_sockets_find_out_when_their_client_is_gone() {
+    async fn accepted_sockets_inherit_the_options() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         configure(&listener, Duration::from_secs(30)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

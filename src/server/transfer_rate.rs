@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_moves_little_is_too_slow_however_often_it_does() {
+    fn client_below_the_minimum_rate_is_too_slow() {
         assert_eq!(too_slow_at(1, 29_000), Some(30_000));
         assert_eq!(too_slow_at(1, 1), None, "a kilobyte a second is enough");
         assert_eq!(too_slow_at(23, 100), Some(30_000));
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn lumps_are_as_good_as_a_stream() {
+    fn large_steps_are_as_good_as_a_stream() {
         assert_eq!(too_slow_at(8_000, 29_000), None);
         assert_eq!(too_slow_at(1_000_000, 30_001), Some(30_000));
     }
 
     #[test]
-    fn what_was_fast_once_is_not_forgiven_for_ever() {
+    fn fast_start_does_not_excuse_a_later_stall() {
         let rate = TransferRate::new();
         rate.begin_wait(|| 0);
         rate.record_bytes(1 << 30, || 10);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_waiting_takes_time() {
+    fn only_waits_are_timed() {
         let rate = TransferRate::new();
         for round in 0..100 {
             let begin = round * 1_000_000;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_any_progress_will_do() {
+    fn rate_of_zero_accepts_any_progress() {
         let (rate, min_rate) = (TransferRate::new(), MinRate { rate: 0, ..MIN_RATE });
         for round in 0..100 {
             rate.begin_wait(|| round * 29_000);

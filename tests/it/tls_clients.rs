@@ -130,7 +130,7 @@ async fn a_client_that_speaks_http_in_clear_is_told_and_counted() {
     let mut client = gateway.client().await;
     let answer = get(&mut client, "/", "").await;
     assert_eq!(answer.status(), 400);
-    assert!(answer.text().contains("this port speaks TLS"), "{}", answer.text());
+    assert!(answer.text().contains("this port requires TLS"), "{}", answer.text());
     client.closed().await.unwrap();
     assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"not_tls\"}").await, 1);
 }

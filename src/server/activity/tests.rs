@@ -1,4 +1,4 @@
-//! What connections are waited for with, and how long, in virtual time.
+//! Waits and timeouts, in virtual time.
 
 use super::*;
 use crate::server::head::HeadLimits;
@@ -28,7 +28,7 @@ fn keeps_waiting(activity: &Activity) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_has_its_own_time_from_its_first_byte_on() {
+async fn head_timeout_starts_at_the_first_byte() {
     let activity = with_protocol(Protocol::Http1);
     activity.record_read(1);
     pass(6).await;
@@ -39,7 +39,7 @@ async fn a_head_has_its_own_time_from_its_first_byte_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_takes_the_time_it_takes_and_the_wait_for_the_next_begins_after_it() {
+async fn idle_timeout_starts_after_the_request() {
     let activity = with_protocol(Protocol::Http1);
     activity.record_read(100);
     let request = activity.begin_request(false);
@@ -53,7 +53,7 @@ async fn a_request_takes_the_time_it_takes_and_the_wait_for_the_next_begins_afte
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timer_never_sleeps_past_a_wait_that_may_begin_meanwhile() {
+async fn timer_fires_no_later_than_the_shortest_timeout() {
     let activity = with_protocol(Protocol::Http1);
     assert_eq!(activity.check_timers(&LIMITS), TimerAction::Wait(Instant::now() + LIMITS.header_timeout));
     let _request = activity.begin_request(false);
@@ -61,7 +61,7 @@ async fn the_timer_never_sleeps_past_a_wait_that_may_begin_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_rests_a_while_after_its_last_request_was_read_and_answered_to_the_end() {
+async fn connection_is_idle_a_while_after_its_last_request() {
     let activity = with_protocol(Protocol::Http1);
     activity.record_read(100);
     let request = activity.begin_request(true);
@@ -81,7 +81,7 @@ async fn a_connection_rests_a_while_after_its_last_request_was_read_and_answered
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_is_not_waited_for() {
+async fn client_that_does_not_read_times_out() {
     let activity = with_protocol(Protocol::Http1);
     let _request = activity.begin_request(false);
     activity.record_write(None);
@@ -95,7 +95,7 @@ async fn a_client_that_does_not_read_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_a_byte_now_and_then_is_not_waited_for_either() {
+async fn client_that_reads_single_bytes_times_out() {
     let activity = with_protocol(Protocol::Http1);
     let _request = activity.begin_request(false);
     activity.record_write(None);
@@ -108,7 +108,7 @@ async fn a_client_that_reads_a_byte_now_and_then_is_not_waited_for_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upload_is_timed_while_somebody_wants_more_of_it_and_the_next_one_begins_anew() {
+async fn upload_is_timed_only_while_it_is_read() {
     let activity = with_protocol(Protocol::Http1);
     let request = activity.begin_request(true);
     pass(1000).await;
@@ -129,7 +129,7 @@ async fn an_upload_is_timed_while_somebody_wants_more_of_it_and_the_next_one_beg
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_of_http2_has_a_heads_time_to_greet_and_may_then_be_idle() {
+async fn http2_handshake_has_the_header_timeout() {
     let activity = with_protocol(Protocol::Http2);
     activity.record_read(24);
     pass(10).await;
@@ -145,7 +145,7 @@ fn wait(activity: &Activity) -> Option<(WaitReason, u64)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_waits_for_its_client_unless_a_request_is_being_answered() {
+async fn client_wait_has_a_reason_unless_a_request_runs() {
     let activity = Arc::new(Activity::new(Instant::now()));
     pass(3).await;
     assert_eq!(wait(&activity), Some((WaitReason::Request, 3)));
@@ -171,7 +171,7 @@ async fn a_connection_waits_for_its_client_unless_a_request_is_being_answered() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_with_streams_waits_for_its_client_when_all_of_them_do() {
+async fn http2_connection_waits_only_if_all_streams_wait() {
     let activity = with_protocol(Protocol::Http2);
     activity.record_read(100);
     let _streams = [activity.begin_request(false), activity.begin_request(false)];
@@ -186,7 +186,7 @@ async fn a_connection_with_streams_waits_for_its_client_when_all_of_them_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_was_switched_waits_since_a_byte_last_moved_either_way() {
+async fn upgraded_connection_waits_since_its_last_byte() {
     let activity = with_protocol(Protocol::Http1);
     let _request = activity.begin_request(false);
     pass(3).await;
@@ -203,7 +203,7 @@ async fn a_connection_that_was_switched_waits_since_a_byte_last_moved_either_way
 }
 
 #[tokio::test(start_paused = true)]
-async fn tunnels_of_http2_wait_since_a_byte_last_moved_in_any_of_them() {
+async fn http2_tunnels_wait_since_the_last_byte_of_any() {
     let activity = with_protocol(Protocol::Http2);
     activity.record_read(100);
     let mut tunnels = [activity.begin_request(false), activity.begin_request(false)];
@@ -213,7 +213,7 @@ async fn tunnels_of_http2_wait_since_a_byte_last_moved_in_any_of_them() {
     tunnels[1].set_tunnel();
     pass(4).await;
     assert_eq!(wait(&activity), Some((WaitReason::Upgraded, 4)));
-    activity.record_read(17); // a PING is no byte of a tunnel
+    activity.record_read(17); // a PING carries no bytes of a tunnel
     pass(5).await;
     assert_eq!(wait(&activity), Some((WaitReason::Upgraded, 9)));
     activity.record_tunnel_bytes();
@@ -224,7 +224,7 @@ async fn tunnels_of_http2_wait_since_a_byte_last_moved_in_any_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_tunnel_protects_no_stream_that_waits_for_its_client() {
+async fn silent_tunnel_does_not_protect_a_waiting_stream() {
     let activity = with_protocol(Protocol::Http2);
     activity.record_read(100);
     let (mut tunnel, _stream) = (activity.begin_request(false), activity.begin_request(false));

@@ -1,7 +1,7 @@
-//! A connection of HTTP/1: a request, its answer, and the next.
+//! Serves an HTTP/1 connection: reads a request, writes the response, and continues with the next request.
 //!
-//! Everything happens in the connection's own task, in the order of the requests. While a request is being answered, the
-//! next one may be read ahead; if the client closes, the answer is cancelled.
+//! Everything runs in the connection's own task, in the order of the requests. While a request is handled, the next
+//! one may be read ahead. If the client closes the connection, the request is cancelled.
 
 mod request_reader;
 mod response_writer;
@@ -34,10 +34,10 @@ use crate::timer::Timer;
 use crate::upgrade::Offer;
 use crate::upstream::{InformationalSender, RequestBody};
 
-/// The most that is read of the next requests while one is being answered, in search of the end of the connection.
+/// How many bytes of further requests are read while one is handled, to notice the end of the connection.
 const MAX_READ_AHEAD: usize = 32 * 1024;
 
-/// Serves a client.
+/// An HTTP/1 connection.
 pub(crate) struct Http1<S: HttpService> {
     reader: Arc<Mutex<RequestReader>>,
     activity: Arc<Activity>,
@@ -54,24 +54,24 @@ pub(crate) struct Http1<S: HttpService> {
     extensions: Extensions,
     /// How many bytes were already searched for the end of the head.
     searched: usize,
-    /// The next answer is the last one, unless it was begun already.
+    /// The next response is the last one. A response that has already begun does not count.
     is_last: bool,
-    /// No request follows this one.
+    /// No further request is accepted.
     is_finishing: bool,
 }
 
 enum Stage<B> {
-    /// Waits for a head.
+    /// Reading a request head.
     Head,
-    /// Waits for the service.
+    /// Waiting for the service.
     Handling(Exchange),
     Responding(Exchange, ResponseWriter<B>),
-    /// Discards the rest of a body, within these bounds.
+    /// Discarding the rest of a request body.
     Discarding(DiscardLimits),
     Closing,
 }
 
-/// What is known of a request that is being answered.
+/// What the response depends on.
 pub(super) struct Exchange {
     version: Version,
     head_only: bool,
@@ -80,19 +80,19 @@ pub(super) struct Exchange {
     in_flight: InFlightRequest,
 }
 
-/// The bounds on discarding the rest of a body.
+/// The limits on discarding the rest of a body.
 struct DiscardLimits {
-    /// How much of it may come.
+    /// How many more bytes may arrive.
     budget: u64,
     until: Instant,
     timer: Timer,
 }
 
-/// What comes next.
+/// What the connection does next.
 enum Step {
-    /// The stage is another.
+    /// Continue with the current stage.
     Continue,
-    /// The connection is over.
+    /// Close the connection.
     Close,
 }
 
@@ -116,7 +116,7 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    /// The socket, of a connection on which nothing happens; nothing if something does.
+    /// Returns the socket of an idle connection. Returns `None` if a request has begun.
     pub(super) fn into_socket(self) -> Option<Socket> {
         let reader = Arc::into_inner(self.reader)?.into_inner();
         (matches!(self.stage, Stage::Head) && reader.unread.is_empty()).then(|| reader.stream.into_socket())
@@ -179,12 +179,13 @@ impl<S: HttpService> Http1<S> {
             self.stage = self.begin_response(exchange, response.map(ResponseSource::Local));
             return;
         }
-        // A request with a body, or with half an answer, cannot be the last of HTTP.
+        // An upgrade must be the last HTTP request: without a body, and with a whole response.
         let offer = offer.filter(|_| !has_body && !head_only);
-        // Without a body, what comes once the protocol is switched is read by it.
+        // Without a body, the reader carries the client's bytes after the upgrade.
         let has_body_reader = has_body || offer.is_some();
         let body = if has_body_reader { RequestBody::new(ClientBody::new(&self.reader)) } else { RequestBody::none() };
-        let body = if accepts_informational { body.with_informational_sender(self.informer()) } else { body };
+        let body =
+            if accepts_informational { body.with_informational_sender(self.informational_sender()) } else { body };
         let mut request = request.map(|()| body);
         request.extensions_mut().extend(std::mem::take(&mut self.extensions));
         self.peer.insert_into(request.extensions_mut());
@@ -198,13 +199,13 @@ impl<S: HttpService> Http1<S> {
         self.stage = Stage::Handling(exchange);
     }
 
-    /// The way to the client for what comes before its answer. It does not count as a reader of the body.
-    fn informer(&self) -> InformationalSender {
+    /// Returns a sender of informational responses. It does not count as a reader of the body.
+    fn informational_sender(&self) -> InformationalSender {
         let weak: Weak<Mutex<RequestReader>> = Arc::downgrade(&self.reader);
         InformationalSender::new(weak)
     }
 
-    /// Whether another request may follow this one.
+    /// Returns `true` if another request may follow on the connection.
     fn can_serve_more(&self) -> bool {
         let max = self.context.limits.max_requests;
         let requests = self.activity.requests();
@@ -214,7 +215,7 @@ impl<S: HttpService> Http1<S> {
         requests < max
     }
 
-    /// Answers bytes that are no request, and closes: where the next request begins is unknown.
+    /// Rejects bytes that are not a valid request, and closes: where the next request begins is unknown.
     fn reject(&mut self, local_response: LocalResponse) -> Poll<Step> {
         self.context.metrics.rejected(rejection_cause(&local_response));
         (self.context.on_rejection)(&Rejection::bytes(&local_response, self.peer.address));
@@ -238,7 +239,7 @@ impl<S: HttpService> Http1<S> {
         Poll::Ready(Step::Continue)
     }
 
-    /// Tells the client what comes before its answer; ready when it has left.
+    /// Sends informational responses. Returns `Ready` when the client has closed the connection.
     fn poll_while_waiting(&self, cx: &mut Context<'_>) -> Poll<Step> {
         if let Poll::Ready(Err(_)) = self.reader.lock().poll_informational(cx) {
             return Poll::Ready(Step::Close);
@@ -246,7 +247,8 @@ impl<S: HttpService> Http1<S> {
         self.poll_client_gone(cx)
     }
 
-    /// Reads ahead while the answer is made; ready when the client has left. What is left of another protocol is not read here.
+    /// Reads ahead while a request is handled. Returns `Ready` when the client has closed the connection. Does not
+    /// read the bytes of upgraded connections.
     fn poll_client_gone(&self, cx: &mut Context<'_>) -> Poll<Step> {
         let RequestReader { stream, unread, left, .. } = &mut *self.reader.lock();
         while left.is_end() && unread.len() < MAX_READ_AHEAD {
@@ -258,13 +260,13 @@ impl<S: HttpService> Http1<S> {
         Poll::Pending
     }
 
-    /// Writes the head of an answer.
+    /// Writes the head of a response.
     fn begin_response(
         &mut self,
         mut exchange: Exchange,
         response: http::Response<ResponseSource<S::Body>>,
     ) -> Stage<S::Body> {
-        // Nobody holds the other end of the wire any more: nobody will read the body.
+        // If this is the only reference, the body was dropped and nothing will read it.
         let has_body_reader = Arc::strong_count(&self.reader) > 1;
         let is_timeout = response.status() == StatusCode::REQUEST_TIMEOUT;
         exchange.keeps_open &=
@@ -289,7 +291,7 @@ impl<S: HttpService> Http1<S> {
             Poll::Ready(Err(_)) if self.replace_response() => Poll::Ready(Step::Continue),
             Poll::Ready(Err(_)) => {
                 let Stage::Responding(exchange, _) = &self.stage else { return Poll::Ready(Step::Close) };
-                // The client takes half an answer for a whole one unless it is told.
+                // Only a reset keeps the client from taking a partial response for a complete one.
                 exchange.in_flight.abort_response();
                 Poll::Ready(Step::Close)
             }
@@ -297,8 +299,8 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    /// Replaces an answer that failed because of the client's own body by a refusal, if nothing of it was written yet.
-    /// Returns whether it did.
+    /// If the response failed because the request body is malformed or incomplete, replaces it by an error. Returns
+    /// `false` if the body was not the cause, or if bytes of the response were already written.
     fn replace_response(&mut self) -> bool {
         let Some(local_response) = self.reader.lock().body_error() else { return false };
         match std::mem::replace(&mut self.stage, Stage::Closing) {
@@ -315,14 +317,14 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    /// An answer is written: goes on to the next request, if there may be one.
+    /// Continues with the next request after a complete response, or closes the connection.
     fn end_response(&mut self, keeps_open: bool) {
         if !keeps_open || self.is_finishing {
             self.stage = Stage::Closing;
         } else if self.reader.lock().read_buffered_body() {
             self.begin_next();
         } else {
-            self.reader.lock().request += 1; // who still has the body reads no more of it
+            self.reader.lock().request += 1; // a retained body must not read the next request
             self.stage = Stage::Discarding(DiscardLimits {
                 budget: MAX_DISCARDED,
                 until: Instant::now() + LINGER,
@@ -331,7 +333,7 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    /// All of a request has been read: the next one may have begun.
+    /// Begins the next request, of which bytes may have arrived.
     fn begin_next(&mut self) {
         self.stage = Stage::Head;
         if !self.reader.lock().unread.is_empty() {
@@ -365,7 +367,7 @@ impl<S: HttpService> Future for Http1<S> {
                 Stage::Responding(..) => self.poll_response(cx),
                 Stage::Discarding(_) => self.poll_discarding(cx),
                 Stage::Closing => {
-                    // How it closes is nobody's concern any more.
+                    // An error while closing does not matter.
                     _ = ready!(Pin::new(&mut self.reader.lock().stream).poll_shutdown(cx));
                     return Poll::Ready(());
                 }
@@ -401,11 +403,11 @@ impl<S: HttpService> Drainable for Http1<S> {
     }
 }
 
-/// What must not move is boxed.
+/// Everything that must not move is boxed.
 impl<S: HttpService> Unpin for Http1<S> {}
 
-/// Whether there may be the end of a head in what was read, of which so much has been looked at in vain. Whoever sends
-/// byte by byte is not read from the beginning each time.
+/// Returns `true` if the unread bytes may contain the end of a head. The first `searched` bytes are not searched
+/// again, so that a client that sends single bytes causes no quadratic work.
 fn may_contain_end(unread: &[u8], searched: usize) -> bool {
     let new = &unread[searched.saturating_sub(3).min(unread.len())..];
     match searched {

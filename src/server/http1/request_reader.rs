@@ -1,4 +1,4 @@
-//! The reading half of a client's connection, shared by the connection and the request body.
+//! Reads the requests of an HTTP/1 connection. The connection and the request body share the reader.
 
 use std::io;
 use std::pin::Pin;
@@ -16,41 +16,42 @@ use crate::local_response::LocalResponse;
 use crate::server::metered_socket::MeteredSocket;
 use crate::upstream::InformationalSink;
 
-/// What a client that waits before it sends its body is told.
+/// The response to `Expect: 100-continue`.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The most of a body that nobody wants which is thrown away for the sake of the next request. A longer one costs more
-/// than a new connection.
+/// How many bytes of an unread body are discarded so that the connection can be reused. Discarding more would cost
+/// more than a new connection.
 pub(super) const MAX_DISCARDED: u64 = 256 * 1024;
 
-/// A connection and the bytes read from it. Smaller than the task of an idle connection: see docs/internals/performance.md.
+/// A connection and the bytes read from it. It must be smaller than the task of an idle connection: see
+/// docs/internals/performance.md.
 #[derive(Debug)]
 pub(super) struct RequestReader {
     pub(super) stream: MeteredSocket,
     /// Bytes read and not consumed yet.
     pub(super) unread: Bytes,
-    /// What is left of the present request's body.
+    /// The rest of the current request's body.
     pub(super) left: Left,
-    /// The client waits to be asked for its body.
+    /// The client expects `100 Continue` before it sends its body.
     expects_continue: bool,
-    /// The client may be told something before its answer.
+    /// The client accepts informational (1xx) responses.
     accepts_informational: bool,
-    /// What is left to be written of that. Boxed, as there hardly ever is any.
+    /// Informational responses that are not written yet. Boxed, because they are rare.
     informational: Option<Box<Outgoing>>,
-    /// The body was cut off or malformed, so where the next request begins is unknown.
+    /// The body was incomplete or malformed, so where the next request begins is unknown.
     is_broken: bool,
     /// The body timed out.
     is_timed_out: bool,
     /// The task that waits for more of the body.
     body_waker: Option<Waker>,
-    /// The number of the present request.
+    /// The number of the current request.
     pub(super) request: u32,
 }
 
-/// The body of a request. It ends with its request, and reads nothing of the next.
+/// The body of a request. After the end of its request it fails, and never reads bytes of the next request.
 #[derive(Debug)]
 pub(super) struct ClientBody {
-    body_waker: Arc<Mutex<RequestReader>>,
+    reader: Arc<Mutex<RequestReader>>,
     request: u32,
 }
 
@@ -79,28 +80,28 @@ impl RequestReader {
         self.request += 1;
     }
 
-    /// All that comes from now on is of another protocol, until the client closes its half.
+    /// Upgrades the connection: all further bytes belong to another protocol, until the client closes its half.
     pub(super) fn set_upgraded(&mut self) {
         self.left = Left::UntilClose;
         self.stream.activity().set_upgraded();
     }
 
-    /// Whether the next request can be reached, as far as is known when an answer begins. What is left of the body is
-    /// read by somebody, or else thrown away if it is short.
+    /// Returns `true` if the connection can be reused after the response, as far as is known when the response begins.
+    /// The rest of the body is read by its reader or, if it is short, discarded.
     pub(super) fn can_reuse(&mut self, has_body_reader: bool) -> bool {
         let is_known = !self.is_broken && !self.expects_continue;
         is_known
             && (has_body_reader || self.read_buffered_body() || matches!(self.left, Left::Length(..=MAX_DISCARDED)))
     }
 
-    /// Whether all of the body has been read; of what is here, it is read now.
+    /// Consumes the buffered bytes of the body. Returns `true` if the body has been read to its end.
     pub(super) fn read_buffered_body(&mut self) -> bool {
         while !self.left.is_end() && matches!(self.left.take(&mut self.unread), Ok(Piece::Data(_))) {}
         self.record_body_end();
         self.left.is_end() && !self.is_broken
     }
 
-    /// Throws away what is left of the body, of which so much may be here; ready with whether its end was reached.
+    /// Discards up to `budget` bytes of the body. Returns `true` if it reached the end.
     pub(super) fn poll_discard(&mut self, budget: &mut u64, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
             match self.left.take(&mut self.unread) {
@@ -121,14 +122,14 @@ impl RequestReader {
         }
     }
 
-    /// An answer is about to be written: a client that was not asked for its body until now is not asked any more, as
-    /// that would stand in the middle of the answer.
+    /// Prepares for the response. From now on no `100 Continue` is sent, because it would be in the middle of the
+    /// response.
     pub(super) fn poll_begin_response(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         (self.expects_continue, self.accepts_informational) = (false, false);
         self.poll_informational(cx)
     }
 
-    /// Asks a client for its body that waits for that.
+    /// Sends `100 Continue` if the client expects it.
     fn poll_send_continue(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if std::mem::take(&mut self.expects_continue) {
             self.informational.get_or_insert_default().bytes().extend_from_slice(CONTINUE);
@@ -136,7 +137,7 @@ impl RequestReader {
         self.poll_informational(cx)
     }
 
-    /// Writes what comes before the answer.
+    /// Writes the queued informational responses.
     pub(super) fn poll_informational(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(bytes) = &mut self.informational {
             ready!(bytes.poll_write(&mut self.stream, cx))?;
@@ -145,7 +146,7 @@ impl RequestReader {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the body of the present request. Whoever waits for it is told.
+    /// Ends the body of the current request because of a timeout, and wakes its reader.
     pub(super) fn end_upload(&mut self) {
         self.is_timed_out = true;
         if let Some(waker) = self.body_waker.take() {
@@ -153,7 +154,7 @@ impl RequestReader {
         }
     }
 
-    /// What is wrong with the body, if it broke off or was none.
+    /// Returns the response to a malformed, incomplete or late body.
     pub(super) fn body_error(&self) -> Option<LocalResponse> {
         let local_response =
             if self.is_timed_out { LocalResponse::BodyTimedOut } else { LocalResponse::BodyIncomplete };
@@ -191,7 +192,7 @@ impl RequestReader {
                 }
                 Piece::NeedInput => {}
             }
-            // The client may wait for the rest of what it is told.
+            // The client may wait for more of the response before it sends more of the request.
             _ = Pin::new(&mut self.stream).poll_flush(cx)?;
             if !ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx))? {
                 let is_end = matches!(self.left, Left::UntilClose);
@@ -208,28 +209,28 @@ impl RequestReader {
 }
 
 impl ClientBody {
-    /// The body of the present request.
-    pub(super) fn new(body_waker: &Arc<Mutex<RequestReader>>) -> Self {
-        Self { body_waker: Arc::clone(body_waker), request: body_waker.lock().request }
+    /// Creates the body of the current request.
+    pub(super) fn new(reader: &Arc<Mutex<RequestReader>>) -> Self {
+        Self { reader: Arc::clone(reader), request: reader.lock().request }
     }
 }
 
 impl InformationalSink for Mutex<RequestReader> {
-    fn send_informational(&self, answer: Response<()>) {
-        let mut body_waker = self.lock();
-        if body_waker.accepts_informational {
-            write_information(body_waker.informational.get_or_insert_default().bytes(), &answer);
+    fn send_informational(&self, response: Response<()>) {
+        let mut reader = self.lock();
+        if reader.accepts_informational {
+            write_information(reader.informational.get_or_insert_default().bytes(), &response);
         }
     }
 }
 
-/// On drop, the body is no longer waited for.
+/// On drop, the connection no longer waits for the body.
 impl Drop for ClientBody {
     fn drop(&mut self) {
-        let mut body_waker = self.body_waker.lock();
-        if body_waker.request == self.request {
-            body_waker.body_waker = None;
-            body_waker.stream.activity().stop_upload_wait();
+        let mut reader = self.reader.lock();
+        if reader.request == self.request {
+            reader.body_waker = None;
+            reader.stream.activity().stop_upload_wait();
         }
     }
 }
@@ -239,20 +240,20 @@ impl Body for ClientBody {
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let mut body_waker = self.body_waker.lock();
-        if body_waker.request != self.request {
+        let mut reader = self.reader.lock();
+        if reader.request != self.request {
             return Poll::Ready(Some(Err(io::ErrorKind::BrokenPipe.into())));
         }
-        body_waker.poll_frame(cx).map(Result::transpose)
+        reader.poll_frame(cx).map(Result::transpose)
     }
 
     fn is_end_stream(&self) -> bool {
-        let body_waker = self.body_waker.lock();
-        body_waker.request == self.request && body_waker.left.is_end()
+        let reader = self.reader.lock();
+        reader.request == self.request && reader.left.is_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body_waker.lock().left.size_hint()
+        self.reader.lock().left.size_hint()
     }
 }
 
@@ -266,12 +267,12 @@ impl Readable for MeteredSocket {
 mod tests {
     use super::*;
 
-    /// The counts of an `Arc`.
+    /// The counters of an `Arc`.
     const COUNTS: usize = 16;
 
     #[test]
-    fn a_connection_in_use_takes_less_than_the_256_bytes_of_one_that_rests() {
-        // The allocator's next smaller size: pages of the two are not shared.
+    fn request_reader_is_smaller_than_an_idle_connection() {
+        // The next smaller size class of the allocator, so that the two kinds do not share pages.
         assert!(size_of::<Mutex<RequestReader>>() + COUNTS <= 224, "{}", size_of::<Mutex<RequestReader>>());
     }
 }

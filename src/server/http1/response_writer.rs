@@ -1,4 +1,4 @@
-//! An answer on its way to a client of HTTP/1.
+//! Writes an HTTP/1 response.
 
 use std::io;
 use std::pin::Pin;
@@ -15,29 +15,29 @@ use super::Exchange;
 use super::request_reader::RequestReader;
 use crate::http1::{Framing, Outgoing, Terms, write_answer};
 
-/// What is left of an answer.
+/// The unwritten rest of a response.
 pub(super) struct ResponseWriter<B> {
     body: ResponseSource<B>,
     framing: Framing,
-    /// What the body is yet to bring, where its length was told.
+    /// The bytes of the body that are still missing, if its length is known.
     remaining: u64,
     is_complete: bool,
-    /// The client may have some of it.
+    /// The client may have received bytes of the response.
     has_begun: bool,
-    /// Of an answer that switches protocols, whether the upstream still sends.
+    /// The upstream's direction of an upgraded connection.
     upstream_half: Option<UpstreamHalf>,
 }
 
-/// How far the upstream has come of what it sends in another protocol.
+/// The state of the upstream's direction of an upgraded connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UpstreamHalf {
     OpenConnections,
-    /// It has closed its half, of which the client is to be told.
+    /// The upstream has closed it, and the client must be notified.
     Closed,
     Forwarded,
 }
 
-/// The body of an answer: the service's, or a refusal's.
+/// The body of a response: from the service, or of an error response.
 pub(super) enum ResponseSource<B> {
     Service(B),
     Local(Full<Bytes>),
@@ -68,25 +68,26 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
         (writer, head.headers, head.extensions)
     }
 
-    /// Whether its end shows while the connection is open.
+    /// Returns `true` if the client can tell the end of the response while the connection stays open.
     pub(super) fn is_delimited(&self) -> bool {
         self.framing != Framing::UntilClose
     }
 
-    /// Whether the client may have some of it.
+    /// Returns `true` if the client may have received bytes of the response.
     pub(super) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Whether what follows is of another protocol.
+    /// Returns `true` if the response upgrades the connection.
     pub(super) fn is_upgraded(&self) -> bool {
         self.upstream_half.is_some()
     }
 
-    /// Moves on; ready when all is written. The body may be made of what comes over the same wire.
+    /// Writes more of the response. Returns `Ready` when all is written. The body may depend on bytes from the same
+    /// connection.
     ///
     /// # Errors
-    /// The body broke off, or is not as long as was told; or the client is gone.
+    /// The body failed or has the wrong length, or the client has closed the connection.
     pub(super) fn poll(
         &mut self,
         with_trailers: bool,
@@ -96,7 +97,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
     ) -> Poll<io::Result<()>> {
         loop {
             let needs_body = self.poll_fill(with_trailers, outgoing, cx)?.is_pending();
-            // What has come is written whether or not there will be more.
+            // What is available is written, whether or not more will follow.
             let mut reader = reader.lock();
             ready!(reader.poll_begin_response(cx))?;
             let waiting = outgoing.len();
@@ -116,7 +117,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
         }
     }
 
-    /// Puts as much of the body as there is room for where it is written from; pending if there is no more yet.
+    /// Moves body data to the write buffer while there is room. Returns `Pending` if the body has no more data yet.
     fn poll_fill(
         &mut self,
         with_trailers: bool,
@@ -124,7 +125,8 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !self.is_complete && outgoing.has_room() {
-            let frame = ready!(self.body.poll_frame(cx)).transpose().map_err(|()| io::Error::other("broken off"))?;
+            let frame =
+                ready!(self.body.poll_frame(cx)).transpose().map_err(|()| io::Error::other("response body failed"))?;
             match (self.framing, frame.map(Frame::into_data)) {
                 (Framing::Length(_), Some(Ok(data))) => {
                     self.remaining = self.remaining.checked_sub(data.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
@@ -141,7 +143,8 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
                     let trailers = end.and_then(Result::err).and_then(|frame| frame.into_trailers().ok());
                     outgoing.push_end(&trailers.filter(|_| with_trailers).unwrap_or_default());
                 }
-                // Trailers stand for the end of what the upstream sends, while the client may go on.
+                // On an upgraded connection, trailers mark the end of the upstream's direction. The client may
+                // continue.
                 (Framing::UntilClose, Some(Err(_))) if self.upstream_half.is_some() => {
                     self.upstream_half = Some(UpstreamHalf::Closed)
                 }

@@ -1,4 +1,4 @@
-//! How long a stream waits for its client.
+//! Limits how long a stream waits for its client.
 
 use std::future::Future;
 use std::mem::replace;
@@ -12,16 +12,16 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::server::activity::Activity;
 use crate::server::transfer_rate::{MinRate, TransferRate, millis};
 
-/// The pace of a stream's body in one direction, and the timer that ends it. There is none before the first wait.
+/// The transfer rate of a stream's body in one direction, and the timer that ends it.
 #[derive(Debug)]
 pub(super) struct StreamDeadline {
     rate: TransferRate,
     min_rate: MinRate,
     activity: Arc<Activity>,
-    /// Of a tunnel, whose silence is noted otherwise.
+    /// Whether the stream is a tunnel, whose silence is recorded elsewhere.
     is_tunnel: bool,
     begin: Option<Instant>,
-    /// The bytes that the connection had written when this stream last waited for its socket.
+    /// The bytes that the connection had written when this stream last waited for the socket.
     written: u64,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -31,13 +31,14 @@ impl StreamDeadline {
         Self { rate: TransferRate::new(), min_rate, activity, is_tunnel: false, begin: None, written: 0, timer: None }
     }
 
-    /// The stream is a tunnel.
+    /// Marks the stream as a tunnel.
     pub(super) fn set_tunnel(&mut self) {
         self.is_tunnel = true;
     }
 
-    /// Waits like [`poll_overdue`](Self::poll_overdue) while the send queue of the connection is full. Each of its streams is
-    /// credited with an equal share of the bytes that the connection has `written`: a slow client serves them in turn.
+    /// Like [`poll_timeout`](Self::poll_timeout), while the send queue of the connection is full. Credits each stream
+    /// with an equal share of the bytes that the connection has `written`, because a slow client serves its streams in
+    /// turn.
     pub(super) fn poll_queue_timeout(&mut self, written: u64, cx: &mut Context<'_>) -> Poll<()> {
         let progress = written - replace(&mut self.written, written);
         let share = progress / u64::from(self.activity.in_flight().max(1));
@@ -47,12 +48,13 @@ impl StreamDeadline {
         self.poll_timeout(cx)
     }
 
-    /// What is asked of one stream: all of a connection share its rate, since a slow network has no more for many.
+    /// Returns the minimum rate of one stream. The streams of a connection share its rate, because a slow network is
+    /// not faster for many streams.
     fn stream_rate(&self) -> MinRate {
         MinRate { rate: self.min_rate.rate / u64::from(self.activity.in_flight().max(1)), ..self.min_rate }
     }
 
-    /// Bytes moved.
+    /// Records bytes that moved, which ends a wait.
     pub(super) fn record_bytes(&mut self, bytes: usize) {
         if self.is_tunnel {
             self.activity.record_tunnel_bytes();
@@ -63,7 +65,7 @@ impl StreamDeadline {
         }
     }
 
-    /// The client is no longer waited for.
+    /// Records that the stream no longer waits for the client.
     pub(super) fn end_wait(&self) {
         if let Some(begin) = self.begin
             && self.rate.is_waiting()
@@ -79,7 +81,7 @@ impl StreamDeadline {
         }
     }
 
-    /// The client is waited for; ready when that has taken too long.
+    /// Records that the stream waits for the client. Returns `Ready` when the client is too slow.
     pub(super) fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let begin = *self.begin.get_or_insert_with(Instant::now);
         if !self.rate.is_waiting() {
@@ -124,7 +126,7 @@ mod tests {
         StreamDeadline::new(MinRate { timeout: 10 * SECOND, rate: 100 }, Arc::clone(activity))
     }
 
-    /// Seconds until it is overdue, if so many bytes come every so often.
+    /// Returns the seconds until the timeout if `bytes` arrive after every `every`.
     async fn seconds_until_timeout(bytes: usize, every: Duration) -> u64 {
         seconds_with(deadline(), bytes, every).await
     }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_may_be_slow_and_may_pause_and_may_not_trickle() {
+    async fn slow_client_passes_and_trickling_client_times_out() {
         assert_eq!(seconds_until_timeout(0, 2000 * SECOND).await, 10);
         assert_eq!(seconds_until_timeout(1, SECOND).await, 10);
         assert_eq!(seconds_until_timeout(99, SECOND).await, 10);
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_streams_of_a_connection_share_the_rate_that_is_asked_of_it() {
+    async fn streams_share_the_minimum_rate_of_a_connection() {
         let activity = Arc::new(Activity::new(Instant::now()));
         let _streams: Vec<_> = (0..10).map(|_| activity.begin_request(false)).collect();
         assert!(seconds_with(with_activity(&activity), 12, SECOND).await >= 1000);
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_waiting_for_the_client_counts() {
+    async fn only_waits_for_the_client_are_timed() {
         let mut deadline = deadline();
         for _ in 0..100 {
             tokio::time::advance(100 * SECOND).await;

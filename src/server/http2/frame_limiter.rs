@@ -1,7 +1,8 @@
-//! Rate limit on incoming frames that request nothing, which `h2` would answer without end.
+//! Limits the rate of frames without effect, which `h2` would process without limit.
 //!
-//! A connection has credit for so many frames that ask for nothing. Time, requests and what we send give it back, since
-//! whoever is sent much has to say WINDOW_UPDATE often. Nothing is read here but lengths, types and one flag.
+//! A connection has credit for frames that neither open a stream nor carry data. It regains credit over time, with
+//! requests, and with bytes that it is sent, because a client that receives much must send many WINDOW_UPDATE frames.
+//! The limiter parses only frame headers, PING acknowledgements and trailers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +14,21 @@ use super::shutdown::{PAYLOAD, PING_ACK};
 use crate::http2::Trailers;
 use crate::server::metered_socket::{Meter, NextRead};
 
-/// The most frames that ask for nothing in one go.
+/// The highest credit: how many frames without effect may arrive at once.
 const MAX_CREDIT: u64 = 1_000;
-/// What comes back in a second,
+/// The credit that a connection regains each second.
 const PER_SECOND: u64 = 100;
-/// for a request,
+/// The credit that a request adds.
 const PER_REQUEST: u64 = 4;
-/// and for bytes that are sent to us: one for so many.
+/// The number of body bytes that add a credit of one.
 const BYTES_PER_CREDIT: u64 = 512;
-/// What a client is sent gives back as much as so many times the bytes from it: it may answer each frame, and the shortest
-/// message of gRPC is one of 15 bytes, with a WINDOW_UPDATE for the stream, one for the connection, and a PING.
+/// Bytes to the client add this many times the credit of bytes from the client. The client may respond to each frame:
+/// the shortest gRPC message takes 15 bytes, and causes a WINDOW_UPDATE for the stream, one for the connection, and a
+/// PING.
 const SENT_WEIGHT: usize = 128;
 
-/// How long and how many bytes of a client that was told to go away are thrown away, so that it hears it.
+/// How long, and for how many bytes, the input of a client is discarded after a GOAWAY, so that the client can read
+/// the GOAWAY.
 const LINGER: Duration = Duration::from_millis(500);
 const MAX_LINGERED: usize = 256 * 1024;
 
@@ -46,20 +49,20 @@ pub(super) struct FrameLimiter {
     counters: Arc<SharedCounters>,
     headers: FrameHeaders,
     credit: FrameCredit,
-    /// The rest of the acknowledgement to insert in place of the client's.
+    /// The rest of the PING acknowledgement that is inserted in place of the client's.
     ack: &'static [u8],
 }
 
-/// Finds the heads of frames in bytes that come in pieces.
+/// Finds frame headers in bytes that arrive in pieces.
 #[derive(Debug)]
 struct FrameHeaders {
     header: [u8; HEADER_LENGTH],
     filled: usize,
-    /// Bytes until the next head.
+    /// The number of bytes before the next frame header.
     skip: usize,
-    /// A header block has begun and not ended: only CONTINUATION may follow (RFC 9113 section 6.10).
+    /// Whether a header block is open: only CONTINUATION may follow (RFC 9113 section 6.10).
     in_block: bool,
-    /// In a PING acknowledgement, the number of payload bytes so far, all equal to the shutdown PING's.
+    /// In a PING acknowledgement, the number of payload bytes that match the shutdown PING so far.
     ack_matched: Option<usize>,
     trailers: Trailers,
 }
@@ -67,21 +70,21 @@ struct FrameHeaders {
 /// An event in the bytes of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FrameEvent {
-    /// The head of a frame: its length, type and flags.
+    /// A frame header: length, type and flags.
     Header(usize, u8, u8),
-    /// The end of an acknowledgement of the shutdown's PING.
+    /// The end of an acknowledgement of the shutdown PING.
     ShutdownAck,
     /// The end of trailers with a pseudo-header field, on this stream.
     MalformedTrailers(u32),
 }
 
-/// What may still come that asks for nothing.
+/// The credit for frames without effect.
 #[derive(Debug)]
 struct FrameCredit {
     left: u64,
-    /// Since when time has given nothing back.
+    /// When time last added credit.
     since: Instant,
-    /// Bytes that have not given anything back yet.
+    /// Body bytes that have not added credit yet.
     bytes: u64,
 }
 
@@ -105,17 +108,17 @@ impl FrameHeaders {
         }
     }
 
-    /// Whether another frame may stand here.
+    /// Returns `true` if another frame may be inserted here.
     fn is_at_boundary(&self) -> bool {
         self.skip == 0 && self.filled == 0 && !self.in_block
     }
 
-    /// Bytes until the end of this frame, or of its head.
+    /// Returns the number of bytes to the end of the current frame, or of its header.
     fn bytes_to_end(&self) -> usize {
         if self.skip > 0 { self.skip } else { HEADER_LENGTH - self.filled }
     }
 
-    /// Compares bytes of a payload; returns `true` at the end of an acknowledgement of the shutdown's PING.
+    /// Compares bytes of a payload. Returns `true` at the end of an acknowledgement of the shutdown PING.
     fn match_payload(&mut self, bytes: &[u8]) -> bool {
         let Some(matched) = self.ack_matched.filter(|matched| PAYLOAD[*matched..].starts_with(bytes)) else {
             self.ack_matched = None;
@@ -179,7 +182,7 @@ impl FrameCredit {
         self.bytes %= BYTES_PER_CREDIT;
     }
 
-    /// Pays for a frame; whether there was something left to pay with.
+    /// Charges a frame. Returns `false` if no credit was left.
     fn spend(&mut self) -> bool {
         if self.left == 0 {
             let now = Instant::now();
@@ -194,7 +197,7 @@ impl FrameCredit {
 }
 
 impl Meter for FrameLimiter {
-    /// The connection's task reads the ledger when there is nothing to read.
+    /// When nothing can be read, the connection's task checks the counters itself.
     fn can_read(&self) -> bool {
         self.counters.excess().is_none()
     }
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_found_wherever_the_bytes_are_cut() {
+    fn frame_headers_are_found_at_any_split() {
         let mut bytes = vec![7; PREFACE_LENGTH];
         bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
         bytes.extend([0, 1, 2, 0, 1, 0, 0, 0, 1]);
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgement_is_inserted_once_between_two_frames() {
+    fn ping_ack_is_inserted_once_between_two_frames() {
         let inserted = |sent: &[u8], room: usize| {
             let counters = Arc::new(SharedCounters::default());
             let mut frames = FrameLimiter::new(Arc::clone(&counters));
@@ -305,7 +308,7 @@ mod tests {
             for frame in [&ping, &ack_of_another] {
                 assert_eq!(inserted(frame, room), [&PING_ACK, &frame[..]].concat(), "{room}");
             }
-            // The client's own comes in two pieces: the gateway inserts none.
+            // If the client's own acknowledgement has arrived, in two pieces, the gateway inserts none.
             let counters = Arc::new(SharedCounters::default());
             let mut frames = FrameLimiter::new(Arc::clone(&counters));
             frames.on_received(&[0; PREFACE_LENGTH]);
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgement_waits_for_the_end_of_a_header_block() {
+    fn ping_ack_waits_for_the_end_of_a_header_block() {
         let counters = Arc::new(SharedCounters::default());
         let mut frames = FrameLimiter::new(Arc::clone(&counters));
         frames.on_received(&[0; PREFACE_LENGTH]);
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_of_small_messages_may_be_answered_frame_by_frame() {
+    async fn responding_to_each_small_message_is_no_flood() {
         let counters = Arc::new(SharedCounters::default());
         let mut frames = FrameLimiter::new(Arc::clone(&counters));
         let window_update = [0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 15];
@@ -353,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn credit_is_given_back_by_time_by_requests_and_by_what_is_sent() {
+    async fn credit_is_regained_by_time_requests_and_bytes() {
         let mut credit = FrameCredit { left: 0, since: Instant::now(), bytes: 0 };
         assert!(!credit.spend());
         credit.earn(PER_REQUEST);

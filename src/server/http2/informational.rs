@@ -1,4 +1,4 @@
-//! What a client is told before its answer (1xx), until its stream's task sends it.
+//! Informational (1xx) responses of a stream, which wait until the stream's task sends them.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 
 use crate::upstream::InformationalSink;
 
-/// Of one stream. Whoever adds to it runs in the task that sends it.
+/// The queue of one stream. Responses are added in the same task that sends them.
 #[derive(Debug, Default)]
 pub(super) struct PendingInformational {
     responses: Mutex<Vec<Response<()>>>,
-    /// Whether there are any: mostly not, which saves the lock.
+    /// Whether the queue has entries. It rarely has, and this flag saves the lock.
     is_pending: AtomicBool,
 }
 
 impl PendingInformational {
-    /// Asks the client for its body (RFC 9110 section 10.1.1).
+    /// Queues `100 Continue` (RFC 9110 section 10.1.1).
     pub(super) fn queue_continue(&self) {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::CONTINUE;

@@ -1,9 +1,9 @@
-//! A connection of HTTP/2: what a client opens on it, and what ends it.
+//! Serves an HTTP/2 connection.
 //!
-//! Frames, HPACK and flow control are the crate `h2`'s. What is ours is who answers, in a task for each request
-//! ([`stream`]), and the bounds: on resets ([`ledger`]), on frames that ask for nothing ([`frames`]), on bodies that
-//! wait for their client ([`deadline`]), on frames that wait for the socket ([`send_queue`]), on uploads that wait ([`windows`]), on
-//! clients that are gone ([`ping`]).
+//! The crate `h2` implements frames, HPACK and flow control. Each request runs in its own task ([`stream`]). The other
+//! modules limit resets ([`shared_counters`]), frames without effect ([`frame_limiter`]), bodies that wait for their
+//! client ([`deadline`]), frames that wait for the socket ([`send_queue`]), uploads that wait ([`windows`]), and
+//! clients that no longer respond ([`ping`]).
 
 mod deadline;
 mod frame_limiter;
@@ -53,20 +53,20 @@ use crate::http1::length;
 use crate::layer::{OverTls, TlsPeer};
 use crate::upstream::{InformationalSender, RequestBody, expects_continue};
 
-/// The most bytes of a stream that `h2` buffers for its client.
+/// The maximum number of bytes that `h2` buffers for a stream.
 const MAX_SEND_BUFFER: usize = 64 * 1024;
-/// What `h2` allows for the overhead of small frames (256 bytes each, less what they carry) that wait for their upstreams on a
-/// connection, before it ends the connection. It is enough for 64 KiB of the shortest messages of gRPC (6
-/// bytes); what `h2` takes unless it is told would be used up by a fifth of them.
+/// The overhead of small frames (256 bytes each, less their payload) that may wait for their upstreams before `h2`
+/// closes the connection. It suffices for 64 KiB of the shortest gRPC messages (6 bytes). A fifth of these messages
+/// would exhaust the default of `h2`.
 const SMALL_FRAME_BUDGET: usize = 3 * 1024 * 1024;
-/// The streams that `h2` itself resets or refuses on a connection, for being malformed or too many, before it ends the
-/// connection. A client that opens what it likes before it has read our SETTINGS has some of them refused.
+/// How many streams `h2` may itself reset or refuse on a connection, because they are malformed or too many, before it
+/// closes the connection. Clients that open many streams before they have read the SETTINGS cause some.
 const MAX_LOCAL_RESETS: usize = 200;
 
-/// Clients that no longer answer, as they are counted.
+/// The label by which clients that no longer respond are counted.
 const GONE: &str = "gone";
 
-/// Serves a client.
+/// An HTTP/2 connection.
 pub(crate) struct Http2<S: HttpService> {
     stage: Stage,
     service: S,
@@ -76,12 +76,12 @@ pub(crate) struct Http2<S: HttpService> {
     context: Arc<ServerContext>,
     counters: Arc<SharedCounters>,
     shutdown: Shutdown,
-    /// The client was told to go away.
+    /// Whether a GOAWAY was sent because of the client's behaviour.
     goaway_sent: bool,
     windows: Windows,
 }
 
-/// A request, and the way to respond to it.
+/// A request, and the handle to send its response.
 type Accepted = Result<(Request<RecvStream>, SendResponse<QueuedData>), h2::Error>;
 
 enum Stage {
@@ -121,10 +121,10 @@ impl<S: HttpService> Http2<S> {
         }
     }
 
-    /// Serves a request in a task of its own.
+    /// Serves a request in its own task.
     fn begin_request(&mut self, mut request: Request<RecvStream>, mut respond: SendResponse<QueuedData>) {
         if self.is_finished() {
-            // Not processed at all, so the client can send it again elsewhere (RFC 9113 section 8.7).
+            // The request was not processed, so the client can send it again elsewhere (RFC 9113 section 8.7).
             respond.send_reset(Reason::REFUSED_STREAM);
             if self.shutdown.count_refused(self.context.limits.max_streams) {
                 self.counters.set_finished();
@@ -177,12 +177,13 @@ impl<S: HttpService> Http2<S> {
         spawn_response(stream, self.service.call(request), unread);
     }
 
-    /// Whether the connection takes no more requests: it has brought the last one, or its shutdown has reached the deadline.
+    /// Returns `true` if the connection accepts no more requests: it has had its last one, or its shutdown has reached
+    /// the deadline.
     fn is_finished(&self) -> bool {
         self.counters.is_finished() || self.activity.requests() >= self.context.limits.max_requests
     }
 
-    /// Announces the end of the connection before the last request that it may bring.
+    /// Announces the shutdown before the last request that the connection may have.
     fn announce_last_request(&mut self) {
         let limits = &self.context.limits;
         let announced_at = limits.max_requests - announced_ahead(limits.max_requests, limits.max_streams);
@@ -192,7 +193,7 @@ impl<S: HttpService> Http2<S> {
         }
     }
 
-    /// Closes the connection because of its client's behaviour.
+    /// Sends a GOAWAY because of the client's behaviour, and closes the connection.
     fn send_goaway(&mut self, cause: &'static str) {
         let Stage::Serving(serving) = &mut self.stage else { return };
         self.goaway_sent = true;
@@ -221,14 +222,15 @@ impl<S: HttpService> Http2<S> {
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
                 Poll::Pending if !self.goaway_sent && self.counters.excess().is_some() => {}
-                // All received bytes have been read, and an acknowledgement would be among them.
+                // All received bytes have been processed, so a PING acknowledgement has not arrived.
                 Poll::Pending if self.shutdown.poll_deadline(cx).is_ready() => self.counters.set_finished(),
                 Poll::Pending => return self.poll_client_gone(cx),
             }
         }
     }
 
-    /// Ready when the client is gone. Is asked when all was read that has come: silence while we had no turn is not the client's.
+    /// Returns `Ready` when the client no longer responds. Called only when all received bytes have been read:
+    /// otherwise a busy gateway would take its own delay for the client's silence.
     fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let (Stage::Serving(serving), false) = (&mut self.stage, self.goaway_sent) {
             ready!(serving.keep_alive.poll(&self.counters, self.activity.is_busy(), cx));
@@ -238,13 +240,13 @@ impl<S: HttpService> Http2<S> {
         Poll::Pending
     }
 
-    /// Counts what `h2` ended the connection for.
+    /// Counts the reason for which `h2` closed the connection.
     fn count_error(&self, error: &h2::Error) {
         if self.goaway_sent || !(error.is_go_away() && error.is_library()) {
             return;
         }
         let cause = match error.reason() {
-            // It does not tell which of its bounds it was.
+            // `h2` does not report which of its limits was exceeded.
             Some(Reason::ENHANCE_YOUR_CALM) if self.counters.is_resetting() => "rapid_reset",
             Some(Reason::ENHANCE_YOUR_CALM) => "h2_flood",
             _ => "malformed",
@@ -264,7 +266,7 @@ impl Serving {
                 false => self.connection.poll_closed(cx).map(|closed| closed.err().map(Err)),
             };
             queue.remove_heads(heads);
-            // What was just written can have made room for the next request.
+            // The bytes just written may have made room for the next request.
             if is_ready || polled.is_ready() || queue.poll_ready(cx).is_pending() {
                 return polled;
             }
@@ -289,7 +291,7 @@ impl<S: HttpService> Future for Http2<S> {
 }
 
 impl<S: HttpService> Drainable for Http2<S> {
-    /// The client is told, and those requests are answered that it sends before it knows.
+    /// Announces the shutdown. Requests that the client sends before it reads the announcement are still served.
     fn begin_drain(self: Pin<&mut Self>) {
         self.finish();
     }
@@ -302,16 +304,16 @@ impl<S: HttpService> Drainable for Http2<S> {
     }
 }
 
-/// What must not move is boxed.
+/// Everything that must not move is boxed.
 impl<S: HttpService> Unpin for Http2<S> {}
 
-/// Answers in a task of its own, and then handles the unread rest of the body.
+/// Responds in a separate task, and then handles the unread rest of the body.
 fn spawn_response<F, B>(mut stream: Stream, handling: F, unread: Option<Unread>)
 where
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
-    // Boxed: the runtime moves a task's future several times before it runs, and once more behind it.
+    // Boxed, because the runtime moves a task's future several times before it first runs.
     tokio::spawn(boxed(|| async move {
         stream.serve(pin!(handling)).await;
         drop(stream);
@@ -336,7 +338,7 @@ fn builder(limits: &ConnectionLimits) -> Builder {
     builder
 }
 
-/// RFC 9113 section 8.2.1.
+/// Returns `true` if the value starts or ends with whitespace (RFC 9113 section 8.2.1).
 fn has_outer_whitespace(value: &HeaderValue) -> bool {
     let is_white = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     is_white(value.as_bytes().first()) || is_white(value.as_bytes().last())

@@ -1,4 +1,4 @@
-//! Whether a client is still there while it is being answered and says nothing.
+//! Detects clients that no longer respond while they have requests in flight.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::shared_counters::SharedCounters;
 
-/// Asks a client that has been silent for a while, and gives it as long again to say anything.
+/// Sends a PING to a client that has been silent for one interval, and gives it another interval to send anything.
 #[derive(Debug)]
 pub(super) struct KeepAlive {
     pings: Option<PingPong>,
     interval: Duration,
     timer: Pin<Box<Sleep>>,
-    /// What had been read when it was looked at last.
+    /// The number of bytes read at the last check.
     last_read: u64,
     ping_sent: bool,
 }
@@ -26,7 +26,8 @@ impl KeepAlive {
         Self { pings, interval, timer: Box::pin(sleep(interval)), last_read: 0, ping_sent: false }
     }
 
-    /// Ready when the client is gone. One that has asked for nothing is left alone: it is idle, and that has a limit.
+    /// Returns `Ready` when the client no longer responds. Idle connections are not checked, because `idle_timeout`
+    /// closes them.
     pub(super) fn poll(&mut self, counters: &SharedCounters, is_busy: bool, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.timer.as_mut().poll(cx));
@@ -42,7 +43,8 @@ impl KeepAlive {
 
     fn send_ping(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(pings) = &mut self.pings else { return false };
-        // The answer to the last one makes room for the next. Anything that was read is answer enough.
+        // `h2` allows one PING at a time, so the last acknowledgement is taken first. Any received byte proves that
+        // the client responds.
         _ = pings.poll_pong(cx);
         pings.send_ping(Ping::opaque()).is_ok()
     }

@@ -1,7 +1,8 @@
 //! Bounds the memory of responses that a client does not read from its socket.
 //!
-//! A client can open all windows and never read its socket. `h2` then keeps every frame that it was given. A [`SendQueue`] counts
-//! these frames for one connection. While it is full, streams read no more of their bodies and the connection takes no requests.
+//! A client can open all windows and never read its socket. `h2` then keeps every frame that it was given. A
+//! [`SendQueue`] counts these frames for one connection. While it is full, streams read no more of their bodies and
+//! the connection accepts no requests.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use parking_lot::Mutex;
 
 /// A queue of this many bytes is full.
 pub(super) const FULL: usize = 96 * 1024;
-/// A full queue accepts more once it has drained to this many bytes. One stream alone never fills a queue: `h2` buffers at most
-/// [`BUFFER`](super::BUFFER) bytes of a stream.
+/// A full queue accepts more once it has drained to this many bytes. A single stream never fills a queue: `h2` buffers
+/// at most [`MAX_SEND_BUFFER`](super::MAX_SEND_BUFFER) bytes of a stream.
 const DRAINED: usize = 48 * 1024;
 
 /// The memory that a frame and a header field need in addition to their bytes.
@@ -92,7 +93,7 @@ impl SendQueue {
         self.written.load(Relaxed)
     }
 
-    /// Ready while the queue is not full.
+    /// Returns `Ready` while the queue is not full.
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.is_full.load(SeqCst) {
             return Poll::Ready(());

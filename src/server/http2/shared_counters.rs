@@ -1,5 +1,5 @@
-//! What the tasks of a connection and its streams tell each other: resets and frames that request nothing, of which there may be
-//! too many, and bodies that are long.
+//! Counters shared by the tasks of a connection and its streams: resets, frames without effect, open uploads and long
+//! bodies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -10,35 +10,35 @@ use parking_lot::Mutex;
 use super::send_queue::SendQueue;
 use crate::http2::MalformedStreams;
 
-/// The most streams that may have been opened and reset, beyond those that were answered. Each answer makes up for a
-/// reset: a client that resets every other request goes on for ever, one that resets them all ends here.
+/// How many more streams may be reset than get a response. A client that resets every other request can continue for
+/// ever; one that resets all of them is disconnected.
 pub(super) const MAX_RESETS: u32 = 100;
 
-/// The counts of one connection.
+/// The counters of one connection.
 #[derive(Debug, Default)]
 pub(super) struct SharedCounters {
-    /// Streams that were reset, less those that were answered.
+    /// Streams that were reset, minus streams that got a response.
     resets: AtomicU32,
-    /// Frames that reset a stream, whatever had become of it.
+    /// RST_STREAM frames, whatever the state of the stream.
     rst_stream_frames: AtomicU32,
-    /// Frames that ask for nothing have come in excess.
+    /// The client has sent too many frames without effect.
     is_flooded: AtomicBool,
-    /// The client was told to go away.
+    /// A GOAWAY was sent because of the client's behaviour.
     has_sent_goaway: AtomicBool,
     /// The graceful shutdown has reached its deadline: no further stream is served.
     has_finished: AtomicBool,
     /// The client has acknowledged the PING of the graceful shutdown.
     is_acknowledged: AtomicBool,
     pub(super) malformed: MalformedStreams,
-    /// Bytes that have come.
+    /// Bytes received.
     bytes_read: AtomicU64,
-    /// The body of a stream has turned out to be long.
+    /// The connection has had a long request body.
     has_long_bodies: AtomicBool,
     /// Request bodies that are not read to their end.
     uploads: AtomicU32,
-    /// Frames that `h2` was given and has not written.
+    /// Frames that were given to `h2` and are not written yet.
     queue: Arc<SendQueue>,
-    /// Who serves the connection.
+    /// The task that serves the connection.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -53,27 +53,28 @@ impl Drop for OpenUpload {
 }
 
 impl SharedCounters {
-    /// A stream got its whole answer.
+    /// Counts a complete response.
     pub(super) fn count_response(&self) {
-        // Another stream's task may count at the same moment, and is as right.
+        // Two tasks may do this at the same time and count one response. That is accurate enough.
         self.resets.store(self.resets.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    /// A stream was reset before it had its answer: by the client, or for what the client sent on it.
+    /// Counts a stream that was reset before its response was complete, by the client or because of what the client
+    /// sent.
     pub(super) fn count_reset(&self) {
         if self.resets.fetch_add(1, Relaxed) == MAX_RESETS {
             self.wake();
         }
     }
 
-    /// The body of a stream is long.
+    /// Records that the connection has had a long request body.
     pub(super) fn set_has_long_bodies(&self) {
         if !self.has_long_bodies.swap(true, Relaxed) {
             self.wake();
         }
     }
 
-    /// Returns `true` if a body has turned out to be long.
+    /// Returns `true` if the connection has had a long request body.
     pub(super) fn has_long_bodies(&self) -> bool {
         self.has_long_bodies.load(Relaxed)
     }
@@ -89,17 +90,17 @@ impl SharedCounters {
         self.uploads.load(Relaxed)
     }
 
-    /// Returns the frames that `h2` was given and has not written.
+    /// Returns the frames that were given to `h2` and are not written yet.
     pub(super) fn queue(&self) -> &Arc<SendQueue> {
         &self.queue
     }
 
-    /// A frame came that resets a stream.
+    /// Counts an RST_STREAM frame.
     pub(super) fn count_rst_stream(&self) {
         self.rst_stream_frames.fetch_add(1, Relaxed);
     }
 
-    /// Whether the client resets streams in such numbers that they explain why `h2` ended the connection.
+    /// Returns `true` if the client has reset so many streams that this explains why `h2` closed the connection.
     pub(super) fn is_resetting(&self) -> bool {
         self.rst_stream_frames.load(Relaxed).max(self.resets.load(Relaxed)) >= MAX_RESETS
     }
@@ -110,7 +111,7 @@ impl SharedCounters {
         }
     }
 
-    /// Wakes this task when there are too many resets, or a long body.
+    /// Registers the task to wake when there are too many resets, or a long body.
     pub(super) fn register_waker(&self, cx: &Context<'_>) {
         let mut waker = self.waker.lock();
         if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
@@ -118,12 +119,12 @@ impl SharedCounters {
         }
     }
 
-    /// Frames that ask for nothing have come in excess.
+    /// Records that the client has sent too many frames without effect.
     pub(super) fn set_flooded(&self) {
         self.is_flooded.store(true, Relaxed);
     }
 
-    /// Which bound was exceeded.
+    /// Returns the label of the limit that was exceeded, if any.
     pub(super) fn excess(&self) -> Option<&'static str> {
         if self.is_flooded.load(Relaxed) {
             Some("h2_flood")
@@ -132,7 +133,7 @@ impl SharedCounters {
         }
     }
 
-    /// The client is told to go away.
+    /// Records that a GOAWAY was sent because of the client's behaviour.
     pub(super) fn set_goaway_sent(&self) {
         self.has_sent_goaway.store(true, Relaxed);
     }
@@ -141,7 +142,7 @@ impl SharedCounters {
         self.has_sent_goaway.load(Relaxed)
     }
 
-    /// The graceful shutdown has reached its deadline.
+    /// Records that the graceful shutdown has reached its deadline.
     pub(super) fn set_finished(&self) {
         self.has_finished.store(true, Relaxed);
     }
@@ -150,22 +151,22 @@ impl SharedCounters {
         self.has_finished.load(Relaxed)
     }
 
-    /// The PING of the graceful shutdown is acknowledged, by the client or in its place.
+    /// Records that the PING of the graceful shutdown was acknowledged, by the client or in its place.
     pub(super) fn set_acknowledged(&self) {
         self.is_acknowledged.store(true, Relaxed);
     }
 
-    /// Whether `h2` has to read an acknowledgement that the client has not sent.
+    /// Returns `true` if `h2` must read a PING acknowledgement that the client has not sent.
     pub(super) fn lacks_ack(&self) -> bool {
         self.is_finished() && !self.is_acknowledged.load(Relaxed)
     }
 
-    /// Bytes came.
+    /// Counts received bytes.
     pub(super) fn record_read(&self, count: usize) {
         self.bytes_read.fetch_add(count as u64, Relaxed);
     }
 
-    /// How many have come.
+    /// Returns the number of received bytes.
     pub(super) fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Relaxed)
     }

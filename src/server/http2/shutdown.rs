@@ -1,9 +1,10 @@
 //! Graceful shutdown of a connection, bounded in time and in streams.
 //!
-//! `h2` announces a shutdown by a GOAWAY with the highest stream identifier and a PING. It sends the final GOAWAY, with the last
-//! stream that it has read, when the client acknowledges that PING, and has no other way to send it while requests are in
-//! flight. A client that does not acknowledge the PING could open streams for ever. [`GRACE`] after the announcement the
-//! gateway therefore puts the acknowledgement in front of the client's next frame, and `h2` ends the connection as usual.
+//! `h2` announces a shutdown by a GOAWAY with the highest stream identifier and a PING. When the client acknowledges
+//! the PING, `h2` sends the final GOAWAY with the last stream that it has read. While requests are in flight, it has
+//! no other way to send the final GOAWAY. A client that does not acknowledge the PING could open streams for ever.
+//! Therefore, [`GRACE`] after the announcement, the gateway inserts the acknowledgement before the client's next
+//! frame, and `h2` closes the connection as usual.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,11 +15,12 @@ use tokio::time::{Sleep, sleep};
 
 use crate::server::activity::IDLE_DELAY;
 
-/// How long requests may arrive that the client sent before it read the announcement. HTTP/1 gives its clients the same time.
+/// How long requests may arrive that the client sent before it read the announcement. HTTP/1 clients have the same
+/// time.
 const GRACE: Duration = IDLE_DELAY;
 
-/// The payload of the PING that `h2` sends with the announcement. `h2` does not export it; tests/it/http2_shutdown.rs fails if
-/// it changes.
+/// The payload of the PING that `h2` sends with the announcement. `h2` does not export it; tests/it/http2_shutdown.rs
+/// fails if it changes.
 pub(super) const PAYLOAD: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
 
 /// The acknowledgement of that PING.
@@ -42,7 +44,7 @@ impl Shutdown {
         self.is_announced
     }
 
-    /// The announcement has been queued.
+    /// Records the announcement, and starts the timer.
     pub(super) fn announce(&mut self) {
         if !self.is_announced {
             self.is_announced = true;
@@ -50,7 +52,8 @@ impl Shutdown {
         }
     }
 
-    /// Counts a refused stream. Returns `true` if a client that has not read the announcement could not have opened this many.
+    /// Counts a refused stream. Returns `true` if the client has opened more streams than it could before reading the
+    /// announcement.
     pub(super) fn count_refused(&mut self, max_streams: u32) -> bool {
         self.refused += 1;
         self.refused > max_streams
@@ -65,8 +68,8 @@ impl Shutdown {
     }
 }
 
-/// Returns how many requests before the last one a shutdown is announced: as many as may be in flight then, but few of a
-/// connection that may bring few.
+/// Returns how many requests before the last one a shutdown is announced: as many as may be in flight then, but at
+/// most a tenth of the connection's requests.
 pub(super) fn announced_ahead(max_requests: u32, max_streams: u32) -> u32 {
     max_streams.min(max_requests / 10)
 }

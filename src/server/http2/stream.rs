@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! Serves one request and sends its response.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -21,10 +21,10 @@ use crate::http1::date_value;
 use crate::server::ServerContext;
 use crate::server::activity::{InFlightRequest, SLOW_READER};
 
-/// The most of a body that waits for its client's window at a time: others want some of it as well.
+/// How many bytes of a body may wait for the client's window at a time. More would take them from other streams.
 const MAX_PIECE: usize = 16 * 1024;
 
-/// Fields that HTTP/2 has no place for (RFC 9113 section 8.2.2).
+/// Fields that are not allowed in HTTP/2 (RFC 9113 section 8.2.2).
 const CONNECTION_FIELDS: [header::HeaderName; 6] = [
     header::CONNECTION,
     header::HeaderName::from_static("keep-alive"),
@@ -34,45 +34,45 @@ const CONNECTION_FIELDS: [header::HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// A request that was opened, and what its answer needs.
+/// A request, and what its response needs.
 pub(super) struct Stream {
     pub(super) respond: SendResponse<QueuedData>,
     pub(super) head_only: bool,
     pub(super) in_flight: InFlightRequest,
     pub(super) counters: Arc<SharedCounters>,
     pub(super) context: Arc<ServerContext>,
-    /// Of a tunnel.
+    /// Set if the request asks for a tunnel.
     pub(super) tunnel: Option<TunnelState>,
-    /// What it is told before its answer.
+    /// Informational responses that are not sent yet.
     pub(super) informational: Arc<PendingInformational>,
 }
 
-/// Why a client has no whole answer.
+/// Why a response was not completed.
 #[derive(Clone, Copy, Debug)]
 enum StreamError {
-    /// The stream was reset, by the client or for what it sent; or the connection is over.
+    /// The stream was reset, by the client or because of what it sent; or the connection is closed.
     Reset,
-    /// Its trailers have a pseudo-header field.
+    /// The request trailers have a pseudo-header field.
     Malformed,
     /// The client reads too slowly.
     Stalled,
-    /// The answer's body failed.
+    /// The response body failed.
     BodyFailed,
 }
 
 impl Stream {
-    /// Answers what the service answers.
+    /// Sends the response of the service.
     pub(super) async fn serve<F, B>(&mut self, mut handling: Pin<&mut F>)
     where
         F: Future<Output = Result<Response<B>, Infallible>>,
         B: Body<Data = Bytes> + Unpin,
     {
-        // The service goes first: what was asked is judged and charged, though it was reset at once.
+        // The service is polled first: a request is decided and charged even if the client reset it at once.
         let handled = poll_fn(|cx| {
             let polled = handling.as_mut().poll(cx);
             for informational in self.informational.take() {
                 self.counters.queue().add_head(informational.headers());
-                _ = self.respond.send_informational(informational); // whatever is wrong with it, the answer counts
+                _ = self.respond.send_informational(informational); // an error does not affect the final response
             }
             if self.counters.malformed.contains(self.respond.stream_id()) {
                 return Poll::Ready(Err(StreamError::Malformed));
@@ -82,7 +82,8 @@ impl Stream {
                 Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(StreamError::Reset)),
             }
         });
-        // What is kept while the body is sent is part of every request's task: not the head, and nothing twice.
+        // This value is part of every request's task while the body is sent, so it must be small: it excludes the
+        // head.
         let mut response = handled.await.and_then(|response| self.begin_response(response));
         let sent = match &mut response {
             Ok(Some((body, to))) => self.send_body(body, to).await,
@@ -103,14 +104,14 @@ impl Stream {
             }
             Err(StreamError::BodyFailed) => {
                 self.in_flight.abort_response();
-                // A reset on the other side of a tunnel is this one (RFC 8441 section 5).
+                // A reset on the other side of a tunnel becomes CANCEL (RFC 8441 section 5).
                 let reason = if self.is_tunnel_open() { Reason::CANCEL } else { Reason::INTERNAL_ERROR };
                 self.respond.send_reset(reason);
             }
         }
     }
 
-    /// Answers what is no request (RFC 9113 section 8.1.1).
+    /// Rejects a malformed request (RFC 9113 section 8.1.1).
     pub(super) fn reject_malformed(mut self) {
         self.reset_malformed();
     }
@@ -121,7 +122,7 @@ impl Stream {
         self.respond.send_reset(Reason::PROTOCOL_ERROR);
     }
 
-    /// In HTTP/2 it is a success that tells of a tunnel.
+    /// Opens the tunnel if the upstream has switched protocols. HTTP/2 reports that with status 200.
     fn open_tunnel(&mut self, head: &mut Response<()>) {
         if let Some(tunnel) = &self.tunnel
             && head.status() == StatusCode::SWITCHING_PROTOCOLS
@@ -136,7 +137,7 @@ impl Stream {
         self.tunnel.as_ref().is_some_and(TunnelState::is_open)
     }
 
-    /// Sends the head of an answer; returns its body, and where to send that, if there is one.
+    /// Sends the head of a response. Returns the body and its stream, unless there is no body.
     fn begin_response<B: Body<Data = Bytes>>(
         &mut self,
         response: Response<B>,
@@ -180,7 +181,7 @@ impl Stream {
             }
         }
         to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| StreamError::Reset)?;
-        while next_frame(body, to, &queue, &mut deadline).await?.is_some() {} // until the client has ended as well
+        while next_frame(body, to, &queue, &mut deadline).await?.is_some() {} // until the client has closed its half as well
         Ok(())
     }
 }
@@ -206,7 +207,7 @@ async fn next_frame<B: Body<Data = Bytes> + Unpin>(
     .await
 }
 
-/// Sends as much at a time as the client has a window for. What `h2` is handed, then, waits for nothing but the socket.
+/// Sends the data in pieces that fit the client's window. The data that `h2` holds then waits only for the socket.
 async fn send_data(
     mut data: Bytes,
     last: bool,
@@ -248,9 +249,9 @@ fn poll_capacity(
     Poll::Ready(Ok(to.capacity()))
 }
 
-/// Adds and removes what HTTP/2 asks for.
+/// Removes the fields that HTTP/2 does not allow, and adds `date` and `content-length`.
 fn complete_fields<B: Body>(fields: &mut HeaderMap, body: &B) {
-    // A pass over the names costs less than eight lookups, most of them in vain.
+    // One pass over the names costs less than eight lookups, most of which would fail.
     let (mut has_connection_field, mut has_date, mut has_length) = (false, false, false);
     for name in fields.keys() {
         has_connection_field |= CONNECTION_FIELDS.contains(name);

@@ -1,5 +1,5 @@
-//! Tunnels for other protocols (extended CONNECT, RFC 8441). For the service such a request is what it would be in HTTP/1: a GET
-//! with an offer, and without a body until the upstream has switched.
+//! Tunnels for other protocols (extended CONNECT, RFC 8441). The service sees the request as in HTTP/1: a GET with an
+//! upgrade offer, and without a body until the upstream has switched protocols.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,15 +9,15 @@ use http::{HeaderValue, Method, Request};
 
 use crate::upgrade::Offer;
 
-/// Whether an upstream has switched to the protocol of a stream. Until then nothing is read of what its client sends.
+/// Whether an upstream has switched to the protocol of a stream. Until then nothing is read from the client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TunnelState(Arc<AtomicBool>);
 
 impl TunnelState {
-    /// That of a request for a tunnel, which it rewrites; nothing for any other request.
+    /// Rewrites a request for a tunnel. Returns `None` for any other request.
     pub(super) fn from_request<B>(request: &mut Request<B>) -> Option<Self> {
         let protocol = request.extensions_mut().remove::<Protocol>()?;
-        // What is no value of a field is the name of no protocol either.
+        // A protocol that is not a valid field value matches no upstream protocol.
         let offer = HeaderValue::from_str(protocol.as_str()).unwrap_or(HeaderValue::from_static(""));
         *request.method_mut() = Method::GET;
         request.extensions_mut().insert(Offer(offer));

@@ -21,39 +21,39 @@ use super::tunnel::TunnelState;
 use crate::server::ServerContext;
 use crate::server::activity::SLOW_UPLOAD;
 
-/// How long, and how many bytes of a body that nobody reads are read after its answer, until the client ends the stream. What is
-/// beyond does not come: the window is shut.
+/// How long, and for how many bytes, the unread rest of a body is read after the response. The closed window stops
+/// further bytes.
 const LINGER: Duration = Duration::from_secs(1);
 const MAX_DISCARDED: usize = 256 * 1024;
 
-/// A body is long once it has brought this many bytes in large frames. Small frames, as the messages of many gRPC calls, keep the
-/// small window: each that waits costs more than its bytes.
+/// A body is long once it has brought this many bytes in large frames. Small frames, for example of many gRPC
+/// messages, keep the small window: each waiting frame costs more than its bytes.
 const LONG_BODY: usize = 16 * 1024;
 const LARGE_FRAME: usize = 4 * 1024;
 
-/// A request body; it ends in an error when the client is too slow.
+/// A request body. It fails if the client is too slow.
 #[derive(Debug)]
 pub(super) struct Upload {
-    /// `None` once the body was dropped.
+    /// `None` after the body was dropped.
     stream: Option<RecvStream>,
-    /// `None` once the body was read to its end.
+    /// `None` after the body was read to its end.
     open: Option<OpenUpload>,
     unread: Unread,
     has_data: bool,
-    /// What is left, where its length was told.
+    /// The bytes that are still missing, if the length is known.
     remaining: Option<u64>,
-    /// Of a tunnel; it has no body until this is set, and may be silent afterwards.
+    /// Set for a tunnel, which has no body until it is open, and may then be silent.
     tunnel: Option<TunnelState>,
-    /// By which the client is asked for it, if it waits for that.
+    /// Sends `100 Continue` at the first read, if the client expects it.
     continue_sender: Option<Arc<PendingInformational>>,
-    /// What has come of it in large frames.
+    /// The bytes received in large frames, up to [`LONG_BODY`].
     large_frame_bytes: usize,
     counters: Arc<SharedCounters>,
     deadline: StreamDeadline,
     context: Arc<ServerContext>,
 }
 
-/// The unread rest of a body, kept until the answer is sent.
+/// The unread rest of a body, kept until the response is sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unread(Arc<Mutex<Option<UnreadBody>>>);
 
@@ -66,7 +66,7 @@ struct UnreadBody {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Upload {
-    /// The body of a stream, which has to be asked for if the client `waits` for that.
+    /// Creates the body of a request.
     pub(super) fn new(
         body: RecvStream,
         unread: Unread,
@@ -132,14 +132,14 @@ impl Body for Upload {
             match stream.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) if data.is_empty() && !stream.is_end_stream() => {}
                 Poll::Ready(Some(Ok(data))) => {
-                    // It fails for a stream that is gone, which the next look at it tells.
+                    // This fails only if the stream is closed, and the next poll reports that.
                     _ = stream.flow_control().release_capacity(data.len());
                     if stream.is_end_stream() {
                         self.open = None;
                     }
                     return Poll::Ready(Some(Ok(self.take_data(data))));
                 }
-                // Whatever the client resets it with: half a body is none.
+                // Whatever the error code of the reset, the body is incomplete.
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
                 Poll::Ready(None) => self.has_data = false,
                 Poll::Pending => return self.poll_client_timeout(cx),
@@ -181,8 +181,8 @@ impl Drop for Upload {
 // === impl Unread ===
 
 impl Unread {
-    /// Gives a client that is still sending time to see its answer. Told at once that the rest is not wanted, clients of old
-    /// (curl before 8) throw the answer away.
+    /// Reads the rest of the body for a while, so that a client that is still sending can read its response. If the
+    /// stream were reset at once, old clients (curl before 8) would discard the response.
     pub(super) async fn linger(&self) {
         let rest = self.0.lock().take();
         let Some(mut rest) = rest else { return };

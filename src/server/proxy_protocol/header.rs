@@ -177,7 +177,7 @@ mod tests {
     const IPV4_ADDRESSES: &[u8] = &[192, 0, 2, 7, 10, 0, 0, 1, 0xC0, 0, 0x1F, 0x90];
 
     #[test]
-    fn headers_are_read_to_their_end_and_no_further() {
+    fn header_is_read_to_its_end_and_no_further() {
         let mut six = [0; 36];
         six[..16].copy_from_slice(&"2001:db8::7".parse::<Ipv6Addr>().unwrap().octets());
         six[33] = 9;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_told() {
+    fn malformed_headers_are_rejected() {
         let long = format!("PROXY UNKNOWN {}\r\n", "a".repeat(V1_MAX_LENGTH));
         let texts = [
             "GET / HTTP/1.1\r\n\r\n",

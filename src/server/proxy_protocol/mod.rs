@@ -50,7 +50,7 @@ pub(super) async fn read_header(
         Err(_) => SLOW,
     };
     context.metrics.rejected(cause);
-    tracing::debug!(peer = %slot.peer(), cause, "a proxy did not tell whom it is connected to");
+    tracing::debug!(peer = %slot.peer(), cause, "missing or invalid PROXY protocol header, closing");
     None
 }
 

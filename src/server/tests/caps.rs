@@ -1,4 +1,4 @@
-//! What a client may have of everything.
+//! Limits on connections, requests and heads.
 
 use super::idle::wait_until_idle;
 use super::*;
@@ -7,7 +7,7 @@ fn rejected(running: &Running, cause: &str) -> bool {
     running.metrics.render().contains(&format!("tidegate_rejected_total{{cause=\"{cause}\"}} "))
 }
 
-/// Whether a connection is served; what it is told if it is not.
+/// Returns the client of a served connection, or the text of the rejection.
 async fn is_served(server: &Running) -> Result<Raw, String> {
     let mut client = Raw::connect(server.address).await;
     let response = client.ask(get("/")).await;
@@ -15,13 +15,13 @@ async fn is_served(server: &Running) -> Result<Raw, String> {
 }
 
 #[tokio::test]
-async fn a_client_has_so_many_connections_and_others_have_theirs() {
+async fn each_client_has_its_own_connection_cap() {
     let server = start(&Listen { max_connections_per_client: 2, ..listen() }, describe);
     let first = is_served(&server).await.unwrap();
     let _second = is_served(&server).await.unwrap();
     assert!(is_served(&server).await.unwrap_err().contains("too many connections from you"));
     assert!(rejected(&server, "client_connections"));
-    // Another address of this machine.
+    // Another loopback address counts as another client.
     let mut other = Raw::connect_from("127.0.0.2", server.address).await;
     assert_eq!(other.ask(get("/")).await.status(), 200);
     drop(first);
@@ -30,7 +30,7 @@ async fn a_client_has_so_many_connections_and_others_have_theirs() {
 }
 
 #[tokio::test]
-async fn a_trusted_proxy_is_not_one_client() {
+async fn trusted_proxy_has_no_client_cap() {
     let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
     let connections = gateway_connections(100, AddressRules { trusted_proxies, ipv6_prefix: 64 });
     let server = start_with_connections(&connections, &Listen { max_connections_per_client: 1, ..listen() }, describe);
@@ -39,7 +39,7 @@ async fn a_trusted_proxy_is_not_one_client() {
 }
 
 #[tokio::test]
-async fn all_listeners_together_have_so_many_connections() {
+async fn listeners_share_the_gateway_cap() {
     let connections = gateway_connections(2, AddressRules::default());
     let one = start_with_connections(&connections, &listen(), describe);
     let other = start_with_connections(&connections, &listen(), describe);
@@ -54,7 +54,7 @@ async fn all_listeners_together_have_so_many_connections() {
 }
 
 #[tokio::test]
-async fn the_last_request_of_a_connection_is_told_that_it_is_the_last() {
+async fn last_request_of_a_connection_gets_a_close() {
     let server = start(&Listen { max_requests: 3, ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     client.send(get("/").repeat(5)).await;
@@ -67,7 +67,7 @@ async fn the_last_request_of_a_connection_is_told_that_it_is_the_last() {
 }
 
 #[tokio::test]
-async fn a_connection_that_rested_goes_on_counting_its_requests() {
+async fn max_requests_includes_requests_before_an_idle_time() {
     let server = start(&Listen { max_requests: 2, ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     assert_eq!(client.ask(get("/")).await.field("connection"), None);
@@ -77,7 +77,7 @@ async fn a_connection_that_rested_goes_on_counting_its_requests() {
 }
 
 #[tokio::test]
-async fn a_head_is_as_large_as_the_settings_let_it_be() {
+async fn head_limits_follow_the_settings() {
     let settings = Listen { max_fields: 200, max_field_bytes: 64 * 1024, max_target: 1024, ..listen() };
     let server = start(&settings, describe);
     let path = |length: usize| get(&format!("/{}", "a".repeat(length - 1)));

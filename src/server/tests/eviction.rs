@@ -1,4 +1,4 @@
-//! What happens when all places are taken: connections that wait for their clients go, requests stay.
+//! Evictions when all slots are in use: connections that wait for their clients are closed, requests continue.
 
 use http::StatusCode;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::upgrade::Offer;
 use crate::wire::frames::{self, DATA, END_HEADERS, Frames, HEADERS};
 
-/// Longer than a client may be silent, or a body stand still, before its connection may go for another's.
+/// Longer than a client must be silent, or a body must stall, before its connection may be evicted.
 const EVICTION_WAIT: Duration = Duration::from_millis(300);
 
 fn is_evicted(running: &Running, cause: &str) -> bool {
@@ -23,7 +23,7 @@ async fn is_served(server: &Running) -> bool {
     Raw::connect(server.address).await.ask(get("/")).await.status() == 200
 }
 
-/// There is a place when somebody has waited for long enough.
+/// Connects until a connection has waited long enough to be evicted.
 async fn wait_until_served(server: &Running) {
     soon(async { while !is_served(server).await {} }).await;
 }
@@ -33,7 +33,7 @@ fn with_cap(max_connections: usize) -> Listen {
 }
 
 #[tokio::test]
-async fn a_newcomer_gets_the_place_of_who_holds_the_most_and_has_waited_longest() {
+async fn new_connection_evicts_the_oldest_of_the_largest_client() {
     let server = start(&with_cap(4), describe);
     let mut clients = Vec::new();
     for from in ["127.0.0.3", "127.0.0.2", "127.0.0.2", "127.0.0.4"] {
@@ -52,7 +52,7 @@ async fn a_newcomer_gets_the_place_of_who_holds_the_most_and_has_waited_longest(
 }
 
 #[tokio::test]
-async fn who_has_just_come_is_not_ended_for_the_next() {
+async fn new_connection_is_not_evicted() {
     let server = start(&with_cap(2), describe);
     let (_one, _other) = (Raw::connect(server.address).await, Raw::connect(server.address).await);
     until(|| server.metrics.render().contains("tidegate_connections 2")).await;
@@ -60,7 +60,7 @@ async fn who_has_just_come_is_not_ended_for_the_next() {
 }
 
 #[tokio::test]
-async fn half_a_head_makes_room() {
+async fn connection_with_half_a_head_is_evicted() {
     let server = start(&with_cap(1), describe);
     let mut client = Raw::connect(server.address).await;
     client.send("GET / HTTP/1.1\r\nHo").await;
@@ -70,7 +70,7 @@ async fn half_a_head_makes_room() {
 }
 
 #[tokio::test]
-async fn an_upload_that_stands_still_makes_room() {
+async fn stalled_upload_is_evicted() {
     let server = start(&with_cap(1), describe);
     let mut client = Raw::connect(server.address).await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234").await;
@@ -80,7 +80,7 @@ async fn an_upload_that_stands_still_makes_room() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_takes_makes_room_and_is_not_taken_for_a_whole_one() {
+async fn unread_response_is_evicted_with_a_reset() {
     let server = start(&with_cap(1), |request: Request<RequestBody>, peer| async move {
         match request.uri().path() {
             "/large" => Response::new(Full::from(vec![b'x'; 64 << 20])),
@@ -95,7 +95,7 @@ async fn an_answer_that_nobody_takes_makes_room_and_is_not_taken_for_a_whole_one
 }
 
 #[tokio::test]
-async fn a_connection_of_http2_makes_room_when_it_has_no_streams_and_when_all_are_shut() {
+async fn http2_connection_is_evicted_if_all_streams_wait() {
     let server = start(&with_cap(1), describe);
     let (mut sender, connection) = http2(server.address).await;
     soon(sender.send_request(empty("http://a/x"))).await.unwrap();
@@ -105,14 +105,14 @@ async fn a_connection_of_http2_makes_room_when_it_has_no_streams_and_when_all_ar
 
     until(|| server.metrics.render().contains("tidegate_connections 0")).await;
     let mut shut = Raw::connect(server.address).await;
-    // A window of 0 for all streams, and a GET of `/x` of `a` (RFC 9113 sections 3.4 and 6).
+    // SETTINGS with a window of 0 for all streams, and GET `/x` with the authority `a` (RFC 9113 sections 3.4 and 6).
     shut.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0").await;
     shut.send(b"\0\0\x09\x01\x05\0\0\0\x01\x82\x86\x04\x02/x\x01\x01a").await;
     wait_until_served(&server).await;
     assert!(is_evicted(&server, "streams"));
 }
 
-/// Switches where it is asked to, and sends back what comes.
+/// Accepts upgrades, and echoes the body.
 async fn tunnel(request: Request<RequestBody>, _: SocketAddr) -> Response<RequestBody> {
     let is_tunnel = request.extensions().get::<Offer>().is_some();
     let mut response = Response::new(request.into_body());
@@ -127,7 +127,7 @@ async fn pass(seconds: u64) {
 }
 
 #[tokio::test]
-async fn a_connection_of_http2_makes_room_when_its_tunnels_have_been_silent_for_a_minute() {
+async fn http2_tunnels_are_evicted_after_a_silent_minute() {
     let server = start(&Listen { body_timeout: 5 * LONG, ..with_cap(1) }, tunnel);
     let mut client = Frames::connect(server.address, &[]).await;
     let mut asks = frames::asks("CONNECT", "/").to_vec();
@@ -145,7 +145,7 @@ async fn a_connection_of_http2_makes_room_when_its_tunnels_have_been_silent_for_
 }
 
 #[tokio::test]
-async fn a_request_that_is_being_answered_keeps_its_place() {
+async fn request_in_flight_is_not_evicted() {
     let release = Arc::new(Notify::new());
     let gate = release.clone();
     let server = start(&with_cap(2), move |request, peer| {
@@ -168,7 +168,7 @@ async fn a_request_that_is_being_answered_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn nobody_makes_room_for_a_client_that_has_all_of_its_own() {
+async fn client_at_its_cap_evicts_no_other_connection() {
     let server = start(&Listen { max_connections_per_client: 1, ..with_cap(2) }, describe);
     let (mut own, mut others) = (connect("127.0.0.2", &server).await, connect("127.0.0.3", &server).await);
     tokio::time::sleep(EVICTION_WAIT).await;

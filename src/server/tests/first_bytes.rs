@@ -1,13 +1,14 @@
-//! What is done before it is known what a client speaks.
+//! Connections whose protocol is not known yet.
 
 use std::future::poll_fn;
 
 use super::*;
 use crate::server::connection::serve;
 
-/// One byte that may begin both protocols made the gateway look 500 times a second, until its time for a head was over.
+/// Regression test: after a byte that both protocols can begin with, the gateway polled 500 times a second until the
+/// header timeout.
 #[tokio::test]
-async fn a_byte_that_tells_nothing_is_looked_at_once() {
+async fn ambiguous_first_byte_is_polled_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = Raw::connect(listener.local_addr().unwrap()).await;
     let (stream, peer) = listener.accept().await.unwrap();
@@ -36,7 +37,7 @@ async fn a_byte_that_tells_nothing_is_looked_at_once() {
 }
 
 #[tokio::test]
-async fn the_first_bytes_come_one_by_one_in_either_protocol() {
+async fn first_bytes_may_arrive_one_by_one() {
     let server = start(&listen(), describe);
     let mut client = Raw::connect(server.address).await;
     for byte in "PRINT / HTTP/1.1\r\nHost: a\r\n\r\n".replace("PRINT", "PRX").bytes() {
@@ -57,7 +58,7 @@ async fn the_first_bytes_come_one_by_one_in_either_protocol() {
 }
 
 #[tokio::test]
-async fn a_head_has_its_time_from_the_first_byte_on_whatever_that_is() {
+async fn ambiguous_first_byte_starts_the_header_timeout() {
     let header_timeout = Duration::from_millis(400);
     let server = start(&Listen { header_timeout, ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;

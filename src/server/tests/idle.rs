@@ -5,23 +5,23 @@ use std::mem::size_of_val;
 use super::*;
 use crate::server::connection::serve;
 
-/// What Tokio adds to a future to make a task of it, 1.54; it rounds the whole up to 128 bytes.
+/// The bytes that Tokio 1.54 adds to a future to make it a task. The sum is rounded up to a multiple of 128.
 const TASK_OVERHEAD: usize = 96;
 
-/// Longer than a connection without requests keeps what serves them.
+/// Waits longer than a connection without requests keeps its buffers.
 pub(super) async fn wait_until_idle() {
     tokio::time::sleep(activity::IDLE_DELAY + Duration::from_millis(200)).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_rested_is_served_like_any_other() {
+async fn idle_connection_serves_its_next_request() {
     let server = start(&listen(), describe);
     let mut client = Raw::connect(server.address).await;
     for path in ["/1", "/2"] {
         assert_eq!(client.ask(get(path)).await.text(), format!("GET {path}"));
         wait_until_idle().await;
     }
-    // With the beginning of the next request in its buffer, nothing is lost.
+    // The buffer contains the beginning of the next request, which must not be lost.
     client.send(get("/3") + "GET /4 HT").await;
     assert_eq!(client.answer(false).await.text(), "GET /3");
     wait_until_idle().await;
@@ -34,7 +34,7 @@ async fn a_connection_that_rested_is_served_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_connection_that_rests_is_closed_on_time() {
+async fn idle_connection_is_closed_after_its_timeout() {
     let server = start(&Listen { idle_timeout: Duration::from_millis(1500), ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     client.ask(get("/")).await;
@@ -45,7 +45,7 @@ async fn a_connection_that_rests_is_closed_on_time() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_a_task_of_256_bytes_and_128_of_notes_and_64_of_its_place() {
+async fn idle_connection_uses_at_most_448_bytes() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, peer) = listener.accept().await.unwrap();
@@ -53,9 +53,9 @@ async fn an_idle_connection_is_a_task_of_256_bytes_and_128_of_notes_and_64_of_it
     let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
     let slot = Arc::new(server.connections.acquire(peer).unwrap());
     let activity = Arc::new(Activity::new(Instant::now()));
-    // An `Arc` has two counters beside what it holds.
+    // An `Arc` has two counters in addition to its value.
     assert!(size_of_val(&*activity) + 16 <= 128 && size_of_val(&*slot) + 16 <= 64);
-    // As large as the gateway's service.
+    // Makes the handler as large as the gateway's service.
     let pointers = (Arc::new(()), Arc::new(()));
     let handler = testing::HandlerService(move |request, peer| {
         let _used = &pointers;

@@ -1,4 +1,4 @@
-//! The server on real sockets, with handlers made for the occasion.
+//! Tests of the server on real sockets.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -63,7 +63,7 @@ fn start_with_connections<H: testing::Handler>(
     Running { address, metrics, trigger, serving }
 }
 
-/// Says what was asked, after reading all of it.
+/// Reads the whole body, and responds with the method and the target.
 async fn describe(request: Request<RequestBody>, _: SocketAddr) -> Response<Full<Bytes>> {
     let text = format!("{} {}", request.method(), request.uri());
     _ = request.into_body().collect().await;
@@ -75,7 +75,7 @@ fn get(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn answers_carry_a_date_and_no_server() {
+async fn responses_have_a_date_and_no_server_field() {
     let server = start(&listen(), describe);
     let response = Raw::connect(server.address).await.ask(get("/a")).await;
     assert_eq!((response.status(), response.text().as_str()), (200, "GET /a"));
@@ -94,7 +94,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused_by_the_part_that_is() {
+async fn oversized_head_gets_the_status_of_its_large_part() {
     let server = start(&listen(), describe);
     let path = |length: usize| get(&format!("/{}", "a".repeat(length - 1)));
     let fields = |count: usize, value: &str| {
@@ -117,7 +117,7 @@ async fn a_head_that_is_too_large_is_refused_by_the_part_that_is() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_or_half_a_head_is_closed_on_time() {
+async fn header_timeout_closes_silent_clients_and_half_heads() {
     let server = start(&Listen { header_timeout: Duration::from_millis(60), ..listen() }, describe);
     for start in ["", "P", "PR", "GET / HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut client = Raw::connect(server.address).await;
@@ -128,7 +128,7 @@ async fn a_client_that_says_nothing_or_half_a_head_is_closed_on_time() {
 }
 
 #[tokio::test]
-async fn a_head_that_trickles_in_is_closed_on_time_also_on_a_kept_connection() {
+async fn header_timeout_closes_a_trickling_second_head() {
     let server = start(&Listen { header_timeout: Duration::from_millis(80), ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     client.ask(get("/")).await;
@@ -144,7 +144,7 @@ async fn a_head_that_trickles_in_is_closed_on_time_also_on_a_kept_connection() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_on_time_and_a_longer_running_request_is_not() {
+async fn idle_timeout_does_not_end_a_running_request() {
     let settings = Listen { header_timeout: LONG, idle_timeout: Duration::from_millis(60), ..listen() };
     let release = Arc::new(Notify::new());
     let gate = release.clone();
@@ -162,7 +162,7 @@ async fn an_idle_connection_is_closed_on_time_and_a_longer_running_request_is_no
     let mut idle = Raw::connect(server.address).await;
     idle.ask(get("/")).await;
     idle.closed().await.unwrap();
-    // One more connection's whole idle time, so that the slow request is longer than any.
+    // The idle time of another connection passes, so the slow request takes longer than any idle time.
     let mut idle = Raw::connect(server.address).await;
     idle.ask(get("/")).await;
     idle.closed().await.unwrap();
@@ -172,7 +172,7 @@ async fn an_idle_connection_is_closed_on_time_and_a_longer_running_request_is_no
 }
 
 #[tokio::test]
-async fn an_idle_connection_of_http2_is_closed_on_time() {
+async fn idle_timeout_closes_an_http2_connection() {
     let settings = Listen { idle_timeout: Duration::from_millis(60), ..listen() };
     let server = start(&settings, describe);
     let (mut sender, connection) = http2(server.address).await;
@@ -183,7 +183,7 @@ async fn an_idle_connection_of_http2_is_closed_on_time() {
 }
 
 #[tokio::test]
-async fn a_head_of_http2_that_is_too_large_is_refused() {
+async fn oversized_http2_head_is_rejected() {
     let server = start(&listen(), describe);
     let (mut sender, _connection) = http2(server.address).await;
     let fields = |count: usize, length: usize| {
@@ -205,7 +205,7 @@ async fn a_head_of_http2_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_drain_finishes_the_streams_of_http2() {
+async fn drain_finishes_http2_streams() {
     let (began, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (signal, gate) = (began.clone(), release.clone());
     let server = start(&listen(), move |request, peer| {
@@ -228,7 +228,7 @@ async fn a_drain_finishes_the_streams_of_http2() {
 }
 
 #[tokio::test]
-async fn a_connection_beyond_the_cap_is_told_so_and_others_go_on() {
+async fn connection_above_the_cap_gets_503() {
     let server = start(&Listen { max_connections: 1, ..listen() }, describe);
     let mut first = Raw::connect(server.address).await;
     first.ask(get("/")).await;
@@ -245,7 +245,7 @@ async fn a_connection_beyond_the_cap_is_told_so_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_drain_finishes_what_runs_and_closes_what_is_idle() {
+async fn drain_finishes_requests_and_closes_idle_connections() {
     let (began, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (signal, gate) = (began.clone(), release.clone());
     let server = start(&listen(), move |request: Request<RequestBody>, peer| {
@@ -274,7 +274,7 @@ async fn a_drain_finishes_what_runs_and_closes_what_is_idle() {
 }
 
 #[tokio::test]
-async fn a_drain_serves_who_connected_before_it_and_ends_at_its_deadline() {
+async fn drain_ends_at_its_deadline() {
     let server = start(&listen(), |_, _| std::future::pending::<Response<Full<Bytes>>>());
     let mut stuck = Raw::connect(server.address).await;
     stuck.send(get("/")).await;
@@ -285,7 +285,7 @@ async fn a_drain_serves_who_connected_before_it_and_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_drain_answers_what_was_sent_while_it_began() {
+async fn drain_serves_a_request_sent_while_it_begins() {
     let server = start(&listen(), describe);
     let mut late = Raw::connect(server.address).await;
     late.send(get("/late")).await;
@@ -295,7 +295,7 @@ async fn a_drain_answers_what_was_sent_while_it_began() {
 }
 
 #[tokio::test]
-async fn a_drain_answers_once_more_whoever_has_just_asked() {
+async fn drain_serves_one_more_request_of_an_active_client() {
     let server = start(&listen(), describe);
     let mut client = Raw::connect(server.address).await;
     assert_eq!(client.ask(get("/")).await.field("connection"), None);
@@ -308,10 +308,10 @@ async fn a_drain_answers_once_more_whoever_has_just_asked() {
 }
 
 #[tokio::test]
-async fn a_panic_ends_its_own_connection_only() {
+async fn panic_ends_only_its_own_connection() {
     let server = start(&listen(), |request: Request<RequestBody>, peer| async move {
         if request.uri().path() == "/panic" {
-            // A panic without its report: the symbols of a backtrace would fill the memory that other tests measure.
+            // This panic prints no backtrace: its symbols would occupy memory that other tests measure.
             std::panic::resume_unwind(Box::new("on purpose"));
         }
         describe(request, peer).await
@@ -326,9 +326,9 @@ async fn a_panic_ends_its_own_connection_only() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_resets_the_connection() {
+async fn failed_response_body_resets_the_connection() {
     let server = start(&listen(), |_, _| async { Response::new(BreaksOff(false)) });
-    // Without a length or chunks, only the reset tells a client of HTTP/1.0 that this is not the end.
+    // HTTP/1.0 responses have no chunks. Without a length, only a reset shows the client that the body is incomplete.
     let mut old = Raw::connect(server.address).await;
     old.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
     let error = old.try_message(false, true).await.unwrap_err();
@@ -336,7 +336,7 @@ async fn a_body_that_breaks_off_resets_the_connection() {
 }
 
 #[tokio::test]
-async fn malformed_requests_are_refused() {
+async fn malformed_requests_get_400() {
     let server = start(&listen(), describe);
     for bad in [
         "GET / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -355,7 +355,7 @@ async fn malformed_requests_are_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_in_the_middle_of_an_upload_reaches_the_client() {
+async fn response_during_an_upload_reaches_the_client() {
     let server = start(&listen(), |_, _| async { Response::new(Full::<Bytes>::from("enough")) });
     for _ in 0..10 {
         let mut client = Raw::connect(server.address).await;
@@ -365,7 +365,7 @@ async fn an_answer_in_the_middle_of_an_upload_reaches_the_client() {
     }
 }
 
-/// A body that ends in an error after its first part.
+/// A body that fails after its first frame.
 struct BreaksOff(bool);
 
 impl Body for BreaksOff {

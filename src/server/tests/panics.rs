@@ -1,4 +1,4 @@
-//! A mistake in the program, and who goes on.
+//! Panics in the server's own tasks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ struct Fragile(Arc<AtomicBool>);
 
 impl Clone for Fragile {
     fn clone(&self) -> Self {
-        assert!(!self.0.swap(false, Ordering::SeqCst), "a mistake");
+        assert!(!self.0.swap(false, Ordering::SeqCst), "on purpose");
         Self(Arc::clone(&self.0))
     }
 }
@@ -24,7 +24,7 @@ impl testing::Handler for Fragile {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_task_that_accepts_lost_its_listener() {
+async fn listener_survives_a_panic_of_its_task() {
     let breaks = Arc::new(AtomicBool::new(false));
     let (_trigger, drain) = Drain::new();
     let listener = bind_one(&"127.0.0.1:0".parse().unwrap());

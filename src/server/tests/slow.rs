@@ -1,4 +1,4 @@
-//! Clients that keep the server waiting, and those that have left without being seen.
+//! Clients that are slow, and clients that have closed unnoticed.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn rejected(running: &Running, cause: &str) -> bool {
     running.metrics.render().contains(&format!("tidegate_rejected_total{{cause=\"{cause}\"}} 1"))
 }
 
-/// Answers with more than all buffers between here and there hold.
+/// Responds with more bytes than all buffers on the way to the client hold.
 async fn endless(_: Request<RequestBody>, _: SocketAddr) -> Response<Full<Bytes>> {
     Response::new(Full::from(vec![b'x'; 64 << 20]))
 }
@@ -16,7 +16,7 @@ async fn never(_: Request<RequestBody>, _: SocketAddr) -> Response<Full<Bytes>> 
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_its_answer_is_reset() {
+async fn client_that_does_not_read_its_response_is_reset() {
     let server = start(&Listen { body_timeout: Duration::from_millis(200), ..listen() }, endless);
     let mut client = Raw::connect(server.address).await;
     client.send(get("/")).await;
@@ -26,7 +26,7 @@ async fn a_client_that_does_not_read_its_answer_is_reset() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_slowly_but_fast_enough_gets_all_of_its_answer() {
+async fn slow_reader_above_the_minimum_rate_gets_all_bytes() {
     let server = start(&Listen { body_timeout: Duration::from_secs(2), ..listen() }, endless);
     let mut client = Raw::connect(server.address).await;
     client.send(get("/")).await;
@@ -38,9 +38,9 @@ async fn a_client_that_reads_slowly_but_fast_enough_gets_all_of_its_answer() {
     assert!(!rejected(&server, "slow_reader"));
 }
 
-/// The end of the connection was never seen behind a byte of the next request.
+/// Regression test: the end of a connection was not noticed behind a byte of the next request.
 #[tokio::test]
-async fn a_client_that_has_left_is_seen_behind_what_it_has_sent_ahead() {
+async fn client_close_is_noticed_behind_pipelined_bytes() {
     for ahead in [1, 40_000] {
         let server = start(&Listen { header_timeout: Duration::from_millis(100), ..listen() }, never);
         let mut client = Raw::connect(server.address).await;
@@ -53,7 +53,7 @@ async fn a_client_that_has_left_is_seen_behind_what_it_has_sent_ahead() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_left_is_seen_behind_a_body_that_nobody_reads() {
+async fn client_close_is_noticed_behind_an_unread_body() {
     let server = start(
         &Listen { header_timeout: Duration::from_millis(100), ..listen() },
         |request: Request<RequestBody>, _| async {
@@ -69,7 +69,7 @@ async fn a_client_that_has_left_is_seen_behind_a_body_that_nobody_reads() {
 }
 
 #[tokio::test]
-async fn an_upload_is_not_timed_while_nobody_reads_it() {
+async fn unread_upload_is_not_timed() {
     let body_timeout = Duration::from_millis(50);
     let server = start(&Listen { body_timeout, ..listen() }, move |request, peer| async move {
         tokio::time::sleep(body_timeout * 6).await;
@@ -82,12 +82,12 @@ async fn an_upload_is_not_timed_while_nobody_reads_it() {
 }
 
 #[tokio::test]
-async fn an_upload_that_stops_is_an_error_to_who_reads_it_and_the_last_request() {
+async fn stalled_upload_fails_and_closes_the_connection() {
     let server = start(
         &Listen { body_timeout: Duration::from_millis(100), ..listen() },
         |request: Request<RequestBody>, _| async {
             let read = request.into_body().collect().await;
-            let error = read.expect_err("half a body").downcast::<io::Error>().expect("an error of the connection");
+            let error = read.expect_err("the body is incomplete").downcast::<io::Error>().expect("an I/O error");
             Response::new(Full::<Bytes>::from(error.kind().to_string()))
         },
     );
@@ -96,14 +96,14 @@ async fn an_upload_that_stops_is_an_error_to_who_reads_it_and_the_last_request()
     let response = client.answer(false).await;
     assert_eq!((response.text().as_str(), response.field("connection").as_deref()), ("timed out", Some("close")));
     assert!(rejected(&server, "slow_upload"));
-    // What was awaited comes after all, and is no request.
+    // The missing bytes of the body arrive late, and must not be read as a request.
     client.send("56789").await;
     client.send(get("/smuggled")).await;
     assert_eq!(client.rest().await.unwrap_or_default(), b"");
 }
 
 #[tokio::test]
-async fn a_drain_ends_whoever_keeps_it_waiting_at_its_deadline() {
+async fn drain_deadline_ends_stalled_clients() {
     let server = start(&listen(), |request: Request<RequestBody>, peer| async move {
         match request.uri().path() {
             "/upload" => describe(request, peer).await,

@@ -1,4 +1,4 @@
-//! What is written on a connection of HTTP/1, byte by byte.
+//! Tests of the bytes on HTTP/1 connections.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ async fn client<H: Handler>(handler: H) -> (Raw, Running) {
     (Raw::connect(running.address).await, running)
 }
 
-/// Says what was asked, with all of the body; or that there was none to read.
+/// Responds with the method, the target and the whole body, or with status 400 if the body fails.
 async fn describe<B>(request: Request<B>) -> Response<Full<Bytes>>
 where
     B: Body<Data = Bytes>,
@@ -65,7 +65,7 @@ where
 }
 
 #[test]
-fn the_end_of_a_head_is_found_wherever_it_is_cut() {
+fn end_of_a_head_is_found_at_any_split() {
     for text in ["GET / HTTP/1.1\r\na: b\r\n\r\n", "GET / HTTP/1.1\na: b\n\n", "GET / HTTP/1.1\na: b\n\r\n"] {
         assert!((1..text.len()).all(|cut| may_contain_end(text.as_bytes(), cut)), "{text:?}");
         assert!((1..text.len() - 1).all(|cut| !may_contain_end(&text.as_bytes()[..text.len() - 1], cut)), "{text:?}");
@@ -74,7 +74,7 @@ fn the_end_of_a_head_is_found_wherever_it_is_cut() {
 }
 
 #[tokio::test]
-async fn what_follows_a_body_is_the_next_request() {
+async fn request_after_a_body_is_read_at_any_split() {
     let (mut client, _running) = client(|request, _| describe(request)).await;
     let requests = "POST /1 HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiPOST /2 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
                     1\r\na\r\n2\r\nbc\r\n0\r\nx: y\r\n\r\n\r\nGET /3 HTTP/1.1\r\n\r\n";
@@ -89,7 +89,7 @@ async fn what_follows_a_body_is_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_is_asked_for_its_body_once_it_is_wanted() {
+async fn continue_is_sent_when_the_body_is_read() {
     let (mut client, _running) = client(|request, _| describe(request)).await;
     for _ in 0..2 {
         client.send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").await;
@@ -101,7 +101,7 @@ async fn a_client_that_waits_is_asked_for_its_body_once_it_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_client_whose_body_nobody_wants_is_not_asked_for_it() {
+async fn continue_is_not_sent_for_an_unread_body() {
     let (mut client, _running) = client(|_, _| async { Response::new(Full::<Bytes>::from("no")) }).await;
     let answer = client.ask("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").await;
     assert_eq!((answer.status(), answer.text().as_str()), (200, "no"));
@@ -109,7 +109,7 @@ async fn a_client_whose_body_nobody_wants_is_not_asked_for_it() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_kept_does_not_read_from_the_next_request() {
+async fn retained_body_does_not_read_the_next_request() {
     let kept: Arc<Mutex<Option<RequestBody>>> = Arc::default();
     let keep = Arc::clone(&kept);
     let (mut client, _running) = client(move |request: Request<RequestBody>, _| {
@@ -131,7 +131,7 @@ async fn a_body_that_is_kept_does_not_read_from_the_next_request() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_told_so_in_problem_details_and_ends_the_connection() {
+async fn malformed_request_gets_problem_details_and_a_close() {
     let server = start(|request, _| describe(request));
     for (request, status) in [
         ("GET / HTTP/1.1\r\nno field\r\n\r\n", 400),
@@ -149,7 +149,7 @@ async fn what_is_no_request_is_told_so_in_problem_details_and_ends_the_connectio
 }
 
 #[tokio::test]
-async fn a_client_of_http_1_0_is_kept_only_if_it_asks_for_it() {
+async fn http_1_0_connection_stays_open_only_on_request() {
     let server = start(|request, _| describe(request));
     let mut client = Raw::connect(server.address).await;
     for _ in 0..2 {
@@ -162,7 +162,7 @@ async fn a_client_of_http_1_0_is_kept_only_if_it_asks_for_it() {
 }
 
 #[tokio::test]
-async fn trailers_are_sent_to_those_who_take_them() {
+async fn trailers_need_te_trailers() {
     let server = start(|_, _| async {
         let trailers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("e"))]);
         Response::new(Frames([Frame::data(Bytes::from("body")), Frame::trailers(trailers)].into()))
@@ -188,7 +188,7 @@ impl Body for Frames {
     }
 }
 
-/// hyper's server, which says the same.
+/// Starts a hyper server with the same service.
 async fn hyper_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -202,7 +202,8 @@ async fn hyper_server() -> SocketAddr {
     address
 }
 
-/// What a server takes these bytes for: the requests that it answers with 200, up to the first other answer.
+/// Returns the requests that a server recognizes in these bytes: all that it answers with 200, up to the first other
+/// response.
 async fn understood(server: SocketAddr, bytes: &[u8]) -> Vec<String> {
     let mut client = Raw::connect(server).await;
     client.send(bytes).await;
@@ -246,7 +247,7 @@ fn request() -> impl Strategy<Value = String> {
         .prop_map(|(line, end, fields, last, body)| [line, end, &fields.concat(), last, &body].concat())
 }
 
-/// A request as it should be.
+/// A valid request.
 fn sound() -> impl Strategy<Value = String> {
     ("[a-z]{1,20}", any::<bool>()).prop_map(|(body, chunked)| match chunked {
         true => {
@@ -268,11 +269,11 @@ fn chunks() -> impl Strategy<Value = String> {
     (prop::collection::vec(chunk, 0..3), end).prop_map(|(chunks, end)| chunks.concat() + end)
 }
 
-/// However much of it is taken for a body: one of these requests is whole, and ends the connection.
+/// Repeated: even if a body includes some of these requests, one remains and closes the connection.
 const END: &str = "GET /end HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 #[test]
-fn nothing_is_taken_for_a_request_that_another_server_takes_for_something_else() {
+fn parsed_requests_are_a_prefix_of_what_hyper_parses() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (ours, theirs) = runtime.block_on(async { (start(|request, _| describe(request)), hyper_server().await) });
     let (compared, refused) = (Cell::new(0), Cell::new(0));

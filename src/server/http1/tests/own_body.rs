@@ -1,4 +1,4 @@
-//! Answers that are made of the request's own body.
+//! Responses that echo the request's own body.
 
 use super::*;
 
@@ -8,9 +8,9 @@ async fn echo(request: Request<RequestBody>, _: SocketAddr) -> Response<RequestB
 
 const POST: &str = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
 
-/// The connection was reset without a word.
+/// Regression test: the connection was reset without a response.
 #[tokio::test]
-async fn a_body_that_breaks_before_its_echo_was_written_is_told_so_once() {
+async fn malformed_body_before_its_echo_gets_400() {
     let server = start(echo);
     for broken in ["-1\r\n", "5 x\r\n", "0\r\nno trailer\r\n\r\n"] {
         let mut client = Raw::connect(server.address).await;
@@ -22,7 +22,7 @@ async fn a_body_that_breaks_before_its_echo_was_written_is_told_so_once() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_after_its_echo_has_begun_resets_the_connection() {
+async fn malformed_body_during_its_echo_resets_the_connection() {
     let server = start(echo);
     let mut client = Raw::connect(server.address).await;
     client.send(POST).await;

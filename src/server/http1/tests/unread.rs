@@ -1,10 +1,10 @@
-//! Bodies that nobody reads to their end, and the requests behind them.
+//! Request bodies that are not read to their end, and the requests that follow them.
 
 use super::*;
 use crate::server::http1::MAX_DISCARDED;
 use crate::wire::soon;
 
-/// Refuses whatever is asked, without a look at its body.
+/// Rejects every request without reading its body.
 async fn refuse(_: Request<RequestBody>, _: SocketAddr) -> Response<Full<Bytes>> {
     Response::builder().status(429).body(Full::from("no")).unwrap()
 }
@@ -13,9 +13,9 @@ fn post(fields: &str) -> String {
     format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n")
 }
 
-/// It said keep-alive, and closed.
+/// Regression test: the response kept the connection alive, but the connection was closed.
 #[tokio::test]
-async fn a_short_body_that_comes_behind_a_refusal_is_thrown_away_and_the_next_request_answered() {
+async fn short_unread_body_is_discarded() {
     let server = start(refuse);
     let mut client = Raw::connect(server.address).await;
     for _ in 0..3 {
@@ -32,7 +32,7 @@ async fn a_short_body_that_comes_behind_a_refusal_is_thrown_away_and_the_next_re
 }
 
 #[tokio::test]
-async fn a_long_body_or_one_without_an_end_in_sight_is_told_that_the_connection_closes() {
+async fn long_unread_body_closes_the_connection() {
     let server = start(refuse);
     for fields in [&format!("Content-Length: {}", MAX_DISCARDED + 1), "Transfer-Encoding: chunked"] {
         let mut client = Raw::connect(server.address).await;
@@ -40,16 +40,16 @@ async fn a_long_body_or_one_without_an_end_in_sight_is_told_that_the_connection_
         assert_eq!((answer.status(), answer.field("connection").as_deref()), (429, Some("close")), "{fields}");
         client.closed().await.unwrap();
     }
-    // What is here already costs nothing.
+    // A chunked body that has already arrived costs nothing to discard.
     let mut client = Raw::connect(server.address).await;
     let answer = client.ask(post("Transfer-Encoding: chunked") + "1\r\na\r\n0\r\n\r\n").await;
     assert_eq!((answer.status(), answer.field("connection")), (429, None));
     assert_eq!(client.ask(post("Content-Length: 0")).await.status(), 429);
 }
 
-/// The wait itself is what is tested: two seconds of it.
+/// This test waits for the real time limit of two seconds.
 #[tokio::test]
-async fn a_body_that_is_not_wanted_has_little_time_to_come() {
+async fn unread_body_has_a_short_timeout() {
     let server = start(refuse);
     let mut client = Raw::connect(server.address).await;
     assert_eq!(client.ask(post("Content-Length: 5")).await.status(), 429);
@@ -58,7 +58,7 @@ async fn a_body_that_is_not_wanted_has_little_time_to_come() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_none_is_answered_once_with_a_close() {
+async fn malformed_chunks_get_one_response_and_a_close() {
     let server = start(|request, _| describe(request));
     for body in ["x\r\n", "-1\r\na\r\n0\r\n\r\n", "1\r\nab\r\n0\r\n\r\n", "0\r\na: b\n\n"] {
         let mut client = Raw::connect(server.address).await;
@@ -69,9 +69,10 @@ async fn a_body_that_is_none_is_answered_once_with_a_close() {
     }
 }
 
-/// `100 Continue` stood in the middle of an answer whose body had begun before the request's was asked for.
+/// Regression test: `100 Continue` was written in the middle of a response that had begun before the request body was
+/// read.
 #[tokio::test]
-async fn a_client_is_not_asked_for_its_body_once_its_answer_has_begun() {
+async fn continue_is_not_sent_after_the_response_has_begun() {
     let server = start(|request: Request<RequestBody>, _| async {
         let first = Frame::data(Bytes::from("one"));
         Response::new(Later { first: Some(first), request: request.into_body(), paused: false })
@@ -82,7 +83,7 @@ async fn a_client_is_not_asked_for_its_body_once_its_answer_has_begun() {
     assert_eq!(answer.field("connection").as_deref(), Some("close"));
 }
 
-/// A frame, a pause in which it is written, then the body of the request.
+/// Yields a frame, then a pause in which the frame is written, then the request body.
 struct Later {
     first: Option<Frame<Bytes>>,
     request: RequestBody,

@@ -1,4 +1,4 @@
-//! Silence of a client, in virtual time.
+//! Silent clients, in virtual time.
 
 mod unread;
 
@@ -24,7 +24,7 @@ const GET: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
 const PING: u8 = 6;
 const ACK: u8 = 1;
 
-/// The payload of the next PING that asks; nothing if the connection has ended.
+/// Returns the payload of the next PING request. Returns `None` if the connection is closed.
 async fn next_ping(client: &mut UnixStream) -> Option<Vec<u8>> {
     loop {
         let mut head = [0; 9];
@@ -38,7 +38,7 @@ async fn next_ping(client: &mut UnixStream) -> Option<Vec<u8>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_has_answered_stays_however_late_its_answer_is_read() {
+async fn ping_ack_that_is_read_late_keeps_the_connection() {
     let listen = Listen::new("127.0.0.1:0".parse().unwrap());
     let metrics = Arc::new(Metrics::new());
     let context = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).context;
@@ -53,7 +53,7 @@ async fn a_client_that_has_answered_stays_however_late_its_answer_is_read() {
     for _ in 0..3 {
         let asked = next_ping(&mut client).await.expect("it is asked");
         client.write_all(&[&[0, 0, 8, PING, ACK, 0, 0, 0, 0], &asked[..]].concat()).await.unwrap();
-        // Whoever serves the connection has no turn until the answer is overdue.
+        // The connection's task does not run until the acknowledgement is overdue.
         advance(2 * listen.body_timeout).await;
     }
     assert!(next_ping(&mut client).await.is_some());

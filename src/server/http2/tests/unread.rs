@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::super::send_queue::FULL;
 use super::*;
 
-/// The length of a response's body, which comes in one piece.
+/// The length of a response body, which is a single frame of the service.
 const BODY: usize = 60_000;
 const STREAMS: usize = 100;
 
@@ -21,7 +21,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const END_STREAM: u8 = 1;
 
-/// SETTINGS_INITIAL_WINDOW_SIZE of 2^31 - 1, and the same for the connection.
+/// SETTINGS_INITIAL_WINDOW_SIZE of 2^31 - 1, and a WINDOW_UPDATE that does the same for the connection.
 const ALL_WINDOWS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0";
 const NO_WINDOWS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
 
@@ -44,7 +44,7 @@ struct Received {
 }
 
 impl Unread {
-    /// A connection whose client has opened all windows, and is sent these responses.
+    /// Starts a connection whose client has opened all windows. All requests get this response.
     async fn start(response: fn() -> Response<Full<Bytes>>) -> Self {
         let listen = Listen::new("127.0.0.1:0".parse().unwrap());
         let metrics = Arc::new(Metrics::new());
@@ -78,12 +78,12 @@ impl Unread {
         self.settle().await;
     }
 
-    /// Waits until no task has anything to do.
+    /// Waits until no task can make progress.
     async fn settle(&self) {
         _ = timeout(Duration::from_millis(1), future::pending::<()>()).await;
     }
 
-    /// Reads until this number of streams or the connection has ended.
+    /// Reads until this number of streams has ended, or the connection.
     async fn read(&mut self, ends: usize) -> Received {
         let mut received = Received::default();
         while received.ends + received.resets < ends {
@@ -116,7 +116,7 @@ fn long_body() -> Response<Full<Bytes>> {
     Response::new(Full::from(vec![b'x'; BODY]))
 }
 
-/// A response of 4 KiB of fields, without a body.
+/// Returns a response with 4 KiB of fields and no body.
 fn long_head() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     for field in 0..20 {
@@ -165,7 +165,7 @@ async fn unread_heads_count_until_they_are_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reset_streams_free_their_part_of_the_queue() {
+async fn reset_streams_free_their_share_of_the_queue() {
     let mut unread = Unread::start(long_body).await;
     unread.get(0..20).await;
     let full = unread.queue.queued();
@@ -187,9 +187,9 @@ async fn client_that_never_reads_is_closed() {
     assert_eq!(unread.queue.queued(), 0);
 }
 
-/// Data that was queued before its client shut the window stays in the queue, while the socket is writable.
+/// Data that was queued before the client closed the window stays in the queue, although the socket is writable.
 #[tokio::test(start_paused = true)]
-async fn window_that_shuts_over_queued_data_ends_its_streams() {
+async fn closed_window_over_queued_data_ends_its_streams() {
     let mut unread = Unread::start(long_body).await;
     unread.get(0..STREAMS).await;
     unread.client.write_all(NO_WINDOWS).await.unwrap();
@@ -199,9 +199,9 @@ async fn window_that_shuts_over_queued_data_ends_its_streams() {
     assert!(begin.elapsed() >= unread.listen.body_timeout && unread.slow_readers());
 }
 
-/// 100 streams of a client that reads 30 kB/s: each of them waits for longer than `body_timeout`.
+/// 100 streams of a client that reads 30 kB/s: each of them waits longer than `body_timeout`.
 #[tokio::test(start_paused = true)]
-async fn slow_client_gets_all_of_a_hundred_streams() {
+async fn slow_client_receives_all_of_a_hundred_streams() {
     let mut unread = Unread::start(long_body).await;
     unread.get(0..STREAMS).await;
     let mut piece = vec![0; 30_000];
@@ -211,7 +211,7 @@ async fn slow_client_gets_all_of_a_hundred_streams() {
         assert_ne!(count, 0, "closed after {read} bytes");
         read += count;
         _ = timeout(Duration::from_secs(1), future::pending::<()>()).await;
-        // A sign of life, for which the gateway asks after a while.
+        // The gateway expects a sign of life after a while.
         unread.client.write_all(&[&[0, 0, 8, PING, ACK][..], &[0; 12]].concat()).await.unwrap();
     }
     assert!(!unread.slow_readers());
