@@ -1,9 +1,9 @@
-//! Writes what was measured into the documentation.
+//! Writes measurements into the documentation.
 
 use std::fs;
 use std::path::Path;
 
-/// Replaces the text between the two marks of this name in a page of docs/.
+/// Replaces the text between the two `name` marks in a page of docs/.
 pub fn write(file: &str, name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(file);
     let page = fs::read_to_string(&path).expect("a page");

@@ -1,4 +1,4 @@
-//! A Redis that is far away: how many requests are decided, and how long they take, by the time there and back and the deadline.
+//! Measures a Redis that is far away: throughput and latency for several round trip times and deadlines.
 
 use std::fmt;
 use std::fs;
@@ -16,35 +16,37 @@ use super::proxy::FaultyProxy;
 use super::redis::RedisServer;
 
 const CLIENTS: usize = 64;
-const FOR: Duration = Duration::from_secs(4);
+const WARM_UP: Duration = Duration::from_secs(2);
+const MEASURED: Duration = Duration::from_secs(4);
 
-/// Milliseconds there and back, and of the deadline.
+/// Round trip times and deadlines, in milliseconds.
 const CASES: [(u64, u64); 9] =
     [(0, 50), (5, 50), (20, 50), (20, 100), (50, 50), (50, 150), (50, 250), (100, 300), (100, 500)];
 
-/// What was measured.
-pub struct Far(Vec<Row>);
+/// One measurement for each of the [`CASES`].
+pub struct LatencyReport(Vec<Row>);
 
 struct Row {
     round_trip: u64,
     deadline: u64,
-    took: Vec<Duration>,
+    response_times: Vec<Duration>,
+    /// Decisions by Redis, decisions by the gateway, and calls to Redis.
     by_store: f64,
-    alone: f64,
+    local: f64,
     calls: f64,
 }
 
-/// Asks gateways, one after the other, each as fast as it answers so many clients; nothing where there is no Redis.
-pub fn measure() -> Option<Far> {
+/// Measures all cases, one gateway at a time. Returns `None` if Redis is not installed.
+pub fn measure() -> Option<LatencyReport> {
     let folder = std::env::temp_dir().join(format!("tidegate-far-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let redis = RedisServer::start()?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let row = |(round_trip, deadline)| runtime.block_on(row(&folder, redis.port, round_trip, deadline));
-    let far = Far(CASES.into_iter().map(row).collect());
+    let report = LatencyReport(CASES.into_iter().map(row).collect());
     fs::remove_dir_all(&folder).expect("removed");
-    Some(far)
+    Some(report)
 }
 
 async fn row(folder: &Path, redis: u16, round_trip: u64, deadline: u64) -> Row {
@@ -52,40 +54,39 @@ async fn row(folder: &Path, redis: u16, round_trip: u64, deadline: u64) -> Row {
     proxy.delay(round_trip, round_trip);
     let rules = folder.join(format!("far-{round_trip}-{deadline}.yaml"));
     fs::write(&rules, rule_file(proxy.port, deadline)).expect("written");
-    let (journal, _) = journal::begin();
+    let (journal, _) = journal::start();
     let mut gateway = Gateway::start(&rules, journal);
-    // What is measured is a gateway that has been there for a while.
-    clients(gateway.address, Duration::from_secs(2)).await;
+    run_clients(gateway.address, WARM_UP).await;
     let before = counters(&mut gateway).await;
-    let took = clients(gateway.address, FOR).await;
+    let response_times = run_clients(gateway.address, MEASURED).await;
     let after = counters(&mut gateway).await;
-    let [by_store, alone, calls] = [0, 1, 2].map(|one: usize| after[one] - before[one]);
-    Row { round_trip, deadline, took, by_store, alone, calls }
+    let [by_store, local, calls] = [0, 1, 2].map(|index: usize| after[index] - before[index]);
+    Row { round_trip, deadline, response_times, by_store, local, calls }
 }
 
 async fn counters(gateway: &mut Gateway) -> [f64; 3] {
     let decided = |outcome| format!(r#"tidegate_decisions_total{{route="far",limit="l",outcome="{outcome}"}}"#);
-    let (by_store, alone) = (decided("allowed"), decided("store_failed"));
+    let (by_store, local) = (decided("allowed"), decided("store_failed"));
     [
         gateway.counter(&by_store).await,
-        gateway.counter(&alone).await,
+        gateway.counter(&local).await,
         gateway.counter("tidegate_store_calls_total").await,
     ]
 }
 
-/// Each asks again as soon as it is answered; returns how long each answer took.
-async fn clients(gateway: SocketAddr, lasts: Duration) -> Vec<Duration> {
+/// Runs clients that send the next request as soon as they have a response. Returns the response times.
+async fn run_clients(gateway: SocketAddr, duration: Duration) -> Vec<Duration> {
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
         clients.spawn(async move {
-            let (since, mut stream, mut took) = (Stopwatch::start(), None, Vec::new());
-            while since.elapsed() < lasts {
+            let (since, mut stream, mut response_times) = (Stopwatch::start(), None, Vec::new());
+            while since.elapsed() < duration {
                 let watch = Stopwatch::start();
-                let answer = ask(&mut stream, gateway, "/far/0", &format!("k: client-{number}\r\n")).await;
-                assert_eq!(answer.expect("an answer").0, 200);
-                took.push(watch.elapsed());
+                let response = ask(&mut stream, gateway, "/far/0", &format!("k: client-{number}\r\n")).await;
+                assert_eq!(response.expect("a response").0, 200);
+                response_times.push(watch.elapsed());
             }
-            took
+            response_times
         });
     }
     clients.join_all().await.concat()
@@ -106,24 +107,24 @@ routes:
     )
 }
 
-impl fmt::Display for Far {
+impl fmt::Display for LatencyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| there and back | `timeout` | decided a second by Redis | without it | requests in a call | p50 | p99 |"
+            "| round trip | `timeout` | decisions per second by Redis | by the gateway | requests per call | p50 | p99 |"
         )?;
         writeln!(f, "|--:|--:|--:|--:|--:|--:|--:|")?;
-        for Row { round_trip, deadline, took, by_store, alone, calls } in &self.0 {
-            let mut took = took.clone();
-            took.sort_unstable();
+        for Row { round_trip, deadline, response_times, by_store, local, calls } in &self.0 {
+            let mut sorted = response_times.clone();
+            sorted.sort_unstable();
             let percentile =
-                |percent: usize| took.get(took.len() * percent / 100).map_or(0.0, Duration::as_secs_f64) * 1e3;
-            let a_second = |count: &f64| count / FOR.as_secs_f64();
-            let (by_store_a_second, alone) = (a_second(by_store), a_second(alone));
-            let (in_a_call, p50, p99) = (by_store / calls.max(1.0), percentile(50), percentile(99));
+                |percent: usize| sorted.get(sorted.len() * percent / 100).map_or(0.0, Duration::as_secs_f64) * 1e3;
+            let per_second = |count: &f64| count / MEASURED.as_secs_f64();
+            let (by_store_rate, local_rate) = (per_second(by_store), per_second(local));
+            let (per_call, p50, p99) = (by_store / calls.max(1.0), percentile(50), percentile(99));
             writeln!(
                 f,
-                "| {round_trip} ms | {deadline} ms | {by_store_a_second:.0} | {alone:.0} | {in_a_call:.1} | {p50:.1} ms | {p99:.1} ms |"
+                "| {round_trip} ms | {deadline} ms | {by_store_rate:.0} | {local_rate:.0} | {per_call:.1} | {p50:.1} ms | {p99:.1} ms |"
             )?;
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! What goes wrong.
+//! The faults that a chaos run injects.
 
 use clap::ValueEnum;
 
-use super::world::Kind;
+use super::stores::StoreKind;
 
 /// A way in which Redis or the network fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -42,8 +42,8 @@ pub enum Fault {
     GatewayRestarted,
 }
 
-/// Those of one Redis, in the order in which they come first.
-const OF_SINGLE: [Fault; 22] = [
+/// Faults of a single Redis, in the order of the first round.
+const SINGLE_FAULTS: [Fault; 22] = [
     Fault::Stopped,
     Fault::HandedOver,
     Fault::ScriptsFlushed,
@@ -68,8 +68,8 @@ const OF_SINGLE: [Fault; 22] = [
     Fault::AllSilent,
 ];
 
-/// Those of one Redis that is reached by TLS.
-const OF_TLS: [Fault; 13] = [
+/// Faults of a single Redis with TLS.
+const TLS_FAULTS: [Fault; 13] = [
     Fault::CertificateExpired,
     Fault::Killed,
     Fault::ConnectionsKilled,
@@ -85,8 +85,8 @@ const OF_TLS: [Fault; 13] = [
     Fault::Paused,
 ];
 
-/// Those of a master that sentinels watch.
-const OF_SENTINEL: [Fault; 10] = [
+/// Faults of a master with Sentinel.
+const SENTINEL_FAULTS: [Fault; 10] = [
     Fault::Replaced,
     Fault::FailoverAsked,
     Fault::SentinelHangs,
@@ -99,8 +99,8 @@ const OF_SENTINEL: [Fault; 10] = [
     Fault::Paused,
 ];
 
-/// Those of a cluster.
-const OF_CLUSTER: [Fault; 12] = [
+/// Faults of a cluster.
+const CLUSTER_FAULTS: [Fault; 12] = [
     Fault::Replaced,
     Fault::SlotsMoved,
     Fault::FailoverAsked,
@@ -116,17 +116,17 @@ const OF_CLUSTER: [Fault; 12] = [
 ];
 
 impl Fault {
-    /// Those that a store has, in the order in which they come first.
-    pub const fn of(kind: Kind) -> &'static [Self] {
+    /// Returns the faults of a kind of store, in the order of the first round.
+    pub const fn all_of(kind: StoreKind) -> &'static [Self] {
         match kind {
-            Kind::Single => &OF_SINGLE,
-            Kind::Tls => &OF_TLS,
-            Kind::Sentinel => &OF_SENTINEL,
-            Kind::Cluster => &OF_CLUSTER,
+            StoreKind::Single => &SINGLE_FAULTS,
+            StoreKind::Tls => &TLS_FAULTS,
+            StoreKind::Sentinel => &SENTINEL_FAULTS,
+            StoreKind::Cluster => &CLUSTER_FAULTS,
         }
     }
 
-    /// Whether a gateway is replaced in the meantime.
+    /// Returns `true` if a gateway is replaced during the fault.
     pub fn replaces_gateway(self) -> bool {
         matches!(self, Self::HandedOver | Self::GatewayRestarted)
     }
@@ -134,36 +134,36 @@ impl Fault {
     pub fn title(self) -> &'static str {
         match self {
             Self::Stopped => "Redis hangs (SIGSTOP)",
-            Self::Killed => "Redis is killed and comes back with its data",
-            Self::KilledEmpty => "Redis is killed and comes back empty",
+            Self::Killed => "Redis is killed and restarts with its data",
+            Self::KilledEmpty => "Redis is killed and restarts without data",
             Self::ScriptsFlushed => "SCRIPT FLUSH, FUNCTION FLUSH",
             Self::ConnectionsKilled => "CLIENT KILL, five times",
             Self::Paused => "CLIENT PAUSE ALL",
             Self::WritesPaused => "CLIENT PAUSE WRITE",
-            Self::Busy => "a script that does not end (BUSY)",
-            Self::OutOfMemory => "no memory (OOM)",
-            Self::ReadOnly => "a replica without a master (READONLY)",
-            Self::PasswordChanged => "another password, told to the gateways at the end",
-            Self::NotPermitted => "the gateways may run no script (NOPERM)",
-            Self::CertificateExpired => "Redis shows a certificate that has expired",
-            Self::ClockForward => "Redis's clock leaps an hour ahead, and stays there",
-            Self::ClockBack => "Redis's clock goes back an hour, and stays there",
-            Self::OneCutOff => "one gateway is cut off",
-            Self::OneSilent => "the network of one gateway is silent",
-            Self::AllSilent => "the network of all gateways is silent",
+            Self::Busy => "an endless script blocks Redis (BUSY)",
+            Self::OutOfMemory => "Redis has no memory (OOM)",
+            Self::ReadOnly => "Redis is a replica without a master (READONLY)",
+            Self::PasswordChanged => "Redis gets another password, the gateways later",
+            Self::NotPermitted => "the gateways may not run scripts (NOPERM)",
+            Self::CertificateExpired => "Redis presents an expired certificate",
+            Self::ClockForward => "Redis's clock jumps an hour ahead and stays there",
+            Self::ClockBack => "Redis's clock jumps an hour back and stays there",
+            Self::OneCutOff => "one gateway cannot connect to Redis",
+            Self::OneSilent => "the network of one gateway drops everything",
+            Self::AllSilent => "the network of all gateways drops everything",
             Self::HalfOpen => "open connections go dead, new ones work",
-            Self::SlowNetwork => "answers take 15 to 30 ms longer, at 200 kB a second",
-            Self::AsSlowAsTheDeadline => "answers take 0.9 or 1.1 of the deadline longer",
-            Self::Hesitates => "a server hangs, and goes on before it is replaced",
+            Self::SlowNetwork => "replies take 15 to 30 ms longer, at 200 kB/s",
+            Self::AsSlowAsTheDeadline => "replies take 0.9 or 1.1 of the deadline longer",
+            Self::Hesitates => "a server hangs and continues before it is replaced",
             Self::Replaced => "a master is killed, and its replica takes over",
             Self::StoppedUntilReplaced => "a master hangs until its replica has taken over",
-            Self::FailoverAsked => "a failover is asked for",
+            Self::FailoverAsked => "the operator requests a failover",
             Self::SentinelHangs => "a sentinel hangs",
             Self::SentinelsHang => "all sentinels hang",
             Self::SlotsMoved => "slots move, with their keys",
-            Self::Restarted => "a primary is killed and comes back with its data",
-            Self::NodeSilent => "the network before a primary is silent",
-            Self::NodeSlow => "answers of a primary take 15 to 30 ms longer",
+            Self::Restarted => "a primary is killed and restarts with its data",
+            Self::NodeSilent => "the network of a primary drops everything",
+            Self::NodeSlow => "replies of a primary take 15 to 30 ms longer",
             Self::HandedOver => "Redis hangs, and a gateway hands over three times",
             Self::GatewayRestarted => "Redis hangs, and a gateway is restarted",
         }

@@ -1,4 +1,4 @@
-//! A gateway: a real process, whose access log is read while it runs.
+//! A gateway process, whose access log is read while it runs.
 
 use std::fs;
 use std::io::BufReader;
@@ -15,29 +15,31 @@ use super::client::ask;
 use super::journal::{self, Journal};
 use super::listening::address;
 
-/// A gateway that runs; ended when it is dropped.
+/// A running gateway; terminated on drop.
 pub struct Gateway {
     child: Child,
     pub address: SocketAddr,
     admin: SocketAddr,
-    /// A kept connection to its operators' side.
-    operator: Option<TcpStream>,
+    /// An idle connection to the admin listener.
+    admin_stream: Option<TcpStream>,
     rules: PathBuf,
     journal: Journal,
-    /// Processes that it took over from.
-    drain: Vec<Child>,
+    /// Predecessors that handed over their sockets and are draining.
+    draining: Vec<Child>,
 }
 
-/// What a gateway says of its store.
-pub struct Standing {
+/// The state of the store, as reported by `/api/v1/config`.
+pub struct StoreStatus {
     pub is_up: bool,
-    /// Permits that it has granted alone and not charged yet.
+    /// Permits that the gateway granted locally and has not charged yet.
     pub owed: u64,
+    /// Number of gateways that this one counts.
     pub gateways: u64,
 }
 
 impl Gateway {
-    /// Starts one with this rule file; its log goes beside that. Its successors have its addresses.
+    /// Starts a gateway with a rule file; the log file goes to the same folder. Writes the addresses into the rule
+    /// file, so that later processes listen on the same ones.
     pub fn start(rules: &Path, journal: Journal) -> Self {
         let (child, address, admin) = run(rules, &journal);
         let mut text = fs::read_to_string(rules).expect("rules");
@@ -45,49 +47,49 @@ impl Gateway {
             text = text.replacen(&format!("{key}: 127.0.0.1:0\n"), &format!("{key}: {address}\n"), 1);
         }
         fs::write(rules, text).expect("written");
-        Self { child, address, admin, operator: None, rules: rules.to_owned(), journal, drain: Vec::new() }
+        Self { child, address, admin, admin_stream: None, rules: rules.to_owned(), journal, draining: Vec::new() }
     }
 
-    /// Starts a process that takes over from this one, which drains.
+    /// Starts a process that takes over the sockets; the present process drains.
     pub fn hand_over(&mut self) {
         let (successor, ..) = run(&self.rules, &self.journal);
-        self.drain.push(std::mem::replace(&mut self.child, successor));
-        self.operator = None;
+        self.draining.push(std::mem::replace(&mut self.child, successor));
+        self.admin_stream = None;
     }
 
-    /// Ends the process, and starts another one. Returns when the old one had ended, in milliseconds.
+    /// Terminates the process and starts another one. Returns the time of the exit, in milliseconds.
     pub fn restart(&mut self) -> u64 {
         terminate(&mut self.child);
         let ended = SystemClock::new().now().as_millis();
         self.child = run(&self.rules, &self.journal).0;
-        self.operator = None;
+        self.admin_stream = None;
         ended
     }
 
-    /// Waits until all processes have ended that it took over from.
+    /// Waits until all draining predecessors have exited.
     pub fn wait_for_drains(&mut self) {
-        for mut child in self.drain.drain(..) {
-            assert!(child.wait().expect("an end").success(), "a drain that failed");
+        for mut child in self.draining.drain(..) {
+            assert!(child.wait().expect("an exit status").success(), "a predecessor failed to drain");
         }
     }
 
-    /// What it says of its store at present.
-    pub async fn standing(&mut self) -> Standing {
-        let config: serde_json::Value = serde_json::from_str(&self.told("/api/v1/config").await).expect("JSON");
+    /// Reads the present state of the store.
+    pub async fn store_status(&mut self) -> StoreStatus {
+        let config: serde_json::Value = serde_json::from_str(&self.get_admin("/api/v1/config").await).expect("JSON");
         let store = &config["store"];
         let number = |key: &str| store[key].as_u64().unwrap_or_else(|| panic!("no {key}: {store}"));
-        Standing { is_up: store["state"] == "up", owed: number("owed"), gateways: number("gateways") }
+        StoreStatus { is_up: store["state"] == "up", owed: number("owed"), gateways: number("gateways") }
     }
 
-    /// The value of one of its counters, over all labels.
+    /// Returns the value of a counter, summed over all labels.
     pub async fn counter(&mut self, name: &str) -> f64 {
-        let text = self.told("/metrics").await;
-        let of_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
-        text.lines().filter(of_it).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+        let text = self.get_admin("/metrics").await;
+        let is_series = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        text.lines().filter(is_series).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
-    /// What it occupies: memory in KiB, and open descriptors.
-    pub fn occupies(&self) -> (u64, usize) {
+    /// Returns the resident memory in KiB and the number of open descriptors.
+    pub fn resources(&self) -> (u64, usize) {
         let folder = PathBuf::from(format!("/proc/{}", self.child.id()));
         let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -95,28 +97,28 @@ impl Gateway {
         (memory.unwrap_or(0), fs::read_dir(folder.join("fd")).map_or(0, Iterator::count))
     }
 
-    async fn told(&mut self, path: &str) -> String {
-        let answer = timeout(Duration::from_secs(10), ask(&mut self.operator, self.admin, path, "")).await;
-        answer.expect("in time").expect("an answer").1
+    async fn get_admin(&mut self, path: &str) -> String {
+        let response = timeout(Duration::from_secs(10), ask(&mut self.admin_stream, self.admin, path, "")).await;
+        response.expect("no response of the admin listener within 10 s").expect("a response").1
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
         terminate(&mut self.child);
-        for mut child in self.drain.drain(..) {
+        for mut child in self.draining.drain(..) {
             _ = child.wait();
         }
     }
 }
 
-/// Asked to end, a gateway writes down what it has not yet.
+/// Sends SIGTERM, on which a gateway flushes its access log, and waits for the exit.
 fn terminate(child: &mut Child) {
     _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     _ = child.wait();
 }
 
-/// Starts a process with this rule file; returns it with its addresses for clients and operators.
+/// Starts a process with a rule file. Returns the process, its listen address and its admin address.
 fn run(rules: &Path, journal: &Journal) -> (Child, SocketAddr, SocketAddr) {
     let log = fs::OpenOptions::new().create(true).append(true).open(rules.with_extension("log")).expect("a log");
     let mut command = Command::new(binary());
@@ -125,15 +127,15 @@ fn run(rules: &Path, journal: &Journal) -> (Child, SocketAddr, SocketAddr) {
     command.env_remove("TIDEGATE_LOG").env_remove("TIDEGATE_WORKERS");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("tidegate starts");
-    journal::follow(journal.clone(), BufReader::new(child.stdout.take().expect("a pipe")));
-    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
-    let clients = address(&mut said, "listening on http://");
-    let operators = address(&mut said, "admin on http://");
-    std::thread::spawn(move || std::io::copy(&mut said, &mut { log }));
-    (child, clients, operators)
+    journal::follow_log(journal.clone(), BufReader::new(child.stdout.take().expect("a pipe")));
+    let mut messages = BufReader::new(child.stderr.take().expect("a pipe"));
+    let listen = address(&mut messages, "listening on http://");
+    let admin = address(&mut messages, "admin on http://");
+    std::thread::spawn(move || std::io::copy(&mut messages, &mut { log }));
+    (child, listen, admin)
 }
 
-/// The program, which was built into the folder above the examples.
+/// Returns the path of the program, which cargo builds into the parent folder of the examples.
 fn binary() -> PathBuf {
     let example = std::env::current_exe().expect("a path");
     let binary = example.parent().and_then(Path::parent).map(|folder| folder.join("tidegate"));

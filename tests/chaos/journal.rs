@@ -1,4 +1,4 @@
-//! What became of every request: what its client saw, and what the gateway's access log says of it.
+//! Joins what the client saw of each request with the gateway's access log line.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,111 +7,111 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// Where clients and gateways report to; cheap to clone.
+/// Receives the responses of clients and the access logs of gateways; cheap to clone.
 #[derive(Clone)]
 pub struct Journal(Sender<Event>);
 
-/// A request that is over: what its client saw, and who decided, once that is known.
+/// A completed request.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// By the clock of this machine, in milliseconds.
+    /// Start and end on the clock of this machine, in milliseconds.
     pub begin: u64,
     pub end: u64,
+    /// The same span on the monotonic clock.
     pub took: Duration,
-    /// 0 if there was no answer.
+    /// 0 if there was no response.
     pub status: u16,
     pub gateway: u8,
     pub route: u8,
     pub client: u8,
-    pub by: By,
+    pub decided_by: DecidedBy,
 }
 
-/// Who decided about a request.
+/// Where a request was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// Redis, at this moment of its clock.
+pub enum DecidedBy {
+    /// In Redis, at this time of its clock.
     Store(u64),
-    /// The gateway without it.
-    Alone,
-    /// No line tells of it.
-    Nobody,
+    /// In the gateway, without Redis.
+    Gateway,
+    /// The access log has no line for the request.
+    Unknown,
 }
 
-/// In milliseconds.
-const HOUR: u64 = 3_600_000;
+const HOUR_IN_MS: u64 = 3_600_000;
 
 enum Event {
-    Seen(u64, Record),
-    Logged(u64, By),
+    Response(u64, Record),
+    LogLine(u64, DecidedBy),
 }
 
-/// A line of an access log, as far as it matters here.
+/// The fields of an access log line that the journal needs.
 #[derive(Deserialize)]
 struct Line<'l> {
     message: &'l str,
     at: Option<u64>,
 }
 
-/// Begins a journal; it ends when nobody can report to it any more.
-pub fn begin() -> (Journal, JoinHandle<Vec<Record>>) {
+/// Starts a journal. Its thread returns the records when the last clone of the journal is dropped.
+pub fn start() -> (Journal, JoinHandle<Vec<Record>>) {
     let (send, receive) = channel();
-    (Journal(send), std::thread::spawn(move || keep(&receive)))
+    (Journal(send), std::thread::spawn(move || join_events(&receive)))
 }
 
 impl Journal {
-    /// Notes what a client saw of the request with this number.
-    pub fn seen(&self, id: u64, record: Record) {
-        _ = self.0.send(Event::Seen(id, record));
+    /// Records the client's view of request `id`.
+    pub fn record_response(&self, id: u64, record: Record) {
+        _ = self.0.send(Event::Response(id, record));
     }
 
-    /// Notes a line of an access log.
-    pub fn logged(&self, line: &str) {
-        let read: Line = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let id = read.message.rsplit_once('/').and_then(|(_, id)| id.parse().ok());
-        let id = id.unwrap_or_else(|| panic!("a request of nobody: {line}"));
-        _ = self.0.send(Event::Logged(id, read.at.map_or(By::Alone, By::Store)));
+    /// Records an access log line.
+    pub fn record_log_line(&self, line: &str) {
+        let parsed: Line = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let id = parsed.message.rsplit_once('/').and_then(|(_, id)| id.parse().ok());
+        let id = id.unwrap_or_else(|| panic!("the path of a logged request does not end with a number: {line}"));
+        _ = self.0.send(Event::LogLine(id, parsed.at.map_or(DecidedBy::Gateway, DecidedBy::Store)));
     }
 }
 
-/// The client may be told before the line is read, or after.
-fn keep(receive: &Receiver<Event>) -> Vec<Record> {
-    let (mut records, mut seen, mut logged) = (Vec::new(), HashMap::new(), HashMap::new());
+/// Joins responses and log lines, which arrive in either order.
+fn join_events(receive: &Receiver<Event>) -> Vec<Record> {
+    let (mut records, mut responses, mut log_lines) = (Vec::new(), HashMap::new(), HashMap::new());
     while let Ok(event) = receive.recv() {
-        let (record, by) = match event {
-            Event::Seen(id, record) => match logged.remove(&id) {
-                Some(by) => (record, by),
+        let (record, decided_by) = match event {
+            Event::Response(id, record) => match log_lines.remove(&id) {
+                Some(decided_by) => (record, decided_by),
                 None => {
-                    seen.insert(id, record);
+                    responses.insert(id, record);
                     continue;
                 }
             },
-            Event::Logged(id, by) => match seen.remove(&id) {
-                Some(record) => (record, by),
+            Event::LogLine(id, decided_by) => match responses.remove(&id) {
+                Some(record) => (record, decided_by),
                 None => {
-                    logged.insert(id, by);
+                    log_lines.insert(id, decided_by);
                     continue;
                 }
             },
         };
-        records.push(Record { by: by.by_our_clock(record.end), ..record });
+        records.push(Record { decided_by: decided_by.on_local_clock(record.end), ..record });
     }
-    records.extend(seen.into_values());
+    records.extend(responses.into_values());
     records
 }
 
-/// Reads a gateway's access log to its end, on a thread of its own.
-pub fn follow(journal: Journal, log: impl std::io::BufRead + Send + 'static) {
-    let read = move || log.lines().for_each(|line| journal.logged(&line.expect("a line")));
+/// Starts a thread that reads a gateway's access log to its end.
+pub fn follow_log(journal: Journal, log: impl std::io::BufRead + Send + 'static) {
+    let read = move || log.lines().for_each(|line| journal.record_log_line(&line.expect("a line")));
     std::thread::spawn(read);
 }
 
-// === impl By ===
+// === impl DecidedBy ===
 
-impl By {
-    /// The same of a Redis whose clock has been moved, which is by whole hours: as the clock would tell that was not.
-    fn by_our_clock(self, end: u64) -> Self {
+impl DecidedBy {
+    /// Converts the time to this machine's clock: the clock faults shift Redis's clock by whole hours.
+    fn on_local_clock(self, end: u64) -> Self {
         let Self::Store(at) = self else { return self };
-        let hours = |difference: u64| (difference + HOUR / 2) / HOUR * HOUR;
+        let hours = |difference: u64| (difference + HOUR_IN_MS / 2) / HOUR_IN_MS * HOUR_IN_MS;
         Self::Store(at + hours(end.saturating_sub(at)) - hours(at.saturating_sub(end)))
     }
 }

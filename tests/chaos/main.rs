@@ -1,25 +1,25 @@
-//! Three gateways under load while their store fails in every way that can be made here: one Redis, without
-//! TLS and with it, one that sentinels watch, a cluster. A checker of its own then judges every grant, by what clients saw and when
-//! Redis says that it decided.
+//! Injects faults into the store of three gateways under load: a single Redis with and without TLS, a master with
+//! Sentinel, and a cluster. Afterwards an independent checker checks every grant, by the clients' view and by the time
+//! at which Redis decided.
 //!
 //! ```text
 //! tests/chaos/run                             # 130 seconds
-//! CHAOS_MINUTES=30 tests/chaos/run            # after all faults in order, they come as they like
-//! tests/chaos/run --store cluster             # or single, tls, sentinel; CHAOS_SECONDS=60 is then for this one alone
+//! CHAOS_MINUTES=30 tests/chaos/run            # all faults in order, then in random order
+//! tests/chaos/run --store cluster             # or single, tls, sentinel; gets all of CHAOS_SECONDS
 //! tests/chaos/run --store single --only all-silent
 //! CHAOS_SEED=17 tests/chaos/run               # the same faults in the same order
-//! tests/chaos/run --release --far --write     # measures a Redis that is far away, for docs/reliability.md
+//! tests/chaos/run --release --far --write     # measures a remote Redis, and updates docs/reliability.md
 //! ```
 //!
-//! It needs `redis-server`, and uses loopback alone. Exits 0 if no window held more than the limit's policy allows and nobody
-//! was refused for want of a store, 1 if not.
+//! Needs `redis-server`, and uses only the loopback interface. Exits with 0 if no window held more than the limit's
+//! policy allows and no request was rejected for lack of a store, otherwise with 1.
 
-#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
-#![allow(clippy::print_stdout, reason = "a table is what it is for")]
+#![allow(unreachable_pub, reason = "a program has no public API")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot continue fails")]
+#![allow(clippy::print_stdout, reason = "the program prints tables")]
 
 #[path = "../../examples/stress/run/checker.rs"]
-#[allow(dead_code, reason = "it is also for a run without faults")]
+#[allow(dead_code, reason = "parts are only for runs without faults")]
 mod checker;
 #[path = "../../examples/stress/run/client.rs"]
 mod client;
@@ -37,7 +37,7 @@ mod losses;
 #[path = "../it/support/proxy.rs"]
 mod proxy;
 #[path = "../it/support/redis.rs"]
-#[allow(dead_code, reason = "each user takes what it needs")]
+#[allow(dead_code, reason = "not every user needs all of it")]
 mod redis;
 mod report;
 #[path = "../../examples/stress/run/rule_file.rs"]
@@ -45,12 +45,12 @@ mod rule_file;
 mod run;
 #[path = "../it/support/sentinel.rs"]
 mod sentinel;
+mod stores;
 mod table;
 #[path = "../it/support/tls.rs"]
-#[allow(dead_code, reason = "each user takes what it needs")]
+#[allow(dead_code, reason = "not every user needs all of it")]
 mod tls;
 mod verdict;
-mod world;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -60,33 +60,33 @@ use clap::Parser;
 use self::faults::Fault;
 use self::report::Report;
 use self::run::Run;
-use self::world::Kind;
+use self::stores::StoreKind;
 
-/// Break Redis and the network under load, and judge every grant
+/// Inject faults into Redis and the network under load, and check every grant
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long at least, all stores together
+    /// Minimum duration, for all stores together
     #[arg(long, env = "CHAOS_SECONDS", default_value = "125")]
     seconds: u64,
-    /// The same in minutes, instead
+    /// The duration in minutes instead
     #[arg(long, env = "CHAOS_MINUTES")]
     minutes: Option<u64>,
-    /// The only store to try
+    /// Test only this store
     #[arg(long, env = "CHAOS_STORE")]
-    store: Option<Kind>,
-    /// The only fault to try
+    store: Option<StoreKind>,
+    /// Inject only this fault
     #[arg(long, requires = "store")]
     only: Option<Fault>,
-    /// What the order and the length of faults come from; any, unless given
+    /// Seed for the order and the length of faults; random by default
     #[arg(long, env = "CHAOS_SEED")]
     seed: Option<u64>,
-    /// Requests a second that all connections together send
+    /// Requests per second of all connections together
     #[arg(long, env = "CHAOS_RATE", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
-    /// A decision's deadline, in milliseconds; unless given the default of 50, or 250 in a program that was not optimised
+    /// Deadline of a decision, in milliseconds; 50 by default, or 250 in a debug build
     #[arg(long, env = "CHAOS_DEADLINE", default_value = DEADLINE, value_parser = clap::value_parser!(u64).range(1..))]
     deadline: u64,
-    /// Measure a Redis that is far away instead
+    /// Measure a remote Redis instead
     #[arg(long)]
     far: bool,
     /// With --far: write the table into docs/reliability.md
@@ -101,45 +101,50 @@ fn main() -> ExitCode {
     if arguments.far {
         return far(arguments.write);
     }
-    let seed = arguments.seed.unwrap_or_else(any_seed);
+    let seed = arguments.seed.unwrap_or_else(random_seed);
     println!("CHAOS_SEED={seed}");
-    let mut broken = Vec::new();
-    for (kind, duration) in arguments.parts() {
+    let mut failures = Vec::new();
+    for (kind, duration) in arguments.durations() {
         let (deadline, rate) = (Duration::from_millis(arguments.deadline), arguments.rate);
         let run = Run { kind, only: arguments.only, duration, seed, rate, deadline };
-        let Some(witnessed) = run::run(&run) else { return ExitCode::FAILURE };
-        let report = Report::of(&run, &witnessed);
+        let Some(outcome) = run::run(&run) else { return ExitCode::FAILURE };
+        let report = Report::new(&run, &outcome);
         println!("{report}");
-        broken.extend(report.broken().into_iter().map(|what| format!("{}: {what}", kind.title())));
+        failures.extend(report.failures().into_iter().map(|failure| format!("{}: {failure}", kind.title())));
     }
-    broken.iter().for_each(|what| println!("NOT GOOD: {what}."));
-    if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    failures.iter().for_each(|failure| println!("FAILED: {failure}."));
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Arguments {
-    /// Which stores to try, and how long each; more of it for those with more faults.
-    fn parts(&self) -> Vec<(Kind, Duration)> {
-        let all = Duration::from_secs(self.minutes.map_or(self.seconds, |minutes| 60 * minutes));
+    /// Returns the stores to test, each with its share of the time. Stores with more faults get more time.
+    fn durations(&self) -> Vec<(StoreKind, Duration)> {
+        let total = Duration::from_secs(self.minutes.map_or(self.seconds, |minutes| 60 * minutes));
         match self.store {
-            Some(kind) => vec![(kind, all)],
+            Some(kind) => vec![(kind, total)],
             None => {
-                let parts = [(Kind::Single, 37), (Kind::Tls, 17), (Kind::Sentinel, 18), (Kind::Cluster, 28)];
-                parts.map(|(kind, percent)| (kind, all * percent / 100)).to_vec()
+                let shares = [
+                    (StoreKind::Single, 37),
+                    (StoreKind::Tls, 17),
+                    (StoreKind::Sentinel, 18),
+                    (StoreKind::Cluster, 28),
+                ];
+                shares.map(|(kind, percent)| (kind, total * percent / 100)).to_vec()
             }
         }
     }
 }
 
 fn far(write: bool) -> ExitCode {
-    let Some(far) = far::measure() else { return ExitCode::FAILURE };
-    println!("{far}");
+    let Some(report) = far::measure() else { return ExitCode::FAILURE };
+    println!("{report}");
     if write {
-        document::write("reliability.md", "far", &far.to_string());
+        document::write("reliability.md", "far", &report.to_string());
     }
     ExitCode::SUCCESS
 }
 
-fn any_seed() -> u64 {
+fn random_seed() -> u64 {
     let mut bytes = [0; 4];
     _ = getrandom::fill(&mut bytes);
     u32::from_le_bytes(bytes).into()

@@ -1,4 +1,4 @@
-//! A run: gateways under load, one fault after the other, and calm between them.
+//! A chaos run: injects one fault after the other into a store under load, and waits for the recovery from each.
 
 use std::fs;
 use std::path::Path;
@@ -11,163 +11,165 @@ use super::faults::Fault;
 use super::gateway::Gateway;
 use super::journal::{self, Journal, Record};
 use super::load::Load;
-use super::losses::Lost;
+use super::losses::DataLoss;
+use super::stores::{FaultyStore, Loss, StoreKind};
 use super::table;
-use super::world::{Kind, Loss, World};
 
 pub const GATEWAYS: usize = 3;
 
-/// Until everything is as it should be, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(30);
-const GLANCE: Duration = Duration::from_millis(10);
-/// How long nothing happens between two faults.
-const CALM: Duration = Duration::from_millis(2_500);
-const SHORT_CALM: Duration = Duration::from_millis(1_000);
-/// How long a fault lasts; longer where there is time for that.
-const SHORTEST_FAULT: Duration = Duration::from_millis(700);
-const SHORT_FAULT: Duration = Duration::from_millis(1_500);
-const LONG_FAULT: Duration = Duration::from_secs(5);
-/// How long an outage lasts in which a gateway is replaced, and how often it hands over.
+/// Recovery may take this long, even on a busy machine.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The pause between a recovery and the next fault, in a long and in a short run.
+const LONG_PAUSE: Duration = Duration::from_millis(2_500);
+const SHORT_PAUSE: Duration = Duration::from_millis(1_000);
+/// The shortest fault, and the longest one in a long and in a short run.
+const MIN_FAULT: Duration = Duration::from_millis(700);
+const MAX_FAULT_OF_SHORT_RUN: Duration = Duration::from_millis(1_500);
+const MAX_FAULT_OF_LONG_RUN: Duration = Duration::from_secs(5);
+/// Length of an outage in which a gateway is replaced, and the number of its handovers.
 const REPLACEMENT: Duration = Duration::from_secs(4);
 const HANDOVERS: u32 = 3;
-const LONG: Duration = Duration::from_secs(180);
+const LONG_RUN: Duration = Duration::from_secs(180);
 
-/// A run to be made.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    pub kind: Kind,
-    /// The only fault there is, if only one is to be.
+    pub kind: StoreKind,
+    /// Injects only this fault.
     pub only: Option<Fault>,
     pub duration: Duration,
     pub seed: u64,
     pub rate: u32,
-    /// Of a decision.
+    /// The deadline of a decision.
     pub deadline: Duration,
 }
 
-/// What happened in a run.
-pub struct Witnessed {
+/// The observations of a run.
+pub struct RunOutcome {
     pub records: Vec<Record>,
     pub rounds: Vec<Round>,
-    /// Of each gateway: how often it found the store wanting.
+    /// Number of store failures, by gateway.
     pub failures: Vec<f64>,
 }
 
-/// A fault and what followed. Times are those of this machine, in milliseconds.
+/// A fault and the recovery from it. Times are in milliseconds of this machine's clock.
 #[derive(Clone, Debug)]
 pub struct Round {
     pub fault: Fault,
-    /// What may have been lost of what Redis granted.
-    pub lost: Option<Lost>,
-    /// What a gateway has forgotten of what it granted alone.
-    pub forgotten: Option<Forgotten>,
+    /// The loss of data, if Redis may have lost any.
+    pub data_loss: Option<DataLoss>,
+    /// The restart of a gateway, if there was one.
+    pub restart: Option<ProcessRestart>,
     pub begin: u64,
-    /// When Redis and the network were whole again.
+    /// End of the fault.
     pub end: u64,
-    /// When all was as before. Nothing if it never was.
-    pub settled: Option<Settled>,
-    /// When the next fault began.
+    /// `None` if the gateways did not recover in time.
+    pub recovery: Option<Recovery>,
+    /// Start of the next fault.
     pub next: u64,
-    /// What each gateway occupied then: memory in KiB, and descriptors.
-    pub occupied: Vec<(u64, usize)>,
+    /// Memory in KiB and number of descriptors at the end of the round, by gateway.
+    pub resources: Vec<(u64, usize)>,
 }
 
-/// A gateway that was restarted forgets what it granted alone before, and does not charge it.
+/// The restart of a gateway, which forgets its uncharged local grants.
 #[derive(Clone, Copy, Debug)]
-pub struct Forgotten {
+pub struct ProcessRestart {
     pub gateway: usize,
     pub at: u64,
 }
 
-/// When all was as before.
+/// Times of a recovery.
 #[derive(Clone, Copy, Debug)]
-pub struct Settled {
-    /// When each gateway asked Redis again, and had charged what it had granted alone.
-    pub of_each: [u64; GATEWAYS],
-    /// When nobody asked a server any more that was replaced while it lived.
-    pub left: u64,
+pub struct Recovery {
+    /// When each gateway asked Redis again and had charged its local grants.
+    pub gateways_at: [u64; GATEWAYS],
+    /// When the gateways had left all servers that were replaced while they ran.
+    pub servers_left_at: u64,
 }
 
-/// Numbers that look random, the same for the same seed.
-struct Dice(u64);
+/// A seeded generator of pseudo-random numbers (SplitMix64).
+struct Random(u64);
 
-/// Makes it; nothing where there is no Redis.
-pub fn run(run: &Run) -> Option<Witnessed> {
+/// Executes a run. Returns `None` if Redis is not installed.
+pub fn run(run: &Run) -> Option<RunOutcome> {
     let folder = std::env::temp_dir().join(format!("tidegate-chaos-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
-    let witnessed = witness(run, &folder);
+    let outcome = run_in(&folder, run);
     match std::thread::panicking() {
         true => println!("see {}", folder.display()),
         false => fs::remove_dir_all(&folder).expect("removed"),
     }
-    witnessed
+    outcome
 }
 
-fn witness(run: &Run, folder: &Path) -> Option<Witnessed> {
+fn run_in(folder: &Path, run: &Run) -> Option<RunOutcome> {
     let network = runtime(1);
-    let mut world = World::start(run.kind, folder, &network, run.deadline)?;
-    let (journal, records) = journal::begin();
-    let mut gateways = start(folder, &world, &journal, run.deadline);
+    let mut store = FaultyStore::start(run.kind, folder, &network, run.deadline)?;
+    let (journal, records) = journal::start();
+    let mut gateways = start_gateways(folder, &store, &journal, run.deadline);
 
     let clients = runtime(2);
     let addresses = gateways.iter().map(|gateway| gateway.address).collect();
     let load = clients.block_on(async { Load::start(addresses, run.rate, journal) });
-    // Whoever strikes waits for processes, and holds up nobody who asks or forwards.
-    let (rounds, failures) = runtime(1).block_on(strike(&mut world, &mut gateways, run));
-    clients.block_on(load.end());
+    // Faults wait for processes. In a separate runtime they do not block clients or proxies.
+    let (rounds, failures) = runtime(1).block_on(inject_faults(&mut store, &mut gateways, run));
+    clients.block_on(load.stop());
     drop(gateways);
-    Some(Witnessed { records: records.join().expect("a journal"), rounds, failures })
+    Some(RunOutcome { records: records.join().expect("a journal"), rounds, failures })
 }
 
 fn runtime(threads: usize) -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("a runtime")
 }
 
-fn start(folder: &Path, world: &World, journal: &Journal, deadline: Duration) -> Vec<Gateway> {
+fn start_gateways(folder: &Path, store: &FaultyStore, journal: &Journal, deadline: Duration) -> Vec<Gateway> {
     let start = |number| {
         let rules = folder.join(format!("gateway-{number}.yaml"));
-        fs::write(&rules, table::rule_file(&world.rule(number), deadline)).expect("written");
+        fs::write(&rules, table::rule_file(&store.rule(number), deadline)).expect("written");
         Gateway::start(&rules, journal.clone())
     };
     (0..GATEWAYS).map(start).collect()
 }
 
-/// Lets every fault happen once, and then any, until the time is over.
-async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<Round>, Vec<f64>) {
+/// Injects each fault once, and then random ones until the duration has elapsed. Returns the rounds and the store failures of
+/// each gateway.
+async fn inject_faults(store: &mut FaultyStore, gateways: &mut [Gateway], run: &Run) -> (Vec<Round>, Vec<f64>) {
     let (clock, end) = (SystemClock::new(), Instant::now() + run.duration);
     let now = || clock.now().as_millis();
-    settled(world, gateways, true).await.expect("gateways that know each other");
-    let (faults, is_long) = (Fault::of(run.kind), run.duration >= LONG);
-    let (longest, calm) = if is_long { (LONG_FAULT, CALM) } else { (SHORT_FAULT, SHORT_CALM) };
-    sleep(calm).await;
-    let (mut dice, mut rounds) = (Dice(run.seed), Vec::<Round>::new());
+    wait_for_recovery(store, gateways, true).await.expect("gateways that know each other");
+    let (faults, is_long) = (Fault::all_of(run.kind), run.duration >= LONG_RUN);
+    let (longest, pause) =
+        if is_long { (MAX_FAULT_OF_LONG_RUN, LONG_PAUSE) } else { (MAX_FAULT_OF_SHORT_RUN, SHORT_PAUSE) };
+    sleep(pause).await;
+    let (mut random, mut rounds) = (Random(run.seed), Vec::<Round>::new());
     while Instant::now() < end {
-        let any = dice.below(faults.len());
+        let any = random.below(faults.len());
         let fault = run.only.unwrap_or_else(|| faults.get(rounds.len()).copied().unwrap_or(faults[any]));
-        let lasts = SHORTEST_FAULT + (longest - SHORTEST_FAULT) * u32::try_from(dice.below(100)).expect("less") / 100;
-        let victim = dice.below(GATEWAYS);
-        let (begin, epoch) = (now(), world.epoch());
+        let lasts = MIN_FAULT + (longest - MIN_FAULT) * u32::try_from(random.below(100)).expect("less") / 100;
+        let victim = random.below(GATEWAYS);
+        let (begin, epoch) = (now(), store.epoch());
         let lasts = if fault.replaces_gateway() { REPLACEMENT } else { lasts };
-        let replaced = replace(&mut gateways[victim], fault);
-        let (loss, restarted) = tokio::join!(world.strike(fault, lasts, victim), replaced);
-        let forgotten = restarted.map(|at| Forgotten { gateway: victim, at });
+        let replacement = replace(&mut gateways[victim], fault);
+        let (loss, restarted) = tokio::join!(store.inject(fault, lasts, victim), replacement);
+        let restart = restarted.map(|at| ProcessRestart { gateway: victim, at });
         let ended = now();
         gateways[victim].wait_for_drains();
-        let settled = settled(world, gateways, false).await;
-        sleep(calm).await;
-        let is_replaced = world.mend();
-        // A server that was replaced while it lived grants until everybody has left it.
-        let left = settled.map_or_else(now, |settled| settled.left);
+        let recovery = wait_for_recovery(store, gateways, false).await;
+        sleep(pause).await;
+        let had_failover = store.repair();
+        // A server that was replaced while it ran can grant until all gateways have left it.
+        let left = recovery.map_or_else(now, |recovery| recovery.servers_left_at);
         let span = match loss {
-            _ if is_replaced => Some((begin, now())),
+            _ if had_failover => Some((begin, now())),
             Some(Loss::Since(since)) => Some((since, left)),
             Some(Loss::At(at)) => Some((at, at)),
             None => None,
         };
-        let times = world.epoch().saturating_sub(epoch).max(1);
-        let lost = span.map(|(since, until)| Lost { since, until, times });
-        let occupied = gateways.iter().map(Gateway::occupies).collect();
-        rounds.push(Round { fault, lost, forgotten, begin, end: ended, settled, next: now(), occupied });
+        let times = store.epoch().saturating_sub(epoch).max(1);
+        let data_loss = span.map(|(since, until)| DataLoss { since, until, times });
+        let resources = gateways.iter().map(Gateway::resources).collect();
+        rounds.push(Round { fault, data_loss, restart, begin, end: ended, recovery, next: now(), resources });
     }
     let mut failures = Vec::new();
     for gateway in gateways {
@@ -176,7 +178,8 @@ async fn strike(world: &mut World, gateways: &mut [Gateway], run: &Run) -> (Vec<
     (rounds, failures)
 }
 
-/// Replaces a gateway, if that belongs to the fault. Returns when the old process had ended, if the new one knows nothing of it.
+/// Replaces a gateway, if the fault includes that. Returns the exit time of the old process if it was restarted without
+/// a handover.
 async fn replace(gateway: &mut Gateway, fault: Fault) -> Option<u64> {
     match fault {
         Fault::HandedOver => {
@@ -194,23 +197,25 @@ async fn replace(gateway: &mut Gateway, fault: Fault) -> Option<u64> {
     }
 }
 
-/// Waits until each gateway asks Redis and owes it nothing, and, if need be, knows how many they are, and until nobody asks a server
-/// that was replaced; says when all that was so.
-async fn settled(world: &World, gateways: &mut [Gateway], all_known: bool) -> Option<Settled> {
-    let (clock, end) = (SystemClock::new(), Instant::now() + PATIENCE);
-    let (mut settled, mut left) = ([None; GATEWAYS], None);
+/// Waits until each gateway asks Redis and owes it nothing, and until replaced servers have no gateways. With
+/// `all_known`, also waits until each gateway counts all gateways. Returns `None` if that takes too long.
+async fn wait_for_recovery(store: &FaultyStore, gateways: &mut [Gateway], all_known: bool) -> Option<Recovery> {
+    let (clock, end) = (SystemClock::new(), Instant::now() + RECOVERY_TIMEOUT);
+    let (mut recovered_at, mut left) = ([None; GATEWAYS], None);
     while Instant::now() < end {
-        left = left.or_else(|| world.is_left().then(|| clock.now().as_millis()));
-        for (gateway, settled) in gateways.iter_mut().zip(&mut settled).filter(|(_, settled)| settled.is_none()) {
-            // What is granted while it is asked is not meant.
-            let (asked, standing) = (clock.now().as_millis(), gateway.standing().await);
-            let is_known = !all_known || standing.gateways == GATEWAYS as u64;
-            *settled = (standing.is_up && standing.owed == 0 && is_known).then_some(asked);
+        left = left.or_else(|| store.is_replacement_complete().then(|| clock.now().as_millis()));
+        let missing = gateways.iter_mut().zip(&mut recovered_at).filter(|(_, recovered_at)| recovered_at.is_none());
+        for (gateway, recovered_at) in missing {
+            // The time before the query: what is granted during the query does not count as recovered.
+            let (asked, status) = (clock.now().as_millis(), gateway.store_status().await);
+            let is_known = !all_known || status.gateways == GATEWAYS as u64;
+            *recovered_at = (status.is_up && status.owed == 0 && is_known).then_some(asked);
         }
-        if let (Some(left), true) = (left, settled.iter().all(Option::is_some)) {
-            return Some(Settled { of_each: settled.map(Option::unwrap_or_default), left });
+        if let (Some(left), true) = (left, recovered_at.iter().all(Option::is_some)) {
+            let gateways_at = recovered_at.map(Option::unwrap_or_default);
+            return Some(Recovery { gateways_at, servers_left_at: left });
         }
-        sleep(GLANCE).await;
+        sleep(POLL_INTERVAL).await;
     }
     None
 }
@@ -218,21 +223,21 @@ async fn settled(world: &World, gateways: &mut [Gateway], all_known: bool) -> Op
 // === impl Round ===
 
 impl Round {
-    /// May what was granted then have been granted by several servers side by side?
-    pub fn is_lost(&self, at: u64) -> bool {
-        self.lost.is_some_and(|lost| lost.since < at && at <= lost.until)
+    /// Returns `true` if several servers may have granted at that time.
+    pub fn has_lost(&self, at: u64) -> bool {
+        self.data_loss.is_some_and(|loss| loss.since < at && at <= loss.until)
     }
 
-    /// When the last gateway had settled, and had left servers that were replaced.
-    pub fn all_settled(&self) -> Option<u64> {
-        let settled = self.settled?;
-        settled.of_each.into_iter().max().max(self.lost.map(|_| settled.left))
+    /// Returns when the last gateway had recovered, and had left the replaced servers.
+    pub fn recovered_at(&self) -> Option<u64> {
+        let recovery = self.recovery?;
+        recovery.gateways_at.into_iter().max().max(self.data_loss.map(|_| recovery.servers_left_at))
     }
 }
 
-// === impl Dice ===
+// === impl Random ===
 
-impl Dice {
+impl Random {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

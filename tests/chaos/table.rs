@@ -1,10 +1,10 @@
-//! The limits that are put under load: each algorithm under each policy.
+//! The limits of the test: each algorithm with each policy.
 
 use std::time::Duration;
 
 use super::checker::{Law, Rule};
 
-/// What a limit does while the store is away.
+/// The behaviour of a limit while the store is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     Local,
@@ -12,36 +12,36 @@ pub enum Policy {
     Allow,
 }
 
-/// A limit under load.
+/// A limit of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     pub route: usize,
     pub name: &'static str,
-    /// One bucket for each client, or one for all.
+    /// `true` if each client has its own bucket.
     pub per_client: bool,
     pub rule: Rule,
-    /// What else the rule file says of it.
-    more: &'static str,
+    /// Further keys of the rule file.
+    extra_keys: &'static str,
 }
 
-/// A route under load.
+/// A route of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub name: &'static str,
     pub policy: Policy,
-    /// How many clients it has.
+    /// Number of clients.
     pub clients: usize,
 }
 
-/// The route without a limit: how long its requests take is the machine's affair.
-pub const FREE: usize = 17;
+/// The route without a limit: its response times show the machine's own delay.
+pub const UNLIMITED: usize = 17;
 
 pub const ROUTES: [Route; 18] = [
     route("bucket", Policy::Local, 1),
-    route("merged", Policy::Local, 1), // so many permits that grants share log entries
+    route("merged", Policy::Local, 1), // grants share log entries above 512 permits
     route("clients", Policy::Local, 6),
-    route("smooth", Policy::Local, 1), // a burst that takes longer than an interval to return
-    route("queued", Policy::Local, 1), // its grants wait for their slots
+    route("smooth", Policy::Local, 1), // a burst becomes available again after more than an interval
+    route("queued", Policy::Local, 1), // grants wait for their time slots
     route("calendar", Policy::Local, 1),
     route("segments", Policy::Local, 1),
     route("both", Policy::Local, 3),
@@ -50,10 +50,10 @@ pub const ROUTES: [Route; 18] = [
     route("strict-queued", Policy::Deny, 1),
     route("strict-calendar", Policy::Deny, 1),
     route("strict-segments", Policy::Deny, 1),
-    route("shared", Policy::Deny, 1), // as Redisson has it
+    route("shared", Policy::Deny, 1), // in Redisson's format
     route("open", Policy::Allow, 6),
     route("shards", Policy::Deny, 1),
-    route("apart", Policy::Deny, 3), // on a cluster its limits are decided in turn
+    route("apart", Policy::Deny, 3), // on a cluster, its limits are on different nodes and decided in sequence
     route("free", Policy::Allow, 1),
 ];
 
@@ -87,15 +87,15 @@ const fn route(name: &'static str, policy: Policy, clients: usize) -> Route {
 }
 
 const fn limit(route: usize, name: &'static str, per_client: bool, law: Law, rate: u64, interval: u64) -> Limit {
-    Limit { route, name, per_client, rule: Rule { law, rate, interval }, more: "" }
+    Limit { route, name, per_client, rule: Rule { law, rate, interval }, extra_keys: "" }
 }
 
-/// The rule file of a gateway that has this store and writes its access log to standard output.
+/// Returns a rule file with this store and the access log on standard output.
 pub fn rule_file(store: &str, deadline: Duration) -> String {
     let store = format!("{store}, timeout: {}ms", deadline.as_millis());
     let routes = ROUTES.iter().enumerate().map(|(number, route)| {
-        let of_it = LIMITS.iter().filter(|limit| limit.route == number);
-        (route.name, of_it.map(Limit::entry).collect())
+        let limits = LIMITS.iter().filter(|limit| limit.route == number);
+        (route.name, limits.map(Limit::entry).collect())
     });
     super::rule_file::rule_file("stdout", &store, routes)
 }
@@ -103,7 +103,7 @@ pub fn rule_file(store: &str, deadline: Duration) -> String {
 // === impl Law ===
 
 impl Law {
-    /// Does a request wait for its slot?
+    /// Returns `true` if requests wait for their time slots.
     pub fn waits(self) -> bool {
         matches!(self, Self::LeakyBucket { .. })
     }
@@ -112,20 +112,21 @@ impl Law {
 // === impl Limit ===
 
 impl Limit {
-    const fn with(self, more: &'static str) -> Self {
-        Self { more, ..self }
+    const fn with(self, extra_keys: &'static str) -> Self {
+        Self { extra_keys, ..self }
     }
 
     pub fn policy(&self) -> Policy {
         ROUTES[self.route].policy
     }
 
-    /// On a cluster it is decided after the limit before it, and the access log tells when that was.
-    pub fn comes_later(&self) -> bool {
-        self.more == PARTITIONS
+    /// Returns `true` if a cluster decides the limit after another limit of its route. The access log then has only the
+    /// time of the other decision.
+    pub fn is_decided_second(&self) -> bool {
+        self.extra_keys == PARTITIONS
     }
 
-    /// What tells it from all others.
+    /// Returns the unique name `route.limit`.
     pub fn title(&self) -> String {
         format!("{}.{}", ROUTES[self.route].name, self.name)
     }
@@ -133,12 +134,12 @@ impl Limit {
     fn entry(&self) -> String {
         let Rule { law, rate, interval } = self.rule;
         let mode = if self.per_client { "PER_CLIENT, client: 'header:k'" } else { "OVERALL" };
-        // A limit that Java shares has that of Java.
-        let keys = if self.more == KEY { String::new() } else { format!(", algorithm: {}", law.keys(interval)) };
-        let more = if self.more.is_empty() { String::new() } else { format!(", {}", self.more) };
-        let (name, policy) = (self.name, self.policy().word());
+        // A limit that Java shares has Redisson's algorithm.
+        let keys = if self.extra_keys == KEY { String::new() } else { format!(", algorithm: {}", law.keys(interval)) };
+        let extra = if self.extra_keys.is_empty() { String::new() } else { format!(", {}", self.extra_keys) };
+        let (name, policy) = (self.name, self.policy().as_str());
         format!(
-            "{{ name: {name}, mode: {mode}, rate: {rate}, interval: {interval}ms{keys}, on_store_failure: {policy}{more} }}"
+            "{{ name: {name}, mode: {mode}, rate: {rate}, interval: {interval}ms{keys}, on_store_failure: {policy}{extra} }}"
         )
     }
 }
@@ -146,7 +147,7 @@ impl Limit {
 // === impl Policy ===
 
 impl Policy {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
             Self::Deny => "deny",

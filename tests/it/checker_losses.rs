@@ -1,25 +1,26 @@
-//! The checker of the chaos run, checked: where servers lose their data, it allows what that explains, and no more.
+//! Tests of the chaos run's checker: around a loss of data it allows the grants that the loss explains, and no others.
 
 #[path = "../chaos/losses.rs"]
 mod losses;
 
 use proptest::prelude::*;
 
-use self::losses::{ByLaw, Lost, remembered};
+use self::losses::{DataLoss, StoreFinding, max_age};
 use crate::stress::run::checker;
 use crate::stress::run::checker::{Grant, Law, Rule, check};
 
 const RULE: Rule = Rule { law: Law::TokenBucket, rate: 3, interval: 10 };
 
-fn judge(rule: &Rule, moments: &[u64], losses: &[(u64, u64)]) -> ByLaw {
-    let mut by_law = ByLaw::default();
-    let losses: Vec<Lost> = losses.iter().map(|&(since, until)| Lost { since, until, times: 1 }).collect();
-    by_law.judge(rule, &moments.iter().map(|at| Grant { at: *at, permits: 1, rule: 0 }).collect::<Vec<_>>(), &losses);
-    by_law
+fn check_bucket(rule: &Rule, times: &[u64], losses: &[(u64, u64)]) -> StoreFinding {
+    let mut finding = StoreFinding::default();
+    let losses: Vec<DataLoss> = losses.iter().map(|&(since, until)| DataLoss { since, until, times: 1 }).collect();
+    let grants: Vec<Grant> = times.iter().map(|at| Grant { at: *at, permits: 1, rule: 0 }).collect();
+    finding.check_bucket(rule, &grants, &losses);
+    finding
 }
 
-/// Grants to clients that ask as often as this says, by a server that keeps the law.
-fn lawful(rule: &Rule, gaps: &[u64]) -> Vec<Grant> {
+/// Returns the grants of a server that keeps the rule, to requests with these gaps between them.
+fn allowed_grants(rule: &Rule, gaps: &[u64]) -> Vec<Grant> {
     let (mut at, mut grants) = (1_000, Vec::new());
     for gap in gaps {
         at += gap;
@@ -46,60 +47,60 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_server_that_takes_over_beside_another_one_that_is_left_later_breaks_nothing(
+    fn overlap_of_two_servers_is_no_violation(
         rule in any_rule(),
         old in prop::collection::vec(0_u64..8, 1..40),
         new in prop::collection::vec(0_u64..8, 1..40),
         since in 1_000_u64..1_160,
         overlap in 0_u64..80,
     ) {
-        let mut grants: Vec<Grant> = lawful(&rule, &old).into_iter().filter(|grant| grant.at <= since + overlap).collect();
-        grants.extend(lawful(&rule, &new).into_iter().filter(|grant| grant.at > since));
+        let mut grants: Vec<Grant> = allowed_grants(&rule, &old).into_iter().filter(|grant| grant.at <= since + overlap).collect();
+        grants.extend(allowed_grants(&rule, &new).into_iter().filter(|grant| grant.at > since));
         grants.sort_by_key(|grant| grant.at);
-        let mut by_law = ByLaw::default();
-        by_law.judge(&rule, &grants, &[Lost { since, until: since + overlap, times: 1 }]);
-        prop_assert!(by_law.violations.is_empty(), "{:?}", by_law);
-        prop_assert!(by_law.forgotten.used <= by_law.forgotten.allowed);
+        let mut finding = StoreFinding::default();
+        finding.check_bucket(&rule, &grants, &[DataLoss { since, until: since + overlap, times: 1 }]);
+        prop_assert!(finding.violations.is_empty(), "{:?}", finding);
+        prop_assert!(finding.forgotten.used <= finding.forgotten.allowed);
     }
 }
 
 #[test]
-fn what_was_lost_is_forgotten_and_counted() {
-    let lost = judge(&RULE, &[101, 102, 103, 105, 106, 107], &[(104, 104)]);
+fn grants_lost_with_the_data_are_counted_as_forgotten() {
+    let lost = check_bucket(&RULE, &[101, 102, 103, 105, 106, 107], &[(104, 104)]);
     assert!(lost.violations.is_empty(), "{lost:?}");
-    assert_eq!((lost.forgotten.used, lost.forgotten.allowed, lost.forgotten_in_all), (3, 3, 3));
+    assert_eq!((lost.forgotten.used, lost.forgotten.allowed, lost.total_forgotten), (3, 3, 3));
 }
 
 #[test]
-fn nothing_is_forgotten_without_a_loss() {
-    assert_eq!(judge(&RULE, &[101, 102, 103, 105], &[]).violations, [105]);
+fn extra_grant_without_a_loss_is_a_violation() {
+    assert_eq!(check_bucket(&RULE, &[101, 102, 103, 105], &[]).violations, [105]);
 }
 
 #[test]
-fn no_more_is_forgotten_than_was_lost() {
-    // It is told of the loss, and of the grant.
-    assert_eq!(judge(&RULE, &[101, 105, 106, 107, 108], &[(104, 104)]).violations, [104, 108]);
+fn more_grants_than_were_lost_are_a_violation() {
+    // Reports the end of the loss, and the grant.
+    assert_eq!(check_bucket(&RULE, &[101, 105, 106, 107, 108], &[(104, 104)]).violations, [104, 108]);
 }
 
 #[test]
-fn not_even_two_servers_grant_three_times_the_limit() {
+fn two_servers_grant_at_most_twice_the_limit() {
     let seven = [101, 102, 103, 104, 105, 106, 107];
-    assert!(!judge(&RULE, &seven, &[(100, 108)]).violations.is_empty());
-    assert!(judge(&RULE, &seven[1..], &[(100, 108)]).violations.is_empty());
+    assert!(!check_bucket(&RULE, &seven, &[(100, 108)]).violations.is_empty());
+    assert!(check_bucket(&RULE, &seven[1..], &[(100, 108)]).violations.is_empty());
 
-    let mut by_three = ByLaw::default();
+    let mut by_three = StoreFinding::default();
     let grants = seven.map(|at| Grant { at, permits: 1, rule: 0 });
-    by_three.judge(&RULE, &grants, &[Lost { since: 100, until: 108, times: 2 }]);
+    by_three.check_bucket(&RULE, &grants, &[DataLoss { since: 100, until: 108, times: 2 }]);
     assert!(by_three.violations.is_empty(), "{by_three:?}");
 }
 
 #[test]
-fn once_a_server_that_was_replaced_is_left_the_law_holds_again() {
-    assert_eq!(judge(&RULE, &[101, 102, 109, 110, 111, 112], &[(100, 108)]).violations, [112]);
+fn limit_holds_again_once_the_old_server_is_left() {
+    assert_eq!(check_bucket(&RULE, &[101, 102, 109, 110, 111, 112], &[(100, 108)]).violations, [112]);
 }
 
 #[test]
-fn a_grant_counts_for_an_interval_at_least() {
-    assert_eq!(remembered(&RULE), 10);
-    assert_eq!(remembered(&Rule { law: Law::Gcra { burst: 9 }, ..RULE }), 30);
+fn grant_counts_for_at_least_one_interval() {
+    assert_eq!(max_age(&RULE), 10);
+    assert_eq!(max_age(&Rule { law: Law::Gcra { burst: 9 }, ..RULE }), 30);
 }

@@ -1,61 +1,61 @@
-//! What a kind of fault did.
+//! The effects of one kind of fault.
 
 use std::time::Duration;
 
-use super::super::journal::{By, Record};
+use super::super::journal::{DecidedBy, Record};
 use super::super::run::Round;
-use super::super::table::{FREE, LIMITS};
+use super::super::table::{LIMITS, UNLIMITED};
 use super::is_failed;
 
-/// What a kind of fault did.
+/// The effects of one kind of fault. Response times exclude requests that wait for a time slot.
 #[derive(Default)]
 pub struct Row {
     pub times: usize,
-    pub asked: usize,
-    pub alone: usize,
+    pub requests: usize,
+    pub local: usize,
     pub failed: usize,
     pub slowest: Duration,
-    /// The same of requests without a limit.
-    pub slowest_free: Duration,
-    /// Answers that took at least four fifths of a decision's deadline.
-    pub waited: usize,
-    /// Of requests that began a second after the fault or later, until it was over.
+    /// The slowest request without a limit.
+    pub slowest_unlimited: Duration,
+    /// Responses that took at least 80 % of a decision's deadline.
+    pub near_deadline: usize,
+    /// Response times of requests that began at least one second after the start of the fault.
     pub later: Vec<Duration>,
-    /// The same of requests without a limit.
-    pub later_free: Vec<Duration>,
-    /// How long it took each time until all was as before, in milliseconds.
-    pub settled_in: Vec<u64>,
-    pub unsettled: usize,
+    /// The same response times of requests without a limit.
+    pub later_unlimited: Vec<Duration>,
+    /// Recovery times, in milliseconds.
+    pub recovery_times: Vec<u64>,
+    pub unrecovered: usize,
 }
 
 // === impl Row ===
 
 impl Row {
-    /// Adds what happened while it lasted.
+    /// Adds the requests of a round and its recovery.
     pub fn add(&mut self, round: &Round, records: &[Record], deadline: Duration) {
         self.times += 1;
-        match round.all_settled() {
-            Some(settled) => self.settled_in.push(settled.saturating_sub(round.end)),
-            None => self.unsettled += 1,
+        match round.recovered_at() {
+            Some(recovered) => self.recovery_times.push(recovered.saturating_sub(round.end)),
+            None => self.unrecovered += 1,
         }
         let waits = |route: usize| LIMITS.iter().any(|limit| limit.route == route && limit.rule.law.waits());
-        for one in records.iter().filter(|one| (round.begin..round.end).contains(&one.begin)) {
-            let is_later = one.begin >= round.begin + 1_000;
-            if usize::from(one.route) == FREE {
-                self.slowest_free = self.slowest_free.max(one.took);
-                self.later_free.extend(is_later.then_some(one.took));
+        for record in records.iter().filter(|record| (round.begin..round.end).contains(&record.begin)) {
+            let is_later = record.begin >= round.begin + 1_000;
+            if usize::from(record.route) == UNLIMITED {
+                self.slowest_unlimited = self.slowest_unlimited.max(record.took);
+                self.later_unlimited.extend(is_later.then_some(record.took));
                 continue;
             }
-            self.asked += 1;
-            self.alone += usize::from(one.by == By::Alone);
-            self.failed += usize::from(is_failed(one));
-            if waits(one.route.into()) {
+            self.requests += 1;
+            self.local += usize::from(record.decided_by == DecidedBy::Gateway);
+            self.failed += usize::from(is_failed(record));
+            if waits(record.route.into()) {
                 continue;
             }
-            self.slowest = self.slowest.max(one.took);
-            self.waited += usize::from(one.took * 5 >= deadline * 4);
+            self.slowest = self.slowest.max(record.took);
+            self.near_deadline += usize::from(record.took * 5 >= deadline * 4);
             if is_later {
-                self.later.push(one.took);
+                self.later.push(record.took);
             }
         }
     }

@@ -1,47 +1,44 @@
-//! How a report is shown.
+//! Formats a report.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::super::losses::ByLaw;
+use super::super::losses::StoreFinding;
 use super::super::run::Round;
 use super::super::table::Limit;
 use super::super::verdict::Verdict;
 use super::{Report, Row};
 
-/// So many violations are told one by one.
-const TOLD: usize = 10;
+/// At most this many violations are listed.
+const MAX_LISTED: usize = 10;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { title, seed, requests, failures, decisions: [decisions, kept, alone], .. } = self;
+        let Self { title, seed, requests, store_failures, decisions, decisions_without_loss, local_decisions, .. } =
+            self;
         let deadline = self.deadline.as_millis();
         writeln!(
             f,
-            "{title}, seed {seed}, deadline {deadline} ms: {requests} requests; {failures:.0} times Redis did not decide.\n\
-             Decisions: {decisions}, {alone} of them by a gateway alone, {kept} while Redis kept its data.\n"
+            "{title}, seed {seed}, deadline {deadline} ms: {requests} requests, {store_failures:.0} store failures.\n\
+             Decisions: {decisions}, {local_decisions} of them local, {decisions_without_loss} while Redis kept its data.\n"
         )?;
         self.show_faults(f)?;
         writeln!(f)?;
         self.show_limits(f)?;
         writeln!(f)?;
         self.violations().iter().try_for_each(|violation| writeln!(f, "{violation}."))?;
-        let Self { failed, unlogged, out_of_time, .. } = self;
-        let losses: u64 = self.rounds.iter().filter_map(|round| round.lost).map(|lost| lost.times).sum();
-        let forgotten: u64 = self.limits.iter().map(|(_, verdict)| verdict.by_law.forgotten_in_all).sum();
-        writeln!(f, "Redis lost data {losses} times, and forgot {forgotten} permits thereby, of all limits together.")?;
+        let Self { failed, unlogged, misdated, .. } = self;
+        let losses: u64 = self.rounds.iter().filter_map(|round| round.data_loss).map(|loss| loss.times).sum();
+        let forgotten: u64 = self.limits.iter().map(|(_, verdict)| verdict.store_finding.total_forgotten).sum();
+        writeln!(f, "Redis lost data {losses} times, and with it {forgotten} permits of all limits together.")?;
         writeln!(
             f,
-            "Requests that failed under `local` or `allow`: {failed}. Answers that no access log tells of: {unlogged}."
+            "Failed requests under `local` or `allow`: {failed}. Responses missing from the access logs: {unlogged}."
         )?;
-        writeln!(
-            f,
-            "Grants that Redis dates before they were asked for, or after they were answered: {out_of_time}.\n"
-        )?;
-        let occupied =
-            |(memory, descriptors): (u64, usize)| format!("{} MiB, {descriptors} descriptors", memory / 1024);
-        for (number, sizes) in self.occupied.iter().enumerate() {
-            let [first, half, last] = sizes.map(occupied);
+        writeln!(f, "Grants that Redis dates before the start or after the end of their requests: {misdated}.\n")?;
+        let usage = |(memory, descriptors): (u64, usize)| format!("{} MiB, {descriptors} descriptors", memory / 1024);
+        for (number, sampled) in self.resources.iter().enumerate() {
+            let [first, half, last] = sampled.map(usage);
             writeln!(f, "Gateway {number}: {first} after the first fault, {half} half-way, {last} after the last.")?;
         }
         Ok(())
@@ -52,22 +49,23 @@ impl Report {
     fn show_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| fault | times | requests meanwhile | decided without Redis | failed | slowest | the same without a limit | near the deadline or more | p99 after a second | the same without a limit | exact again after | at worst |"
+            "| fault | times | requests during it | decided locally | failed | slowest | slowest without a limit | near the deadline | p99 after a second | p99 without a limit | mean recovery | longest recovery |"
         )?;
         writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
         for (fault, row) in &self.faults {
-            let (sum, worst) = (row.settled_in.iter().sum::<u64>(), row.settled_in.iter().max().copied());
-            let mean = sum / row.settled_in.len().max(1) as u64;
-            let settled = match (row.unsettled, worst) {
+            let (sum, worst) = (row.recovery_times.iter().sum::<u64>(), row.recovery_times.iter().max().copied());
+            let mean = sum / row.recovery_times.len().max(1) as u64;
+            let recovery = match (row.unrecovered, worst) {
                 (0, Some(worst)) => format!("{mean} ms | {worst} ms"),
                 _ => "NEVER | NEVER".to_owned(),
             };
-            let (title, Row { times, asked, alone, failed, waited, .. }) = (fault.title(), row);
-            let [p99, p99_free] = [&row.later, &row.later_free].map(|took| p99(took).map_or("-".to_owned(), millis));
-            let [slowest, slowest_free] = [row.slowest, row.slowest_free].map(millis);
+            let (title, Row { times, requests, local, failed, near_deadline, .. }) = (fault.title(), row);
+            let [p99, p99_unlimited] =
+                [&row.later, &row.later_unlimited].map(|took| p99(took).map_or("-".to_owned(), millis));
+            let [slowest, slowest_unlimited] = [row.slowest, row.slowest_unlimited].map(millis);
             writeln!(
                 f,
-                "| {title} | {times} | {asked} | {alone} | {failed} | {slowest} | {slowest_free} | {waited} | {p99} | {p99_free} | {settled} |"
+                "| {title} | {times} | {requests} | {local} | {failed} | {slowest} | {slowest_unlimited} | {near_deadline} | {p99} | {p99_unlimited} | {recovery} |"
             )?;
         }
         Ok(())
@@ -76,49 +74,49 @@ impl Report {
     fn show_limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| limit | policy | rate | granted by Redis | granted alone | fullest by Redis | beyond the law | beyond the share | not charged | forgotten |"
+            "| limit | policy | rate | granted by Redis | granted locally | fullest window | over the limit | over the share | not charged | forgotten |"
         )?;
         writeln!(f, "|---|---|---|--:|--:|--:|--:|--:|--:|--:|")?;
         for (limit, verdict) in &self.limits {
             let (title, policy, rate, interval) =
-                (limit.title(), limit.policy().word(), limit.rule.rate, limit.rule.interval);
-            let Verdict { granted: (by_store, alone), by_law, .. } = verdict;
-            let ByLaw { fullest, forgotten, .. } = by_law;
+                (limit.title(), limit.policy().as_str(), limit.rule.rate, limit.rule.interval);
+            let Verdict { granted_by_store, granted_locally, store_finding, .. } = verdict;
+            let StoreFinding { fullest, forgotten, .. } = store_finding;
             let (used, allowed, lost, held) = (fullest.used, fullest.allowed, forgotten.used, forgotten.allowed);
-            let law = by_law.violations.len() + verdict.undenied.len();
-            let (share, uncharged) = (verdict.beyond_share.len(), verdict.uncharged.len());
+            let over_limit = store_finding.violations.len() + verdict.not_denied.len();
+            let (over_share, uncharged) = (verdict.over_share.len(), verdict.uncharged.len());
             writeln!(
                 f,
-                "| {title} | {policy} | {rate} in {interval} ms | {by_store} | {alone} | {used} of {allowed} | {law} | {share} | {uncharged} | {lost} of {held} |"
+                "| {title} | {policy} | {rate} in {interval} ms | {granted_by_store} | {granted_locally} | {used} of {allowed} | {over_limit} | {over_share} | {uncharged} | {lost} of {held} |"
             )?;
         }
         Ok(())
     }
 
-    /// When promises were broken, and what had happened before.
+    /// Lists the first violations, each with the steps of the round before it.
     pub(super) fn violations(&self) -> Vec<String> {
-        let of_limit = |(limit, verdict): &(Limit, Verdict)| {
-            let moments = verdict.violations().flat_map(|(what, moments)| moments.iter().map(move |at| (what, *at)));
-            moments
-                .map(|(what, at)| format!("{} at {at}: {what}, {}", limit.title(), self.after(at)))
+        let violations_of = |(limit, verdict): &(Limit, Verdict)| {
+            let times = verdict.violations().flat_map(|(kind, times)| times.iter().map(move |at| (kind, *at)));
+            times
+                .map(|(kind, at)| format!("{} at {at}: {kind}, {}", limit.title(), self.preceding_steps(at)))
                 .collect::<Vec<_>>()
         };
-        self.limits.iter().flat_map(of_limit).take(TOLD).collect()
+        self.limits.iter().flat_map(violations_of).take(MAX_LISTED).collect()
     }
 
-    fn after(&self, at: u64) -> String {
+    fn preceding_steps(&self, at: u64) -> String {
         let round = self.rounds.iter().rfind(|round| round.begin <= at);
-        round.map_or("before any fault".to_owned(), |round| after(round, at))
+        round.map_or("before any fault".to_owned(), |round| steps_before(round, at))
     }
 }
 
-/// How long after the steps of a round that is.
-fn after(round: &Round, at: u64) -> String {
+/// Returns how long before this time each step of the round was.
+fn steps_before(round: &Round, at: u64) -> String {
     let steps = [
-        ("it began", Some(round.begin)),
-        ("data was lost for the last time", round.lost.map(|lost| lost.until)),
-        ("it was over", Some(round.end)),
-        ("all was as before", round.all_settled()),
+        ("its start", Some(round.begin)),
+        ("the last loss of data", round.data_loss.map(|loss| loss.until)),
+        ("its end", Some(round.end)),
+        ("the recovery", round.recovered_at()),
     ];
     let since = |(name, then): (&str, Option<u64>)| Some(format!("{} ms after {name}", at.checked_sub(then?)?));
     let steps: Vec<String> = steps.into_iter().filter_map(since).collect();

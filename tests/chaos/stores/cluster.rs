@@ -1,4 +1,4 @@
-//! A Redis Cluster of three primaries with a replica each, and the network before each of these.
+//! A Redis Cluster of three primaries with a replica each, and a proxy in front of each node.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,28 +13,28 @@ use super::super::cluster::{RedisCluster, wait_for};
 use super::super::faults::Fault;
 use super::super::proxy::FaultyProxy;
 use super::super::redis::{RedisServer, free_port_of_node};
-use super::watched::{flush_scripts, hang, is_master, kill_connections, use_up_memory};
+use super::sentinel::{flush_scripts, hang, is_master, kill_connections, use_up_memory};
 use super::{Loss, now};
 
 const PRIMARIES: usize = 3;
-/// Nodes wait for so long until they take another one for dead.
+/// Milliseconds after which nodes consider an unreachable node dead.
 const NODE_TIMEOUT: &str = "2000";
-/// Milliseconds for which a replica that was asked tries to take over.
-const GIVES_UP: u64 = 5_000;
+/// Milliseconds after which a replica gives up a requested failover.
+const FAILOVER_TIMEOUT: u64 = 5_000;
 const HESITATION: Duration = Duration::from_millis(800);
-/// A replica that has so much less than its primary, in bytes, is up to date.
-const LAG: u64 = 20_000;
+/// A replica that lags at most this many bytes behind its primary counts as up to date.
+const MAX_LAG: u64 = 20_000;
 
-/// What can fail.
+/// A cluster into which faults can be injected. Nodes have the numbers 0 to 5.
 pub struct Cluster {
     cluster: RedisCluster,
-    /// One before each node: where it says that it is.
+    /// A proxy for each node, whose address the node announces.
     proxies: Vec<FaultyProxy>,
     ids: Vec<String>,
     /// The node that has been killed.
     dead: Option<usize>,
-    /// Who had slots after the last fault, and the epochs of their configurations: a failover is a new one.
-    last: BTreeMap<usize, u64>,
+    /// The owners of slots after the last fault, with their configuration epochs: a failover assigns a new epoch.
+    last_owners: BTreeMap<usize, u64>,
 }
 
 impl Cluster {
@@ -48,8 +48,8 @@ impl Cluster {
         }
         cluster.join();
         let ids = (0..2 * PRIMARIES).map(|number| cluster.id(number)).collect();
-        let mut cluster = Self { cluster, proxies, ids, dead: None, last: BTreeMap::new() };
-        cluster.last = cluster.epochs(0);
+        let mut cluster = Self { cluster, proxies, ids, dead: None, last_owners: BTreeMap::new() };
+        cluster.last_owners = cluster.owners_with_epochs(0);
         Some(cluster)
     }
 
@@ -58,22 +58,22 @@ impl Cluster {
         format!("cluster: [{}]", urls.join(", "))
     }
 
-    /// Lets it happen, for so long, to one of those who have slots.
-    pub async fn strike(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
+    /// Injects a fault into one of the owners of slots.
+    pub async fn inject(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
         let owners: Vec<usize> = self.owners(0).into_iter().collect();
         let (victim, next) = (owners[victim % owners.len()], owners[(victim + 1) % owners.len()]);
         let begin = now();
-        let loss = self.strike_one(fault, lasts, victim, next).await;
-        // Whoever was replaced may not know yet.
-        let (before, after) = (mem::take(&mut self.last), self.epochs(next));
-        self.last = after;
-        let is_meant = loss.is_some() || matches!(fault, Fault::FailoverAsked | Fault::SlotsMoved);
-        let changed = self.last.iter().filter(|(node, epoch)| before.get(node) != Some(epoch)).count();
-        // One that nobody meant may have lost data.
-        if changed > usize::from(is_meant) { Some(Loss::Since(begin)) } else { loss }
+        let loss = self.inject_into(fault, lasts, victim, next).await;
+        // Asks another node: a replaced node may not know the new owner yet.
+        let (before, after) = (mem::take(&mut self.last_owners), self.owners_with_epochs(next));
+        self.last_owners = after;
+        let is_expected = loss.is_some() || matches!(fault, Fault::FailoverAsked | Fault::SlotsMoved);
+        let changed = self.last_owners.iter().filter(|(node, epoch)| before.get(node) != Some(epoch)).count();
+        // An unexpected failover may have lost data.
+        if changed > usize::from(is_expected) { Some(Loss::Since(begin)) } else { loss }
     }
 
-    async fn strike_one(&mut self, fault: Fault, lasts: Duration, victim: usize, next: usize) -> Option<Loss> {
+    async fn inject_into(&mut self, fault: Fault, lasts: Duration, victim: usize, next: usize) -> Option<Loss> {
         let (node, proxy) = (&self.cluster.nodes[victim], &self.proxies[victim]);
         match fault {
             Fault::Replaced => {
@@ -81,15 +81,15 @@ impl Cluster {
                 node.signal("KILL");
                 let killed = now() + 5;
                 self.dead = Some(victim);
-                self.wait_for_another(victim);
+                self.wait_for_failover(victim);
                 return Some(Loss::At(killed));
             }
             Fault::StoppedUntilReplaced => {
                 self.wait_for_replica(victim);
                 node.signal("STOP");
                 let stopped = now();
-                self.wait_for_another(victim);
-                // It takes itself for the primary until it has heard of the other one.
+                self.wait_for_failover(victim);
+                // The node believes that it is the primary until it learns about the new one.
                 node.signal("CONT");
                 return Some(Loss::Since(stopped));
             }
@@ -122,19 +122,20 @@ impl Cluster {
             }
             Fault::ScriptsFlushed => flush_scripts(&mut node.connection(), lasts).await,
             Fault::OutOfMemory => use_up_memory(node, lasts).await,
-            fault => unreachable!("{}: not of a cluster", fault.title()),
+            fault => unreachable!("{}: not a fault of a cluster", fault.title()),
         }
         None
     }
 
-    /// It has all that it has answered, and is the primary again if it is back before the others miss it.
+    /// Kills a primary and restarts it with its data. It remains the primary if it is back before its replica takes
+    /// over.
     fn restart(&mut self, victim: usize) -> Option<Loss> {
         self.cluster.nodes[victim].signal("KILL");
         let killed = now() + 5;
         self.start_again(victim);
         let viewer = self.other_than(victim);
         let is_replaced = || !self.owners(viewer).contains(&victim);
-        wait_for("it is in the cluster again", || is_replaced() || self.is_ok(victim));
+        wait_for("the node is in the cluster again", || is_replaced() || self.is_ok(victim));
         is_replaced().then_some(Loss::At(killed))
     }
 
@@ -143,7 +144,7 @@ impl Cluster {
         self.cluster.nodes[number] = start_node(&self.cluster, number, port, proxy).expect("a Redis");
     }
 
-    /// Moves every other slot that has keys.
+    /// Moves every other slot that has keys to another node.
     fn move_slots(&self, from: usize, to: usize) {
         let owners = self.owners(to);
         for slot in self.cluster.slots_with_keys(from).into_iter().step_by(2) {
@@ -154,28 +155,28 @@ impl Cluster {
         }
     }
 
-    /// Who has slots, as this node says.
+    /// Returns the owners of slots from the view of the node `viewer`.
     fn owners(&self, viewer: usize) -> BTreeSet<usize> {
-        self.epochs(viewer).into_keys().collect()
+        self.owners_with_epochs(viewer).into_keys().collect()
     }
 
-    /// The same, with the epochs of their configurations.
-    fn epochs(&self, viewer: usize) -> BTreeMap<usize, u64> {
-        let told = self.nodes(viewer);
-        let words = told.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    /// Returns the owners of slots and their configuration epochs from the view of the node `viewer`.
+    fn owners_with_epochs(&self, viewer: usize) -> BTreeMap<usize, u64> {
+        let reply = self.nodes(viewer);
+        let words = reply.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let owners = words.filter(|words| words.len() > 8 && words[2].contains("master"));
         owners.filter_map(|words| Some((self.number(words[0])?, words[6].parse().ok()?))).collect()
     }
 
-    /// The replica of a primary.
+    /// Returns the replica of a primary.
     fn replica_of(&self, primary: usize) -> usize {
         self.known_replica_of(primary).expect("a replica")
     }
 
     fn known_replica_of(&self, primary: usize) -> Option<usize> {
-        let told = self.nodes(primary);
-        let is_its = |line: &&str| line.contains("slave") && line.split(' ').nth(3) == Some(&self.ids[primary]);
-        let id = told.lines().find(is_its).and_then(|line| line.split(' ').next());
+        let reply = self.nodes(primary);
+        let is_replica = |line: &&str| line.contains("slave") && line.split(' ').nth(3) == Some(&self.ids[primary]);
+        let id = reply.lines().find(is_replica).and_then(|line| line.split(' ').next());
         id.and_then(|id| self.number(id))
     }
 
@@ -196,59 +197,59 @@ impl Cluster {
         info.contains("cluster_state:ok")
     }
 
-    /// Has the replica of a primary take its place. The primary stops until its replica has all that it has: nothing is lost. A
-    /// replica gives up when too few others have voted for it in time; so it is asked again.
+    /// Requests a failover to the replica. Nothing is lost: the primary pauses until its replica is up to date.
+    /// Requests it again if the replica gives up for lack of votes.
     fn fail_over(&self, victim: usize) {
-        let (replica, asked) = (self.replica_of(victim), Cell::new(None::<u64>));
-        let ask = || cmd("CLUSTER").arg("FAILOVER").exec(&mut self.cluster.nodes[replica].connection());
-        wait_for("its replica has taken over, as it was asked to", || {
-            if asked.get().is_none_or(|asked| now() > asked + GIVES_UP) && ask().is_ok() {
-                asked.set(Some(now()));
+        let (replica, requested) = (self.replica_of(victim), Cell::new(None::<u64>));
+        let request = || cmd("CLUSTER").arg("FAILOVER").exec(&mut self.cluster.nodes[replica].connection());
+        wait_for("the requested failover is complete", || {
+            if requested.get().is_none_or(|requested| now() > requested + FAILOVER_TIMEOUT) && request().is_ok() {
+                requested.set(Some(now()));
             }
             self.is_replaced(victim)
         });
     }
 
     /// Waits until the replica has taken over by itself.
-    fn wait_for_another(&self, victim: usize) {
-        wait_for("its replica has taken over", || self.is_replaced(victim));
+    fn wait_for_failover(&self, victim: usize) {
+        wait_for("the replica has taken over", || self.is_replaced(victim));
     }
 
-    /// Do all others know that the replica has taken over?
+    /// Returns `true` if all other nodes know that the replica has taken over.
     fn is_replaced(&self, victim: usize) -> bool {
         let others = (0..self.ids.len()).filter(|node| *node != victim);
         others.map(|node| self.owners(node)).all(|owners| owners.len() == PRIMARIES && !owners.contains(&victim))
     }
 
-    /// Waits until the replica has nearly all.
+    /// Waits until the replica is nearly up to date.
     fn wait_for_replica(&self, primary: usize) {
         let replica = self.replica_of(primary);
-        wait_for("it has replicated", || self.cluster.lag(primary, replica) < LAG);
+        wait_for("the replica is up to date", || self.cluster.lag(primary, replica) < MAX_LAG);
     }
 
-    /// The highest epoch of all.
+    /// Returns the highest configuration epoch.
     pub fn epoch(&self) -> u64 {
-        self.last.values().copied().max().unwrap_or(0)
+        self.last_owners.values().copied().max().unwrap_or(0)
     }
 
-    /// Is each node but the owners of slots a replica?
-    pub fn is_left(&self) -> bool {
-        let replaced = |number: &usize| !self.last.contains_key(number) && Some(*number) != self.dead;
+    /// Returns `true` if every node that owns no slots is a replica.
+    pub fn is_replacement_complete(&self) -> bool {
+        let replaced = |number: &usize| !self.last_owners.contains_key(number) && Some(*number) != self.dead;
         (0..self.ids.len()).filter(replaced).all(|number| !is_master(&self.cluster.nodes[number]))
     }
 
-    pub fn mend(&mut self) -> bool {
+    pub fn repair(&mut self) -> bool {
         if let Some(dead) = self.dead.take() {
             self.start_again(dead);
         }
         let is_well = || self.cluster.nodes.iter().all(|node| self.cluster.is_well(node));
-        wait_for("all is well", || is_well() && self.all_agree());
-        let (before, after) = (mem::take(&mut self.last), self.epochs(0));
-        self.last = after;
-        self.last != before
+        wait_for("the cluster is healthy", || is_well() && self.all_agree());
+        let (before, after) = (mem::take(&mut self.last_owners), self.owners_with_epochs(0));
+        self.last_owners = after;
+        self.last_owners != before
     }
 
-    /// Do all nodes say the same of who has slots, and has each of those a replica?
+    /// Returns `true` if all nodes agree on the owners of slots, and each owner has a replica.
     fn all_agree(&self) -> bool {
         let owners = self.owners(0);
         let others = (1..self.ids.len()).all(|node| self.owners(node) == owners);
@@ -260,9 +261,9 @@ fn start_node(cluster: &RedisCluster, number: usize, port: u16, announced: u16) 
     let folder = cluster.folder_of(number);
     let (announced, bus) = (announced.to_string(), (port + 10_000).to_string());
     let node = ["--cluster-enabled", "yes", "--dir", &folder, "--cluster-node-timeout", NODE_TIMEOUT];
-    let place = ["--cluster-announce-port", &announced, "--cluster-announce-bus-port", &bus];
-    let more = ["--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0"];
+    let address = ["--cluster-announce-port", &announced, "--cluster-announce-bus-port", &bus];
+    let failover = ["--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0"];
     let replication = ["--repl-diskless-sync-delay", "0", "--repl-timeout", "3", "--repl-ping-replica-period", "1"];
-    let keeps = ["--appendonly", "yes", "--appendfsync", "no"];
-    RedisServer::start_with(Some(port), &[&node[..], &place, &more, &replication, &keeps].concat())
+    let persistence = ["--appendonly", "yes", "--appendfsync", "no"];
+    RedisServer::start_with(Some(port), &[&node[..], &address, &failover, &replication, &persistence].concat())
 }

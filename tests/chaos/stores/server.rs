@@ -1,4 +1,4 @@
-//! The Redis that is broken: it is killed and started again at the same place, with what it had written down or without.
+//! A Redis that can be killed and restarted at the same port, with its data or without.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,27 +8,26 @@ use tidegate::clock::{Clock, SystemClock};
 
 use super::super::redis::{RedisServer, free_port};
 use super::super::tls::Authority;
-use super::clock::MovedClock;
+use super::clock::ShiftedClock;
 
-/// Whom gateways log in as.
+/// The Redis user of the gateways.
 pub const USER: &str = "gateway";
 
 const CERTIFICATE: &str = "redis";
 const HOSTS: [&str; 1] = ["127.0.0.1"];
 
-/// A Redis; and where it is, while it is not there.
+/// A Redis server that may be running or not.
 pub struct Server {
     running: Option<RedisServer>,
-    /// Where gateways reach it.
+    /// The port for gateways.
     pub port: u16,
-    /// Where we do.
+    /// The port for the test, without TLS.
     own_port: u16,
-    /// Who signs its certificate, if it is reached by TLS.
+    /// The authority of its certificate, if it uses TLS.
     authority: Option<Authority>,
-    /// What it is told besides.
+    /// Further arguments of redis-server.
     more: Vec<String>,
-    /// If it can be moved.
-    clock: Option<MovedClock>,
+    clock: Option<ShiftedClock>,
     folder: PathBuf,
     /// The file that gateways read the password from.
     password_file: PathBuf,
@@ -36,14 +35,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one that keeps its data in this folder; nothing where there is none to start.
+    /// Starts a server with its data in `folder`. Returns `None` if Redis is not installed.
     pub fn start(folder: &Path) -> Option<Self> {
         let mut server = Self::in_folder(folder);
-        server.clock = MovedClock::start(folder);
+        server.clock = ShiftedClock::start(folder);
         server.run()
     }
 
-    /// The same, but gateways can reach it by TLS alone, and have to show a certificate; nothing where it has no TLS.
+    /// Like [`Self::start`], but gateways need TLS and a client certificate. Returns `None` if this Redis has no TLS.
     pub fn start_with_tls(folder: &Path) -> Option<Self> {
         let (mut server, authority) = (Self::in_folder(folder), Authority::new());
         authority.sign("gateway", &[]);
@@ -68,7 +67,7 @@ impl Server {
         self.running.is_some().then_some(self)
     }
 
-    /// What the rule file of a gateway says of it that reaches it at this port.
+    /// Returns the `store` entry of a rule file for a gateway that connects to `port`.
     pub fn rule(&self, port: u16) -> String {
         let password = self.password_file.display();
         let (scheme, tls) = self.authority.as_ref().map_or(("redis", String::new()), |authority| {
@@ -78,63 +77,63 @@ impl Server {
         format!("url: '{scheme}://{USER}@127.0.0.1:{port}', password_file: '{password}'{tls}")
     }
 
-    /// Kills it, with calls under way; returns when that was.
+    /// Kills the server, with calls in flight. Returns the time.
     pub fn kill(&mut self) -> u64 {
         self.running = None;
         SystemClock::new().now().as_millis()
     }
 
-    /// Starts it with what it had written down: all that it has ever answered, since it writes before it answers.
+    /// Starts the server with its data. Nothing that it replied is lost: it writes the append-only file before it
+    /// replies.
     pub fn restart(&mut self) {
         let (acl, data) = (self.folder.join("users.acl"), self.folder.display().to_string());
         let users = format!("user default on nopass ~* &* +@all\nuser {USER} on >{} ~* &* +@all\n", self.password());
         fs::write(&acl, users).expect("written");
         let acl = acl.display().to_string();
-        let keeps = ["--appendonly", "yes", "--appendfsync", "no", "--dir", &data, "--aclfile", &acl];
-        let all: Vec<&str> = keeps.into_iter().chain(self.more.iter().map(String::as_str)).collect();
-        let environment = self.clock.as_ref().map(MovedClock::environment);
+        let settings = ["--appendonly", "yes", "--appendfsync", "no", "--dir", &data, "--aclfile", &acl];
+        let all: Vec<&str> = settings.into_iter().chain(self.more.iter().map(String::as_str)).collect();
+        let environment = self.clock.as_ref().map(ShiftedClock::environment);
         self.running =
             RedisServer::start_in_environment(self.own_port, &all, environment.as_ref().map_or(&[], |all| &all[..]));
     }
 
-    /// From now on it shows a certificate that was over long ago.
-    pub fn show_expired(&self) {
-        self.show(|authority| authority.sign_expired(CERTIFICATE, &HOSTS));
+    /// Replaces the server's certificate by an expired one.
+    pub fn present_expired(&self) {
+        self.replace_certificate(|authority| authority.sign_expired(CERTIFICATE, &HOSTS));
     }
 
-    pub fn show_valid(&self) {
-        self.show(|authority| authority.sign(CERTIFICATE, &HOSTS));
+    pub fn present_valid(&self) {
+        self.replace_certificate(|authority| authority.sign(CERTIFICATE, &HOSTS));
     }
 
-    fn show(&self, sign: impl FnOnce(&Authority)) {
-        let authority = self.authority.as_ref().expect("one by TLS");
+    fn replace_certificate(&self, sign: impl FnOnce(&Authority)) {
+        let authority = self.authority.as_ref().expect("a server with TLS");
         sign(authority);
-        // It reads both files again.
-        self.tell(&["CONFIG", "SET", "tls-cert-file", &authority.path(&format!("{CERTIFICATE}.pem"))]);
+        // Makes the server read the certificate and the key again.
+        self.execute(&["CONFIG", "SET", "tls-cert-file", &authority.path(&format!("{CERTIFICATE}.pem"))]);
     }
 
-    /// Moves its clock by so many hours.
-    pub fn move_clock(&mut self, hours: i64) {
+    pub fn shift_clock(&mut self, hours: i64) {
         if let Some(clock) = &mut self.clock {
-            clock.move_by(hours);
+            clock.shift(hours);
         }
     }
 
-    /// Starts it with nothing.
+    /// Starts the server without data.
     pub fn restart_empty(&mut self) {
         fs::remove_dir_all(&self.folder).expect("removed");
         fs::create_dir_all(&self.folder).expect("a folder");
         self.restart();
     }
 
-    /// Changes the gateways' password; they are not told.
+    /// Changes the password of the gateways' user, but not the gateways' password file.
     pub fn change_password(&mut self) {
         self.passwords += 1;
-        self.tell(&["ACL", "SETUSER", USER, "resetpass", &format!(">{}", self.password())]);
+        self.execute(&["ACL", "SETUSER", USER, "resetpass", &format!(">{}", self.password())]);
     }
 
-    /// Tells the gateways the present password.
-    pub fn tell_password(&self) {
+    /// Writes the present password to the gateways' password file.
+    pub fn write_password_file(&self) {
         let next = self.password_file.with_extension("next");
         fs::write(&next, self.password()).expect("written");
         fs::rename(&next, &self.password_file).expect("moved");
@@ -148,13 +147,14 @@ impl Server {
         self.running.as_ref().expect("a Redis").connection()
     }
 
-    /// Tells it to do something, and that it does.
-    pub fn tell(&self, words: &[&str]) {
-        self.ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    /// Executes a command that must succeed.
+    #[track_caller]
+    pub fn execute(&self, words: &[&str]) {
+        self.try_execute(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
     }
 
-    /// Tells it to do something that it may not.
-    pub fn ask(&self, words: &[&str]) -> RedisResult<()> {
+    /// Executes a command that may fail.
+    pub fn try_execute(&self, words: &[&str]) -> RedisResult<()> {
         let (name, arguments) = words.split_first().expect("a command");
         cmd(name).arg(arguments).exec(&mut self.connection())
     }

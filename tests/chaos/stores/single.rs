@@ -1,4 +1,4 @@
-//! One Redis, and the network between it and each gateway.
+//! A single Redis, and a proxy between Redis and each gateway.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use super::super::run::GATEWAYS;
 use super::server::{Server, USER};
 use super::{Loss, now};
 
-/// What can fail.
-pub struct Single {
+/// A single Redis into which faults can be injected.
+pub struct SingleStore {
     server: Server,
-    /// One before Redis for each gateway.
+    /// A proxy for each gateway.
     proxies: Vec<FaultyProxy>,
-    /// How long a decision may take.
+    /// The deadline of a decision.
     deadline: Duration,
 }
 
-impl Single {
+impl SingleStore {
     pub fn start(server: Server, network: &Runtime, deadline: Duration) -> Self {
         let proxies = (0..GATEWAYS).map(|_| network.block_on(FaultyProxy::start(server.port))).collect();
         Self { server, proxies, deadline }
@@ -31,8 +31,8 @@ impl Single {
         self.server.rule(self.proxies[gateway].port)
     }
 
-    /// Lets it happen, for so long, to this gateway if it is one that it happens to.
-    pub async fn strike(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
+    /// Injects a fault. Faults of one gateway hit the one with the number `victim`.
+    pub async fn inject(&mut self, fault: Fault, lasts: Duration, victim: usize) -> Option<Loss> {
         let Self { server, proxies, deadline } = self;
         let deadline = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
         match fault {
@@ -54,15 +54,15 @@ impl Single {
             }
             Fault::ScriptsFlushed => {
                 for _ in 0..5 {
-                    server.tell(&["SCRIPT", "FLUSH"]);
-                    // No version before 7 has functions.
-                    _ = server.ask(&["FUNCTION", "FLUSH"]);
+                    server.execute(&["SCRIPT", "FLUSH"]);
+                    // Fails before version 7, which has no functions.
+                    _ = server.try_execute(&["FUNCTION", "FLUSH"]);
                     sleep(lasts / 5).await;
                 }
             }
             Fault::ConnectionsKilled => {
                 for _ in 0..5 {
-                    server.tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+                    server.execute(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
                     sleep(lasts / 5).await;
                 }
             }
@@ -70,43 +70,43 @@ impl Single {
             Fault::WritesPaused => pause(server, "WRITE", lasts).await,
             Fault::Busy => busy(server, lasts).await,
             Fault::OutOfMemory => {
-                server.tell(&["CONFIG", "SET", "maxmemory", "1"]);
+                server.execute(&["CONFIG", "SET", "maxmemory", "1"]);
                 sleep(lasts).await;
-                server.tell(&["CONFIG", "SET", "maxmemory", "0"]);
+                server.execute(&["CONFIG", "SET", "maxmemory", "0"]);
             }
             Fault::ReadOnly => {
-                server.tell(&["REPLICAOF", "127.0.0.1", "1"]);
+                server.execute(&["REPLICAOF", "127.0.0.1", "1"]);
                 sleep(lasts).await;
-                server.tell(&["REPLICAOF", "NO", "ONE"]);
+                server.execute(&["REPLICAOF", "NO", "ONE"]);
             }
             Fault::PasswordChanged => {
                 server.change_password();
-                server.tell(&["CLIENT", "KILL", "USER", USER]);
+                server.execute(&["CLIENT", "KILL", "USER", USER]);
                 sleep(lasts).await;
-                server.tell_password();
+                server.write_password_file();
             }
             Fault::NotPermitted => {
-                server.tell(&["ACL", "SETUSER", USER, "-@scripting"]);
+                server.execute(&["ACL", "SETUSER", USER, "-@scripting"]);
                 sleep(lasts).await;
-                server.tell(&["ACL", "SETUSER", USER, "+@all"]);
+                server.execute(&["ACL", "SETUSER", USER, "+@all"]);
             }
             Fault::CertificateExpired => {
-                server.show_expired();
-                server.tell(&["CLIENT", "KILL", "USER", USER]);
+                server.present_expired();
+                server.execute(&["CLIENT", "KILL", "USER", USER]);
                 sleep(lasts).await;
-                server.show_valid();
+                server.present_valid();
             }
-            // All that it holds is over then.
+            // All permits become available again, which equals a loss of data.
             Fault::ClockForward => {
                 sleep(lasts).await;
                 let begin = now();
-                server.move_clock(1);
+                server.shift_clock(1);
                 return Some(Loss::Since(begin));
             }
-            // What it holds is redated: nothing is lost.
+            // The store re-dates its data, and nothing is lost.
             Fault::ClockBack => {
                 sleep(lasts).await;
-                server.move_clock(-1);
+                server.shift_clock(-1);
             }
             Fault::OneCutOff => {
                 proxies[victim].cut();
@@ -127,20 +127,20 @@ impl Single {
             Fault::AsSlowAsTheDeadline => {
                 for_all(proxies, lasts, |proxy| proxy.delay(deadline * 9 / 10, deadline * 11 / 10)).await;
             }
-            fault => unreachable!("{}: not of one Redis", fault.title()),
+            fault => unreachable!("{}: not a fault of a single Redis", fault.title()),
         }
         None
     }
 }
 
-async fn for_all(proxies: &[FaultyProxy], lasts: Duration, does: impl Fn(&FaultyProxy)) {
-    proxies.iter().for_each(does);
+async fn for_all(proxies: &[FaultyProxy], lasts: Duration, inject: impl Fn(&FaultyProxy)) {
+    proxies.iter().for_each(inject);
     sleep(lasts).await;
     proxies.iter().for_each(FaultyProxy::heal);
 }
 
-async fn pause(server: &Server, whom: &str, lasts: Duration) {
-    server.tell(&["CLIENT", "PAUSE", &lasts.as_millis().to_string(), whom]);
+async fn pause(server: &Server, mode: &str, lasts: Duration) {
+    server.execute(&["CLIENT", "PAUSE", &lasts.as_millis().to_string(), mode]);
     sleep(lasts).await;
 }
 
@@ -149,7 +149,7 @@ async fn busy(server: &Server, lasts: Duration) {
     cmd("CONFIG").arg(&["SET", "lua-time-limit", "100"]).exec(&mut control).expect("set");
     let busy = std::thread::spawn(move || cmd("EVAL").arg("while true do end").arg(0).exec(&mut script));
     sleep(lasts).await;
-    // Before it has been told to others that it is busy, it answers nobody.
+    // Redis accepts commands only after `lua-time-limit`.
     while cmd("SCRIPT").arg("KILL").exec(&mut control).is_err() {
         sleep(Duration::from_millis(10)).await;
     }
