@@ -5,10 +5,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{MAX_FIELDS, Malformed};
 
-/// Most bytes of all chunk extensions of a body. Extensions have no use but attacks.
+/// The limit of the bytes of all chunk extensions of a body. In practice only attacks use extensions.
 const MAX_EXTENSIONS: u32 = 16 * 1024;
 
-/// Most bytes of all trailers.
+/// The limit of the bytes of all trailers.
 const MAX_TRAILERS: usize = 16 * 1024;
 
 /// A decoder for one body.
@@ -36,7 +36,7 @@ enum Expected {
     SizeEnd {
         size: u64,
     },
-    /// Data: so many bytes.
+    /// Chunk data, of which `left` bytes follow.
     Data {
         left: u64,
     },
@@ -46,8 +46,8 @@ enum Expected {
     /// Trailers up to an empty line, with the bytes so far.
     Trailers(Vec<u8>),
     Nothing,
-    /// The input was malformed. Framing is lost, so nothing more is read.
-    Lost,
+    /// Nothing: the input was malformed, so the end of the body is unknown.
+    Failed,
 }
 
 /// A position in chunk extensions: `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
@@ -83,12 +83,12 @@ pub(crate) enum Piece {
 }
 
 impl Chunked {
-    /// A decoder at the start of a body.
+    /// Creates a decoder at the start of a body.
     pub(crate) fn new() -> Self {
         Self { expected: Expected::Size { size: 0, digits: 0 }, extensions: 0 }
     }
 
-    /// Has the whole body been read?
+    /// Returns `true` if the whole body has been read.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self.expected, Expected::Nothing)
     }
@@ -98,13 +98,13 @@ impl Chunked {
     /// # Errors
     /// The body is malformed. Every later call fails too.
     pub(crate) fn read(&mut self, input: &mut Bytes) -> Result<Piece, Malformed> {
-        self.next(input).inspect_err(|_| self.expected = Expected::Lost)
+        self.next(input).inspect_err(|_| self.expected = Expected::Failed)
     }
 
     fn next(&mut self, input: &mut Bytes) -> Result<Piece, Malformed> {
         loop {
             match &mut self.expected {
-                Expected::Lost => return Err(Malformed),
+                Expected::Failed => return Err(Malformed),
                 Expected::Nothing => return Ok(Piece::End(None)),
                 _ if input.is_empty() => return Ok(Piece::NeedInput),
                 Expected::Data { left } => {
@@ -219,10 +219,10 @@ mod tests {
 
     use super::*;
 
-    /// Its data, its trailers, and what came after it.
+    /// The data, the trailers, and the bytes after the body.
     type Body = (Vec<u8>, HeaderMap, Vec<u8>);
 
-    /// Reads a body that comes in parts of this length; nothing if it has no end.
+    /// Reads a body in parts of this length. Returns `None` if the body is incomplete.
     fn read(body: &[u8], part: usize) -> Result<Option<Body>, Malformed> {
         let (mut chunked, mut data) = (Chunked::new(), Vec::new());
         let mut parts = body.chunks(part);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_become_one_body_and_what_follows_stays() {
+    fn chunks_are_joined_and_following_bytes_remain() {
         let body = b"3\r\nabc\r\n0A;x=\"y\"\r\n0123456789\r\n1 \t;y\r\nz\r\n000\r\nX-Sum: 7\r\nx-sum: 8\r\n\r\nnext";
         for part in 1..=body.len() {
             let (data, trailers, rest) = read(body, part).unwrap().unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_might_read_differently_is_not_read() {
+    fn ambiguous_chunks_are_malformed() {
         for bad in [
             "\r\n",
             "x\r\n",
@@ -344,9 +344,9 @@ mod tests {
         }
     }
 
-    /// It went on where the input went on, and found requests there.
+    /// Regression test: the decoder continued after an error, and found requests in the rest of the input.
     #[test]
-    fn after_an_error_nothing_is_read_any_more() {
+    fn nothing_is_read_after_an_error() {
         let mut chunked = Chunked::new();
         let mut input = Bytes::from_static(b"-5\r\nhello\r\n0\r\n\r\n");
         for _ in 0..3 {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_and_trailers_have_a_bound() {
+    fn extensions_and_trailers_are_bounded() {
         let extensions = |length: usize| data(format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(length - 1)).as_bytes());
         assert_eq!(extensions(16 * 1024), Ok(Some(b"a".to_vec())));
         assert_eq!(extensions(16 * 1024 + 1), Err(Malformed));
@@ -372,7 +372,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic_or_depends_on_where_the_input_is_cut(
+        fn result_does_not_depend_on_input_boundaries(
             body in proptest::collection::vec(prop_oneof![
                 "[0-9a-f]{1,3}".prop_map(String::into_bytes), Just(b"\r\n".to_vec()), Just(b"0\r\n\r\n".to_vec()),
                 Just(b";".to_vec()), Just(b"a: b\r\n".to_vec()), any::<Vec<u8>>(),

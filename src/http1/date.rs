@@ -8,33 +8,34 @@ use httpdate::HttpDate;
 
 use crate::clock;
 
-/// A second and its text.
-struct Written {
+/// A second and its formatted date.
+struct CachedDate {
     second: u64,
     text: HeaderValue,
 }
 
 thread_local! {
-    static LAST: RefCell<Written> = const { RefCell::new(Written { second: 0, text: HeaderValue::from_static("") }) };
+    static LAST: RefCell<CachedDate> =
+        const { RefCell::new(CachedDate { second: 0, text: HeaderValue::from_static("") }) };
 }
 
-/// Passes the present date to `show`.
-pub(super) fn date(show: impl FnOnce(&[u8])) {
-    with_present(|text| show(text.as_bytes()));
+/// Calls `write` with the current date.
+pub(super) fn with_date(write: impl FnOnce(&[u8])) {
+    with_date_value(|text| write(text.as_bytes()));
 }
 
-/// The present date as a field value.
+/// Returns the current date as a field value.
 pub(crate) fn date_value() -> HeaderValue {
-    with_present(HeaderValue::clone)
+    with_date_value(HeaderValue::clone)
 }
 
-fn with_present<T>(show: impl FnOnce(&HeaderValue) -> T) -> T {
+fn with_date_value<T>(read: impl FnOnce(&HeaderValue) -> T) -> T {
     let second = clock::unix_seconds();
     LAST.with_borrow_mut(|last| {
         if last.second != second || last.text.is_empty() {
             let text = HttpDate::from(UNIX_EPOCH + Duration::from_secs(second)).to_string();
-            *last = Written { second, text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("")) };
+            *last = CachedDate { second, text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("")) };
         }
-        show(&last.text)
+        read(&last.text)
     })
 }

@@ -1,54 +1,54 @@
-//! Where a body ends (RFC 9112 section 6.3).
+//! Determines where a message body ends (RFC 9112 section 6.3).
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::Malformed;
 
-/// Where a body ends.
+/// The framing of a body: how to find its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// After so many bytes; 0 means no body.
+    /// The body has this number of bytes; 0 means no body.
     Length(u64),
-    /// After the last chunk.
+    /// The body is chunked.
     Chunked,
-    /// When the connection closes.
+    /// The body ends when the connection closes.
     UntilClose,
 }
 
-/// What the fields of a head say about the framing of its body.
+/// The framing fields of a head: `Content-Length` and `Transfer-Encoding`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct FramingFields {
     chunked: bool,
     length: Option<u64>,
 }
 
 impl Framing {
-    /// The framing of an answer to a request with this method.
-    pub(crate) fn of_answer(method: &Method, status: StatusCode, told: Told) -> Self {
+    /// Returns the framing of a response to a request with this method.
+    pub(crate) fn of_response(method: &Method, status: StatusCode, framing_fields: FramingFields) -> Self {
         let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        match told {
+        match framing_fields {
             _ if bodiless || *method == Method::HEAD => Self::Length(0),
-            Told { chunked: true, .. } => Self::Chunked,
-            Told { length: Some(length), .. } => Self::Length(length),
-            Told { length: None, .. } => Self::UntilClose,
+            FramingFields { chunked: true, .. } => Self::Chunked,
+            FramingFields { length: Some(length), .. } => Self::Length(length),
+            FramingFields { length: None, .. } => Self::UntilClose,
         }
     }
 
-    /// The framing of a request. Without framing fields it has no body.
-    pub(crate) fn of_request(told: Told) -> Self {
-        if told.chunked { Self::Chunked } else { Self::Length(told.length.unwrap_or(0)) }
+    /// Returns the framing of a request. Without framing fields a request has no body.
+    pub(crate) fn of_request(framing_fields: FramingFields) -> Self {
+        if framing_fields.chunked { Self::Chunked } else { Self::Length(framing_fields.length.unwrap_or(0)) }
     }
 }
 
-impl Told {
-    /// Notes a field, if it is `Content-Length` or `Transfer-Encoding`.
+impl FramingFields {
+    /// Records a field if it is `Content-Length` or `Transfer-Encoding`.
     ///
-    /// `chunked` is the only transfer coding accepted: any other would have to be decoded. A repeated length is refused even
-    /// if all values agree (RFC 9110 section 8.6 leaves the choice), since it hints at two messages put together.
+    /// `chunked` is the only accepted transfer coding, because any other coding would have to be decoded. A repeated length is
+    /// rejected even if all values agree, because it suggests two merged messages. RFC 9110 section 8.6 allows both.
     ///
     /// # Errors
     /// The framing is ambiguous.
-    pub(crate) fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), Malformed> {
+    pub(crate) fn record(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), Malformed> {
         if *name == header::CONTENT_LENGTH {
             if self.length.replace(number(value.as_bytes())?).is_some() {
                 return Err(Malformed);
@@ -62,32 +62,33 @@ impl Told {
         Ok(())
     }
 
-    /// Both fields are there. The length is ignored, but other parsers may have used it (RFC 9112 section 6.1).
-    pub(crate) fn is_doubtful(self) -> bool {
+    /// Returns `true` if the message has both fields. The length is ignored, but other parsers may have used it (RFC 9112
+    /// section 6.1).
+    pub(crate) fn is_ambiguous(self) -> bool {
         self.chunked && self.length.is_some()
     }
 
-    /// Is a body announced?
-    pub(crate) fn promises_body(self) -> bool {
+    /// Returns `true` if the fields announce a body.
+    pub(crate) fn announces_body(self) -> bool {
         self.chunked || self.length.is_some_and(|length| length > 0)
     }
 
-    /// Is the body chunked?
+    /// Returns `true` if the body is chunked.
     pub(crate) fn is_chunked(self) -> bool {
         self.chunked
     }
 }
 
-/// The one valid `Content-Length`.
+/// Returns the value of `Content-Length`.
 ///
 /// # Errors
-/// It is not a number, or there is more than one.
+/// The value is not a number, or the field is repeated.
 pub(crate) fn length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
-    let mut told = Told::default();
+    let mut framing_fields = FramingFields::default();
     for value in headers.get_all(header::CONTENT_LENGTH) {
-        told.note(&header::CONTENT_LENGTH, value)?;
+        framing_fields.record(&header::CONTENT_LENGTH, value)?;
     }
-    Ok(told.length)
+    Ok(framing_fields.length)
 }
 
 /// Parses digits: no sign, no spaces, no overflow.
@@ -112,17 +113,17 @@ mod tests {
         headers
     }
 
-    fn told(fields: &[(&'static str, &'static str)]) -> Result<Told, Malformed> {
-        let mut told = Told::default();
-        headers(fields).iter().try_for_each(|(name, value)| told.note(name, value)).map(|()| told)
+    fn framing_fields(fields: &[(&'static str, &'static str)]) -> Result<FramingFields, Malformed> {
+        let mut framing_fields = FramingFields::default();
+        headers(fields).iter().try_for_each(|(name, value)| framing_fields.record(name, value)).map(|()| framing_fields)
     }
 
     fn framing(method: &Method, status: u16, fields: &[(&'static str, &'static str)]) -> Framing {
-        Framing::of_answer(method, StatusCode::from_u16(status).unwrap(), told(fields).unwrap())
+        Framing::of_response(method, StatusCode::from_u16(status).unwrap(), framing_fields(fields).unwrap())
     }
 
     #[test]
-    fn an_answer_says_where_its_body_ends() {
+    fn response_framing_follows_status_and_fields() {
         let get = |status, fields: &[_]| framing(&Method::GET, status, fields);
         let both = [("transfer-encoding", "chunked"), ("content-length", "5")];
         assert_eq!(get(200, &[("content-length", "5")]), Framing::Length(5));
@@ -133,19 +134,19 @@ mod tests {
             assert_eq!(get(status, &[("content-length", "5")]), Framing::Length(0), "{status}");
         }
         assert_eq!(framing(&Method::HEAD, 200, &[("content-length", "5")]), Framing::Length(0));
-        assert!(told(&both).unwrap().is_doubtful() && !told(&both[1..]).unwrap().is_doubtful());
+        assert!(framing_fields(&both).unwrap().is_ambiguous() && !framing_fields(&both[1..]).unwrap().is_ambiguous());
     }
 
     #[test]
-    fn only_chunked_alone_is_a_transfer_coding() {
+    fn only_a_single_chunked_coding_is_accepted() {
         for bad in ["gzip, chunked", "chunked, chunked", "identity", "", "chunked;x"] {
-            assert!(told(&[("transfer-encoding", bad)]).is_err(), "{bad:?}");
+            assert!(framing_fields(&[("transfer-encoding", bad)]).is_err(), "{bad:?}");
         }
-        assert!(told(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]).is_err());
+        assert!(framing_fields(&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")]).is_err());
     }
 
     #[test]
-    fn a_length_is_digits_and_there_once() {
+    fn content_length_is_one_number() {
         assert_eq!(length(&headers(&[])), Ok(None));
         assert_eq!(length(&headers(&[("content-length", "005")])), Ok(Some(5)));
         assert_eq!(length(&headers(&[("content-length", "18446744073709551615")])), Ok(Some(u64::MAX)));

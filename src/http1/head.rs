@@ -1,4 +1,4 @@
-//! Parses heads.
+//! Parses message heads.
 
 use std::mem::MaybeUninit;
 
@@ -9,29 +9,29 @@ use http::{
 use httparse::{ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 
-use super::framing::Told;
-use super::{MAX_FIELDS, MOST_FIELDS, Malformed};
+use super::framing::FramingFields;
+use super::{MAX_CONFIGURABLE_FIELDS, MAX_FIELDS, Malformed};
 use crate::reason;
 
-/// The head of an answer, but for its fields.
+/// The head of a response, without its fields.
 #[derive(Debug)]
 pub(crate) struct ParsedResponse {
     pub(crate) line: StatusLine,
     /// Its length in bytes.
     pub(crate) length: usize,
-    pub(crate) told: Told,
+    pub(crate) framing_fields: FramingFields,
     /// Whether the sender keeps the connection open for another request.
     pub(crate) keeps_open: bool,
-    /// Whether `Connection` tells of an upgrade.
+    /// Whether `Connection` has the option `upgrade`.
     pub(crate) upgrades: bool,
 }
 
-/// The line that an answer begins with.
+/// The first line of a response.
 #[derive(Debug)]
 pub(crate) struct StatusLine {
     pub(crate) status: StatusCode,
     pub(crate) version: Version,
-    /// Unless it is the usual one.
+    /// The reason phrase, unless it is the standard phrase of the status.
     pub(crate) reason: Option<ReasonPhrase>,
 }
 
@@ -41,25 +41,25 @@ pub(crate) struct ParsedRequest {
     pub(crate) request: Request<()>,
     /// Its length in bytes.
     pub(crate) length: usize,
-    pub(crate) told: Told,
+    pub(crate) framing_fields: FramingFields,
     /// Whether the client keeps the connection open for another request.
     pub(crate) keeps_open: bool,
     /// The client sent `TE: trailers`.
     pub(crate) accepts_trailers: bool,
     /// The client sent `Expect: 100-continue`.
     pub(crate) expects_continue: bool,
-    /// What the client offers to go on with instead of HTTP.
+    /// The protocols that the client offers in `Upgrade`.
     pub(crate) offer: Option<HeaderValue>,
 }
 
-/// Why a head is refused.
+/// The error of a request head that is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHead {
-    /// It is malformed or ambiguous.
+    /// The head is malformed or ambiguous.
     Malformed,
     /// A version other than 1.0 and 1.1.
     Version,
-    /// More fields than [`MAX_FIELDS`].
+    /// More fields than allowed.
     TooManyFields,
     /// A transfer coding other than `chunked`.
     Coding,
@@ -67,8 +67,8 @@ pub(crate) enum BadHead {
     Target,
 }
 
-/// Parses the head of a request at the front of `bytes`; `None` if it is incomplete. Target and fields share the bytes. The
-/// empty `fields` become the request's, so that their allocation is reused; the head may have `max_fields` fields.
+/// Parses the head of a request at the front of `bytes`. Returns `None` if the head is incomplete. The target and the fields
+/// share `bytes`, and the request takes the allocation of the empty `fields`. The head may have `max_fields` fields.
 ///
 /// # Errors
 /// See [`BadHead`].
@@ -79,14 +79,14 @@ pub(crate) fn read_request(
 ) -> Result<Option<ParsedRequest>, BadHead> {
     match max_fields {
         ..=MAX_FIELDS => read_lines(bytes, fields, &mut [const { MaybeUninit::uninit() }; MAX_FIELDS][..max_fields]),
-        _ => read_many(bytes, fields, max_fields.min(MOST_FIELDS)),
+        _ => read_many(bytes, fields, max_fields.min(MAX_CONFIGURABLE_FIELDS)),
     }
 }
 
-/// A function of its own, so that the large stack array is only paid for where many fields are allowed.
+/// Not inlined, so that the large array is on the stack only if many fields are allowed.
 #[inline(never)]
 fn read_many(bytes: &Bytes, fields: &mut HeaderMap, max_fields: usize) -> Result<Option<ParsedRequest>, BadHead> {
-    read_lines(bytes, fields, &mut [const { MaybeUninit::uninit() }; MOST_FIELDS][..max_fields])
+    read_lines(bytes, fields, &mut [const { MaybeUninit::uninit() }; MAX_CONFIGURABLE_FIELDS][..max_fields])
 }
 
 fn read_lines<'b>(
@@ -96,7 +96,7 @@ fn read_lines<'b>(
 ) -> Result<Option<ParsedRequest>, BadHead> {
     let mut parsed = httparse::Request::new(&mut []);
     let status = ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, bytes, lines);
-    let status = status.map_err(|error| why(error, bytes))?;
+    let status = status.map_err(|error| bad_head(error, bytes))?;
     let (Status::Complete(length), Some(method), Some(target)) = (status, parsed.method, parsed.path) else {
         return Ok(None);
     };
@@ -104,24 +104,24 @@ fn read_lines<'b>(
         return Err(BadHead::Malformed);
     }
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-    let (mut told, mut persistence) = (Told::default(), Persistence::of(version));
+    let (mut framing_fields, mut persistence) = (FramingFields::default(), Persistence::new(version));
     let (mut accepts_trailers, mut expects_continue, mut offer) = (false, false, None);
     for line in parsed.headers.iter() {
         let (name, value) = field(bytes, line)?;
-        told.note(&name, &value).map_err(|Malformed| told_badly(&name, &value))?;
+        framing_fields.record(&name, &value).map_err(|Malformed| framing_error(&name, &value))?;
         if name == header::CONNECTION {
-            persistence.note(&value);
+            persistence.record(&value);
         } else if name == header::TE {
             accepts_trailers |= items(&value).any(|item| item.eq_ignore_ascii_case(b"trailers"));
         } else if name == header::EXPECT {
             // HTTP/1.0 has no 100 (RFC 9110 section 10.1.1).
             expects_continue |= version == Version::HTTP_11 && value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         } else if name == header::UPGRADE {
-            offer = Some(if offer.is_none() { value.clone() } else { TWO_OFFERS });
+            offer = Some(if offer.is_none() { value.clone() } else { AMBIGUOUS_OFFER });
         }
         fields.append(name, value);
     }
-    if told.is_chunked() && version != Version::HTTP_11 {
+    if framing_fields.is_chunked() && version != Version::HTTP_11 {
         return Err(BadHead::Malformed); // HTTP/1.0 has no transfer codings, so the framing is unclear
     }
     if target.len() >= usize::from(u16::MAX) {
@@ -132,23 +132,24 @@ fn read_lines<'b>(
     *request.uri_mut() = uri(bytes, target)?;
     *request.version_mut() = version;
     *request.headers_mut() = std::mem::take(fields);
-    // The bytes after a CONNECT may be meant for a tunnel, and we open none.
+    // The bytes after CONNECT may belong to a tunnel, and the gateway opens none.
     let is_tunnel = *request.method() == Method::CONNECT;
     let offer = offer.filter(|offer| version == Version::HTTP_11 && persistence.upgrade && !is_only_h2c(offer));
-    // What follows a request for an upgrade may be meant for the other protocol, though it is refused.
-    let keeps_open = persistence.keeps_open() && !told.is_doubtful() && !is_tunnel && offer.is_none();
-    Ok(Some(ParsedRequest { request, length, told, keeps_open, accepts_trailers, expects_continue, offer }))
+    // The bytes after an upgrade request may belong to the other protocol, even if the upgrade is rejected.
+    let keeps_open = persistence.keeps_open() && !framing_fields.is_ambiguous() && !is_tunnel && offer.is_none();
+    Ok(Some(ParsedRequest { request, length, framing_fields, keeps_open, accepts_trailers, expects_continue, offer }))
 }
 
-/// In place of two lines of `Upgrade`: no protocol has this name.
-const TWO_OFFERS: HeaderValue = HeaderValue::from_static("");
+/// Replaces several `Upgrade` fields. No protocol has this name.
+const AMBIGUOUS_OFFER: HeaderValue = HeaderValue::from_static("");
 
-/// Whether HTTP/2 is all that is offered. Such clients wait for an answer before they speak it, and are satisfied with HTTP/1.
+/// Returns `true` if the client offers only HTTP/2. Such clients wait for the response before they switch, and accept a
+/// response over HTTP/1.
 fn is_only_h2c(offer: &HeaderValue) -> bool {
     items(offer).all(|item| item.eq_ignore_ascii_case(b"h2c"))
 }
 
-/// Parses the target. A quotation mark may stand unencoded in a path, so it may in a query too.
+/// Parses the target. Encodes quotation marks in the query, which `Uri` accepts only in the path.
 fn uri(bytes: &Bytes, target: &str) -> Result<Uri, Malformed> {
     if target.contains('#') {
         return Err(Malformed); // a target has no fragment; `Uri` would drop it
@@ -161,40 +162,40 @@ fn uri(bytes: &Bytes, target: &str) -> Result<Uri, Malformed> {
     })
 }
 
-/// Whether a line ends in a bare line feed (RFC 9112 section 2.2). A proxy in front of us may take it for part of a value,
-/// and not see the field behind it.
+/// Returns `true` if a line ends with a bare line feed (RFC 9112 section 2.2). A proxy in front of the gateway may read it as
+/// part of a value, and miss the next field.
 fn has_bare_line_feed(head: &[u8]) -> bool {
-    // No early exit and no `&&`, so that the compiler vectorises the loop: half an instruction for a byte, not nine.
+    // Without an early exit and `&&` the compiler vectorizes the loop: half an instruction per byte instead of nine.
     let pairs = head.iter().zip(head.iter().skip(1));
     let bare = pairs.fold(false, |bare, (before, byte)| bare | ((*byte == b'\n') & (*before != b'\r')));
     bare || head.first() == Some(&b'\n')
 }
 
-/// The error of a framing field. `chunked` behind other codings is valid HTTP, but not supported.
-fn told_badly(name: &HeaderName, value: &HeaderValue) -> BadHead {
+/// Returns the error for an invalid framing field. Other codings before `chunked` are valid HTTP, but not supported.
+fn framing_error(name: &HeaderName, value: &HeaderValue) -> BadHead {
     let last = items(value).next_back().unwrap_or_default();
-    let understood = *name == header::TRANSFER_ENCODING && last.eq_ignore_ascii_case(b"chunked");
-    if understood { BadHead::Coding } else { BadHead::Malformed }
+    let is_valid = *name == header::TRANSFER_ENCODING && last.eq_ignore_ascii_case(b"chunked");
+    if is_valid { BadHead::Coding } else { BadHead::Malformed }
 }
 
-/// A field; its value shares the bytes of the head.
+/// Converts a field. Its value shares the bytes of the head.
 fn field(bytes: &Bytes, line: &httparse::Header<'_>) -> Result<(HeaderName, HeaderValue), Malformed> {
     let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed)?;
     let value = HeaderValue::from_maybe_shared(bytes.slice_ref(line.value)).map_err(|_| Malformed)?;
     Ok((name, value))
 }
 
-/// The items of a list.
+/// Returns the items of a comma-separated list.
 fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Parses the head of an answer at the front of `bytes`; `None` if it is incomplete. Its fields are put into the empty `fields`, and
-/// share the bytes.
+/// Parses the head of a response at the front of `bytes`. Returns `None` if the head is incomplete. The fields are added to
+/// the empty `fields` and share `bytes`.
 ///
 /// # Errors
-/// It is malformed.
-pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<ParsedResponse>, Malformed> {
+/// The head is malformed or ambiguous.
+pub(crate) fn read_response(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<ParsedResponse>, Malformed> {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let mut config = ParserConfig::default();
@@ -206,29 +207,29 @@ pub(crate) fn read_answer(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Optio
         return Err(Malformed);
     }
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-    let (mut told, mut persistence) = (Told::default(), Persistence::of(version));
+    let (mut framing_fields, mut persistence) = (FramingFields::default(), Persistence::new(version));
     for line in parsed.headers.iter() {
         let (name, value) = field(bytes, line)?;
-        told.note(&name, &value)?;
+        framing_fields.record(&name, &value)?;
         if name == header::CONNECTION {
-            persistence.note(&value);
+            persistence.record(&value);
         }
         fields.append(name, value);
     }
-    if told.is_chunked() && version != Version::HTTP_11 {
+    if framing_fields.is_chunked() && version != Version::HTTP_11 {
         return Err(Malformed); // HTTP/1.0 has no transfer codings, so the framing is unclear
     }
     let status = StatusCode::from_u16(code).map_err(|_| Malformed)?;
     let reason = parsed.reason.filter(|reason| *reason != reason::phrase(status));
     let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok());
     let line = StatusLine { status, version, reason };
-    let keeps_open = persistence.keeps_open() && !told.is_doubtful();
-    Ok(Some(ParsedResponse { line, length, told, keeps_open, upgrades: persistence.upgrade }))
+    let keeps_open = persistence.keeps_open() && !framing_fields.is_ambiguous();
+    Ok(Some(ParsedResponse { line, length, framing_fields, keeps_open, upgrades: persistence.upgrade }))
 }
 
 impl StatusLine {
-    /// The answer that begins with it. Its extensions are these, so that their allocation is reused.
-    pub(crate) fn answer<B>(self, fields: HeaderMap, extensions: Extensions, body: B) -> Response<B> {
+    /// Returns the response with this status line. It takes the allocation of `extensions`.
+    pub(crate) fn into_response<B>(self, fields: HeaderMap, extensions: Extensions, body: B) -> Response<B> {
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
         *response.version_mut() = self.version;
@@ -241,7 +242,7 @@ impl StatusLine {
     }
 }
 
-/// Whether the connection persists, by `Connection` (RFC 9112 section 9.3).
+/// Determines whether the connection persists (RFC 9112 section 9.3).
 #[derive(Clone, Copy, Debug)]
 struct Persistence {
     by_default: bool,
@@ -251,13 +252,13 @@ struct Persistence {
 }
 
 impl Persistence {
-    fn of(version: Version) -> Self {
+    fn new(version: Version) -> Self {
         Self { by_default: version == Version::HTTP_11, close: false, keep_alive: false, upgrade: false }
     }
 
-    fn note(&mut self, connection: &HeaderValue) {
+    fn record(&mut self, connection: &HeaderValue) {
         if connection == "keep-alive" {
-            self.keep_alive = true; // so it is mostly, which saves a walk over a list
+            self.keep_alive = true; // the most common value; saves the split
             return;
         }
         for option in items(connection) {
@@ -267,7 +268,7 @@ impl Persistence {
         }
     }
 
-    /// `close` wins over `keep-alive`, in any order.
+    /// Returns `true` if the connection persists. `close` overrides `keep-alive`.
     fn keeps_open(self) -> bool {
         !self.close && (self.by_default || self.keep_alive)
     }
@@ -279,16 +280,16 @@ impl From<Malformed> for BadHead {
     }
 }
 
-fn why(error: httparse::Error, bytes: &[u8]) -> BadHead {
+fn bad_head(error: httparse::Error, bytes: &[u8]) -> BadHead {
     match error {
         httparse::Error::TooManyHeaders => BadHead::TooManyFields,
-        httparse::Error::Version if is_of_another_version(bytes) => BadHead::Version,
+        httparse::Error::Version if has_other_version(bytes) => BadHead::Version,
         _ => BadHead::Malformed,
     }
 }
 
-/// Whether the first line is that of a request with another version.
-fn is_of_another_version(bytes: &[u8]) -> bool {
+/// Returns `true` if the first line is a request line with another HTTP version.
+fn has_other_version(bytes: &[u8]) -> bool {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.trim_ascii_end().split(|byte| *byte == b' ');
     let version = words.nth(2).and_then(|version| version.strip_prefix(b"HTTP/"));
@@ -305,55 +306,55 @@ mod tests {
 
     fn read_with_fields(text: &str) -> (Result<Option<ParsedResponse>, Malformed>, HeaderMap) {
         let mut fields = HeaderMap::new();
-        (read_answer(&Bytes::copy_from_slice(text.as_bytes()), &mut fields), fields)
+        (read_response(&Bytes::copy_from_slice(text.as_bytes()), &mut fields), fields)
     }
 
-    fn asked(text: &str) -> Result<Option<ParsedRequest>, BadHead> {
+    fn parse(text: &str) -> Result<Option<ParsedRequest>, BadHead> {
         read_request(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new(), MAX_FIELDS)
     }
 
     #[test]
-    fn a_request_is_read_when_all_of_its_head_is_here() {
+    fn request_is_parsed_once_its_head_is_complete() {
         let text = "\r\nPUT http://a.example/b?c HTTP/1.1\r\nHost: x\r\nTE: gzip, Trailers\r\nExpect: 100-Continue\r\n\r\nbody";
         for end in 0..text.len() - 4 {
-            assert!(asked(&text[..end]).unwrap().is_none(), "{end}");
+            assert!(parse(&text[..end]).unwrap().is_none(), "{end}");
         }
-        let asked = asked(text).unwrap().unwrap();
-        assert_eq!((asked.length, asked.keeps_open), (text.len() - 4, true));
-        assert!(asked.accepts_trailers && asked.expects_continue);
-        assert_eq!((asked.request.method(), asked.request.version()), (&Method::PUT, Version::HTTP_11));
-        assert_eq!(asked.request.uri(), "http://a.example/b?c");
-        assert_eq!(asked.request.headers()["host"], "x");
+        let parsed = parse(text).unwrap().unwrap();
+        assert_eq!((parsed.length, parsed.keeps_open), (text.len() - 4, true));
+        assert!(parsed.accepts_trailers && parsed.expects_continue);
+        assert_eq!((parsed.request.method(), parsed.request.version()), (&Method::PUT, Version::HTTP_11));
+        assert_eq!(parsed.request.uri(), "http://a.example/b?c");
+        assert_eq!(parsed.request.headers()["host"], "x");
     }
 
     #[test]
-    fn a_request_of_http_1_0_keeps_open_only_if_it_says_so_and_expects_nothing() {
-        let asked = |fields: &str| asked(&format!("GET / HTTP/1.0\r\n{fields}\r\n")).unwrap().unwrap();
-        assert!(!asked("").keeps_open && asked("Connection: keep-alive\r\n").keeps_open);
-        assert!(!asked("Expect: 100-continue\r\n").expects_continue);
+    fn http_1_0_request_persists_only_with_keep_alive() {
+        let parsed = |fields: &str| parse(&format!("GET / HTTP/1.0\r\n{fields}\r\n")).unwrap().unwrap();
+        assert!(!parsed("").keeps_open && parsed("Connection: keep-alive\r\n").keeps_open);
+        assert!(!parsed("Expect: 100-continue\r\n").expects_continue);
     }
 
     #[test]
-    fn an_offer_of_another_protocol_is_on_one_line_and_named_by_connection_and_the_connection_is_its_own() {
-        let asked = |fields: &str| {
-            let asked = asked(&format!("GET / HTTP/1.1\r\n{fields}\r\n")).unwrap().unwrap();
-            (asked.offer.map(|offer| offer.to_str().unwrap().to_owned()), asked.keeps_open)
+    fn upgrade_needs_one_line_and_a_connection_option() {
+        let offer_of = |fields: &str| {
+            let parsed = parse(&format!("GET / HTTP/1.1\r\n{fields}\r\n")).unwrap().unwrap();
+            (parsed.offer.map(|offer| offer.to_str().unwrap().to_owned()), parsed.keeps_open)
         };
         let offer = |text: &str| (Some(text.to_owned()), false);
-        assert_eq!(asked("Connection: keep-alive, Upgrade\r\nUpgrade: a/1, b\r\n"), offer("a/1, b"));
-        assert_eq!(asked("Upgrade: a\r\nconnection: x\r\nconnection: UPGRADE\r\n"), offer("a"));
-        assert_eq!(asked("Connection: upgrade\r\nUpgrade: h2c, a\r\n"), offer("h2c, a"));
-        assert_eq!(asked("Connection: upgrade\r\nUpgrade: a\r\nUpgrade: a\r\n"), offer(""));
+        assert_eq!(offer_of("Connection: keep-alive, Upgrade\r\nUpgrade: a/1, b\r\n"), offer("a/1, b"));
+        assert_eq!(offer_of("Upgrade: a\r\nconnection: x\r\nconnection: UPGRADE\r\n"), offer("a"));
+        assert_eq!(offer_of("Connection: upgrade\r\nUpgrade: h2c, a\r\n"), offer("h2c, a"));
+        assert_eq!(offer_of("Connection: upgrade\r\nUpgrade: a\r\nUpgrade: a\r\n"), offer(""));
         for none in ["Upgrade: a\r\n", "Connection: upgrade\r\n", "Connection: upgrade\r\nUpgrade: H2C, h2c\r\n"] {
-            assert_eq!(asked(none), (None, true), "{none:?}");
+            assert_eq!(offer_of(none), (None, true), "{none:?}");
         }
-        let old = tests::asked("GET / HTTP/1.0\r\nConnection: upgrade, keep-alive\r\nUpgrade: a\r\n\r\n");
+        let old = parse("GET / HTTP/1.0\r\nConnection: upgrade, keep-alive\r\nUpgrade: a\r\n\r\n");
         assert!(old.unwrap().unwrap().keeps_open);
     }
 
     #[test]
-    fn what_is_no_request_is_not_read_and_told_why() {
-        for (bad, why) in [
+    fn invalid_requests_are_rejected_with_their_cause() {
+        for (bad, error) in [
             ("GET / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", BadHead::Coding),
             ("GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", BadHead::Malformed),
             ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", BadHead::Malformed),
@@ -373,21 +374,21 @@ mod tests {
             ("GET / HTTP/2.0\r\n\r\n", BadHead::Version),
             ("GET / HTTP/1.2\r\n\r\n", BadHead::Version),
         ] {
-            assert_eq!(asked(bad).map(|_| ()), Err(why), "{bad:?}");
+            assert_eq!(parse(bad).map(|_| ()), Err(error), "{bad:?}");
         }
-        let many = |count| asked(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count))).map(|_| ());
+        let many = |count| parse(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count))).map(|_| ());
         assert_eq!((many(100), many(101)), (Ok(()), Err(BadHead::TooManyFields)));
     }
 
     #[test]
-    fn an_answer_is_read_when_all_of_its_head_is_here() {
+    fn response_is_parsed_once_its_head_is_complete() {
         let text = "HTTP/1.1 404 Not Here\r\nServer: x\r\nX-A:  1 \r\nx-a: 2\r\n\r\nbody";
         for end in 0..text.len() - 4 {
             assert!(read(&text[..end]).unwrap().is_none(), "{end}");
         }
-        let answer = read(text).unwrap().unwrap();
-        assert_eq!((answer.length, answer.keeps_open), (text.len() - 4, true));
-        let response = answer.line.answer(read_with_fields(text).1, Extensions::new(), ());
+        let parsed = read(text).unwrap().unwrap();
+        assert_eq!((parsed.length, parsed.keeps_open), (text.len() - 4, true));
+        let response = parsed.line.into_response(read_with_fields(text).1, Extensions::new(), ());
         assert_eq!((response.status(), response.version()), (StatusCode::NOT_FOUND, Version::HTTP_11));
         assert_eq!(response.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
         let reason = response.extensions().get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
@@ -397,8 +398,8 @@ mod tests {
     /// Regression test: such a response was malformed (RFC 9112 section 5.1).
     #[test]
     fn response_field_names_lose_whitespace_before_the_colon() {
-        let (answer, fields) = read_with_fields("HTTP/1.1 200 OK\r\nX-A : 1\r\nContent-Length\t \t:2\r\n\r\n");
-        assert!(answer.unwrap().is_some());
+        let (parsed, fields) = read_with_fields("HTTP/1.1 200 OK\r\nX-A : 1\r\nContent-Length\t \t:2\r\n\r\n");
+        assert!(parsed.unwrap().is_some());
         assert!(fields.len() == 2 && fields["x-a"] == "1" && fields["content-length"] == "2", "{fields:?}");
         // Two fields whose names differ only in this whitespace are one field with two values.
         let twice = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length : 2\r\n\r\n";
@@ -406,11 +407,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_whether_another_may_follow() {
+    fn response_tells_if_the_connection_persists() {
         let keeps_open = |version: &str, connection: &str| {
-            let answer = read(&format!("HTTP/{version} 200 OK\r\n{connection}\r\n")).unwrap().unwrap();
-            assert!(answer.line.reason.is_none());
-            answer.keeps_open
+            let parsed = read(&format!("HTTP/{version} 200 OK\r\n{connection}\r\n")).unwrap().unwrap();
+            assert!(parsed.line.reason.is_none());
+            parsed.keeps_open
         };
         assert!(keeps_open("1.1", ""));
         assert!(keeps_open("1.1", "Connection: x\r\n"));
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_not_read() {
+    fn invalid_responses_are_malformed() {
         for bad in [
             "no http\r\n\r\n",
             "HTTP/2.0 200 OK\r\n\r\n",

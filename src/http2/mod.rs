@@ -1,6 +1,6 @@
-//! Finds malformed trailers of HTTP/2, which the crate `h2` accepts, for clients and upstreams.
+//! Finds malformed HTTP/2 trailers, which the crate `h2` accepts, in requests and responses.
 
 mod hpack;
-mod trailers;
+mod trailer_scanner;
 
-pub(crate) use self::trailers::{MalformedStreams, Trailers};
+pub(crate) use self::trailer_scanner::{MalformedStreams, TrailerScanner};

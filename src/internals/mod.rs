@@ -11,7 +11,7 @@ use http_body_util::Full;
 use crate::admission::LimitStatus;
 pub use crate::facts::{Facts, Requests};
 use crate::headers::Members;
-use crate::http1::{Framing, Left, Malformed, Piece};
+use crate::http1::{Framing, Malformed, Piece, RemainingBody};
 pub use crate::internals::passage::{Passage, Passed};
 use crate::limit::{Charge, Decision};
 use crate::local_response::LocalResponse;
@@ -93,7 +93,7 @@ pub struct NoBody;
 /// # Errors
 /// It is no such body.
 pub fn unchunk<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> Result<Option<Unchunked>, NoBody> {
-    let (mut left, mut unread, mut body) = (Left::all_of(Framing::Chunked), Bytes::new(), Unchunked::default());
+    let (mut left, mut unread, mut body) = (RemainingBody::new(Framing::Chunked), Bytes::new(), Unchunked::default());
     let mut parts = parts.into_iter();
     loop {
         match left.take(&mut unread).map_err(|Malformed| NoBody)? {

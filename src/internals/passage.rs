@@ -16,7 +16,7 @@ use tower::{Layer, Service};
 use crate::config::Config;
 use crate::facts::{Facts, Requests};
 use crate::forward::{Forward, rewrite_answer};
-use crate::http1::{self, Framing, Left, Malformed, Outgoing, Piece, Terms};
+use crate::http1::{self, Framing, Malformed, Piece, RemainingBody, ResponseContext, WriteBuffer};
 use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited};
 use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
@@ -54,7 +54,7 @@ pub enum Passed {
 
 /// A body that is here as far as it is here.
 struct Here {
-    left: Left,
+    left: RemainingBody,
     unread: Bytes,
 }
 
@@ -91,13 +91,13 @@ impl Passage {
         .map(|facts| facts.path.normalized().to_owned())
         .unwrap_or_default();
         // The whole body must be here, so that what is written is either whole or nothing.
-        let framing = Framing::of_request(asked.told);
+        let framing = Framing::of_request(asked.framing_fields);
         let rest = match end_of(framing, &unread) {
             Ok(Some(rest)) => rest,
             Ok(None) => return Passed::Part,
             Err(Malformed) => return Passed::Malformed,
         };
-        let left = Left::all_of(framing);
+        let left = RemainingBody::new(framing);
         let body = if left.is_end() { RequestBody::none() } else { RequestBody::new(Here { left, unread }) };
         let mut request = asked.request.map(|()| body);
         request.extensions_mut().insert(Peer(peer));
@@ -119,7 +119,7 @@ impl Passage {
     pub fn answer(&self, bytes: &[u8], method: &Method) -> Passed {
         let mut unread = Bytes::copy_from_slice(bytes);
         let mut fields = HeaderMap::new();
-        let answer = match http1::read_answer(&unread, &mut fields) {
+        let answer = match http1::read_response(&unread, &mut fields) {
             Ok(Some(answer)) => answer,
             Ok(None) => return Passed::Part,
             Err(Malformed) => return Passed::Malformed,
@@ -129,24 +129,24 @@ impl Passage {
         if status.is_informational() {
             return Passed::Answered(status.as_u16());
         }
-        let framing = Framing::of_answer(method, status, answer.told);
+        let framing = Framing::of_response(method, status, answer.framing_fields);
         let rest = match end_of(framing, &unread) {
             Ok(Some(rest)) => rest,
             Ok(None) => return Passed::Part,
             Err(Malformed) => return Passed::Malformed,
         };
         let none = ResponseBody::from(Full::new(Bytes::new()));
-        let mut response = answer.line.answer(fields, Extensions::new(), none);
+        let mut response = answer.line.into_response(fields, Extensions::new(), none);
         if rewrite_answer(&mut response, true).is_none() {
             return Passed::Malformed;
         }
         let length = if let Framing::Length(length) = framing { Some(length) } else { None };
         let head_only = *method == Method::HEAD;
-        let terms = Terms { version: Version::HTTP_11, head_only, length, keeps_open: true };
+        let context = ResponseContext { version: Version::HTTP_11, head_only, length, keeps_open: true };
         let mut sent = Vec::new();
-        let framing_out = http1::write_answer(&mut sent, &response, terms);
+        let framing_out = http1::write_response(&mut sent, &response, context);
         // As of every body, trailers that must not be forwarded are removed.
-        let body = RequestBody::new(Here { left: Left::all_of(framing), unread });
+        let body = RequestBody::new(Here { left: RemainingBody::new(framing), unread });
         match framing_out {
             Framing::Length(0) => {}
             framing => match write_body(framing, body) {
@@ -160,7 +160,7 @@ impl Passage {
 
 /// How many bytes are left behind a body; nothing if it does not end here.
 fn end_of(framing: Framing, bytes: &Bytes) -> Result<Option<usize>, Malformed> {
-    let (mut left, mut unread) = (Left::all_of(framing), bytes.clone());
+    let (mut left, mut unread) = (RemainingBody::new(framing), bytes.clone());
     loop {
         match left.take(&mut unread)? {
             Piece::Data(_) => {}
@@ -188,7 +188,7 @@ fn write_request(request: &mut Request<RequestBody>) -> Option<Vec<u8>> {
 
 /// What is sent of a body in this framing; nothing if it does not fit.
 fn write_body(framing: Framing, mut body: impl Body<Data = Bytes> + Unpin) -> Option<Vec<u8>> {
-    let (mut outgoing, mut sent, mut length) = (Outgoing::default(), Vec::new(), 0);
+    let (mut outgoing, mut sent, mut length) = (WriteBuffer::default(), Vec::new(), 0);
     loop {
         let frame = now(std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)))?;
         let end = match frame.transpose().ok()?.map(Frame::into_data) {
@@ -242,7 +242,7 @@ impl Body for Here {
         Poll::Ready(match this.left.take(&mut this.unread) {
             Ok(Piece::Data(data)) => Some(Ok(Frame::data(data))),
             Ok(Piece::End(trailers)) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Ok(Piece::NeedInput) if matches!(this.left, Left::UntilClose) => None,
+            Ok(Piece::NeedInput) if matches!(this.left, RemainingBody::UntilClose) => None,
             Ok(Piece::NeedInput) | Err(Malformed) => Some(Err(Malformed)),
         })
     }

@@ -15,7 +15,9 @@ use tokio::time::Instant;
 use super::dialer::Dialer;
 use super::settings::Protocol;
 use super::target_error::TargetError;
-use crate::http1::{Framing, Left, Malformed, Outgoing, ParsedResponse, Piece, poll_head_bytes, read_answer};
+use crate::http1::{
+    Framing, Malformed, ParsedResponse, Piece, RemainingBody, WriteBuffer, poll_head_bytes, read_response,
+};
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
 use crate::transport::Transport;
@@ -38,7 +40,7 @@ pub(crate) struct Connection {
     stream: Transport,
     /// Bytes read and not consumed yet.
     unread: Bytes,
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: WriteBuffer,
     /// Whether any of what was to be written for the present request has been.
     pub(super) has_written: bool,
     /// For the answer that is being waited for.
@@ -59,7 +61,7 @@ impl Connection {
 
     /// One that was opened already.
     pub(super) fn new(stream: Transport, metrics: &UpstreamMetrics) -> Box<Self> {
-        let (outgoing, timer, idle_since) = (Outgoing::default(), Timer::new(), Instant::now());
+        let (outgoing, timer, idle_since) = (WriteBuffer::default(), Timer::new(), Instant::now());
         let (unread, has_written, is_reused, open) = (Bytes::new(), false, false, metrics.connection());
         Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, _open: open })
     }
@@ -114,7 +116,7 @@ impl Connection {
     ) -> Poll<io::Result<ParsedResponse>> {
         loop {
             if !self.unread.is_empty()
-                && let Some(answer) = read_answer(&self.unread, fields).map_err(invalid)?
+                && let Some(answer) = read_response(&self.unread, fields).map_err(invalid)?
             {
                 _ = self.unread.split_to(answer.length);
                 return Poll::Ready(Ok(answer));
@@ -129,7 +131,7 @@ impl Connection {
     }
 
     /// Takes the next piece of a body from what has been read.
-    pub(super) fn take(&mut self, left: &mut Left) -> io::Result<Piece> {
+    pub(super) fn take(&mut self, left: &mut RemainingBody) -> io::Result<Piece> {
         left.take(&mut self.unread).map_err(invalid)
     }
 
@@ -138,7 +140,7 @@ impl Connection {
     /// # Errors
     /// The chunks are malformed.
     pub(super) fn check_chunks(&self) -> io::Result<()> {
-        let (mut left, mut unread) = (Left::all_of(Framing::Chunked), self.unread.clone());
+        let (mut left, mut unread) = (RemainingBody::new(Framing::Chunked), self.unread.clone());
         while let Piece::Data(_) = left.take(&mut unread).map_err(invalid)? {}
         Ok(())
     }
@@ -149,7 +151,7 @@ impl Connection {
     }
 
     /// Reads more of a body where all that was read is used; false at the end of the connection.
-    pub(super) fn poll_more(&mut self, left: &Left, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    pub(super) fn poll_more(&mut self, left: &RemainingBody, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         left.poll_more(&mut self.stream, &mut self.unread, cx)
     }
 }

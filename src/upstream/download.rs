@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::body::RequestBody;
 use super::pool::Lease;
 use super::upload::Upload;
-use crate::http1::{Framing, Left, Piece};
+use crate::http1::{Framing, Piece, RemainingBody};
 use crate::metrics::BrokenOff;
 
 /// An answer of which the head has been read, and the connection that it comes on.
@@ -18,7 +18,7 @@ use crate::metrics::BrokenOff;
 pub(crate) struct Download {
     /// None once all is read.
     lease: Option<Lease>,
-    left: Left,
+    left: RemainingBody,
     /// Whether the connection may serve another request after this one.
     keeps_open: bool,
     /// What is still being sent: an answer may begin before its request has ended.
@@ -34,7 +34,7 @@ impl Download {
         keeps_open: bool,
         upload: Option<Box<(Upload, RequestBody)>>,
     ) -> Self {
-        let left = Left::all_of(framing);
+        let left = RemainingBody::new(framing);
         let mut download = Self { lease: Some(lease), left, keeps_open, upload, silent_since: None };
         download.end_if_read();
         download
@@ -42,14 +42,14 @@ impl Download {
 
     /// The whole body, if it was read with the head; its connection is free again then.
     pub(super) fn whole(&mut self) -> Option<Bytes> {
-        let Left::Length(length) = self.left else { return None };
+        let RemainingBody::Length(length) = self.left else { return None };
         let Some(lease) = &mut self.lease else { return (length == 0).then(Bytes::new) };
         let unread = lease.connection().unread();
         if unread.len() as u64 != length {
             return None;
         }
         let body = std::mem::take(unread);
-        self.left = Left::Length(0);
+        self.left = RemainingBody::Length(0);
         self.end_if_read();
         Some(body)
     }
@@ -126,7 +126,7 @@ impl Download {
                 Piece::NeedInput => {}
             }
             if !ready!(connection.poll_more(&self.left, cx))? {
-                if !matches!(self.left, Left::UntilClose) {
+                if !matches!(self.left, RemainingBody::UntilClose) {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
                 self.lease = None;
@@ -137,7 +137,7 @@ impl Download {
 
     /// Readers that were told the length do not ask for more after the last of it.
     fn end_if_read(&mut self) {
-        if matches!(self.left, Left::Length(0)) {
+        if matches!(self.left, RemainingBody::Length(0)) {
             self.end();
         }
     }

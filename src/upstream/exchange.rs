@@ -62,8 +62,8 @@ pub(super) async fn exchange(
     if answer.line.status == StatusCode::SWITCHING_PROTOCOLS {
         return switch(request, answer, sending.is_none());
     }
-    let ParsedResponse { line, told, keeps_open, .. } = answer;
-    let framing = Framing::of_answer(request.method(), line.status, told);
+    let ParsedResponse { line, framing_fields, keeps_open, .. } = answer;
+    let framing = Framing::of_response(request.method(), line.status, framing_fields);
     if framing == Framing::Chunked {
         // While the client has no head of the response, it can still get a 502.
         connection.check_chunks().map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
@@ -109,13 +109,13 @@ fn switch(
     answer: ParsedResponse,
     is_sent: bool,
 ) -> Result<ResponseHead, AttemptError> {
-    let ParsedResponse { line, told, upgrades, .. } = answer;
+    let ParsedResponse { line, framing_fields, upgrades, .. } = answer;
     let mut protocols = request.headers().get_all(header::UPGRADE).iter();
     let protocol = protocols.next().filter(|_| protocols.next().is_none()).cloned();
     let upgrade = request.extensions_mut().remove::<Upgrade>().filter(|upgrade| {
         let is_the_offered =
             |protocol: &HeaderValue| protocol.as_bytes().eq_ignore_ascii_case(upgrade.protocol.as_bytes());
-        is_sent && upgrades && !told.promises_body() && protocol.as_ref().is_some_and(is_the_offered)
+        is_sent && upgrades && !framing_fields.announces_body() && protocol.as_ref().is_some_and(is_the_offered)
     });
     let Some(Upgrade { bounds, .. }) = upgrade else {
         return Err(AttemptError::Broken(TargetError::invalid(&"a switch to a protocol that was not offered")));
@@ -202,14 +202,14 @@ impl PendingResponse<'_> {
             // Such an answer has no body (RFC 9110 section 15.2): one that tells of a body may bring it, too, and whatever
             // follows would be taken for what it is not.
             self.informed += 1;
-            if self.informed > MAX_INFORMATIONAL || answer.told.promises_body() {
+            if self.informed > MAX_INFORMATIONAL || answer.framing_fields.announces_body() {
                 return Poll::Ready(Err(AttemptError::Broken(TargetError::invalid(
                     &"informational responses that are not valid",
                 ))));
             }
             let fields = take(request.headers_mut());
             if let Some(informer) = request.body_mut().informer() {
-                informer.forward(answer.line.answer(fields, Extensions::new(), ()));
+                informer.forward(answer.line.into_response(fields, Extensions::new(), ()));
             }
             if status == StatusCode::CONTINUE
                 && let Some(transfer) = self.transfer

@@ -27,7 +27,7 @@ impl HeadlessResponse {
     pub(crate) fn whole(self, request: &mut Request<RequestBody>) -> Response<ResponseBody> {
         let (fields, mut extensions) = (take(request.headers_mut()), take(request.extensions_mut()));
         extensions.clear();
-        self.line.answer(fields, extensions, self.body)
+        self.line.into_response(fields, extensions, self.body)
     }
 }
 

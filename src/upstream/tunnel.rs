@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::body::{BoxError, RequestBody};
 use super::pool::Lease;
 use super::tunnel_progress::TunnelProgress;
-use crate::http1::{Left, Piece};
+use crate::http1::{Piece, RemainingBody};
 use crate::metrics::{GaugeGuard, Switched};
 use crate::upgrade::TunnelLimits;
 
@@ -127,7 +127,7 @@ impl TunnelShared {
 
     /// Reads what the upstream sends; nothing at its end.
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        let (mut lease, mut left) = (self.lease.lock(), Left::UntilClose);
+        let (mut lease, mut left) = (self.lease.lock(), RemainingBody::UntilClose);
         let connection = lease.connection();
         loop {
             if let Piece::Data(data) = connection.take(&mut left)? {

@@ -76,7 +76,7 @@ impl Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), UploadError>> {
         let outgoing = &mut connection.outgoing;
-        while !self.complete && outgoing.has_room() {
+        while !self.complete && outgoing.can_push() {
             let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
                 Some(frame) => frame.map_err(|error| UploadError::of(&error))?.into_data(),
                 None => Err(http_body::Frame::trailers(HeaderMap::new())),

@@ -208,8 +208,8 @@ proptest! {
             bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
         bytes.extend(b"\r\n");
-        if let Ok(Some(ParsedRequest { request, told, .. })) = read_request(&Bytes::from(bytes), &mut HeaderMap::new(), 100) {
-            let body = match Framing::of_request(told) {
+        if let Ok(Some(ParsedRequest { request, framing_fields, .. })) = read_request(&Bytes::from(bytes), &mut HeaderMap::new(), 100) {
+            let body = match Framing::of_request(framing_fields) {
                 Framing::Length(length) => Some(length),
                 _ => None,
             };

@@ -27,7 +27,7 @@ use super::head::rejection_cause;
 use super::metered_socket::{LINGER, MeteredSocket, Socket};
 use super::peer::ConnectionPeer;
 use super::{HttpService, Rejection, ServerContext, scheme};
-use crate::http1::{BadHead, Framing, Left, Outgoing, ParsedRequest, poll_head_bytes, read_request};
+use crate::http1::{BadHead, Framing, ParsedRequest, RemainingBody, WriteBuffer, poll_head_bytes, read_request};
 use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
 use crate::timer::Timer;
@@ -48,7 +48,7 @@ pub(crate) struct Http1<S: HttpService> {
     stage: Stage<S::Body>,
     /// The service's future, in an allocation that is reused.
     handling: Pin<Box<Option<S::Future>>>,
-    outgoing: Outgoing,
+    outgoing: WriteBuffer,
     /// The maps of the last request's fields and extensions, reused for the next.
     fields: HeaderMap,
     extensions: Extensions,
@@ -107,7 +107,7 @@ impl<S: HttpService> Http1<S> {
             context,
             stage: Stage::Head,
             handling: Box::pin(None),
-            outgoing: Outgoing::default(),
+            outgoing: WriteBuffer::default(),
             fields: HeaderMap::new(),
             extensions: Extensions::new(),
             searched: 0,
@@ -158,8 +158,9 @@ impl<S: HttpService> Http1<S> {
     }
 
     fn begin_request(&mut self, parsed: ParsedRequest) {
-        let ParsedRequest { request, told, keeps_open, accepts_trailers, expects_continue, offer, .. } = parsed;
-        let left = Left::all_of(Framing::of_request(told));
+        let ParsedRequest { request, framing_fields, keeps_open, accepts_trailers, expects_continue, offer, .. } =
+            parsed;
+        let left = RemainingBody::new(Framing::of_request(framing_fields));
         let in_flight = self.activity.begin_request(!left.is_end());
         let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
         let keeps_open = keeps_open && self.can_serve_more();

@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
-use crate::http1::{Left, Outgoing, Piece, Readable, write_information};
+use crate::http1::{Piece, Readable, RemainingBody, WriteBuffer, write_informational};
 use crate::local_response::LocalResponse;
 use crate::server::metered_socket::MeteredSocket;
 use crate::upstream::InformationalSink;
@@ -31,13 +31,13 @@ pub(super) struct RequestReader {
     /// Bytes read and not consumed yet.
     pub(super) unread: Bytes,
     /// The rest of the current request's body.
-    pub(super) left: Left,
+    pub(super) left: RemainingBody,
     /// The client expects `100 Continue` before it sends its body.
     expects_continue: bool,
     /// The client accepts informational (1xx) responses.
     accepts_informational: bool,
     /// Informational responses that are not written yet. Boxed, because they are rare.
-    informational: Option<Box<Outgoing>>,
+    informational: Option<Box<WriteBuffer>>,
     /// The body was incomplete or malformed, so where the next request begins is unknown.
     is_broken: bool,
     /// The body timed out.
@@ -57,7 +57,7 @@ pub(super) struct ClientBody {
 
 impl RequestReader {
     pub(super) fn new(mut stream: MeteredSocket) -> Self {
-        let (unread, left) = (stream.take_prefetched(), Left::Length(0));
+        let (unread, left) = (stream.take_prefetched(), RemainingBody::Length(0));
         Self {
             stream,
             unread,
@@ -73,7 +73,7 @@ impl RequestReader {
     }
 
     /// Begins a request.
-    pub(super) fn begin_request(&mut self, left: Left, expects_continue: bool, accepts_informational: bool) {
+    pub(super) fn begin_request(&mut self, left: RemainingBody, expects_continue: bool, accepts_informational: bool) {
         self.expects_continue = expects_continue && !left.is_end();
         self.accepts_informational = accepts_informational;
         self.left = left;
@@ -82,7 +82,7 @@ impl RequestReader {
 
     /// Upgrades the connection: all further bytes belong to another protocol, until the client closes its half.
     pub(super) fn set_upgraded(&mut self) {
-        self.left = Left::UntilClose;
+        self.left = RemainingBody::UntilClose;
         self.stream.activity().set_upgraded();
     }
 
@@ -91,7 +91,9 @@ impl RequestReader {
     pub(super) fn can_reuse(&mut self, has_body_reader: bool) -> bool {
         let is_known = !self.is_broken && !self.expects_continue;
         is_known
-            && (has_body_reader || self.read_buffered_body() || matches!(self.left, Left::Length(..=MAX_DISCARDED)))
+            && (has_body_reader
+                || self.read_buffered_body()
+                || matches!(self.left, RemainingBody::Length(..=MAX_DISCARDED)))
     }
 
     /// Consumes the buffered bytes of the body. Returns `true` if the body has been read to its end.
@@ -167,7 +169,7 @@ impl RequestReader {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let polled = self.poll_piece(cx);
-        if polled.is_pending() && self.informational.is_none() && !matches!(self.left, Left::UntilClose) {
+        if polled.is_pending() && self.informational.is_none() && !matches!(self.left, RemainingBody::UntilClose) {
             self.stream.activity().begin_upload_wait();
             if !self.body_waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 self.body_waker = Some(cx.waker().clone());
@@ -195,7 +197,7 @@ impl RequestReader {
             // The client may wait for more of the response before it sends more of the request.
             _ = Pin::new(&mut self.stream).poll_flush(cx)?;
             if !ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx))? {
-                let is_end = matches!(self.left, Left::UntilClose);
+                let is_end = matches!(self.left, RemainingBody::UntilClose);
                 return Poll::Ready(if is_end { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) });
             }
         }
@@ -219,7 +221,7 @@ impl InformationalSink for Mutex<RequestReader> {
     fn send_informational(&self, response: Response<()>) {
         let mut reader = self.lock();
         if reader.accepts_informational {
-            write_information(reader.informational.get_or_insert_default().bytes(), &response);
+            write_informational(reader.informational.get_or_insert_default().bytes(), &response);
         }
     }
 }

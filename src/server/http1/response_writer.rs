@@ -13,7 +13,7 @@ use tokio::io::AsyncWrite;
 
 use super::Exchange;
 use super::request_reader::RequestReader;
-use crate::http1::{Framing, Outgoing, Terms, write_answer};
+use crate::http1::{Framing, ResponseContext, WriteBuffer, write_response};
 
 /// The unwritten rest of a response.
 pub(super) struct ResponseWriter<B> {
@@ -48,15 +48,15 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
     pub(super) fn write_head(
         exchange: &Exchange,
         response: Response<ResponseSource<B>>,
-        outgoing: &mut Outgoing,
+        outgoing: &mut WriteBuffer,
     ) -> (Self, HeaderMap, Extensions) {
-        let context = Terms {
+        let context = ResponseContext {
             version: exchange.version,
             head_only: exchange.head_only,
             length: response.body().exact_length(),
             keeps_open: exchange.keeps_open,
         };
-        let framing = write_answer(outgoing.bytes(), &response, context);
+        let framing = write_response(outgoing.bytes(), &response, context);
         let upstream_half =
             (response.status() == StatusCode::SWITCHING_PROTOCOLS).then_some(UpstreamHalf::OpenConnections);
         let (mut head, body) = response.into_parts();
@@ -91,7 +91,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
     pub(super) fn poll(
         &mut self,
         with_trailers: bool,
-        outgoing: &mut Outgoing,
+        outgoing: &mut WriteBuffer,
         reader: &Mutex<RequestReader>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
@@ -121,10 +121,10 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
     fn poll_fill(
         &mut self,
         with_trailers: bool,
-        outgoing: &mut Outgoing,
+        outgoing: &mut WriteBuffer,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        while !self.is_complete && outgoing.has_room() {
+        while !self.is_complete && outgoing.can_push() {
             let frame =
                 ready!(self.body.poll_frame(cx)).transpose().map_err(|()| io::Error::other("response body failed"))?;
             match (self.framing, frame.map(Frame::into_data)) {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::shared_counters::SharedCounters;
 use super::shutdown::{PAYLOAD, PING_ACK};
-use crate::http2::Trailers;
+use crate::http2::TrailerScanner;
 use crate::server::metered_socket::{Meter, NextRead};
 
 /// The highest credit: how many frames without effect may arrive at once.
@@ -64,7 +64,7 @@ struct FrameHeaders {
     in_block: bool,
     /// In a PING acknowledgement, the number of payload bytes that match the shutdown PING so far.
     ack_matched: Option<usize>,
-    trailers: Trailers,
+    trailers: TrailerScanner,
 }
 
 /// An event in the bytes of a client.
@@ -104,7 +104,7 @@ impl FrameHeaders {
             skip: PREFACE_LENGTH,
             in_block: false,
             ack_matched: None,
-            trailers: Trailers::of_requests(),
+            trailers: TrailerScanner::for_requests(),
         }
     }
 
@@ -155,7 +155,7 @@ impl FrameHeaders {
         found(FrameEvent::Header(self.skip, kind, flags));
         let stream = u32::from_be_bytes(stream);
         self.trailers
-            .begin(self.skip, kind, flags, stream)
+            .begin_frame(self.skip, kind, flags, stream)
             .map(FrameEvent::MalformedTrailers)
             .into_iter()
             .for_each(found);
@@ -165,8 +165,8 @@ impl FrameHeaders {
         if self.ack_matched.is_some() && self.match_payload(bytes) {
             found(FrameEvent::ShutdownAck);
         }
-        if self.trailers.reads() {
-            self.trailers.read(bytes, self.skip).map(FrameEvent::MalformedTrailers).into_iter().for_each(found);
+        if self.trailers.needs_payload() {
+            self.trailers.read_payload(bytes, self.skip).map(FrameEvent::MalformedTrailers).into_iter().for_each(found);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::http2::{MalformedStreams, Trailers};
+use crate::http2::{MalformedStreams, TrailerScanner};
 use crate::transport::Transport;
 
 const HEAD: usize = 9;
@@ -20,13 +20,13 @@ pub(super) struct ScanningSocket {
     head: [u8; HEAD],
     filled: usize,
     left: usize,
-    trailers: Trailers,
+    trailers: TrailerScanner,
     malformed: Arc<MalformedStreams>,
 }
 
 impl ScanningSocket {
     pub(super) fn new(stream: Transport, malformed: Arc<MalformedStreams>) -> Self {
-        Self { stream, head: [0; HEAD], filled: 0, left: 0, trailers: Trailers::of_responses(), malformed }
+        Self { stream, head: [0; HEAD], filled: 0, left: 0, trailers: TrailerScanner::for_responses(), malformed }
     }
 
     fn scan(&mut self, mut bytes: &[u8]) {
@@ -34,8 +34,8 @@ impl ScanningSocket {
             let (payload, rest) = bytes.split_at(self.left.min(bytes.len()));
             self.left -= payload.len();
             let mut malformed = None;
-            if !payload.is_empty() && self.trailers.reads() {
-                malformed = self.trailers.read(payload, self.left);
+            if !payload.is_empty() && self.trailers.needs_payload() {
+                malformed = self.trailers.read_payload(payload, self.left);
             }
             let taken = (HEAD - self.filled).min(rest.len());
             self.head[self.filled..self.filled + taken].copy_from_slice(&rest[..taken]);
@@ -45,7 +45,7 @@ impl ScanningSocket {
                 let [a, b, c, kind, flags, stream @ ..] = self.head;
                 self.filled = 0;
                 self.left = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
-                malformed = malformed.or(self.trailers.begin(self.left, kind, flags, u32::from_be_bytes(stream)));
+                malformed = malformed.or(self.trailers.begin_frame(self.left, kind, flags, u32::from_be_bytes(stream)));
             }
             if let Some(stream) = malformed {
                 self.malformed.add(stream);

@@ -1,6 +1,6 @@
-//! The write buffer of a connection. Heads and short bodies are copied into one piece; long bodies are written as they are.
+//! The write buffer of a connection. Heads and short body parts are copied into one buffer; long body parts are not copied.
 //!
-//! Copying a short body costs less than a vectored write; copying a long one costs more.
+//! A copy of a short part costs less than a vectored write, and a copy of a long part costs more.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,46 +10,46 @@ use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use tokio::io::AsyncWrite;
 
-/// The longest part of a body that is copied.
-const SHORT: usize = 2 * 1024;
+/// The longest body part that is copied.
+const MAX_COPIED: usize = 2 * 1024;
 
-/// A larger buffer is freed after use.
-const KEPT: usize = 8 * 1024;
+/// The largest capacity that is kept after use.
+const MAX_KEPT: usize = 8 * 1024;
 
-/// The parts to write, in this order.
+/// The data to write, in the order of the fields.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct WriteBuffer {
     bytes: Vec<u8>,
-    /// How many bytes of them are written.
+    /// The number of `bytes` that have been written.
     written: usize,
     long: Bytes,
     end: &'static [u8],
 }
 
-impl Outgoing {
-    /// How many bytes are still to write.
+impl WriteBuffer {
+    /// Returns the number of bytes that are still to be written.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.written + self.long.len() + self.end.len()
     }
 
-    /// May another part be pushed? Not before a long part is written.
-    pub(crate) fn has_room(&self) -> bool {
-        self.long.is_empty() && self.end.is_empty() && self.bytes.len() < KEPT
+    /// Returns `true` if another part can be pushed. A long part must be written first.
+    pub(crate) fn can_push(&self) -> bool {
+        self.long.is_empty() && self.end.is_empty() && self.bytes.len() < MAX_KEPT
     }
 
-    /// The buffer to write a head into.
+    /// Returns the buffer for a head.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Drops everything that is not written.
+    /// Drops all unwritten data.
     pub(crate) fn discard(&mut self) {
         *self = Self::default();
     }
 
-    /// Adds a part of a body. Requires [`has_room`](Self::has_room).
+    /// Adds a body part. Requires [`can_push`](Self::can_push).
     pub(crate) fn push(&mut self, data: Bytes) {
-        if data.len() <= SHORT { self.bytes.extend_from_slice(&data) } else { self.long = data }
+        if data.len() <= MAX_COPIED { self.bytes.extend_from_slice(&data) } else { self.long = data }
     }
 
     /// Adds a chunk. Skips an empty one, which would end the body.
@@ -58,7 +58,7 @@ impl Outgoing {
             return;
         }
         super::write::chunk_size(&mut self.bytes, data.len());
-        if data.len() <= SHORT {
+        if data.len() <= MAX_COPIED {
             self.bytes.extend_from_slice(&data);
             self.bytes.extend_from_slice(b"\r\n");
         } else {
@@ -73,7 +73,7 @@ impl Outgoing {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Writes as much as possible; ready when all is written and flushed.
+    /// Writes as much as possible. Ready when all data is written and flushed.
     pub(crate) fn poll_write(
         &mut self,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -93,7 +93,7 @@ impl Outgoing {
             self.advance(written);
         }
         ready!(Pin::new(stream).poll_flush(cx))?;
-        if self.bytes.capacity() > KEPT {
+        if self.bytes.capacity() > MAX_KEPT {
             self.bytes = Vec::new();
         } else {
             self.bytes.clear();
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many bytes at a time.
+    /// A stream that accepts at most this number of bytes at a time.
     struct Narrow(Vec<u8>, usize);
 
     impl AsyncWrite for Narrow {
@@ -146,22 +146,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pushed_arrives_in_its_order_whatever_its_length_and_the_width_of_the_way() {
+    fn pushed_parts_are_written_in_order() {
         for (width, length) in [(1, 0), (1, 1), (7, 2048), (7, 2049), (1000, 100_000), (200_000, 100_000)] {
-            let (mut outgoing, mut narrow) = (Outgoing::default(), Narrow(Vec::new(), width));
+            let (mut buffer, mut narrow) = (WriteBuffer::default(), Narrow(Vec::new(), width));
             let mut cx = Context::from_waker(Waker::noop());
-            let mut write = |outgoing: &mut Outgoing| {
-                assert!(matches!(outgoing.poll_write(&mut narrow, &mut cx), Poll::Ready(Ok(()))));
-                assert!(outgoing.len() == 0 && outgoing.has_room());
+            let mut write = |buffer: &mut WriteBuffer| {
+                assert!(matches!(buffer.poll_write(&mut narrow, &mut cx), Poll::Ready(Ok(()))));
+                assert!(buffer.len() == 0 && buffer.can_push());
             };
             let data = Bytes::from(vec![b'x'; length]);
-            outgoing.bytes().extend_from_slice(b"head ");
-            outgoing.push(data.clone());
-            write(&mut outgoing);
-            outgoing.push_chunk(data.clone());
-            write(&mut outgoing);
-            outgoing.push_end(&HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("e"))]));
-            write(&mut outgoing);
+            buffer.bytes().extend_from_slice(b"head ");
+            buffer.push(data.clone());
+            write(&mut buffer);
+            buffer.push_chunk(data.clone());
+            write(&mut buffer);
+            buffer.push_end(&HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("e"))]));
+            write(&mut buffer);
             let x = "x".repeat(length);
             let chunk = if length == 0 { String::new() } else { format!("{length:x}\r\n{x}\r\n") };
             assert_eq!(narrow.0, format!("head {x}{chunk}0\r\netag: e\r\n\r\n").as_bytes(), "{width} {length}");

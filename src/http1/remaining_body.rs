@@ -1,4 +1,4 @@
-//! Reads a body from a connection, and knows what is left of it.
+//! Reads a body from a connection and tracks the part that is still to be read.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,16 +13,16 @@ use super::chunked::{Chunked, Piece};
 use super::{Framing, Malformed};
 use crate::transport::Transport;
 
-/// Bytes of one read of a head, with the beginning of its body. They stay in memory while a client does not read the response: 100
-/// such HTTP/2 streams must take less than 1 MiB.
+/// The size of one read of a head, which can include the start of the body. The bytes stay in memory while a client does not
+/// read the response: 100 such HTTP/2 streams must use less than 1 MiB.
 const HEAD_READ: usize = 3 * 1024;
-/// Bytes of one read of a body: of known length (at most); of unknown length.
+/// The largest size of one read of a body with a known length, and the size for an unknown length.
 const BODY_READ: usize = 64 * 1024;
 const UNKNOWN_READ: u64 = 16 * 1024;
 
-/// The rest of a body.
+/// The part of a body that has not been read.
 #[derive(Debug)]
-pub(crate) enum Left {
+pub(crate) enum RemainingBody {
     Length(u64),
     Chunked(Chunked),
     UntilClose,
@@ -33,9 +33,9 @@ pub(crate) trait Readable: AsyncRead + Unpin {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-impl Left {
-    /// A body of which nothing has been read.
-    pub(crate) fn all_of(framing: Framing) -> Self {
+impl RemainingBody {
+    /// Creates the state before the first byte of the body.
+    pub(crate) fn new(framing: Framing) -> Self {
         match framing {
             Framing::Length(length) => Self::Length(length),
             Framing::Chunked => Self::Chunked(Chunked::new()),
@@ -61,7 +61,7 @@ impl Left {
         }
     }
 
-    /// Has all been read?
+    /// Returns `true` if the whole body has been read.
     pub(crate) fn is_end(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -70,7 +70,7 @@ impl Left {
         }
     }
 
-    /// How many bytes are left, if known.
+    /// Returns the number of remaining bytes, if known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Length(left) => SizeHint::with_exact(*left),
@@ -78,32 +78,32 @@ impl Left {
         }
     }
 
-    /// Reads more into the empty `unread`; false at the end of the connection.
+    /// Reads more bytes into the empty `unread`. Returns `false` at the end of the connection.
     pub(crate) fn poll_more(
         &self,
         stream: &mut impl Readable,
         unread: &mut Bytes,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
-        // Waits for readiness first, so that a waiting body needs no buffer.
+        // Wait for readiness before the allocation, so that an idle body needs no buffer.
         ready!(stream.poll_readable(cx))?;
-        let most = if let Self::Length(left) = self { *left } else { UNKNOWN_READ };
-        let mut bytes = BytesMut::with_capacity(usize::try_from(most).unwrap_or(BODY_READ).min(BODY_READ));
+        let max = if let Self::Length(left) = self { *left } else { UNKNOWN_READ };
+        let mut bytes = BytesMut::with_capacity(usize::try_from(max).unwrap_or(BODY_READ).min(BODY_READ));
         let count = ready!(pin!(stream.read_buf(&mut bytes)).poll(cx))?;
         *unread = bytes.freeze();
         Poll::Ready(Ok(count > 0))
     }
 }
 
-/// Reads more of a head and appends it; returns how many bytes came. Reads onto the stack, so that idle connections keep no
-/// large buffer.
+/// Reads more bytes of a head and appends them to `unread`. Returns their number. Reads into the stack, so that idle
+/// connections keep no large buffer.
 pub(crate) fn poll_head_bytes(
     stream: &mut (impl AsyncRead + Unpin),
     unread: &mut Bytes,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
-    let mut room = [const { MaybeUninit::uninit() }; HEAD_READ];
-    let mut read = ReadBuf::uninit(&mut room);
+    let mut buffer = [const { MaybeUninit::uninit() }; HEAD_READ];
+    let mut read = ReadBuf::uninit(&mut buffer);
     ready!(Pin::new(stream).poll_read(cx, &mut read))?;
     let read = read.filled();
     *unread = if unread.is_empty() { Bytes::copy_from_slice(read) } else { [unread, read].concat().into() };
