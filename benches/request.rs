@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, Method, Request, Response, Uri, Version};
 use http_body_util::Full;
 use tidegate::RateLimitLayer;
 use tidegate::client::{AddressRules, ClientSource};
-use tidegate::internals::{Facts, RateLimitField, Requests, limited, redis_keys};
+use tidegate::internals::{Facts, RateLimitFieldBuilder, Requests, limited_response, write_redis_keys};
 use tidegate::layer::Peer;
 use tidegate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Mode, Quota, Wait};
 use tidegate::rule::Limit;
@@ -91,7 +91,7 @@ fn keys(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         let charge = Charge { limiter, client, permits: 1, shadow: false };
         let mut key = String::new();
         criterion.bench_function(&format!("keys/{name}"), |bench| {
-            bench.iter(|| redis_keys(black_box(&charge), &secret, &mut key));
+            bench.iter(|| write_redis_keys(black_box(&charge), &secret, &mut key));
         });
     }
     Ok(())
@@ -111,9 +111,9 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         })
     };
     let said = Decision::new(4_711, Wait::Now, 59_001);
-    let field = RateLimitField::new(&[limit("per-minute")?, limit("per-day")?], &[said, said]);
+    let field = RateLimitFieldBuilder::new(&[limit("per-minute")?, limit("per-day")?], &[said, said]);
     criterion.bench_function("answer/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));
-    criterion.bench_function("answer/429", |bench| bench.iter(|| limited(black_box(&["per-minute"]), 60)));
+    criterion.bench_function("answer/429", |bench| bench.iter(|| limited_response(black_box(&["per-minute"]), 60)));
     Ok(())
 }
 

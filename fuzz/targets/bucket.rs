@@ -9,7 +9,7 @@ use std::sync::Arc;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncCommands, Client, InfoDict, cmd};
 use tidegate::clock::Timestamp;
-use tidegate::internals::each_redis_key;
+use tidegate::internals::for_each_redis_key;
 use tidegate::limit::calendar::{Calendar, Unit};
 use tidegate::limit::leaky_bucket::Queue;
 use tidegate::limit::{Algorithm, Charge, Decision, Limiter, Mode, Quota, Wait};
@@ -146,7 +146,7 @@ impl Subject {
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
         let charge = Charge { limiter: Arc::clone(&limiter), client: None, permits: 1, shadow: false };
         let mut key = String::new();
-        each_redis_key(&charge, &KeySecret::derive(b"secret"), |name| key = name.to_owned());
+        for_each_redis_key(&charge, &KeySecret::derive(b"secret"), |name| key = name.to_owned());
         Self { quota, limiter, key, fill }
     }
 

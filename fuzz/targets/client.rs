@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use tidegate::client::{AddressRules, ClientSource};
-use tidegate::internals::{Facts, Requests, each_redis_key};
+use tidegate::internals::{Facts, Requests, for_each_redis_key};
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
 use tidegate::store::settings::KeySecret;
 
@@ -71,6 +71,6 @@ fn keys(client: ClientId) -> Vec<String> {
     let limiter = Limiter::new("{tidegate:route}:limit".into(), Mode::PerClient, quota);
     let charge = Charge { limiter: limiter.into(), client: Some(client), permits: 1, shadow: false };
     let mut keys = Vec::new();
-    each_redis_key(&charge, &KeySecret::derive(b"secret"), |key| keys.push(key.to_owned()));
+    for_each_redis_key(&charge, &KeySecret::derive(b"secret"), |key| keys.push(key.to_owned()));
     keys
 }

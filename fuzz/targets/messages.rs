@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::Method;
-use tidegate::internals::{Passage, Passed, Unchunked, unchunk};
+use tidegate::internals::{DecodedBody, Pipeline, PipelineOutcome, decode_chunked};
 
 use crate::support::strict::{self, Front, Message};
 
@@ -29,17 +29,17 @@ const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 /// What a stranger says of himself, and what is for one connection.
 const REMOVED: [&str; 5] = ["forwarded", "x-real-ip", "keep-alive", "proxy-connection", "upgrade"];
 
-fn with_passage<T>(work: impl FnOnce(&Passage) -> T) -> T {
+fn with_pipeline<T>(work: impl FnOnce(&Pipeline) -> T) -> T {
     thread_local! {
-        static PASSAGE: Passage = Passage::new(RULES).unwrap_or_else(|error| panic!("{error}"));
+        static PIPELINE: Pipeline = Pipeline::new(RULES).unwrap_or_else(|error| panic!("{error}"));
     }
-    PASSAGE.with(work)
+    PIPELINE.with(work)
 }
 
 /// Request bytes -> parse -> judge -> rewrite -> write -> parse again.
 pub fn request(data: &[u8]) {
-    with_passage(|passage| {
-        let Passed::On { bytes, length, path } = passage.request(data, PEER) else { return };
+    with_pipeline(|pipeline| {
+        let PipelineOutcome::Forwarded { bytes, length, path } = pipeline.request(data, PEER) else { return };
         let sent = one(strict::request(&bytes), &bytes);
         let target = sent.asked().split_once(' ').map(|(_, target)| target).unwrap_or_default();
         assert_eq!(target.split('?').next(), Some(&path[..]), "judged by another path than was forwarded");
@@ -50,19 +50,26 @@ pub fn request(data: &[u8]) {
             assert!(sent.values(name).is_empty(), "{name} went on");
         }
         // What ends a request is in it: without its last byte it is not whole, and what follows it changes nothing.
-        assert!(matches!(passage.request(&data[..length - 1], PEER), Passed::Part), "whole before its end");
+        assert!(
+            matches!(pipeline.request(&data[..length - 1], PEER), PipelineOutcome::Incomplete),
+            "whole before its end"
+        );
         let followed = [&data[..length], b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
-        let again = passage.request(&followed, PEER);
-        assert_eq!(again, Passed::On { bytes: bytes.clone(), length, path: path.clone() }, "what follows changes it");
+        let again = pipeline.request(&followed, PEER);
+        assert_eq!(
+            again,
+            PipelineOutcome::Forwarded { bytes: bytes.clone(), length, path: path.clone() },
+            "what follows changes it"
+        );
         // What is written is a request for us, too, and the same one.
-        match passage.request(&bytes, PEER) {
-            Passed::On { bytes: twice, length, path: same } => {
+        match pipeline.request(&bytes, PEER) {
+            PipelineOutcome::Forwarded { bytes: twice, length, path: same } => {
                 let twice = one(strict::request(&twice), &twice);
                 assert_eq!((length, &same, twice.asked()), (bytes.len(), &path, sent.asked()));
                 assert_eq!((twice.body, twice.trailers), (sent.body, sent.trailers));
             }
-            Passed::Answered(_) => {}
-            Passed::Malformed if sent.fields.len() > MOST_FIELDS => {}
+            PipelineOutcome::Responded(_) => {}
+            PipelineOutcome::Malformed if sent.fields.len() > MOST_FIELDS => {}
             other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
         }
     });
@@ -71,18 +78,18 @@ pub fn request(data: &[u8]) {
 /// Response bytes -> parse -> rewrite -> write -> parse again.
 pub fn answer(data: &[u8]) {
     for method in [Method::GET, Method::HEAD] {
-        with_passage(|passage| {
-            let Passed::On { bytes, length, .. } = passage.answer(data, &method) else { return };
+        with_pipeline(|pipeline| {
+            let PipelineOutcome::Forwarded { bytes, length, .. } = pipeline.response(data, &method) else { return };
             let head_only = method == Method::HEAD;
             let sent = one(strict::answer(&bytes, head_only, false), &bytes);
             assert!(length <= data.len());
             assert!(sent.values("connection").is_empty() && sent.values("upgrade").is_empty());
-            match passage.answer(&bytes, &method) {
-                Passed::On { bytes: twice, length, .. } => {
+            match pipeline.response(&bytes, &method) {
+                PipelineOutcome::Forwarded { bytes: twice, length, .. } => {
                     let twice = one(strict::answer(&twice, head_only, false), &twice);
                     assert_eq!((length, twice.status(), twice.body), (bytes.len(), sent.status(), sent.body));
                 }
-                Passed::Malformed if sent.fields.len() > MOST_FIELDS => {}
+                PipelineOutcome::Malformed if sent.fields.len() > MOST_FIELDS => {}
                 other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
             }
         });
@@ -100,11 +107,11 @@ fn one(front: Front, bytes: &[u8]) -> Message {
 /// Bodies in chunks: however they are cut, and as a second decoder reads them.
 pub fn chunks(data: &[u8]) {
     let [cut, body @ ..] = data else { return };
-    let whole = unchunk([body]);
+    let whole = decode_chunked([body]);
     let cut = usize::from(*cut) % (body.len() + 1);
-    assert_eq!(unchunk([&body[..cut], &body[cut..]]), whole, "depends on where it is cut");
-    assert_eq!(unchunk(body.chunks(1)), whole, "depends on where it is cut");
-    let Ok(Some(Unchunked { data, rest, .. })) = whole else { return };
+    assert_eq!(decode_chunked([&body[..cut], &body[cut..]]), whole, "depends on where it is cut");
+    assert_eq!(decode_chunked(body.chunks(1)), whole, "depends on where it is cut");
+    let Ok(Some(DecodedBody { data, rest, .. })) = whole else { return };
     let (theirs, length) = decode(body).unwrap_or_else(|| panic!("no body: {:?}", String::from_utf8_lossy(body)));
     assert_eq!((data, body.len() - rest), (theirs, length), "read otherwise");
 }

@@ -1,12 +1,12 @@
 //! Paths: one normal form, which is its own, in which nobody finds a way up or out.
 
-use tidegate::internals::normal_path;
+use tidegate::internals::normalize_path;
 
 /// Path normalisation.
 pub fn path(data: &[u8]) {
     let Ok(path) = std::str::from_utf8(data) else { return };
-    let Some(normal) = normal_path(path) else { return };
-    assert_eq!(normal_path(&normal).as_ref(), Some(&normal), "no normal form: {path:?}");
+    let Some(normal) = normalize_path(path) else { return };
+    assert_eq!(normalize_path(&normal).as_ref(), Some(&normal), "no normal form: {path:?}");
     assert!(
         normal.starts_with('/') && normal.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'),
         "{normal:?}"

@@ -1,6 +1,6 @@
 //! The header of the PROXY protocol: it ends where it says, and tells of somebody.
 
-use tidegate::internals::proxy_header;
+use tidegate::internals::parse_proxy_header;
 
 /// The longest header that is read.
 const LONGEST: usize = 4096;
@@ -9,7 +9,7 @@ const LONGEST: usize = 4096;
 pub fn proxy(data: &[u8]) {
     let mut given = 0;
     let told = loop {
-        match proxy_header(&data[..given]) {
+        match parse_proxy_header(&data[..given]) {
             Some(Ok(more)) => {
                 assert!(more > 0, "nothing is waited for");
                 given += more;
@@ -24,7 +24,7 @@ pub fn proxy(data: &[u8]) {
     };
     // However it comes, it is the same header: no part of it is a whole one, or none.
     for end in 0..given {
-        let more = proxy_header(&data[..end]).and_then(Result::ok).expect("a part of a header is more to come");
+        let more = parse_proxy_header(&data[..end]).and_then(Result::ok).expect("a part of a header is more to come");
         assert!(more <= given - end, "bytes were asked for that are not the header's");
     }
     if let Some(client) = told {

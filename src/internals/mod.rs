@@ -1,6 +1,6 @@
-//! What benchmarks measure and the fuzzer drives beneath the public names. It is no API: what is here changes and vanishes without notice.
+//! Internals for benchmarks, tests and the fuzzer. Not a public API: items change and disappear without notice.
 
-mod passage;
+mod pipeline;
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::admission::LimitStatus;
 pub use crate::facts::{Facts, Requests};
 use crate::headers::Members;
 use crate::http1::{Framing, Malformed, Piece, RemainingBody};
-pub use crate::internals::passage::{Passage, Passed};
+pub use crate::internals::pipeline::{Pipeline, PipelineOutcome};
 use crate::limit::{Charge, Decision};
 use crate::local_response::LocalResponse;
 use crate::path::EncodedSlash;
@@ -20,46 +20,46 @@ use crate::rule::Limit;
 use crate::server::proxy_protocol::header;
 use crate::store::settings::KeySecret;
 
-/// Writes the keys of a charge's bucket in Redis, one after the other, into `key`; returns their length together, in bytes.
-pub fn redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -> usize {
+/// Writes each Redis key of a charge's bucket into `key`. Returns the total length of the keys in bytes.
+pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -> usize {
     let mut length = 0;
     crate::store::redis_keys(charge, secret, key, |key| length += key.len());
     length
 }
 
-/// What `RateLimit` is made of: the limits of a route, as they are prepared at load, and what each of them said.
+/// The input of the `RateLimit` field: the limits of a route, prepared at load, and their decisions.
 #[derive(Debug)]
-pub struct RateLimitField {
+pub struct RateLimitFieldBuilder {
     members: Members,
     status: LimitStatus,
 }
 
-impl RateLimitField {
-    /// Of these limits, with what each said.
-    pub fn new(limits: &[Limit], said: &[Decision]) -> Self {
-        Self { members: Members::new(limits), status: said.iter().copied().enumerate().collect() }
+impl RateLimitFieldBuilder {
+    /// Creates the input from limits and their decisions.
+    pub fn new(limits: &[Limit], decisions: &[Decision]) -> Self {
+        Self { members: Members::new(limits), status: decisions.iter().copied().enumerate().collect() }
     }
 
-    /// The field; none if no limit is told of.
+    /// Returns the value of the field, or `None` if no limit is visible to clients.
     pub fn write(&self) -> Option<HeaderValue> {
         self.members.rate_limit(&self.status)
     }
 }
 
-/// The answer to a request that the limits of these names refused for so many seconds.
-pub fn limited(names: &[&str], seconds: u64) -> Response<Full<Bytes>> {
+/// Returns the response to a request that the named limits rejected, with this `Retry-After`.
+pub fn limited_response(names: &[&str], seconds: u64) -> Response<Full<Bytes>> {
     let violated = names.iter().copied().collect();
     LocalResponse::Limited { violated, retry_after: Some(seconds) }.into_response()
 }
 
-/// The keys of a charge's bucket in Redis.
-pub fn each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl FnMut(&str)) {
+/// Calls `each` with each Redis key of a charge's bucket.
+pub fn for_each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl FnMut(&str)) {
     crate::store::redis_keys(charge, secret, &mut String::new(), |key| each(key));
 }
 
-/// What some bytes are as the beginning of a connection of the PROXY protocol: how many more are the header's; or, of a whole
-/// one, the client that it tells of, if any; nothing if they are no header.
-pub fn proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
+/// Parses a PROXY protocol header. Returns `None` if the bytes are not a header, `Some(Ok(n))` if `n` more bytes are needed, and
+/// `Some(Err(client))` for a complete header, with the client if it names one.
+pub fn parse_proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
     Some(match header::parse(bytes).ok()? {
         header::Parsed::More(more) => Ok(more),
         header::Parsed::Complete(header::ProxySource::Client(client)) => Err(Some(client)),
@@ -67,36 +67,36 @@ pub fn proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
     })
 }
 
-/// The normal form of a path; nothing if it has none.
-pub fn normal_path(path: &str) -> Option<String> {
+/// Returns the normalized path, or `None` if the path is invalid.
+pub fn normalize_path(path: &str) -> Option<String> {
     let normal = crate::path::normalize(path, EncodedSlash::Reject).ok()?;
     Some(normal.normalized().to_owned())
 }
 
-/// A body in chunks that was read to its end.
+/// A decoded chunked body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unchunked {
-    /// What was in the chunks.
+pub struct DecodedBody {
+    /// The data of the chunks.
     pub data: Vec<u8>,
-    /// The fields behind them.
+    /// The trailers.
     pub trailers: HeaderMap,
-    /// How many bytes came behind it.
+    /// The number of bytes after the body.
     pub rest: usize,
 }
 
-/// These bytes are no body in chunks.
+/// The chunked body is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoBody;
+pub struct MalformedChunks;
 
-/// Reads a body in chunks that comes in these parts; nothing if it has no end.
+/// Decodes a chunked body that arrives in these parts. Returns `None` if the body is incomplete.
 ///
 /// # Errors
-/// It is no such body.
-pub fn unchunk<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> Result<Option<Unchunked>, NoBody> {
-    let (mut left, mut unread, mut body) = (RemainingBody::new(Framing::Chunked), Bytes::new(), Unchunked::default());
+/// The body is malformed.
+pub fn decode_chunked<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> Result<Option<DecodedBody>, MalformedChunks> {
+    let (mut left, mut unread, mut body) = (RemainingBody::new(Framing::Chunked), Bytes::new(), DecodedBody::default());
     let mut parts = parts.into_iter();
     loop {
-        match left.take(&mut unread).map_err(|Malformed| NoBody)? {
+        match left.take(&mut unread).map_err(|Malformed| MalformedChunks)? {
             Piece::Data(data) => body.data.extend_from_slice(&data),
             Piece::End(trailers) => {
                 body.trailers = trailers.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A message's way through the gateway, from bytes to bytes and without a socket; for the fuzzer.
+//! Passes messages through the gateway without sockets: from received bytes to forwarded bytes. For the fuzzer.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -22,44 +22,44 @@ use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
 use crate::upstream::{RequestBody, ResponseBody, Upstreams};
 
-/// A gateway without its sockets.
+/// A gateway without sockets.
 #[derive(Debug)]
-pub struct Passage {
-    limited: RateLimited<Written>,
+pub struct Pipeline {
+    limited: RateLimited<RequestWriter>,
 }
 
-/// A service that answers with what it would have sent an origin.
+/// A service that writes each request as for an upstream, and returns the bytes as the body of its response.
 #[derive(Clone, Debug)]
-struct Written(Forward);
+struct RequestWriter(Forward);
 
-/// What became of a message.
+/// The result of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Passed {
-    /// It is not all here.
-    Part,
-    /// It is none, and the connection ends: what is answered, if anything is.
+pub enum PipelineOutcome {
+    /// The message is incomplete.
+    Incomplete,
+    /// The message is malformed, and the connection ends.
     Malformed,
-    /// It is answered here, with this status.
-    Answered(u16),
-    /// It goes on.
-    On {
-        /// What the other side is sent.
+    /// The gateway responds itself, with this status.
+    Responded(u16),
+    /// The gateway forwards the message.
+    Forwarded {
+        /// The forwarded bytes.
         bytes: Vec<u8>,
-        /// How many bytes it had.
+        /// The length of the received message.
         length: usize,
-        /// The path on which it was judged; of a request.
+        /// The path that the rules matched. Empty for a response.
         path: String,
     },
 }
 
-/// A body that is here as far as it is here.
-struct Here {
+/// A body whose bytes are in memory.
+struct BufferedBody {
     left: RemainingBody,
     unread: Bytes,
 }
 
-impl Passage {
-    /// By these rules.
+impl Pipeline {
+    /// Creates a pipeline with these rules.
     ///
     /// # Errors
     /// See [`LayerError`].
@@ -68,98 +68,98 @@ impl Passage {
         let metrics = Arc::new(Metrics::new());
         let forward = Forward::new(Arc::new(Upstreams::new(config.upstreams.values(), 1, &metrics)));
         let layer = RateLimitLayer::builder().next(NextHop::Origin).metrics(metrics).from_config(&config)?;
-        Ok(Self { limited: layer.layer(Written(forward)) })
+        Ok(Self { limited: layer.layer(RequestWriter(forward)) })
     }
 
-    /// Reads a request, judges it, and writes it to an origin.
-    pub fn request(&self, bytes: &[u8], peer: IpAddr) -> Passed {
+    /// Parses a request, applies the rules, and writes the request for an upstream.
+    pub fn request(&self, bytes: &[u8], peer: IpAddr) -> PipelineOutcome {
         let mut unread = Bytes::copy_from_slice(bytes);
-        let asked = match http1::read_request(&unread, &mut HeaderMap::new(), 100) {
-            Ok(Some(asked)) => asked,
-            Ok(None) => return Passed::Part,
-            Err(_) => return Passed::Malformed,
+        let parsed = match http1::read_request(&unread, &mut HeaderMap::new(), 100) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => return PipelineOutcome::Incomplete,
+            Err(_) => return PipelineOutcome::Malformed,
         };
-        _ = unread.split_to(asked.length);
+        _ = unread.split_to(parsed.length);
         let path = Facts::read(
-            asked.request.method(),
-            asked.request.uri(),
-            asked.request.version(),
-            asked.request.headers(),
+            parsed.request.method(),
+            parsed.request.uri(),
+            parsed.request.version(),
+            parsed.request.headers(),
             peer,
             &Requests::default(),
         )
         .map(|facts| facts.path.normalized().to_owned())
         .unwrap_or_default();
-        // The whole body must be here, so that what is written is either whole or nothing.
-        let framing = Framing::of_request(asked.framing_fields);
-        let rest = match end_of(framing, &unread) {
+        // Requires the whole body, so that the forwarded request is complete.
+        let framing = Framing::of_request(parsed.framing_fields);
+        let rest = match bytes_after_body(framing, &unread) {
             Ok(Some(rest)) => rest,
-            Ok(None) => return Passed::Part,
-            Err(Malformed) => return Passed::Malformed,
+            Ok(None) => return PipelineOutcome::Incomplete,
+            Err(Malformed) => return PipelineOutcome::Malformed,
         };
         let left = RemainingBody::new(framing);
-        let body = if left.is_end() { RequestBody::none() } else { RequestBody::new(Here { left, unread }) };
-        let mut request = asked.request.map(|()| body);
+        let body = if left.is_end() { RequestBody::none() } else { RequestBody::new(BufferedBody { left, unread }) };
+        let mut request = parsed.request.map(|()| body);
         request.extensions_mut().insert(Peer(peer));
-        match now(self.limited.clone().call(request)) {
+        match poll_once(self.limited.clone().call(request)) {
             Some(Ok(response)) if response.status().is_success() => {
-                let sent = now(http_body_util::BodyExt::collect(response.into_body()));
+                let sent = poll_once(http_body_util::BodyExt::collect(response.into_body()));
                 let sent = sent.and_then(Result::ok).map(|body| body.to_bytes().to_vec()).unwrap_or_default();
                 match sent.is_empty() {
-                    true => Passed::Answered(200),
-                    false => Passed::On { bytes: sent, length: bytes.len() - rest, path },
+                    true => PipelineOutcome::Responded(200),
+                    false => PipelineOutcome::Forwarded { bytes: sent, length: bytes.len() - rest, path },
                 }
             }
-            Some(Ok(response)) => Passed::Answered(response.status().as_u16()),
-            _ => Passed::Part,
+            Some(Ok(response)) => PipelineOutcome::Responded(response.status().as_u16()),
+            _ => PipelineOutcome::Incomplete,
         }
     }
 
-    /// Reads an answer to a request of this method, the last of its connection, and writes it to a client.
-    pub fn answer(&self, bytes: &[u8], method: &Method) -> Passed {
+    /// Parses a response to a request with this method, on a connection that then ends, and writes the response for a client.
+    pub fn response(&self, bytes: &[u8], method: &Method) -> PipelineOutcome {
         let mut unread = Bytes::copy_from_slice(bytes);
         let mut fields = HeaderMap::new();
-        let answer = match http1::read_response(&unread, &mut fields) {
-            Ok(Some(answer)) => answer,
-            Ok(None) => return Passed::Part,
-            Err(Malformed) => return Passed::Malformed,
+        let parsed = match http1::read_response(&unread, &mut fields) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => return PipelineOutcome::Incomplete,
+            Err(Malformed) => return PipelineOutcome::Malformed,
         };
-        _ = unread.split_to(answer.length);
-        let status = answer.line.status;
+        _ = unread.split_to(parsed.length);
+        let status = parsed.line.status;
         if status.is_informational() {
-            return Passed::Answered(status.as_u16());
+            return PipelineOutcome::Responded(status.as_u16());
         }
-        let framing = Framing::of_response(method, status, answer.framing_fields);
-        let rest = match end_of(framing, &unread) {
+        let framing = Framing::of_response(method, status, parsed.framing_fields);
+        let rest = match bytes_after_body(framing, &unread) {
             Ok(Some(rest)) => rest,
-            Ok(None) => return Passed::Part,
-            Err(Malformed) => return Passed::Malformed,
+            Ok(None) => return PipelineOutcome::Incomplete,
+            Err(Malformed) => return PipelineOutcome::Malformed,
         };
         let none = ResponseBody::from(Full::new(Bytes::new()));
-        let mut response = answer.line.into_response(fields, Extensions::new(), none);
+        let mut response = parsed.line.into_response(fields, Extensions::new(), none);
         if rewrite_answer(&mut response, true).is_none() {
-            return Passed::Malformed;
+            return PipelineOutcome::Malformed;
         }
         let length = if let Framing::Length(length) = framing { Some(length) } else { None };
         let head_only = *method == Method::HEAD;
         let context = ResponseContext { version: Version::HTTP_11, head_only, length, keeps_open: true };
         let mut sent = Vec::new();
         let framing_out = http1::write_response(&mut sent, &response, context);
-        // As of every body, trailers that must not be forwarded are removed.
-        let body = RequestBody::new(Here { left: RemainingBody::new(framing), unread });
+        // `RequestBody` removes forbidden trailers.
+        let body = RequestBody::new(BufferedBody { left: RemainingBody::new(framing), unread });
         match framing_out {
             Framing::Length(0) => {}
             framing => match write_body(framing, body) {
                 Some(body) => sent.extend(body),
-                None => return Passed::Malformed,
+                None => return PipelineOutcome::Malformed,
             },
         }
-        Passed::On { bytes: sent, length: bytes.len() - rest, path: String::new() }
+        PipelineOutcome::Forwarded { bytes: sent, length: bytes.len() - rest, path: String::new() }
     }
 }
 
-/// How many bytes are left behind a body; nothing if it does not end here.
-fn end_of(framing: Framing, bytes: &Bytes) -> Result<Option<usize>, Malformed> {
+/// Returns the number of bytes after the body, or `None` if the body is incomplete.
+fn bytes_after_body(framing: Framing, bytes: &Bytes) -> Result<Option<usize>, Malformed> {
     let (mut left, mut unread) = (RemainingBody::new(framing), bytes.clone());
     loop {
         match left.take(&mut unread)? {
@@ -170,7 +170,7 @@ fn end_of(framing: Framing, bytes: &Bytes) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// What an origin is sent of a request; nothing if its body is none.
+/// Writes a request for an upstream. Returns `None` if the body is invalid.
 fn write_request(request: &mut Request<RequestBody>) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     http1::write_request(&mut bytes, request);
@@ -186,37 +186,37 @@ fn write_request(request: &mut Request<RequestBody>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What is sent of a body in this framing; nothing if it does not fit.
+/// Writes a body in this framing. Returns `None` if the body is invalid or does not match the framing.
 fn write_body(framing: Framing, mut body: impl Body<Data = Bytes> + Unpin) -> Option<Vec<u8>> {
-    let (mut outgoing, mut sent, mut length) = (WriteBuffer::default(), Vec::new(), 0);
+    let (mut buffer, mut sent, mut length) = (WriteBuffer::default(), Vec::new(), 0);
     loop {
-        let frame = now(std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)))?;
+        let frame = poll_once(std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)))?;
         let end = match frame.transpose().ok()?.map(Frame::into_data) {
             Some(Ok(data)) => {
                 length += data.len() as u64;
                 match framing {
-                    Framing::Chunked => outgoing.push_chunk(data),
-                    _ => outgoing.push(data),
+                    Framing::Chunked => buffer.push_chunk(data),
+                    _ => buffer.push(data),
                 }
                 false
             }
             end => {
                 let trailers = end.and_then(Result::err).and_then(|frame| frame.into_trailers().ok());
                 if matches!(framing, Framing::Chunked) {
-                    outgoing.push_end(&trailers.unwrap_or_default());
+                    buffer.push_end(&trailers.unwrap_or_default());
                 }
                 true
             }
         };
-        now(std::future::poll_fn(|cx| outgoing.poll_write(&mut sent, cx)))?.ok()?;
-        let is_wrong = matches!(framing, Framing::Length(told) if told != length);
+        poll_once(std::future::poll_fn(|cx| buffer.poll_write(&mut sent, cx)))?.ok()?;
+        let is_wrong = matches!(framing, Framing::Length(announced) if announced != length);
         if end {
             return (!is_wrong).then_some(sent);
         }
     }
 }
 
-impl Service<Request<RequestBody>> for Written {
+impl Service<Request<RequestBody>> for RequestWriter {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -233,7 +233,7 @@ impl Service<Request<RequestBody>> for Written {
     }
 }
 
-impl Body for Here {
+impl Body for BufferedBody {
     type Data = Bytes;
     type Error = Malformed;
 
@@ -256,8 +256,8 @@ impl Body for Here {
     }
 }
 
-/// What comes of something that waits for nothing.
-fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+/// Returns the output of a future that is ready at the first poll.
+fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
