@@ -1,9 +1,8 @@
-//! What clients are told about their limits: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers)
-//! and `Retry-After` (RFC 9110 section 10.2.3).
+//! Rate limit fields of responses: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers), `X-RateLimit-*` and
+//! `Retry-After` (RFC 9110 section 10.2.3).
 //!
-//! The first comes from [`policy`](crate::policy); the second is a List of structured fields like it.
-//! Only PER_CLIENT limits are told: what an OVERALL limit holds is for its operator to know. Shadow limits are not told,
-//! since they refuse no request.
+//! [`policy`](crate::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the state of
+//! an OVERALL limit is for operators. Shadow limits are invisible, because they reject no requests.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -18,25 +17,25 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// What `RateLimit` says of each limit of a route before its numbers, made at load: `"name";r=`. Nothing of those that
-/// clients are not told of.
+/// The constant start of the `RateLimit` member of each limit of a route, such as `"name";r=`. `None` for limits that are not
+/// visible to clients.
 #[derive(Debug, Default)]
 pub(crate) struct Members(Vec<Option<Box<str>>>);
 
 impl Members {
-    /// Those of the limits of a route.
+    /// Creates the members for the limits of a route.
     pub(crate) fn new(limits: &[Limit]) -> Self {
         let member = |limit: &Limit| limit.is_visible_to_clients().then(|| format!("\"{}\";r=", limit.name).into());
         Self(limits.iter().map(member).collect())
     }
 
-    /// `RateLimit`: `r` permits left, and `t` seconds until the oldest in use returns.
+    /// Returns the value of `RateLimit`: `r` permits remain, and in `t` seconds the oldest used permit becomes available.
     pub(crate) fn rate_limit(&self, status: &LimitStatus) -> Option<HeaderValue> {
         let mut list = String::new();
-        for (member, decision) in self.told(status) {
+        for (member, decision) in self.visible(status) {
             let (mut left, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
             let (left, seconds) = (left.format(decision.remaining), seconds.format(decision.reset.div_ceil(1_000)));
-            // With no room to spare, so that what shares the text needs no memory of its own.
+            // Without spare capacity, so that `Bytes` can take over the allocation.
             list = match list.is_empty() {
                 true => [member, left, ";t=", seconds].concat(),
                 false => [&list, ", ", member, left, ";t=", seconds].concat(),
@@ -45,48 +44,50 @@ impl Members {
         (!list.is_empty()).then(|| HeaderValue::from_maybe_shared(Bytes::from(list)).ok()).flatten()
     }
 
-    /// The members of the limits that said something, with what they said.
-    fn told<'s>(&'s self, status: &'s LimitStatus) -> impl Iterator<Item = (&'s str, &'s Decision)> {
+    /// Returns the members of the evaluated limits with their decisions.
+    fn visible<'s>(&'s self, status: &'s LimitStatus) -> impl Iterator<Item = (&'s str, &'s Decision)> {
         status.iter().filter_map(|(index, decision)| Some((self.0.get(index)?.as_deref()?, decision)))
     }
 }
 
-/// What `X-RateLimit-*` can tell: one limit, the one with the least left, and of those the one that lasts longest.
+/// The values of `X-RateLimit-*`, which describe one limit: the limit with the fewest remaining permits, and among equals the
+/// limit that resets last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Legacy {
+pub(crate) struct LegacyFields {
     rate: u32,
     remaining: u32,
-    /// Seconds from now.
+    /// The seconds until the reset.
     reset: u64,
 }
 
-/// `X-RateLimit-*`; nothing if the request met no limit that clients are told of.
-pub(crate) fn legacy(limits: &[Limit], status: &LimitStatus) -> Option<Legacy> {
-    let told = status.iter().filter_map(|(index, said)| Some((limits.get(index)?, said)));
-    let told = told.filter(|(limit, _)| limit.is_visible_to_clients());
-    let (limit, said) = told.min_by_key(|(_, said)| (said.remaining, std::cmp::Reverse(said.reset)))?;
-    let (rate, reset) = (limit.limiter.quota.full(), said.reset.div_ceil(1_000));
-    Some(Legacy { rate, remaining: said.remaining, reset })
+/// Returns the values of `X-RateLimit-*`, or `None` if no visible limit was evaluated.
+pub(crate) fn legacy(limits: &[Limit], status: &LimitStatus) -> Option<LegacyFields> {
+    let decisions = status.iter().filter_map(|(index, decision)| Some((limits.get(index)?, decision)));
+    let visible = decisions.filter(|(limit, _)| limit.is_visible_to_clients());
+    let (limit, decision) =
+        visible.min_by_key(|(_, decision)| (decision.remaining, std::cmp::Reverse(decision.reset)))?;
+    let (rate, reset) = (limit.limiter.quota.full(), decision.reset.div_ceil(1_000));
+    Some(LegacyFields { rate, remaining: decision.remaining, reset })
 }
 
-impl Legacy {
-    /// Puts them into an answer. They can only be there once, so an upstream's give way.
-    pub(crate) fn stamp(self, headers: &mut HeaderMap) {
+impl LegacyFields {
+    /// Sets the fields of a response. Replaces the fields of an upstream, because these fields must not be repeated.
+    pub(crate) fn insert(self, headers: &mut HeaderMap) {
         headers.insert(X_LIMIT, self.rate.into());
         headers.insert(X_REMAINING, self.remaining.into());
         headers.insert(X_RESET, self.reset.into());
     }
 }
 
-/// Adds both to an answer, beside what an upstream may have put there: a client has to keep to all of them.
-pub(crate) fn stamp(headers: &mut HeaderMap, policy: Option<HeaderValue>, rate_limit: Option<HeaderValue>) {
+/// Adds `RateLimit-Policy` and `RateLimit` to a response. Keeps the fields of an upstream: a client must observe both.
+pub(crate) fn append(headers: &mut HeaderMap, policy: Option<HeaderValue>, rate_limit: Option<HeaderValue>) {
     if let (Some(policy), Some(rate_limit)) = (policy, rate_limit) {
         headers.append(POLICY, policy);
         headers.append(RATE_LIMIT, rate_limit);
     }
 }
 
-/// `Retry-After` in whole seconds, rounded up, at least 1; nothing if waiting cannot help.
+/// Returns the value of `Retry-After`: whole seconds, rounded up, at least 1. Returns `None` if no wait helps.
 pub(crate) fn retry_after(wait: Wait) -> Option<u64> {
     match wait {
         Wait::Now => Some(1),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_are_structured_and_tell_of_per_client_limits_only() {
+    fn fields_contain_only_per_client_limits() {
         let limits = [
             limit("total", Mode::Overall, 1_000, 1_000),
             limit("per-ip", Mode::PerClient, 5, 60_000),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_has_the_length_of_the_present_month() {
+    fn policy_has_the_length_of_the_current_month() {
         let calendar = Calendar::new(Unit::Month, "UTC").expect("a calendar");
         let quota = Quota::new(6, 0, Algorithm::FixedWindow(calendar)).expect("a quota");
         let limiter = Arc::new(Limiter::new("own".into(), Mode::PerClient, quota));
@@ -202,21 +203,23 @@ mod tests {
     }
 
     #[test]
-    fn the_legacy_fields_tell_of_the_limit_with_the_least_left() {
+    fn legacy_fields_describe_the_tightest_limit() {
         let limits = [
             limit("total", Mode::Overall, 1_000, 1_000),
             limit("wide", Mode::PerClient, 50, 60_000),
             limit("tight", Mode::PerClient, 5, 1_000),
             limit("slow", Mode::PerClient, 9, 60_000),
         ];
-        let said = |remaining, reset| Decision::new(remaining, Wait::Now, reset);
-        let status = [(0, said(0, 1)), (1, said(40, 1)), (2, said(3, 900)), (3, said(3, 59_001))].into_iter().collect();
-        assert_eq!(legacy(&limits, &status), Some(Legacy { rate: 9, remaining: 3, reset: 60 }));
-        assert_eq!(legacy(&limits, &[(0, said(0, 1))].into_iter().collect()), None);
+        let decision = |remaining, reset| Decision::new(remaining, Wait::Now, reset);
+        let status = [(0, decision(0, 1)), (1, decision(40, 1)), (2, decision(3, 900)), (3, decision(3, 59_001))]
+            .into_iter()
+            .collect();
+        assert_eq!(legacy(&limits, &status), Some(LegacyFields { rate: 9, remaining: 3, reset: 60 }));
+        assert_eq!(legacy(&limits, &[(0, decision(0, 1))].into_iter().collect()), None);
     }
 
     #[test]
-    fn retry_after_is_whole_seconds_rounded_up_and_absent_where_waiting_cannot_help() {
+    fn retry_after_is_rounded_up_to_whole_seconds() {
         let seconds = [0, 1, 999, 1_000, 1_001, 59_999].map(|wait| retry_after(Wait::Millis(wait)));
         assert_eq!(seconds, [Some(1), Some(1), Some(1), Some(1), Some(2), Some(60)]);
         assert_eq!(retry_after(Wait::Never), None);

@@ -40,21 +40,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn timer_is_ready_at_the_latest_deadline() {
-        let begin = Instant::now();
-        let at = |seconds| begin + Duration::from_secs(seconds);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
         let mut timer = Timer::new();
-        let mut look = |deadline| {
+        let mut is_ready = |deadline| {
             let polled = timer.poll(deadline, &mut Context::from_waker(std::task::Waker::noop()));
             polled.is_ready()
         };
-        assert!(!look(at(30)));
-        assert!(!look(at(60)));
-        assert!(!look(at(40)));
+        assert!(!is_ready(at(30)));
+        assert!(!is_ready(at(60)));
+        assert!(!is_ready(at(40)));
         tokio::time::advance(Duration::from_secs(35)).await;
-        assert!(!look(at(40)));
+        assert!(!is_ready(at(40)));
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(look(at(40)));
-        assert!(!look(at(50)));
+        assert!(is_ready(at(40)));
+        assert!(!is_ready(at(50)));
         poll_fn(|cx| timer.poll(at(50), cx)).await;
         assert_eq!(Instant::now(), at(50));
         poll_fn(|cx| timer.poll(at(45), cx)).await;

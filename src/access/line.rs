@@ -14,7 +14,7 @@ use tracing::field::display;
 
 use super::TARGET;
 use crate::clock::{Stopwatch, Timestamp};
-use crate::layer::{Peer, Report, ReportSlot};
+use crate::layer::{Peer, Report, ReportHandle};
 use crate::server::Rejection;
 use crate::upstream::{LastAttempt, RequestBody, Trace};
 
@@ -33,7 +33,7 @@ pub(super) struct LogLine {
     asked: Asked,
     peer: IpAddr,
     stopwatch: Stopwatch,
-    report: ReportSlot,
+    report: ReportHandle,
     trace: Trace,
     /// The answer's status, and when its head was made.
     head: Option<(StatusCode, Duration)>,
@@ -70,7 +70,7 @@ impl LogLine {
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return None;
         }
-        let (peer, report) = (request.extensions().get::<Peer>(), ReportSlot::default());
+        let (peer, report) = (request.extensions().get::<Peer>(), ReportHandle::default());
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0); // the server notes it
         let (asked, trace) = (Asked::new(request), Trace::default());
         request.body_mut().trace(&trace);

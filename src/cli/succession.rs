@@ -59,7 +59,7 @@ impl Succession {
         let (answer, handover, draining) = predecessor.take_over().await?;
         match answer {
             Answer::Releases(state) => {
-                state.iter().for_each(|state| gateway.succeed(state));
+                state.iter().for_each(|state| gateway.take_over(state));
                 tracing::info!("took over from a gateway, which drains");
             }
             Answer::HasEnded => tracing::warn!("took over from a gateway that has ended without a drain"),

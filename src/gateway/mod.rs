@@ -142,7 +142,7 @@ impl Gateway {
         config.upstreams.values().for_each(warn_of_trust);
         let metrics = Arc::new(Metrics::new());
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
-        let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Refuse).store(store.clone());
+        let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
         let layer = layer.metrics(Arc::clone(&metrics)).from_config(&config)?;
         let (drain, drained) = Drain::new();
 

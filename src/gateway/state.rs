@@ -16,8 +16,8 @@ impl Gateway {
     }
 
     /// Takes over the limits in use from the gateway before this one.
-    pub(crate) fn succeed(&self, state: &StoreState) {
-        self.layer.succeed(state);
+    pub(crate) fn take_over(&self, state: &StoreState) {
+        self.layer.take_over(state);
     }
 
     /// Where its buckets are.

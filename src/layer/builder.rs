@@ -1,4 +1,4 @@
-//! Making a layer: of a rule file, its text, or a [`Config`], with what the file does not say.
+//! Builds a layer from a rule file, its text, or a [`Config`], with settings that a rule file does not contain.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
 use crate::store::{OpenError, Store};
 
-/// A layer before it has its rules; made by [`RateLimitLayer::builder`].
+/// Builds a [`RateLimitLayer`]. Created by [`RateLimitLayer::builder`].
 #[derive(Clone, Debug, Default)]
-#[must_use = "a builder makes a layer of rules"]
+#[must_use = "a builder does nothing until it gets rules"]
 pub struct LayerBuilder {
     store: Option<Store>,
     metrics: Option<Arc<Metrics>>,
     options: Options,
 }
 
-/// The settings of a layer that no rule file has.
+/// The settings of a layer that a rule file does not contain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) next: NextHop,
@@ -31,32 +31,32 @@ pub(super) struct Options {
     pub(super) on_reject: Option<RejectHook>,
 }
 
-/// What becomes of a request that no route names.
+/// The treatment of requests that match no route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unmatched {
-    /// It goes on, unlimited.
+    /// Passes the request to the inner service, without a limit.
     #[default]
     Pass,
-    /// It is answered with 404, as by the gateway.
-    Refuse,
+    /// Rejects the request with status 404, as the gateway does.
+    Reject,
 }
 
-/// Why a rule file gives no layer.
+/// The error of a layer that cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayerError {
-    /// The file cannot be read, or has errors.
+    /// The rule file cannot be read or has errors.
     #[error(transparent)]
     File(#[from] LoadError),
-    /// The text has errors.
+    /// The text of the rules has errors.
     #[error(transparent)]
     Text(#[from] Problems),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The layer and its store count in different metrics: the layer's metrics would always show a healthy store.
-    #[error("store `{store}` counts in other metrics than the layer: give the same `Metrics` to both builders")]
+    /// The layer and the given store have different [`Metrics`], so the layer's metrics would always show a healthy store.
+    #[error("store `{store}` and the layer have different metrics: give the same `Metrics` to both builders")]
     Metrics {
         /// The address of the store, without the password.
         store: String,
@@ -64,39 +64,39 @@ pub enum LayerError {
 }
 
 impl Options {
-    /// Returns `true` if the service below gets requests as the rules read them.
+    /// Returns `true` if the inner service gets sanitized requests.
     pub(super) fn changes_requests(&self) -> bool {
         self.sanitize || self.next == NextHop::Origin
     }
 }
 
 impl LayerBuilder {
-    /// A store that is open already, which limiters and other layers may have too. The rule file's `store` is not opened.
+    /// Sets an open store, which limiters and other layers can share. The `store` of the rule file is not opened.
     pub fn store(self, store: Store) -> Self {
         Self { store: Some(store), ..self }
     }
 
-    /// Where the layer counts; by default where its store counts. A store in Redis that is opened by
-    /// [`Store::redis_builder`] must be given the same metrics.
+    /// Sets the metrics of the layer. The default are the metrics of its store. A Redis store opened with
+    /// [`Store::redis_builder`] must have the same metrics.
     pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// What the layer stands over; handlers unless told otherwise.
+    /// Sets the kind of the inner service. The default is a handler.
     pub(crate) fn next(self, next: NextHop) -> Self {
         Self { options: Options { next, ..self.options }, ..self }
     }
 
-    /// What becomes of requests that no route names; they go on unless told otherwise.
+    /// Sets the treatment of requests that match no route. The default is [`Unmatched::Pass`].
     pub fn unmatched(self, unmatched: Unmatched) -> Self {
         Self { options: Options { unmatched, ..self.options }, ..self }
     }
 
-    /// Hands requests on as the gateway forwards them: with the normalized path, and without the fields that
-    /// `requests: { strip, underscores }` removes. `encoded_slash` applies, `OPTIONS *` is answered with 204, and a request
-    /// that servers can read in two ways is answered with 400, also if no limit applies to it.
+    /// Passes requests to the inner service as the gateway forwards them: with a normalized path, and without the fields that
+    /// `requests: { strip, underscores }` removes. `encoded_slash` applies, the response to `OPTIONS *` is a 204, and an
+    /// ambiguous request gets a 400 even if no limit applies to it.
     ///
-    /// By default the layer changes no request.
+    /// By default the layer does not change requests.
     pub fn sanitize(self, sanitize: bool) -> Self {
         Self { options: Options { sanitize, ..self.options }, ..self }
     }
@@ -122,7 +122,7 @@ impl LayerBuilder {
         Self { options: Options { on_reject: Some(RejectHook::new(hook)), ..self.options }, ..self }
     }
 
-    /// The layer with the rules of this file, whose routes need no `upstream`.
+    /// Builds the layer with the rules of a file. Its routes need no `upstream`.
     ///
     /// # Errors
     /// See [`LayerError`].
@@ -130,7 +130,7 @@ impl LayerBuilder {
         self.from_config(&Config::load(path)?)
     }
 
-    /// The layer with the rules of this text.
+    /// Builds the layer with the rules of a text.
     ///
     /// # Errors
     /// See [`LayerError`].
@@ -138,23 +138,23 @@ impl LayerBuilder {
         self.from_config(&Config::parse(text)?)
     }
 
-    /// The layer with these rules.
+    /// Builds the layer with the rules of `config`.
     ///
     /// # Errors
-    /// The store cannot be opened, or counts elsewhere than the layer. A store that cannot be reached is no error: limits do
-    /// what `on_store_failure` says.
+    /// The store cannot be opened, or has other metrics than the layer. An unreachable store is not an error: the limits'
+    /// `on_store_failure` decides.
     pub fn from_config(self, config: &Config) -> Result<RateLimitLayer, LayerError> {
         let metrics = match (self.metrics, self.store.as_ref().and_then(Store::metrics)) {
-            (Some(given), Some(of_store)) if !Arc::ptr_eq(&given, of_store) => {
+            (Some(given), Some(store_metrics)) if !Arc::ptr_eq(&given, store_metrics) => {
                 let store = self.store.as_ref().map(Store::address).unwrap_or_default();
                 return Err(LayerError::Metrics { store });
             }
-            (given, of_store) => given.or_else(|| of_store.cloned()).unwrap_or_default(),
+            (given, store_metrics) => given.or_else(|| store_metrics.cloned()).unwrap_or_default(),
         };
         let store = match self.store {
             Some(store) => store,
             None => Store::open(&config.store, Arc::clone(&metrics))?,
         };
-        Ok(RateLimitLayer::make(config.rules.clone(), store, metrics, self.options))
+        Ok(RateLimitLayer::with_rules(config.rules.clone(), store, metrics, self.options))
     }
 }

@@ -1,11 +1,11 @@
-//! [`RateLimitLayer`]: the whole of what Tidegate does to a request, as an ordinary [`tower::Layer`].
+//! [`RateLimitLayer`], a [`tower::Layer`] that enforces the rate limits of a rule file.
 //!
 //! ```text
-//! sift -> facts -> route -> client -> charges -> admit -> the service below -> stamp
+//! sanitize -> facts -> route -> client -> charges -> admit -> inner service -> rate limit fields
 //! ```
 //!
-//! The gateway is this layer over `Forward`; in an axum or hyper service of your own it
-//! stands over your handlers, with the same rule file.
+//! The gateway is this layer around a service that forwards requests. In your own axum or hyper service, the layer is around
+//! your handlers and uses the same rule file.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -23,20 +23,20 @@
 //! # Ok::<(), tidegate::layer::LayerError>(())
 //! ```
 //!
-//! The layer changes no request. It sanitizes fields and normalizes the path only to find routes and clients, and it applies a
-//! limit if any reading of the path leads to it; see [`LayerBuilder::sanitize`]. A router finds its handler before it calls
-//! the layers put on it. Around it, as here, the layer comes first.
+//! By default the layer does not change requests. It sanitizes fields and normalizes the path only to find routes and clients,
+//! and it applies a limit if any interpretation of the path matches the limit's route; see [`LayerBuilder::sanitize`].
 //!
-//! It asks for nothing that its rules do not need. Limits of addresses need to know where a request comes from: serve with
-//! `into_make_service_with_connect_info`, or put a [`Peer`] into the request's extensions; without one they do what
-//! `on_missing_client` says. A request without a host matches routes without one, and one that no route names goes on,
-//! unless the layer is told [otherwise](Unmatched).
+//! Put the layer around the router, as in this example. A layer on a router runs after the router has chosen the handler.
+//!
+//! Limits by address need the peer address: serve with `into_make_service_with_connect_info`, or insert a [`Peer`] into the
+//! request's extensions. Without a peer address, the limit's `on_missing_client` decides. A request without a host matches only
+//! routes without a host. A request that matches no route passes, unless [`Unmatched::Reject`] is set.
 
 mod builder;
-mod notes;
 mod peer;
-mod reading;
+mod record;
 mod rejection;
+mod route_lookup;
 
 use std::future::Future;
 use std::mem::take;
@@ -53,12 +53,12 @@ use tower::{Layer, Service};
 
 use self::builder::Options;
 pub use self::builder::{LayerBuilder, LayerError, Unmatched};
-use self::notes::{Life, Notes};
-pub use self::notes::{Report, ReportSlot, RequestOutcome};
-use self::peer::Hint;
+use self::peer::MissingPeerWarning;
 #[cfg(feature = "gateway")]
 pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{ClientKey, OverTls, Peer};
+pub use self::record::{Report, ReportHandle, RequestOutcome};
+use self::record::{RequestGuard, RequestRecord};
 pub use self::rejection::Rejection;
 use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, admit_unlimited, store_failure};
 use crate::boxed::boxed;
@@ -77,48 +77,48 @@ use crate::store::Store;
 use crate::store::transfer::StoreState;
 use crate::upgrade::{Offer, is_tunnel};
 
-/// Limits the requests to the service below by the rules of a file. Cheap to clone; clones share rules and buckets.
+/// Enforces the rate limits of a rule file on the requests to an inner service. Clones are cheap, and share rules and buckets.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
-    limiter: Arc<RateLimiting>,
+    state: Arc<LayerState>,
 }
 
-/// A service whose requests are limited; see [`RateLimitLayer`].
+/// The service that [`RateLimitLayer`] creates: enforces rate limits on the requests to an inner service.
 #[derive(Clone, Debug)]
 pub struct RateLimited<S> {
-    limiter: Arc<RateLimiting>,
+    state: Arc<LayerState>,
     inner: S,
 }
 
-/// The body of a limited answer: the service's own, or a local_response's.
-pub type Limited<B> = Either<B, Full<Bytes>>;
+/// The response body of [`RateLimited`]: the body of the inner service, or the body of a rejection.
+pub type RateLimitedBody<B> = Either<B, Full<Bytes>>;
 
-/// Marks a response, in its extensions, whose request no upstream received: the layer returns its permits, once. A service
-/// below the layer may use it for requests that caused no work.
+/// Marks a response, in its extensions, to a request that caused no work. The layer returns the permits of the request.
+///
+/// The gateway inserts it if no upstream has received the request. An inner service of your own can insert it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
-/// The rules in force, and the store their buckets are kept in.
+/// The state that clones of a layer and its services share.
 #[derive(Clone, Debug)]
-struct RateLimiting {
+struct LayerState {
     rules: Arc<ArcSwap<RuleSet>>,
     store: Store,
-    /// The wait queues.
     queues: Arc<WaitQueues>,
     metrics: Arc<Metrics>,
     options: Options,
-    hint: Arc<Hint>,
+    missing_peer_warning: Arc<MissingPeerWarning>,
 }
 
 // === impl RateLimitLayer ===
 
 impl RateLimitLayer {
-    /// A layer before it has its rules, to be told what the rule file does not say.
+    /// Returns a builder for a layer with settings that a rule file does not contain.
     pub fn builder() -> LayerBuilder {
         LayerBuilder::default()
     }
 
-    /// A layer with the rules and the store of this file, whose routes need no `upstream`.
+    /// Creates a layer from a rule file. Its routes need no `upstream`.
     ///
     /// # Errors
     /// See [`LayerError`].
@@ -126,7 +126,7 @@ impl RateLimitLayer {
         Self::builder().from_file(path)
     }
 
-    /// Like [`from_file`](Self::from_file), from the text of a rule file.
+    /// Creates a layer from the text of a rule file.
     ///
     /// # Errors
     /// See [`LayerError`].
@@ -134,63 +134,63 @@ impl RateLimitLayer {
         Self::builder().from_yaml(text)
     }
 
-    /// A layer with the rules and the store of `config`; it counts in `metrics`.
+    /// Creates a layer with the rules and the store of `config`, which counts in `metrics`.
     ///
     /// # Errors
-    /// The store cannot be opened. One that cannot be reached is no error: limits do what `on_store_failure` says.
+    /// The store cannot be opened. An unreachable store is not an error: the limits' `on_store_failure` decides.
     pub fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, LayerError> {
         Self::builder().metrics(metrics).from_config(config)
     }
 
-    fn make(rules: Rules, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
+    fn with_rules(rules: Rules, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
         let rules = RuleSet::new(rules, &metrics);
         store.set_active_limits(rules.limiters(), std::iter::empty());
         store.announce_as_gateway();
         let rules = Arc::new(ArcSwap::from_pointee(rules));
-        let (queues, hint) = (Arc::new(WaitQueues::new()), Arc::default());
-        Self { limiter: Arc::new(RateLimiting { rules, store, queues, metrics, options, hint }) }
+        let (queues, missing_peer_warning) = (Arc::new(WaitQueues::new()), Arc::default());
+        Self { state: Arc::new(LayerState { rules, store, queues, metrics, options, missing_peer_warning }) }
     }
 
-    /// The same layer for a thread with a runtime of its own: rules and buckets are shared, connections to the store are
-    /// not, so that its requests never change threads.
+    /// Returns the same layer for a thread with its own runtime. It shares the rules and the buckets, but has its own
+    /// connections to the store, so that requests never change threads.
     pub fn for_worker(&self) -> Self {
-        Self { limiter: Arc::new(RateLimiting { store: self.limiter.store.for_worker(), ..(*self.limiter).clone() }) }
+        Self { state: Arc::new(LayerState { store: self.state.store.for_worker(), ..(*self.state).clone() }) }
     }
 
-    /// Connects to the store before the first request needs it. Must be called on the Tokio runtime that the
-    /// connections are to live on; without it that is the one of the first request.
+    /// Connects to the store before the first request. The connections belong to the current Tokio runtime. Without this call
+    /// they belong to the runtime of the first request.
     pub fn connect(&self) {
-        self.limiter.store.connect();
+        self.state.store.connect();
     }
 
-    /// Answers all requests that wait for a permit, and lets none wait from now on; for the end of a service.
+    /// Rejects all requests that wait for a permit, and all later requests that would have to wait. Call it before shutdown.
     pub fn stop_waiting(&self) {
-        self.limiter.queues.close();
+        self.state.queues.close();
     }
 
-    /// Where its buckets are.
+    /// Returns the store of the buckets.
     #[cfg(feature = "gateway")]
     pub(crate) fn store(&self) -> &Store {
-        &self.limiter.store
+        &self.state.store
     }
 
-    /// Takes over the limits in use from another process.
+    /// Takes over the state of the active limits from another process.
     #[cfg(feature = "gateway")]
-    pub(crate) fn succeed(&self, state: &StoreState) {
-        let limiters: Vec<_> = self.limiter.rules.load().limiters().cloned().collect();
-        self.limiter.store.succeed(state, &limiters);
+    pub(crate) fn take_over(&self, state: &StoreState) {
+        let limiters: Vec<_> = self.state.rules.load().limiters().cloned().collect();
+        self.state.store.take_over(state, &limiters);
     }
 
-    /// Periodic maintenance of the store.
+    /// Runs the periodic maintenance of the store.
     pub(crate) fn run_maintenance(&self) {
-        self.limiter.store.run_maintenance();
+        self.state.store.run_maintenance();
     }
 
-    /// Puts other rules in force, for all requests that come from now on. Buckets and counters stay.
+    /// Replaces the rules for all later requests. Keeps buckets and counters.
     pub fn replace_rules(&self, rules: Rules) {
-        let rules = RuleSet::new(rules, &self.limiter.metrics);
-        self.limiter.store.set_active_limits(rules.limiters(), self.limiter.rules.load().limiters());
-        self.limiter.rules.store(Arc::new(rules));
+        let rules = RuleSet::new(rules, &self.state.metrics);
+        self.state.store.set_active_limits(rules.limiters(), self.state.rules.load().limiters());
+        self.state.rules.store(Arc::new(rules));
     }
 }
 
@@ -198,7 +198,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimited<S>;
 
     fn layer(&self, inner: S) -> RateLimited<S> {
-        RateLimited { limiter: Arc::clone(&self.limiter), inner }
+        RateLimited { state: Arc::clone(&self.state), inner }
     }
 }
 
@@ -212,7 +212,7 @@ where
     B: Send + 'static,
     RB: Send + 'static,
 {
-    type Response = Response<Limited<RB>>;
+    type Response = Response<RateLimitedBody<RB>>;
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
@@ -221,59 +221,60 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // Only the old service was polled ready, so it takes the request and the clone stays.
+        // Only the old service has been polled ready, so it handles the request and the clone stays.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
-        let limiter = Arc::clone(&self.limiter);
-        // Written in line: a future within this one would have room for the request once more.
+        let state = Arc::clone(&self.state);
+        // Not a separate async function: its future would store the request a second time.
         boxed(|| async move {
-            let rules = limiter.rules.load_full(); // one snapshot for the whole request
-            let mut life = Life::begin(&limiter.metrics, &rules, request.extensions_mut().remove::<ReportSlot>());
-            let receipt = match limiter.judge(&rules, &mut request, &mut life.notes).await {
+            let rules = state.rules.load_full(); // one snapshot for the whole request
+            let mut guard =
+                RequestGuard::new(&state.metrics, &rules, request.extensions_mut().remove::<ReportHandle>());
+            let receipt = match state.decide(&rules, &mut request, &mut guard.record).await {
                 Ok(receipt) => receipt,
                 Err(local_response) => {
-                    let route = life.notes.route.map(|(route, _)| &*route.name);
-                    let mut response = limiter.reject(local_response, &mut request, route).map(Either::Right);
-                    life.answered(&mut response);
+                    let route = guard.record.route.map(|(route, _)| &*route.name);
+                    let mut response = state.reject(local_response, &mut request, route).map(Either::Right);
+                    guard.finish(&mut response);
                     return Ok(response);
                 }
             };
-            // In a future of its own, in the room that judging has left: in line, an answer would have room beside that.
-            let serving = inner.call(request);
-            let served = async {
-                let response = serving.await?;
+            // A separate future, which can use the memory of the finished decision. Inline, the response would need its own.
+            let response = inner.call(request);
+            let serve = async {
+                let response = response.await?;
                 if response.extensions().get::<NotSent>().is_some() {
-                    Box::pin(receipt.give_back(&limiter.store)).await; // boxed, as it is rare and large
+                    Box::pin(receipt.give_back(&state.store)).await; // boxed, as it is rare and large
                 }
                 Ok(response.map(Either::Left))
             };
-            let mut served = served.await;
-            match &mut served {
-                Ok(response) => life.answered(response),
-                Err(_) => life.failed(),
+            let mut result = serve.await;
+            match &mut result {
+                Ok(response) => guard.finish(response),
+                Err(_) => guard.finish_with_error(),
             }
-            served
+            result
         })
     }
 }
 
-// === impl RateLimiting ===
+// === impl LayerState ===
 
-impl RateLimiting {
-    /// Decides about a request: puts the context into its extensions, or returns a local_response. If the layer changes requests, the
-    /// service below gets the path in the normal form that the rules have seen.
-    async fn judge<'r, B>(
+impl LayerState {
+    /// Admits a request and inserts its [`ForwardContext`], or returns the reason for a rejection. If the layer changes
+    /// requests, it also sets the normalized path.
+    async fn decide<'r, B>(
         &self,
         rules: &'r RuleSet,
         request: &mut Request<B>,
-        notes: &mut Notes<'r>,
+        record: &mut RequestRecord<'r>,
     ) -> Result<Receipt, LocalResponse> {
-        let peer = peer::of(request.extensions());
+        let peer = peer::address(request.extensions());
         let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
         let peer_is_client = is_proxy && peer::is_client(request.extensions());
         let trusted_peer = is_proxy && !peer_is_client;
         let context = RequestContext { version: request.version(), trusted: trusted_peer, next: self.options.next };
-        // Without a change of the request there are no fields for the service below to look at.
+        // The kinds of fields are only of use if the layer changes requests.
         let (kinds, screened) = match self.options.changes_requests() {
             true => (self.sanitize(rules, request.headers_mut(), context)?, None), // 400, 508
             false => (FieldKinds::default(), Some(rules.screen(request.headers(), context))),
@@ -288,20 +289,20 @@ impl RateLimiting {
         if screened.is_none() && facts.is_for_the_server() {
             return Err(LocalResponse::Options); // 204
         }
-        notes.judged(rules, &facts);
+        record.record_facts(rules, &facts);
         let found = match &screened {
             None => rules.find(&facts),
-            Some(screened) => reading::find(rules, request.uri(), &mut facts, screened.fault)
+            Some(screened) => route_lookup::find(rules, request.uri(), &mut facts, screened.fault)
                 .inspect_err(|bad| self.count_bad_field(bad))?, // 400
         };
         let Some((route, compiled)) = found else {
             let Unmatched::Pass = self.options.unmatched else { return Err(LocalResponse::NoRoute) }; // 404
-            let context = rules.forward_context(admit_unlimited().permit, None, &facts, context, kinds, None);
+            let forward_context = rules.forward_context(admit_unlimited().permit, None, &facts, context, kinds, None);
             let target = self.target(request.uri(), &facts)?;
-            hand_over(request, context, target);
+            prepare_for_service(request, forward_context, target);
             return Ok(Receipt::default());
         };
-        notes.route = Some((route, compiled));
+        record.route = Some((route, compiled));
         let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
         let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
         if upgrade.is_none() && is_tunnel(request) {
@@ -312,21 +313,21 @@ impl RateLimiting {
             return Err(LocalResponse::BodyTooLong); // 413
         }
         if facts.peer.is_none() {
-            self.hint.give(&route.limits);
+            self.missing_peer_warning.log_once(&route.limits);
         }
         let charges = rules.charges(route, &facts)?; // 400
-        notes.begin_to_decide(&charges, &self.store);
+        record.start_decision(&charges, &self.store);
         let admitted = admit(&self.store, &self.queues, &charges, compiled.may_wait).await;
         compiled.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
         }
-        notes.name_client(&charges, &self.store);
-        notes.note(&charges, &admitted);
+        record.record_client_key(&charges, &self.store);
+        record.record_decision(&charges, &admitted);
         let Admitted { permit, status, .. } = admitted.map_err(|denial| local_response(&charges, denial))?; // 429, 503
-        let context = rules.forward_context(permit, Some(route), &facts, context, kinds, upgrade);
+        let forward_context = rules.forward_context(permit, Some(route), &facts, context, kinds, upgrade);
         let target = self.target(request.uri(), &facts)?;
-        hand_over(request, context, target);
+        prepare_for_service(request, forward_context, target);
         Ok(Receipt::new(charges, status))
     }
 
@@ -345,7 +346,7 @@ impl RateLimiting {
         }
     }
 
-    /// Returns the target that the service below gets; `None` if that is the request's own.
+    /// Returns the new target of the request, or `None` if it does not change.
     fn target(&self, uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
         if self.options.changes_requests() { normal_target(uri, facts) } else { Ok(None) }
     }
@@ -357,11 +358,12 @@ impl RateLimiting {
         request: &mut Request<B>,
         route: Option<&str>,
     ) -> Response<Full<Bytes>> {
-        let own = self.options.on_reject.as_ref().and_then(|hook| hook.response(&local_response, request, route));
-        own.unwrap_or_else(|| refuse(local_response, request))
+        let from_hook = self.options.on_reject.as_ref().and_then(|hook| hook.response(&local_response, request, route));
+        from_hook.unwrap_or_else(|| make_response(local_response, request))
     }
 }
 
+/// Returns the reason for a rejection by limits or the store.
 fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResponse {
     match denial {
         Denial::StoreFailed(_) => LocalResponse::StoreFailed,
@@ -373,8 +375,8 @@ fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResponse {
     }
 }
 
-/// The answer to a refused request, in the room of the request's fields and extensions.
-fn refuse<B>(local_response: LocalResponse, request: &mut Request<B>) -> Response<Full<Bytes>> {
+/// Makes the layer's own response to a rejected request. Reuses the allocations of the request's fields and extensions.
+fn make_response<B>(local_response: LocalResponse, request: &mut Request<B>) -> Response<Full<Bytes>> {
     let mut extensions = take(request.extensions_mut());
     extensions.clear();
     let fields = take(request.headers_mut());
@@ -383,15 +385,16 @@ fn refuse<B>(local_response: LocalResponse, request: &mut Request<B>) -> Respons
     response
 }
 
-/// Makes a request what the service below is called with.
-fn hand_over<B>(request: &mut Request<B>, context: ForwardContext, target: Option<Uri>) {
+/// Inserts the context and the new target into the request for the inner service.
+fn prepare_for_service<B>(request: &mut Request<B>, context: ForwardContext, target: Option<Uri>) {
     request.extensions_mut().insert(context);
     if let Some(target) = target {
         *request.uri_mut() = target;
     }
 }
 
-/// The target with its path in the normal form, so that what is served is what was judged; nothing where it is so already.
+/// Returns the target with the normalized path, so that the inner service gets the path that the rules matched. Returns `None`
+/// if the path is normal already.
 fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
     let path = facts.path.normalized();
     if uri.path() == path {

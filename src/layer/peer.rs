@@ -1,4 +1,4 @@
-//! The address that a request comes from, if the server told.
+//! Properties of the peer of a request, from the request's extensions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,42 +9,42 @@ use http::Extensions;
 use crate::facts::TlsPeer;
 use crate::rule::Limit;
 
-/// The other end of the connection, in a request's extensions. With the feature `axum`, its `ConnectInfo` serves as well; with
-/// the feature `tonic`, its `TcpConnectInfo`.
+/// The peer address of a request, in the request's extensions. With the feature `axum`, the layer also reads axum's
+/// `ConnectInfo`; with the feature `tonic`, tonic's `TcpConnectInfo`.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// The peer counts as the client, even if it is a trusted proxy; in a request's extensions.
+/// Marks a request, in its extensions, whose peer is the client even if the peer is a trusted proxy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerIsClient;
 
-/// The request came over TLS, whose other end is this; in a request's extensions.
+/// Marks a request, in its extensions, that came over TLS. Contains the identity of the client certificate.
 #[derive(Clone, Debug)]
 pub struct OverTls(pub Arc<TlsPeer>);
 
-/// The client of a request, for limits with `client: extension`; in the request's extensions. A service puts it there once it
-/// knows its client: an account, a tenant, a verified token.
+/// The client of a request for limits with `client: extension`, in the request's extensions. A service inserts it after it has
+/// identified the client, for example by an account, a tenant or a verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientKey(pub String);
 
-/// Returns the client key that the service has put there.
+/// Returns the client key, if the service has inserted one.
 pub(super) fn client_key(extensions: &Extensions) -> Option<&str> {
     extensions.get::<ClientKey>().map(|key| key.0.as_str())
 }
 
-/// What TLS told, if the request came over it.
+/// Returns the TLS peer, if the request came over TLS.
 pub(super) fn tls(extensions: &Extensions) -> Option<&TlsPeer> {
     extensions.get::<OverTls>().map(|tls| &*tls.0)
 }
 
-/// Logs once that a limit needs an address that requests do not have.
+/// Logs once that a limit needs the client address and that requests have no peer address.
 #[derive(Debug, Default)]
-pub(super) struct Hint {
-    is_given: AtomicBool,
+pub(super) struct MissingPeerWarning {
+    is_logged: AtomicBool,
 }
 
-/// The peer that a server, axum or tonic has noted.
-pub(super) fn of(extensions: &Extensions) -> Option<IpAddr> {
+/// Returns the peer address that the server, axum or tonic has inserted.
+pub(super) fn address(extensions: &Extensions) -> Option<IpAddr> {
     let peer = extensions.get::<Peer>().map(|peer| peer.0);
     peer.or_else(|| connect_info(extensions)).or_else(|| tcp_connect_info(extensions))
 }
@@ -59,7 +59,7 @@ fn tcp_connect_info(_: &Extensions) -> Option<IpAddr> {
     None
 }
 
-/// Whether the forwarded fields of a trusted peer are not to be trusted.
+/// Returns `true` if the forwarding fields of a trusted peer must be ignored.
 pub(super) fn is_client(extensions: &Extensions) -> bool {
     extensions.get::<PeerIsClient>().is_some()
 }
@@ -78,15 +78,15 @@ fn connect_info(_: &Extensions) -> Option<IpAddr> {
     None
 }
 
-impl Hint {
-    /// A request without a peer is subject to these limits.
-    pub(super) fn give(&self, limits: &[Limit]) {
+impl MissingPeerWarning {
+    /// Warns if one of the limits needs the client address. Called for requests without a peer address.
+    pub(super) fn log_once(&self, limits: &[Limit]) {
         let Some(limit) = limits.iter().find(|limit| limit.reads_address()) else { return };
-        if !self.is_given.swap(true, Ordering::Relaxed) {
+        if !self.is_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 limit = limit.name,
-                "a limit looks for the client's address, and the request has none: serve with \
-                 `into_make_service_with_connect_info::<SocketAddr>()`, or put a `tidegate::layer::Peer` into its extensions"
+                "limit needs the client address, but the request has no peer address: serve with \
+                 `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `tidegate::layer::Peer` into its extensions"
             );
         }
     }
@@ -99,16 +99,16 @@ mod tests {
     use crate::store::testing::logged_by;
 
     #[test]
-    fn what_to_add_is_logged_once_and_only_where_a_limit_looks_for_an_address() {
+    fn missing_peer_address_is_logged_once() {
         let rules = |client: &str| {
             let limits = format!("[{{ name: per-client, mode: PER_CLIENT, client: {client}, rate: 1, interval: 1s }}]");
             let text = format!("routes: [{{ name: all, match: {{}}, limits: {limits} }}]");
             Config::parse(&text).expect("rules").rules
         };
-        let hint = Hint::default();
+        let missing_peer_warning = MissingPeerWarning::default();
         let log = logged_by(|| {
             for client in ["host", "ip", "'header:x-key'", "[path, ip]"] {
-                rules(client).routes.iter().for_each(|route| hint.give(&route.limits));
+                rules(client).routes.iter().for_each(|route| missing_peer_warning.log_once(&route.limits));
             }
         });
         assert_eq!(log.lines().count(), 1, "{log}");

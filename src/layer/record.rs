@@ -1,4 +1,4 @@
-//! What is recorded of a request: for metrics, the answer's fields, and the report.
+//! Records the result of a request for the metrics, the rate limit fields of the response, and the report.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -15,110 +15,108 @@ use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::store::Store;
 
-/// What was decided about a request, for the access log.
+/// The result of a request, for access logs.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// The route that it took.
+    /// The route of the request.
     pub route: Option<Arc<str>>,
-    /// What its limits said.
+    /// The decision of the limits.
     pub outcome: RequestOutcome,
-    /// When, by the store's clock; only if the store decided.
+    /// The time of the decision by the store's clock. `None` if the store did not decide.
     pub at: Option<Timestamp>,
-    /// The client's address, past trusted proxies; nothing if the request cannot be judged, or its peer is not
-    /// known.
+    /// The client's address, behind trusted proxies. `None` if the request is invalid or its peer address is unknown.
     pub client: Option<IpAddr>,
-    /// What stands for the client in the store's keys, of the first limit that knows clients otherwise than by address: a
-    /// keyed hash.
+    /// The keyed hash of the client in the store's keys, for the first limit that does not identify clients by address.
     pub client_key: Option<u128>,
-    /// The limit that rejected the request: of several, the one with the longest wait.
+    /// The limit that rejected the request. If several did, the limit with the longest wait.
     pub limit: Option<Arc<str>>,
-    /// Why the request was rejected, if no limit did: `store_failed`.
+    /// The reason of a rejection by the gateway itself: `store_failed`.
     pub reason: Option<&'static str>,
 }
 
-/// Where the layer leaves the [`Report`] of a request: put a clone into the request's extensions, and look here when the
-/// answer has come, or will not come any more.
+/// A handle for the [`Report`] of a request. Insert a clone into the request's extensions, and call [`get`](Self::get) after
+/// the response, or after the request was aborted.
 #[derive(Clone, Debug, Default)]
-pub struct ReportSlot(Arc<OnceLock<Report>>);
+pub struct ReportHandle(Arc<OnceLock<Report>>);
 
-/// What the limits of a route said to a request, in one word.
+/// The decision of the limits about a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestOutcome {
-    /// No limit was asked.
+    /// No limit applies to the request.
     #[default]
     Unlimited,
-    /// All limits granted it.
+    /// All limits granted the request.
     Allowed,
-    /// All live limits granted it; one that only watches would have refused.
+    /// All live limits granted the request, and a shadow limit would have rejected it.
     ShadowLimited,
-    /// A limit refused it.
+    /// A limit rejected the request.
     Limited,
-    /// The store did not answer, and `on_store_failure` decided.
+    /// The store failed, and `on_store_failure` decided.
     StoreFailed,
-    /// The client left before they had spoken: while the store was asked, or a permit was waited for.
+    /// The client disconnected before the decision, during the call to the store or while the request waited for a permit.
     Undecided,
 }
 
-/// What is recorded of a request, whatever its outcome.
+/// The data of a request for metrics, response fields and the report.
 #[derive(Default)]
-pub(super) struct Notes<'r> {
+pub(super) struct RequestRecord<'r> {
     pub(super) route: Option<(&'r Route, &'r CompiledRoute)>,
     outcome: RequestOutcome,
     at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
-    legacy: Option<headers::Legacy>,
-    /// Whether a report is wanted, which names the client.
-    names_client: bool,
+    legacy: Option<headers::LegacyFields>,
+    /// Whether to record the client and the limit, which only the report needs.
+    is_reported: bool,
     client: Option<IpAddr>,
     client_key: Option<u128>,
     limit: Option<Arc<str>>,
     reason: Option<&'static str>,
 }
 
-/// A request under way. On drop, it is counted and reported as abandoned, so clients that always hang up show too.
-pub(super) struct Life<'r> {
+/// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are visible.
+pub(super) struct RequestGuard<'r> {
     metrics: &'r Metrics,
     rules: &'r RuleSet,
     stopwatch: Stopwatch,
-    pub(super) notes: Notes<'r>,
-    /// Where the report goes, if anybody wants it.
-    report: Option<ReportSlot>,
-    is_over: bool,
+    pub(super) record: RequestRecord<'r>,
+    /// The handle for the report, if the request has one.
+    report: Option<ReportHandle>,
+    is_finished: bool,
 }
 
-// === impl ReportSlot ===
+// === impl ReportHandle ===
 
-impl ReportSlot {
-    /// The report; nothing before the request is over.
+impl ReportHandle {
+    /// Returns the report, or `None` before the end of the request.
     pub fn get(&self) -> Option<&Report> {
         self.0.get()
     }
 }
 
-// === impl Life ===
+// === impl RequestGuard ===
 
-impl<'r> Life<'r> {
-    pub(super) fn begin(metrics: &'r Metrics, rules: &'r RuleSet, report: Option<ReportSlot>) -> Self {
-        let notes = Notes { names_client: report.is_some(), ..Notes::default() };
-        Self { metrics, rules, stopwatch: Stopwatch::start(), notes, report, is_over: false }
+impl<'r> RequestGuard<'r> {
+    pub(super) fn new(metrics: &'r Metrics, rules: &'r RuleSet, report: Option<ReportHandle>) -> Self {
+        let record = RequestRecord { is_reported: report.is_some(), ..RequestRecord::default() };
+        Self { metrics, rules, stopwatch: Stopwatch::start(), record, report, is_finished: false }
     }
 
-    /// Ends with an answer, and adds the rate limit fields.
-    pub(super) fn answered<B>(mut self, response: &mut Response<B>) {
-        self.end(Some(response.status()));
-        self.notes.stamp(response);
+    /// Ends the request with a response, to which the rate limit fields are added.
+    pub(super) fn finish<B>(mut self, response: &mut Response<B>) {
+        self.record_end(Some(response.status()));
+        self.record.add_fields(response);
     }
 
-    /// Ends without an answer: the service below failed.
-    pub(super) fn failed(mut self) {
-        self.end(Some(StatusCode::INTERNAL_SERVER_ERROR));
+    /// Ends the request without a response: the inner service failed.
+    pub(super) fn finish_with_error(mut self) {
+        self.record_end(Some(StatusCode::INTERNAL_SERVER_ERROR));
     }
 
-    fn end(&mut self, status: Option<StatusCode>) {
-        self.is_over = true;
-        let (counters, took) = (self.rules.metrics(self.notes.route), self.stopwatch.elapsed());
+    fn record_end(&mut self, status: Option<StatusCode>) {
+        self.is_finished = true;
+        let (counters, took) = (self.rules.metrics(self.record.route), self.stopwatch.elapsed());
         match status {
             Some(status) => counters.answered(status.as_u16(), took),
             None => {
@@ -126,51 +124,51 @@ impl<'r> Life<'r> {
                 self.metrics.rejected("client_gone");
             }
         }
-        if let Some(ReportSlot(slot)) = &self.report {
-            let Notes { route, outcome, at, client, client_key, reason, .. } = self.notes;
+        if let Some(ReportHandle(slot)) = &self.report {
+            let RequestRecord { route, outcome, at, client, client_key, reason, .. } = self.record;
             let route = route.map(|(route, _)| Arc::clone(&route.name));
-            let report = Report { route, outcome, at, client, client_key, limit: self.notes.limit.take(), reason };
-            _ = slot.set(report); // the first one, should a slot be used again
+            let report = Report { route, outcome, at, client, client_key, limit: self.record.limit.take(), reason };
+            _ = slot.set(report); // if the handle is reused, the first report stays
         }
     }
 }
 
-impl Drop for Life<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_finished {
             let panics = std::thread::panicking().then_some(StatusCode::INTERNAL_SERVER_ERROR);
-            self.end(panics);
+            self.record_end(panics);
         }
     }
 }
 
-// === impl Notes ===
+// === impl RequestRecord ===
 
-impl Notes<'_> {
-    /// The request can be judged.
-    pub(super) fn judged(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
-        self.client = if self.names_client { rules.client_address(facts) } else { None };
+impl RequestRecord<'_> {
+    /// Records the client address of a valid request.
+    pub(super) fn record_facts(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
+        self.client = if self.is_reported { rules.client_address(facts) } else { None };
     }
 
-    /// Limits are about to be asked.
-    pub(super) fn begin_to_decide(&mut self, charges: &Charges<'_>, store: &Store) {
+    /// Records that the limits are going to be evaluated.
+    pub(super) fn start_decision(&mut self, charges: &Charges<'_>, store: &Store) {
         if !charges.is_empty() {
             self.outcome = RequestOutcome::Undecided;
-            self.name_client(charges, store);
+            self.record_client_key(charges, store);
         }
     }
 
-    /// Notes what stands for the client. The store may know that only once it has been asked.
-    pub(super) fn name_client(&mut self, charges: &Charges<'_>, store: &Store) {
-        if self.names_client && self.client_key.is_none() {
+    /// Records the hash of the client. The store may know the hash only after the decision.
+    pub(super) fn record_client_key(&mut self, charges: &Charges<'_>, store: &Store) {
+        if self.is_reported && self.client_key.is_none() {
             self.client_key = charges.as_slice().iter().find_map(|charge| store.key_of(charge.client.as_ref()?));
         }
     }
 
-    pub(super) fn note(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
+    pub(super) fn record_decision(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
         let (outcome, status) = match admitted {
             Ok(Admitted { unchecked: Some(_), status, .. }) => {
-                // The limits that did speak are told of.
+                // The response has the fields of the limits that were evaluated.
                 (RequestOutcome::StoreFailed, Some(status).filter(|status| !status.is_empty()))
             }
             Ok(_) if charges.is_empty() => (RequestOutcome::Unlimited, None),
@@ -181,9 +179,9 @@ impl Notes<'_> {
         };
         self.outcome = outcome;
         if let Err(denial) = admitted
-            && self.names_client
+            && self.is_reported
         {
-            self.name_limit(charges, denial);
+            self.record_limit(charges, denial);
         }
         let status = status.filter(|status| status.fallback_cause.is_none());
         self.at = status.map(|status| status.now);
@@ -192,8 +190,8 @@ impl Notes<'_> {
         self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(&route.limits, status)).flatten();
     }
 
-    /// Notes which limit rejected the request.
-    fn name_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
+    /// Records the limit that rejected the request.
+    fn record_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
         let limit = match denial {
             Denial::Limited { status, .. } => {
                 let refused = charges.iter().filter(|one| !one.limit.shadow && status.refused(one));
@@ -207,15 +205,15 @@ impl Notes<'_> {
         self.limit = limit.map(|one| one.limit.name.as_str().into());
     }
 
-    /// Adds the rate limit fields.
-    fn stamp<B>(&mut self, response: &mut Response<B>) {
+    /// Adds the rate limit fields to the response.
+    fn add_fields<B>(&mut self, response: &mut Response<B>) {
         if let Some(rate_limit) = self.rate_limit.take() {
             let policy = self.route.and_then(|(_, compiled)| compiled.policy.as_ref());
             let policy = policy.map(|policy| policy.at(self.at.unwrap_or_default()));
-            headers::stamp(response.headers_mut(), policy, Some(rate_limit));
+            headers::append(response.headers_mut(), policy, Some(rate_limit));
         }
         if let Some(legacy) = self.legacy.take() {
-            legacy.stamp(response.headers_mut());
+            legacy.insert(response.headers_mut());
         }
     }
 }
@@ -223,7 +221,7 @@ impl Notes<'_> {
 // === impl RequestOutcome ===
 
 impl RequestOutcome {
-    /// The word for it in the access log.
+    /// Returns the value in the access log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unlimited => "unlimited",

@@ -1,4 +1,4 @@
-//! Responses of the service's own to requests that the layer rejects.
+//! Custom responses to requests that the layer rejects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::local_response::{GrpcCall, LocalResponse};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rejection<'a> {
-    /// The status of the layer's own response: 429 if limits rejected the request, 503 if the store failed, 400 if a limit
-    /// finds no client, 404 if no route matches.
+    /// The status of the layer's own response: 429 if limits rejected the request, 503 if the store failed, 400 if the request
+    /// does not identify the client of a limit, 404 if no route matches.
     pub status: StatusCode,
-    /// The reason in English.
+    /// The reason, as an English text.
     pub detail: &'a str,
     /// The route; `None` if the request has none.
     pub route: Option<&'a str>,
     /// The limits that rejected the request; empty unless `status` is 429.
     pub limits: &'a [String],
-    /// The time after which the same request can pass, in whole seconds; `None` if the layer does not know it, or if waiting
-    /// cannot help.
+    /// The time after which the same request can be admitted, in whole seconds. `None` if the time is unknown, or if the request
+    /// can never be admitted.
     pub retry_after: Option<Duration>,
     /// The request's method.
     pub method: &'a Method,
@@ -46,7 +46,7 @@ impl RejectHook {
         Self(Arc::new(move |rejection| hook(rejection).map(|body| Full::new(body.into()))))
     }
 
-    /// Returns `None` for gRPC calls, whose clients understand only the layer's own response, and for a 204 to `OPTIONS *`.
+    /// Calls the hook. Returns `None` for gRPC calls, which need the layer's own response, and for a 204 to `OPTIONS *`.
     pub(super) fn response<B>(
         &self,
         local_response: &LocalResponse,

@@ -1,7 +1,7 @@
-//! Finds the limits of a request that the layer hands on as it came.
+//! Finds the route of a request that the layer does not change.
 //!
-//! The service below may read the request otherwise than the rules do. The layer rejects such a request only if a limit
-//! applies to it.
+//! The inner service may interpret such a request differently than the rules. The layer rejects an ambiguous request only if a
+//! limit applies to it.
 
 use http::Uri;
 
@@ -12,10 +12,10 @@ use crate::sanitize::BadField;
 
 type Found<'r> = (&'r Route, &'r CompiledRoute);
 
-/// Returns the route of a request. Afterwards the path of `facts` is the reading that led to the route.
+/// Returns the route of a request. Sets the path of `facts` to the interpretation that matched the route.
 ///
 /// # Errors
-/// A limit applies to the request, and servers disagree about its fields, its query or its path.
+/// A limit applies to the request, and its fields, its query or its path are ambiguous.
 pub(super) fn find<'r, 'a>(
     rules: &'r RuleSet,
     uri: &'a Uri,
@@ -30,10 +30,10 @@ pub(super) fn find<'r, 'a>(
     }
 }
 
-/// Prefers a reading that leads to limits.
+/// Prefers an interpretation of the path that matches a route with limits.
 ///
 /// # Errors
-/// Two readings lead to the limits of different routes.
+/// Two interpretations match different routes with limits.
 fn find_by_path<'r, 'a>(
     rules: &'r RuleSet,
     uri: &'a Uri,

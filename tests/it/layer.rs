@@ -160,7 +160,7 @@ async fn a_request_without_a_route_goes_on_unlimited_by_the_path_that_was_looked
 
 #[tokio::test]
 async fn a_layer_that_is_told_to_lets_no_request_without_a_route_reach_a_handler() {
-    let layer = RateLimitLayer::builder().unmatched(Unmatched::Refuse).from_yaml(RULES).expect("the rules are right");
+    let layer = RateLimitLayer::builder().unmatched(Unmatched::Reject).from_yaml(RULES).expect("the rules are right");
     let app = Router::new().fallback(async || "handled").layer(layer.for_worker());
     let response = ask(&app, request("/elsewhere")).await;
     assert_eq!(response.status(), StatusCode::NOT_FOUND);

@@ -66,7 +66,7 @@ async fn hook_makes_the_response_to_a_rejected_request() {
         let body = format!("{status} {route:?} {limits:?} {retry_after:?} {} {}", rejection.method, rejection.uri);
         Response::builder().status(StatusCode::IM_A_TEAPOT).header("x-own", "1").body(body).expect("a response")
     };
-    let layer = RateLimitLayer::builder().on_reject(hook).unmatched(Unmatched::Refuse).store(Store::memory());
+    let layer = RateLimitLayer::builder().on_reject(hook).unmatched(Unmatched::Reject).store(Store::memory());
     let layer = layer.from_yaml(RULES).expect("rules");
     assert_eq!(ask(&layer, request("/tenants", Some("a"))).await.status(), StatusCode::OK);
     let response = ask(&layer, request("/tenants", Some("a"))).await;

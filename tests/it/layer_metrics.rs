@@ -32,7 +32,7 @@ async fn layer_and_store_count_in_one_registry() {
     let error = RateLimitLayer::builder().store(store).metrics(Arc::clone(&metrics)).from_config(&config("a"));
     let error = error.expect_err("two registries");
     assert!(matches!(error, LayerError::Metrics { .. }), "{error:?}");
-    let message = "store `redis://***@127.0.0.1:1` counts in other metrics than the layer: \
+    let message = "store `redis://***@127.0.0.1:1` and the layer have different metrics: \
                    give the same `Metrics` to both builders";
     assert_eq!(error.to_string(), message);
 

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response};
-use tidegate::layer::ReportSlot;
+use tidegate::layer::ReportHandle;
 use tidegate::{Config, Metrics, RateLimitLayer, Store};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -88,7 +88,7 @@ async fn a_request_under_way_is_answered_by_the_rules_that_it_began_with() {
     let layer =
         RateLimitLayer::builder().metrics(Arc::clone(&metrics)).from_config(&impatient("a", 3)).expect("a layer");
     let (app, gate) = held(&layer);
-    let report = ReportSlot::default();
+    let report = ReportHandle::default();
     let request = Request::get("/a").extension(report.clone()).body(Body::empty()).expect("a request");
     let asking = tokio::spawn(app.oneshot(request));
     tokio::time::sleep(Duration::from_millis(1)).await; // in virtual time: it is with its handler

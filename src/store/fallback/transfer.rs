@@ -57,7 +57,7 @@ impl Fallback {
     }
 
     /// Takes the place of another gateway.
-    pub(crate) fn succeed(&self, state: LocalState) {
+    pub(crate) fn take_over(&self, state: LocalState) {
         if !state.id.is_empty() {
             _ = self.id.set(state.id);
             self.assume(state.gateways);

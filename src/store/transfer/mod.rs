@@ -187,11 +187,11 @@ impl Store {
     }
 
     /// Takes over the number of gateways, the debts, and the buckets of these limits from the gateway before this one.
-    pub(crate) fn succeed(&self, state: &StoreState, limiters: &[Arc<Limiter>]) {
+    pub(crate) fn take_over(&self, state: &StoreState, limiters: &[Arc<Limiter>]) {
         let buckets = match self {
             Self::Memory(memory) => memory,
             Self::Redis(redis) => {
-                redis.store().fallback().succeed(state.header.local_state());
+                redis.store().fallback().take_over(state.header.local_state());
                 redis.store().fallback().buckets()
             }
         };

@@ -63,7 +63,7 @@ fn read(sent: &SentState) -> StoreState {
 /// Hands over to a store with these rules.
 fn hand_over(old: &Store, limiters: &[Arc<Limiter>]) -> Store {
     let (new, sent) = (unreachable_redis(), old.begin_handover());
-    new.succeed(&read(&sent), limiters);
+    new.take_over(&read(&sent), limiters);
     old.finish_handover(&sent);
     new
 }
@@ -136,8 +136,8 @@ fn debts_move_once_with_the_limiter_of_the_sender() {
     let sent = old.begin_handover();
     let before: Vec<_> = sent.payments.clone();
     let new = unreachable_redis();
-    new.succeed(&read(&sent), &[]); // its rules have none of these limits
-    new.succeed(&read(&sent), &[]); // again
+    new.take_over(&read(&sent), &[]); // its rules have none of these limits
+    new.take_over(&read(&sent), &[]); // again
     old.finish_handover(&sent);
     assert_eq!((fallback(&old).owed(), fallback(&new).owed()), (0, 30));
     let (payments, _) = fallback(&new).payments();
@@ -164,7 +164,7 @@ fn embedded_buckets_move_to_a_successor_with_the_same_limits() {
         limiter("{a}:smooth", Mode::PerClient, 12, Algorithm::TokenBucket), // another algorithm
         limiter("{a}:segments", Mode::Overall, 12, Algorithm::SlidingWindow { segments: 6 }), // another mode
     ];
-    new.succeed(&read(&old.begin_handover()), &changed);
+    new.take_over(&read(&old.begin_handover()), &changed);
     let left = |limiter: &Arc<Limiter>, client| granted(&new, &charge(limiter, client), 30);
     assert_eq!(left(&changed[0], Some(&clients[1])), 15);
     assert_eq!(left(&changed[0], Some(&clients[2])), 20);
@@ -180,7 +180,7 @@ fn successor_with_another_secret_gets_debts_and_no_buckets() {
     assert_eq!(granted(&old, &charge, 4), 4);
     let new = unreachable_redis();
     _ = fallback(&new).buckets().share_secret(KeySecret::random());
-    new.succeed(&read(&old.begin_handover()), &limiters);
+    new.take_over(&read(&old.begin_handover()), &limiters);
     assert_eq!((fallback(&new).owed(), fallback(&new).buckets().len()), (4, 0));
 }
 

@@ -47,7 +47,7 @@ async fn bodies_pass_as_they_are() {
 
 #[tokio::test]
 async fn a_service_may_refuse_what_no_route_names() {
-    let layer = RateLimitLayer::builder().unmatched(Unmatched::Refuse).from_file("rules.yaml").expect("rules");
+    let layer = RateLimitLayer::builder().unmatched(Unmatched::Reject).from_file("rules.yaml").expect("rules");
     let answer = layer.layer(service_fn(echo)).oneshot(request("/elsewhere", None)).await.expect("an answer");
     assert_eq!(answer.status().as_u16(), 404);
 }
