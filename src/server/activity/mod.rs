@@ -64,7 +64,7 @@ pub(crate) struct InFlightRequest {
     is_tunnel: bool,
 }
 
-/// What to do when the timer fires.
+/// The action to take when the timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerAction {
     /// Check again at this time.
@@ -84,7 +84,7 @@ pub(crate) struct ClientWait {
     pub(crate) duration: Duration,
 }
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitReason {
     /// A request, of which no byte has arrived.
@@ -277,7 +277,7 @@ impl Activity {
             }
             check_at = check_at.min(deadline);
         }
-        TimerAction::Wait(self.begin + Duration::from_millis(check_at))
+        TimerAction::Wait(self.instant(check_at))
     }
 
     /// Returns the current wait for the client. Returns `None` while the connection waits for anything else.
@@ -336,8 +336,14 @@ impl Activity {
         self.since.store(self.now(), Relaxed);
     }
 
-    fn now(&self) -> u64 {
+    /// Returns the time since `begin` in milliseconds.
+    pub(crate) fn now(&self) -> u64 {
         millis(self.begin.elapsed())
+    }
+
+    /// Converts a time in milliseconds since `begin`.
+    pub(crate) fn instant(&self, time: u64) -> Instant {
+        self.begin + Duration::from_millis(time)
     }
 }
 

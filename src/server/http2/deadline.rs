@@ -1,16 +1,12 @@
 //! Limits how long a stream waits for its client.
 
-use std::future::Future;
 use std::mem::replace;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-
-use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::server::activity::Activity;
-use crate::server::transfer_rate::{MinRate, TransferRate, millis};
+use crate::server::transfer_rate::{MinRate, TransferRate};
+use crate::timer::Timer;
 
 /// The transfer rate of a stream's body in one direction, and the timer that ends it.
 #[derive(Debug)]
@@ -20,15 +16,14 @@ pub(super) struct StreamDeadline {
     activity: Arc<Activity>,
     /// Whether the stream is a tunnel, whose silence is recorded elsewhere.
     is_tunnel: bool,
-    begin: Option<Instant>,
     /// The bytes that the connection had written when this stream last waited for the socket.
     written: u64,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Timer,
 }
 
 impl StreamDeadline {
     pub(super) fn new(min_rate: MinRate, activity: Arc<Activity>) -> Self {
-        Self { rate: TransferRate::new(), min_rate, activity, is_tunnel: false, begin: None, written: 0, timer: None }
+        Self { rate: TransferRate::new(), min_rate, activity, is_tunnel: false, written: 0, timer: Timer::new() }
     }
 
     /// Marks the stream as a tunnel.
@@ -59,19 +54,15 @@ impl StreamDeadline {
         if self.is_tunnel {
             self.activity.record_tunnel_bytes();
         }
-        if let Some(begin) = self.begin {
-            self.end_stream_wait();
-            self.rate.record_bytes(bytes, || millis(begin.elapsed()));
-        }
+        self.end_stream_wait();
+        self.rate.record_bytes(bytes, || self.activity.now());
     }
 
     /// Records that the stream no longer waits for the client.
-    pub(super) fn end_wait(&self) {
-        if let Some(begin) = self.begin
-            && self.rate.is_waiting()
-        {
+    pub(super) fn end_wait(&mut self) {
+        if self.rate.is_waiting() {
             self.end_stream_wait();
-            self.rate.record_bytes(0, || millis(begin.elapsed()));
+            self.rate.record_bytes(0, || self.activity.now());
         }
     }
 
@@ -83,24 +74,17 @@ impl StreamDeadline {
 
     /// Records that the stream waits for the client. Returns `Ready` when the client is too slow.
     pub(super) fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let begin = *self.begin.get_or_insert_with(Instant::now);
         if !self.rate.is_waiting() {
             if !self.is_tunnel {
                 self.activity.begin_stream_wait();
             }
-            self.rate.begin_wait(|| millis(begin.elapsed()));
+            self.rate.begin_wait(|| self.activity.now());
         }
-        loop {
-            let Ok(check_at) = self.rate.check(millis(begin.elapsed()), self.stream_rate()) else {
-                return Poll::Ready(());
-            };
-            let at = check_at.map_or(begin + self.min_rate.timeout, |check_at| begin + Duration::from_millis(check_at));
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
-            if timer.deadline() != at {
-                timer.as_mut().reset(at);
-            }
-            ready!(timer.as_mut().poll(cx));
+        // A rate that waits always has a next check, unless the client is too slow.
+        while let Ok(Some(check_at)) = self.rate.check(self.activity.now(), self.stream_rate()) {
+            ready!(self.timer.poll(self.activity.instant(check_at), cx));
         }
+        Poll::Ready(())
     }
 }
 
@@ -113,6 +97,9 @@ impl Drop for StreamDeadline {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::*;
 
