@@ -51,6 +51,11 @@ impl ClientConnections {
         Ok(Some(client))
     }
 
+    /// Returns the number of connections of a client.
+    pub(crate) fn count(&self, client: &IpNet) -> usize {
+        self.shard(client).lock().get(client).copied().unwrap_or(0)
+    }
+
     /// Removes a connection from the count of its client.
     pub(crate) fn remove(&self, client: &IpNet) {
         let mut shard = self.shard(client).lock();
@@ -91,6 +96,7 @@ mod tests {
         let first = add(&connections, "192.0.2.1").unwrap().unwrap();
         assert!(add(&connections, "::ffff:192.0.2.1").is_ok());
         assert_eq!(add(&connections, "192.0.2.1"), Err(ClientLimitReached));
+        assert_eq!(connections.count(&first), 2);
         assert!(add(&connections, "192.0.2.2").is_ok());
         connections.remove(&first);
         assert!(add(&connections, "192.0.2.1").is_ok());

@@ -79,7 +79,7 @@ pub(crate) enum ConnectionCap {
     Client,
 }
 
-// === impl Capacity ===
+// === impl GatewayConnections ===
 
 impl GatewayConnections {
     /// Allows up to `max` connections. `addresses` defines which addresses belong to one client.
@@ -94,7 +94,7 @@ impl GatewayConnections {
     }
 }
 
-// === impl Slots ===
+// === impl ListenerConnections ===
 
 impl ListenerConnections {
     pub(crate) fn new(listen: &Listen, gateway: &GatewayConnections) -> Self {
@@ -116,10 +116,14 @@ impl ListenerConnections {
         } else {
             gateway.metrics.connection_opened();
             let peer = (peer.ip(), peer.port());
-            let (proxied_client, has_no_client, is_released) =
-                (OnceLock::new(), AtomicBool::new(false), AtomicBool::new(false));
-            let (shared, counts_for_peer) = (self.0.clone(), client.is_some());
-            return Ok(ConnectionSlot { shared, peer, counts_for_peer, proxied_client, has_no_client, is_released });
+            return Ok(ConnectionSlot {
+                shared: Arc::clone(&self.0),
+                peer,
+                counts_for_peer: client.is_some(),
+                proxied_client: OnceLock::new(),
+                has_no_client: AtomicBool::new(false),
+                is_released: AtomicBool::new(false),
+            });
         };
         client.iter().for_each(|client| client_connections.remove(client));
         Err(cap)
@@ -171,7 +175,7 @@ pub(super) async fn wait_for_close(mut stream: impl AsyncRead + AsyncWrite + Unp
     Ok(())
 }
 
-// === impl Full ===
+// === impl ConnectionCap ===
 
 impl ConnectionCap {
     /// Returns the label by which rejected connections are counted.
@@ -198,12 +202,12 @@ impl ConnectionCap {
     }
 }
 
-// === impl Slot ===
+// === impl ConnectionSlot ===
 
 impl ConnectionSlot {
     /// Returns the client's address: the peer's, or the one in the PROXY protocol header.
     pub(crate) fn peer(&self) -> SocketAddr {
-        self.proxied_client.get().map_or_else(|| self.peer.into(), |proxied_client| proxied_client.peer)
+        self.proxied_client.get().map_or_else(|| self.peer.into(), |proxied| proxied.peer)
     }
 
     /// Returns the peer address that requests on the connection carry.
@@ -220,7 +224,12 @@ impl ConnectionSlot {
     pub(crate) fn client(&self) -> Option<IpNet> {
         let peer_network =
             || self.counts_for_peer.then(|| self.shared.gateway.0.addresses.network(self.peer.0.to_canonical()));
-        self.proxied_client.get().map_or_else(peer_network, |proxied_client| proxied_client.client)
+        self.proxied_client.get().map_or_else(peer_network, |proxied| proxied.client)
+    }
+
+    /// Returns the number of connections of a client on this listener.
+    pub(crate) fn count_of(&self, client: &IpNet) -> usize {
+        self.shared.client_connections.count(client)
     }
 
     /// Counts the connection for the client that a PROXY protocol header named, if that client has not reached its
@@ -228,8 +237,8 @@ impl ConnectionSlot {
     pub(super) fn assign_client(&self, peer: SocketAddr) -> Result<(), ConnectionCap> {
         let client_connections = &self.shared.client_connections;
         let client = client_connections.add(peer.ip()).map_err(|ClientLimitReached| ConnectionCap::Client)?;
-        if let Err(proxied_client) = self.proxied_client.set(Box::new(ProxiedClient { peer, client })) {
-            proxied_client.client.iter().for_each(|client| client_connections.remove(client));
+        if let Err(second) = self.proxied_client.set(Box::new(ProxiedClient { peer, client })) {
+            second.client.iter().for_each(|client| client_connections.remove(client));
         }
         Ok(())
     }

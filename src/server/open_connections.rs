@@ -9,7 +9,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -113,15 +112,11 @@ impl OpenConnections {
         if self.next_examination.is_some_and(|at| now < at) {
             return;
         }
-        let mut held: HashMap<IpNet, usize> = HashMap::new();
-        self.connections
-            .values()
-            .filter_map(|connection| connection.slot.client())
-            .for_each(|client| *held.entry(client).or_default() += 1);
         let ranked = self.connections.iter().filter_map(|(id, connection)| {
+            let wait = connection.evictable()?;
             let client = connection.slot.client();
-            let held = client.and_then(|client| held.get(&client)).copied().unwrap_or(1);
-            Some(Candidate { key: *id, client, held, wait: connection.evictable()? })
+            let held = client.map_or(1, |client| connection.slot.count_of(&client));
+            Some(Candidate { key: *id, client, held, wait })
         });
         self.candidates = rank(ranked.collect());
         self.next_examination = (self.candidates.len() < MAX_CANDIDATES).then_some(now + EXAMINATION_PAUSE);
