@@ -75,7 +75,7 @@ fn take_socket(socket: &mut SocketState) -> SocketState {
     replace(socket, SocketState::InUse)
 }
 
-// === impl Client ===
+// === impl ClientConnection ===
 
 impl<S: HttpService> ClientConnection<S> {
     /// Serves from the first byte until the connection is idle or closed.

@@ -54,7 +54,7 @@ pub(crate) enum End {
     Idle,
 }
 
-// === impl Watch ===
+// === impl ConnectionDriver ===
 
 impl ConnectionDriver {
     /// Returns when to check an idle connection again. Returns `None` if it has timed out.
@@ -72,8 +72,6 @@ impl ConnectionDriver {
         let first_check = self.next_check().unwrap_or(now);
         let mut timer = pin!(sleep_until(if may_idle { first_check.min(now + IDLE_DELAY) } else { first_check }));
         let mut drain_started = pin!(drain.started());
-        //
-        // -
         let (mut is_draining, mut is_finishing) = (false, false);
         // The waker that the timer and the drain wake. They are polled only after they fired or if the waker changed,
         // not for every request.

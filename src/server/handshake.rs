@@ -24,7 +24,8 @@ const HANDSHAKE: u8 = 22;
 /// The response to plaintext HTTP requests. nginx responds in the same way.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
     content-length: 103\r\n\r\n\
-    {\"detail\":\"this port requires TLS: use https\",\"status\":400,\"title\":\"Bad Request\",\"type\":\"about:blank\"}\n";
+    {\"detail\":\"this port requires TLS: use https\",\"status\":400,\
+    \"title\":\"Bad Request\",\"type\":\"about:blank\"}\n";
 
 /// Performs the TLS handshake, if the listener uses TLS. Returns `None` if the handshake fails or times out.
 pub(super) async fn handshake(

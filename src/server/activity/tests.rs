@@ -112,7 +112,7 @@ async fn upload_is_timed_only_while_it_is_read() {
     let activity = with_protocol(Protocol::Http1);
     let request = activity.begin_request(true);
     pass(1000).await;
-    assert!(keeps_waiting(&activity), "nobody has asked for it");
+    assert!(keeps_waiting(&activity), "the body is not being read");
     activity.begin_upload_wait();
     pass(29).await;
     activity.record_read(1);

@@ -71,7 +71,7 @@ enum Stage<B> {
     Closing,
 }
 
-/// What the response depends on.
+/// Properties of the request that its response depends on.
 pub(super) struct Exchange {
     version: Version,
     head_only: bool,
@@ -88,7 +88,7 @@ struct DiscardLimits {
     timer: Timer,
 }
 
-/// What the connection does next.
+/// The next action of the connection.
 enum Step {
     /// Continue with the current stage.
     Continue,

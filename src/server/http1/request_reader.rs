@@ -86,8 +86,8 @@ impl RequestReader {
         self.stream.activity().set_upgraded();
     }
 
-    /// Returns `true` if the connection can be reused after the response, as far as is known when the response begins.
-    /// The rest of the body is read by its reader or, if it is short, discarded.
+    /// Returns `true` if the connection can be reused after the response. The rest of the body is then read or, if it
+    /// is short, discarded. Called when the response begins: the body may still turn out to be malformed.
     pub(super) fn can_reuse(&mut self, has_body_reader: bool) -> bool {
         let is_known = !self.is_broken && !self.expects_continue;
         is_known
@@ -124,7 +124,7 @@ impl RequestReader {
         }
     }
 
-    /// Prepares for the response. From now on no `100 Continue` is sent, because it would be in the middle of the
+    /// Prepares for the response. Drops a pending `100 Continue`, because it would be in the middle of the
     /// response.
     pub(super) fn poll_begin_response(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         (self.expects_continue, self.accepts_informational) = (false, false);

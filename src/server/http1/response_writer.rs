@@ -97,7 +97,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
     ) -> Poll<io::Result<()>> {
         loop {
             let needs_body = self.poll_fill(with_trailers, outgoing, cx)?.is_pending();
-            // What is available is written, whether or not more will follow.
+            // Available bytes are written at once, even if the body has more.
             let mut reader = reader.lock();
             ready!(reader.poll_begin_response(cx))?;
             let waiting = outgoing.len();

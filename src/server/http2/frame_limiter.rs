@@ -199,7 +199,7 @@ impl FrameCredit {
 impl Meter for FrameLimiter {
     /// When nothing can be read, the connection's task checks the counters itself.
     fn can_read(&self) -> bool {
-        self.counters.excess().is_none()
+        self.counters.exceeded_limit().is_none()
     }
 
     fn next_read(&mut self, room: usize) -> NextRead {
@@ -348,11 +348,11 @@ mod tests {
             frames.on_sent(15);
             frames.on_received(&[window_update.as_slice(), &window_update, &ping].concat());
         }
-        assert_eq!(counters.excess(), None);
+        assert_eq!(counters.exceeded_limit(), None);
         for _ in 0..=MAX_CREDIT {
             frames.on_received(&ping);
         }
-        assert_eq!(counters.excess(), Some("h2_flood"));
+        assert_eq!(counters.exceeded_limit(), Some("h2_flood"));
     }
 
     #[tokio::test(start_paused = true)]

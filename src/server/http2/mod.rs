@@ -205,7 +205,7 @@ impl<S: HttpService> Http2<S> {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.counters.register_waker(cx);
         loop {
-            if let Some(cause) = self.counters.excess().filter(|_| !self.goaway_sent) {
+            if let Some(cause) = self.counters.exceeded_limit().filter(|_| !self.goaway_sent) {
                 self.send_goaway(cause);
             }
             let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
@@ -221,7 +221,7 @@ impl<S: HttpService> Http2<S> {
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
-                Poll::Pending if !self.goaway_sent && self.counters.excess().is_some() => {}
+                Poll::Pending if !self.goaway_sent && self.counters.exceeded_limit().is_some() => {}
                 // All received bytes have been processed, so a PING acknowledgement has not arrived.
                 Poll::Pending if self.shutdown.poll_deadline(cx).is_ready() => self.counters.set_finished(),
                 Poll::Pending => return self.poll_client_gone(cx),

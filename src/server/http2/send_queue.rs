@@ -74,8 +74,8 @@ impl SendQueue {
         self.heads.load(SeqCst)
     }
 
-    /// Removes HEADERS frames of `size` bytes, which were queued before `h2` last wrote, unless the socket stopped it before the
-    /// end of the queue.
+    /// Removes HEADERS frames of `size` bytes, which were queued before `h2` last wrote. Keeps them if the socket was
+    /// blocked before the end of the queue.
     pub(super) fn remove_heads(&self, size: usize) {
         if size > 0 && !self.is_blocked.load(Relaxed) {
             self.heads.fetch_sub(size, SeqCst);

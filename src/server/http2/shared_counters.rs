@@ -19,7 +19,7 @@ pub(super) const MAX_RESETS: u32 = 100;
 pub(super) struct SharedCounters {
     /// Streams that were reset, minus streams that got a response.
     resets: AtomicU32,
-    /// RST_STREAM frames, whatever the state of the stream.
+    /// RST_STREAM frames, for streams in any state.
     rst_stream_frames: AtomicU32,
     /// The client has sent too many frames without effect.
     is_flooded: AtomicBool,
@@ -125,7 +125,7 @@ impl SharedCounters {
     }
 
     /// Returns the label of the limit that was exceeded, if any.
-    pub(super) fn excess(&self) -> Option<&'static str> {
+    pub(super) fn exceeded_limit(&self) -> Option<&'static str> {
         if self.is_flooded.load(Relaxed) {
             Some("h2_flood")
         } else {

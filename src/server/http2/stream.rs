@@ -181,7 +181,8 @@ impl Stream {
             }
         }
         to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| StreamError::Reset)?;
-        while next_frame(body, to, &queue, &mut deadline).await?.is_some() {} // until the client has closed its half as well
+        // Until the client has closed its half as well.
+        while next_frame(body, to, &queue, &mut deadline).await?.is_some() {}
         Ok(())
     }
 }

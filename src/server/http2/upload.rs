@@ -72,24 +72,24 @@ impl Upload {
         unread: Unread,
         length: Option<u64>,
         expects_continue: bool,
-        response: &Stream,
+        stream: &Stream,
     ) -> Self {
-        let mut deadline = StreamDeadline::new(response.context.limits.body, Arc::clone(response.in_flight.activity()));
-        if response.tunnel.is_some() {
+        let mut deadline = StreamDeadline::new(stream.context.limits.body, Arc::clone(stream.in_flight.activity()));
+        if stream.tunnel.is_some() {
             deadline.set_tunnel();
         }
         Self {
             stream: Some(body),
-            open: Some(response.counters.begin_upload()),
+            open: Some(stream.counters.begin_upload()),
             unread,
             has_data: true,
             remaining: length,
-            tunnel: response.tunnel.clone(),
-            continue_sender: expects_continue.then(|| Arc::clone(&response.informational)),
+            tunnel: stream.tunnel.clone(),
+            continue_sender: expects_continue.then(|| Arc::clone(&stream.informational)),
             large_frame_bytes: 0,
-            counters: Arc::clone(&response.counters),
+            counters: Arc::clone(&stream.counters),
             deadline,
-            context: Arc::clone(&response.context),
+            context: Arc::clone(&stream.context),
         }
     }
 
@@ -139,7 +139,7 @@ impl Body for Upload {
                     }
                     return Poll::Ready(Some(Ok(self.take_data(data))));
                 }
-                // Whatever the error code of the reset, the body is incomplete.
+                // After a reset the body is incomplete, with any error code.
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
                 Poll::Ready(None) => self.has_data = false,
                 Poll::Pending => return self.poll_client_timeout(cx),

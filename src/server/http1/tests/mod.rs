@@ -76,7 +76,8 @@ fn end_of_a_head_is_found_at_any_split() {
 #[tokio::test]
 async fn request_after_a_body_is_read_at_any_split() {
     let (mut client, _running) = client(|request, _| describe(request)).await;
-    let requests = "POST /1 HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiPOST /2 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
+    let requests = "POST /1 HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi\
+                    POST /2 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
                     1\r\na\r\n2\r\nbc\r\n0\r\nx: y\r\n\r\n\r\nGET /3 HTTP/1.1\r\n\r\n";
     for cut in 1..requests.len() {
         client.send(&requests[..cut]).await;
@@ -228,7 +229,8 @@ fn field() -> impl Strategy<Value = String> {
         1 => Just("content-length:"), 1 => Just("Content-Length : "), 1 => Just(" "), 1 => Just("Expect: "),
     ];
     let value = prop_oneof![
-        6 => (0_u8..20).prop_map(|length| length.to_string()), 6 => Just("chunked".to_owned()), 1 => Just("Chunked ".into()),
+        6 => (0_u8..20).prop_map(|length| length.to_string()),
+        6 => Just("chunked".to_owned()), 1 => Just("Chunked ".into()),
         1 => Just("chunked, chunked".into()), 1 => Just("gzip, chunked".into()), 1 => Just("identity".into()),
         2 => Just("keep-alive".into()), 1 => Just("close".into()), 1 => Just("+1".into()), 1 => Just("0x1".into()),
         1 => Just("\tx\u{b}".into()), 1 => Just("100-continue".into()), 1 => Just(String::new()),
@@ -238,7 +240,8 @@ fn field() -> impl Strategy<Value = String> {
 
 fn request() -> impl Strategy<Value = String> {
     let line = prop_oneof![
-        6 => Just("POST /a HTTP/1.1"), 2 => Just("GET /b?c HTTP/1.1"), 1 => Just("POST /d HTTP/1.0"), 1 => Just("GET /e  HTTP/1.1"),
+        6 => Just("POST /a HTTP/1.1"), 2 => Just("GET /b?c HTTP/1.1"),
+        1 => Just("POST /d HTTP/1.0"), 1 => Just("GET /e  HTTP/1.1"),
     ];
     let body = prop_oneof![
         3 => "[a-z]{0,20}".prop_map(String::from), 6 => chunks(), 1 => Just("\r\n".to_owned()),
@@ -258,7 +261,10 @@ fn sound() -> impl Strategy<Value = String> {
 }
 
 fn chunks() -> impl Strategy<Value = String> {
-    let size = prop_oneof![8 => Just(None), 1 => Just(Some("0")), 1 => Just(Some("+1")), 1 => Just(Some("")), 1 => Just(Some("0x2"))];
+    let size = prop_oneof![
+        8 => Just(None),
+        1 => Just(Some("0")), 1 => Just(Some("+1")), 1 => Just(Some("")), 1 => Just(Some("0x2")),
+    ];
     let after = prop_oneof![12 => Just(""), 2 => Just(";a=b"), 1 => Just(" "), 1 => Just(" ;\n")];
     let chunk = ("[a-z]{1,20}", size, after, line_end(), line_end());
     let chunk = chunk.prop_map(|(data, size, after, end, last)| {
@@ -294,5 +300,5 @@ fn parsed_requests_are_a_prefix_of_what_hyper_parses() {
         .unwrap();
     let (compared, refused) = (compared.get(), refused.get());
     assert!(compared > 500, "only {compared} requests were understood");
-    assert!(refused < 100, "{refused} of 512 were refused where hyper goes on");
+    assert!(refused < 100, "{refused} of 512 were rejected, but accepted by hyper");
 }
