@@ -1,4 +1,4 @@
-//! An axum service of your own, with the limits of a rule file and without the gateway.
+//! An axum service with the rate limits of a rule file, without the gateway.
 //!
 //! ```text
 //! cargo run --example axum
@@ -13,30 +13,30 @@ use axum::routing::get;
 use tidegate::RateLimitLayer;
 use tokio::net::TcpListener;
 
-/// In a file of its own, read it with [`RateLimitLayer::from_file`].
+/// To keep the rules in a file, use [`RateLimitLayer::from_file`].
 const RULES: &str = "
 routes:
   - name: hello
     match: { path: /hello }
     limits:
-      # Three requests of one address in any ten seconds; the fourth is answered with 429.
+      # At most three requests per address in any ten seconds. The fourth gets a 429.
       - name: per-ip
         mode: PER_CLIENT
         client: ip
         rate: 3
         interval: 10s
 
-  # What no route names goes on unlimited.
+  # Requests that match no route are not limited.
 ";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let handlers = Router::new().route("/hello", get(async || "hello\n")).route("/", get(async || "no limits here\n"));
-    // Around the handlers' router and not on it, so that a handler is found by the path that was judged.
+    // The layer is around the router, so that it runs before the router chooses a handler.
     let app = Router::new().fallback_service(handlers).layer(RateLimitLayer::from_yaml(RULES)?);
 
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
-    // With it, the layer knows where a request comes from; limits of addresses need that, and others do not.
+    // The connect info contains the peer address, which limits with `client: ip` need.
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

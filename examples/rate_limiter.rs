@@ -1,10 +1,10 @@
 //! Two processes share one limit: `cargo run --example rate_limiter [redis://127.0.0.1:6379]`.
 //!
-//! The example starts itself once more as a child. Both take permits as fast as they can for three seconds from a
-//! limiter of 20 permits per second in Redis (the argument, else `REDIS_URL`); together they get what one alone would.
-//! A Java service with `redisson.getRateLimiter("tidegate-example")` could join them.
+//! The example starts a second copy of itself. For three seconds both processes take permits as fast as they can from a
+//! limiter of 20 permits per second in Redis (the argument, or `REDIS_URL`). Together they get as many permits as one
+//! process alone. A Java service with `redisson.getRateLimiter("tidegate-example")` could share the limiter.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, reason = "the example prints its result")]
 
 use std::error::Error;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ const SECONDS: u64 = 3;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Set for the child, so that it does not start another.
+/// Set in the child process, so that it does not start another child.
 const CHILD: &str = "TIDEGATE_EXAMPLE_CHILD";
 
 #[tokio::main]
@@ -34,11 +34,11 @@ async fn main() -> Result<()> {
     let config = RateConfig::new(Mode::Overall, RATE, Duration::from_secs(1))?;
     limiter.set_rate(&config.with_keep_alive(Duration::from_secs(60))?).await?;
     let child = Command::new(std::env::current_exe()?).arg(&redis).env(CHILD, "1").stdout(Stdio::piped()).spawn()?;
-    let ours = take_all(&limiter).await?;
-    let said = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;
-    let theirs: u64 = String::from_utf8(said.stdout)?.trim().parse()?;
-    println!("{RATE} permits per second for {SECONDS} seconds: the parent got {ours}, its child {theirs}");
-    println!("together {}, of which no second holds more than {RATE}", ours + theirs);
+    let own = take_all(&limiter).await?;
+    let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;
+    let of_child: u64 = String::from_utf8(output.stdout)?.trim().parse()?;
+    println!("{RATE} permits per second for {SECONDS} seconds: the parent got {own}, its child {of_child}");
+    println!("together {}; no window of one second has more than {RATE}", own + of_child);
     limiter.delete().await?;
     Ok(())
 }
@@ -48,13 +48,13 @@ fn limiter(redis: &str) -> Result<RateLimiter> {
     Ok(RateLimiter::new(store, "tidegate-example")?)
 }
 
-/// Takes permits one by one until the time is over; who is waiting then leaves, and is not charged.
+/// Takes permits one by one until the deadline. The last call is cancelled while it waits, and is not charged.
 async fn take_all(limiter: &RateLimiter) -> Result<u64> {
     let end = Instant::now() + Duration::from_secs(SECONDS);
-    let mut got = 0;
+    let mut permits = 0;
     while let Ok(acquired) = timeout_at(end, limiter.acquire(1)).await {
         acquired?;
-        got += 1;
+        permits += 1;
     }
-    Ok(got)
+    Ok(permits)
 }

@@ -1,4 +1,5 @@
-//! Writes `docs/rules.md`, the reference of the rule file, from the descriptions of its keys: `cargo run --example rules`.
+//! Writes `docs/rules.md`, the reference of the rule file, from the descriptions of the keys: `cargo run --example
+//! rules`.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! Rate limit fields of responses: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers), `X-RateLimit-*` and
-//! `Retry-After` (RFC 9110 section 10.2.3).
+//! Rate limit fields of responses: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers),
+//! `X-RateLimit-*` and `Retry-After` (RFC 9110 section 10.2.3).
 //!
-//! [`policy`](crate::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the state of
-//! an OVERALL limit is for operators. Shadow limits are invisible, because they reject no requests.
+//! [`policy`](crate::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the
+//! state of an OVERALL limit is for operators. Shadow limits are invisible, because they reject no requests.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -17,8 +17,8 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// The constant start of the `RateLimit` member of each limit of a route, such as `"name";r=`. `None` for limits that are not
-/// visible to clients.
+/// The constant start of the `RateLimit` member of each limit of a route, such as `"name";r=`. `None` for limits that
+/// are not visible to clients.
 #[derive(Debug, Default)]
 pub(crate) struct Members(Vec<Option<Box<str>>>);
 
@@ -29,7 +29,8 @@ impl Members {
         Self(limits.iter().map(member).collect())
     }
 
-    /// Returns the value of `RateLimit`: `r` permits remain, and in `t` seconds the oldest used permit becomes available.
+    /// Returns the value of `RateLimit`: `r` permits remain, and in `t` seconds the oldest used permit becomes
+    /// available.
     pub(crate) fn rate_limit(&self, status: &LimitStatus) -> Option<HeaderValue> {
         let mut list = String::new();
         for (member, decision) in self.visible(status) {
@@ -50,8 +51,8 @@ impl Members {
     }
 }
 
-/// The values of `X-RateLimit-*`, which describe one limit: the limit with the fewest remaining permits, and among equals the
-/// limit that resets last.
+/// The values of `X-RateLimit-*`, which describe one limit: the limit with the fewest remaining permits, and among
+/// equals the limit that resets last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LegacyFields {
     rate: u32,

@@ -1,24 +1,23 @@
-//! Tidegate: an HTTP reverse-proxy gateway with exact distributed rate limiting.
+//! An HTTP reverse proxy with exact distributed rate limits, and the same limits as a library.
 //!
-//! To limit the requests of a service of your own, put a [`RateLimitLayer`] over it; to run the gateway from code,
-//! start a [`Gateway`]. Both take their rules from a [`Config`]. To limit anything else, and to share a limit with Java
-//! services that use Redisson, there is [`RateLimiter`].
+//! [`RateLimitLayer`] limits the requests to your own service. [`Gateway`] runs the reverse proxy from code. Both take their
+//! rules from a [`Config`]. [`RateLimiter`] limits any other action, and can share a limit with Java services that use Redisson.
 //!
-//! # The map
+//! # Modules
 //!
-//! A layer imports the layers below it, never upwards; a test holds it to that.
+//! A module imports only its own layer and the layers below. A test checks this.
 //!
 //! | layer | modules |
 //! |---|---|
-//! | 6 program | [`cli`] the commands · [`gateway`] every layer put together · `internals` what benchmarks measure |
-//! | 5 services | `server` connections · `admin` what operators see · `access` the access log |
-//! | 4 gateway | [`layer`] the life of a request · `forward` the service below · `local_response` responses that no upstream sent · `headers` what clients are told · `ruleset` the rules, prepared |
-//! | 3 meaning | `admission` permit or denial · [`rate_limiter`] permits for programs · [`config`] the rule file |
-//! | 2 machinery | [`store`] where buckets are · `upstream` where requests go · `http1` in which bytes · `http2` with which trailers · `transport` over which streams · [`tls`] in which certificates' name |
-//! | 1 vocabulary | `sanitize` what nobody reads of it · `facts` what a request says · `path` its normal form · [`client`] who is asking · [`cost`] what it takes · `reason` the phrases of status codes · [`rule`] a limit · [`route`] which limits touch it · [`condition`] and why · [`policy`] what is told of them · [`rules`] all of these, and the charges · [`upgrade`] what else may be spoken |
-//! | 0 core | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` deadlines that move · `boxed` futures made in place |
+//! | 6 program | [`cli`] commands · [`gateway`] assembles all layers · `internals` for benchmarks and the fuzzer |
+//! | 5 services | `server` client connections · `admin` the admin listener · `access` the access log |
+//! | 4 gateway | [`layer`] rate limits for requests · `forward` forwards requests to upstreams · `local_response` responses that no upstream sent · `headers` rate limit fields · `ruleset` compiled rules |
+//! | 3 meaning | `admission` admits or rejects a request · [`rate_limiter`] permits for programs · [`config`] the rule file |
+//! | 2 machinery | [`store`] buckets · `upstream` connections to upstreams · `http1` the HTTP/1.1 codec · `http2` checks of HTTP/2 trailers · `transport` byte streams · [`tls`] certificates |
+//! | 1 vocabulary | `facts` properties of a request · `path` normalized paths · [`client`] identifies clients · [`cost`] the cost of a request · `reason` reason phrases · [`rule`] a limit · [`route`] routes · [`condition`] conditions of routes · [`policy`] rate limit policies for clients · [`rules`] all rules, and the charges of a request · `sanitize` removes unsafe fields · [`upgrade`] protocol upgrades |
+//! | 0 core | [`clock`] time · [`limit`] the algorithms · [`metrics`] the counters · `timer` timers with moving deadlines · `boxed` boxed futures |
 
-// What only the gateway uses is part of the layer's modules all the same.
+// Without the gateway, some items of the shared modules are unused.
 #![cfg_attr(not(feature = "gateway"), allow(dead_code))]
 
 // 0 core
@@ -53,7 +52,7 @@ mod transport;
 pub mod upstream;
 #[cfg(not(feature = "gateway"))]
 pub mod upstream {
-    //! What the rule file says of upstreams; a layer goes on to the service below.
+    //! The upstream settings of a rule file. A layer ignores them.
     pub mod settings;
 }
 // 3 meaning

@@ -1,7 +1,7 @@
 //! A timer whose deadline moves with every request.
 //!
-//! Responses usually arrive long before the deadline. So the timer registers a new deadline with the runtime only when the
-//! registered one has passed: a request usually needs no timer operation.
+//! Responses usually arrive long before the deadline. So the timer registers a new deadline with the runtime only when
+//! the registered one has passed: a request usually needs no timer operation.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,9 +1,10 @@
-//! Draws what each algorithm says to the same requests: `cargo run --example pictures` writes `docs/pictures/*.svg`.
+//! Draws how each algorithm decides about the same requests: `cargo run --example pictures` writes
+//! `docs/pictures/*.svg`.
 //!
-//! The decisions are those of the embedded store, on a clock that is moved by hand, so every run draws the same bytes;
-//! a test holds the pictures in the repository to that.
+//! The embedded store decides, with a manual clock, so every run writes the same bytes. A test compares them with the
+//! pictures in the repository.
 
-#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
+#![allow(unreachable_pub, reason = "the modules of a program have no users outside it")]
 
 mod draw;
 

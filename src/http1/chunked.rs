@@ -19,7 +19,7 @@ pub(crate) struct Chunked {
     extensions: u32,
 }
 
-/// What the decoder expects next.
+/// The next expected input.
 #[derive(Debug)]
 enum Expected {
     /// A digit of the chunk size, with the value so far.

@@ -43,8 +43,9 @@ impl Framing {
 impl FramingFields {
     /// Records a field if it is `Content-Length` or `Transfer-Encoding`.
     ///
-    /// `chunked` is the only accepted transfer coding, because any other coding would have to be decoded. A repeated length is
-    /// rejected even if all values agree, because it suggests two merged messages. RFC 9110 section 8.6 allows both.
+    /// `chunked` is the only accepted transfer coding, because any other coding would have to be decoded. A repeated
+    /// length is rejected even if all values agree, because it suggests two merged messages. RFC 9110 section 8.6
+    /// allows both.
     ///
     /// # Errors
     /// The framing is ambiguous.
@@ -62,8 +63,8 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Returns `true` if the message has both fields. The length is ignored, but other parsers may have used it (RFC 9112
-    /// section 6.1).
+    /// Returns `true` if the message has both fields. The length is ignored, but other parsers may have used it (RFC
+    /// 9112 section 6.1).
     pub(crate) fn is_ambiguous(self) -> bool {
         self.chunked && self.length.is_some()
     }

@@ -67,8 +67,9 @@ pub(crate) enum BadHead {
     Target,
 }
 
-/// Parses the head of a request at the front of `bytes`. Returns `None` if the head is incomplete. The target and the fields
-/// share `bytes`, and the request takes the allocation of the empty `fields`. The head may have `max_fields` fields.
+/// Parses the head of a request at the front of `bytes`. Returns `None` if the head is incomplete. The target and the
+/// fields share `bytes`, and the request takes the allocation of the empty `fields`. The head may have `max_fields`
+/// fields.
 ///
 /// # Errors
 /// See [`BadHead`].
@@ -162,8 +163,8 @@ fn uri(bytes: &Bytes, target: &str) -> Result<Uri, Malformed> {
     })
 }
 
-/// Returns `true` if a line ends with a bare line feed (RFC 9112 section 2.2). A proxy in front of the gateway may read it as
-/// part of a value, and miss the next field.
+/// Returns `true` if a line ends with a bare line feed (RFC 9112 section 2.2). A proxy in front of the gateway may read
+/// it as part of a value, and miss the next field.
 fn has_bare_line_feed(head: &[u8]) -> bool {
     // Without an early exit and `&&` the compiler vectorizes the loop: half an instruction per byte instead of nine.
     let pairs = head.iter().zip(head.iter().skip(1));
@@ -190,8 +191,8 @@ fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Parses the head of a response at the front of `bytes`. Returns `None` if the head is incomplete. The fields are added to
-/// the empty `fields` and share `bytes`.
+/// Parses the head of a response at the front of `bytes`. Returns `None` if the head is incomplete. The fields are
+/// added to the empty `fields` and share `bytes`.
 ///
 /// # Errors
 /// The head is malformed or ambiguous.
@@ -315,7 +316,8 @@ mod tests {
 
     #[test]
     fn request_is_parsed_once_its_head_is_complete() {
-        let text = "\r\nPUT http://a.example/b?c HTTP/1.1\r\nHost: x\r\nTE: gzip, Trailers\r\nExpect: 100-Continue\r\n\r\nbody";
+        let text = "\r\nPUT http://a.example/b?c HTTP/1.1\r\n\
+                    Host: x\r\nTE: gzip, Trailers\r\nExpect: 100-Continue\r\n\r\nbody";
         for end in 0..text.len() - 4 {
             assert!(parse(&text[..end]).unwrap().is_none(), "{end}");
         }

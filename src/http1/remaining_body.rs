@@ -13,8 +13,8 @@ use super::chunked::{Chunked, Piece};
 use super::{Framing, Malformed};
 use crate::transport::Transport;
 
-/// The size of one read of a head, which can include the start of the body. The bytes stay in memory while a client does not
-/// read the response: 100 such HTTP/2 streams must use less than 1 MiB.
+/// The size of one read of a head, which can include the start of the body. The bytes stay in memory while a client
+/// does not read the response: 100 such HTTP/2 streams must use less than 1 MiB.
 const HEAD_READ: usize = 3 * 1024;
 /// The largest size of one read of a body with a known length, and the size for an unknown length.
 const BODY_READ: usize = 64 * 1024;

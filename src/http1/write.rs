@@ -34,8 +34,8 @@ pub(crate) fn write_request<B>(bytes: &mut Vec<u8>, request: &Request<B>) {
     bytes.extend_from_slice(b"\r\n");
 }
 
-/// Writes the head of a response with its date and framing. Returns the framing. The `Content-Length` of the response is used
-/// if `context` has no length, or if no body follows.
+/// Writes the head of a response with its date and framing. Returns the framing. The `Content-Length` of the response
+/// is used if `context` has no length, or if no body follows.
 pub(crate) fn write_response<B>(bytes: &mut Vec<u8>, response: &Response<B>, context: ResponseContext) -> Framing {
     start(bytes, response);
     let mut has_date = false;

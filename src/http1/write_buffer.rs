@@ -1,4 +1,5 @@
-//! The write buffer of a connection. Heads and short body parts are copied into one buffer; long body parts are not copied.
+//! The write buffer of a connection. Heads and short body parts are copied into one buffer; long body parts are not
+//! copied.
 //!
 //! A copy of a short part costs less than a vectored write, and a copy of a long part costs more.
 

@@ -1,9 +1,9 @@
 //! Finds HTTP/2 trailers with a pseudo-header field, which makes the message malformed (RFC 9113 section 8.1).
 //!
-//! `h2` silently drops such fields from trailers. It rejects a pseudo-header field after another field, so it is enough to
-//! check the first field of a header block. The name of that field can be in the dynamic table (RFC 7541), so this module keeps
-//! one bit for each table entry: whether its name is a pseudo-header name. Evicted entries need no tracking, because `h2` ends a
-//! connection that refers to an evicted entry.
+//! `h2` silently drops such fields from trailers. It rejects a pseudo-header field after another field, so it is enough
+//! to check the first field of a header block. The name of that field can be in the dynamic table (RFC 7541), so this
+//! module keeps one bit for each table entry: whether its name is a pseudo-header name. Evicted entries need no
+//! tracking, because `h2` ends a connection that refers to an evicted entry.
 
 /// A field representation of HPACK (RFC 7541 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ enum Expected {
 #[derive(Debug)]
 pub(super) struct HeaderBlocks {
     expected: Expected,
-    /// One bit for each entry of the dynamic table, the latest entry first. Set if the name is a pseudo-header name. The table
-    /// of 4 KiB has at most 128 entries.
+    /// One bit for each entry of the dynamic table, the latest entry first. Set if the name is a pseudo-header name.
+    /// The table of 4 KiB has at most 128 entries.
     entries: u128,
     /// Whether the current literal is added to the table, and whether its name is a pseudo-header name.
     is_added: bool,

@@ -34,8 +34,8 @@ pub(crate) struct MalformedStreams {
 enum Sender {
     /// A client, which opens streams in the order of their numbers. HEADERS of a stream up to `highest` are trailers.
     Client { highest: u32 },
-    /// A server. `open` are the streams that have a head and have not ended. HEADERS that end an open stream are trailers, or
-    /// the final head after an informational head, for which `h2` returns no trailers.
+    /// A server. `open` are the streams that have a head and have not ended. HEADERS that end an open stream are
+    /// trailers, or the final head after an informational head, for which `h2` returns no trailers.
     Server { open: HashSet<u32> },
 }
 
@@ -127,8 +127,8 @@ impl TrailerScanner {
         self.fragment > 0 || self.ends_block
     }
 
-    /// Reads a part of the payload of the current frame, after which `left` bytes follow. Returns the stream if the part ends
-    /// trailers with a pseudo-header field.
+    /// Reads a part of the payload of the current frame, after which `left` bytes follow. Returns the stream if the
+    /// part ends trailers with a pseudo-header field.
     pub(crate) fn read_payload(&mut self, mut bytes: &[u8], left: usize) -> Option<u32> {
         if let (true, Some((padding, rest))) = (self.is_padded, bytes.split_first()) {
             self.is_padded = false;

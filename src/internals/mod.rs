@@ -57,8 +57,8 @@ pub fn for_each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl Fn
     crate::store::redis_keys(charge, secret, &mut String::new(), |key| each(key));
 }
 
-/// Parses a PROXY protocol header. Returns `None` if the bytes are not a header, `Some(Ok(n))` if `n` more bytes are needed, and
-/// `Some(Err(client))` for a complete header, with the client if it names one.
+/// Parses a PROXY protocol header. Returns `None` if the bytes are not a header, `Some(Ok(n))` if `n` more bytes are
+/// needed, and `Some(Err(client))` for a complete header, with the client if it names one.
 pub fn parse_proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
     Some(match header::parse(bytes).ok()? {
         header::Parsed::More(more) => Ok(more),

@@ -115,7 +115,8 @@ impl Pipeline {
         }
     }
 
-    /// Parses a response to a request with this method, on a connection that then ends, and writes the response for a client.
+    /// Parses a response to a request with this method, on a connection that then ends, and writes the response for a
+    /// client.
     pub fn response(&self, bytes: &[u8], method: &Method) -> PipelineOutcome {
         let mut unread = Bytes::copy_from_slice(bytes);
         let mut fields = HeaderMap::new();

@@ -55,7 +55,8 @@ pub enum LayerError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The layer and the given store have different [`Metrics`], so the layer's metrics would always show a healthy store.
+    /// The layer and the given store have different [`Metrics`], so the layer's metrics would always show a healthy
+    /// store.
     #[error("store `{store}` and the layer have different metrics: give the same `Metrics` to both builders")]
     Metrics {
         /// The address of the store, without the password.
@@ -92,17 +93,17 @@ impl LayerBuilder {
         Self { options: Options { unmatched, ..self.options }, ..self }
     }
 
-    /// Passes requests to the inner service as the gateway forwards them: with a normalized path, and without the fields that
-    /// `requests: { strip, underscores }` removes. `encoded_slash` applies, the response to `OPTIONS *` is a 204, and an
-    /// ambiguous request gets a 400 even if no limit applies to it.
+    /// Passes requests to the inner service as the gateway forwards them: with a normalized path, and without the
+    /// fields that `requests: { strip, underscores }` removes. `encoded_slash` applies, the response to `OPTIONS *` is
+    /// a 204, and an ambiguous request gets a 400 even if no limit applies to it.
     ///
     /// By default the layer does not change requests.
     pub fn sanitize(self, sanitize: bool) -> Self {
         Self { options: Options { sanitize, ..self.options }, ..self }
     }
 
-    /// Makes the responses to requests that the layer rejects. The layer adds `Retry-After`, unless the response has it, and
-    /// the `RateLimit` fields. gRPC calls get the layer's own response.
+    /// Makes the responses to requests that the layer rejects. The layer adds `Retry-After`, unless the response has
+    /// it, and the `RateLimit` fields. gRPC calls get the layer's own response.
     ///
     /// ```
     /// use http::Response;
@@ -141,8 +142,8 @@ impl LayerBuilder {
     /// Builds the layer with the rules of `config`.
     ///
     /// # Errors
-    /// The store cannot be opened, or has other metrics than the layer. An unreachable store is not an error: the limits'
-    /// `on_store_failure` decides.
+    /// The store cannot be opened, or has other metrics than the layer. An unreachable store is not an error: the
+    /// limits' `on_store_failure` decides.
     pub fn from_config(self, config: &Config) -> Result<RateLimitLayer, LayerError> {
         let metrics = match (self.metrics, self.store.as_ref().and_then(Store::metrics)) {
             (Some(given), Some(store_metrics)) if !Arc::ptr_eq(&given, store_metrics) => {

@@ -4,8 +4,8 @@
 //! sanitize -> facts -> route -> client -> charges -> admit -> inner service -> rate limit fields
 //! ```
 //!
-//! The gateway is this layer around a service that forwards requests. In your own axum or hyper service, the layer is around
-//! your handlers and uses the same rule file.
+//! The gateway is this layer around a service that forwards requests. In your own axum or hyper service, the layer is
+//! around your handlers and uses the same rule file.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -23,14 +23,16 @@
 //! # Ok::<(), tidegate::layer::LayerError>(())
 //! ```
 //!
-//! By default the layer does not change requests. It sanitizes fields and normalizes the path only to find routes and clients,
-//! and it applies a limit if any interpretation of the path matches the limit's route; see [`LayerBuilder::sanitize`].
+//! By default the layer does not change requests. It sanitizes fields and normalizes the path only to find routes and
+//! clients, and it applies a limit if any interpretation of the path matches the limit's route; see
+//! [`LayerBuilder::sanitize`].
 //!
-//! Put the layer around the router, as in this example. A layer on a router runs after the router has chosen the handler.
+//! Put the layer around the router, as in this example. A layer on a router runs after the router has chosen the
+//! handler.
 //!
-//! Limits by address need the peer address: serve with `into_make_service_with_connect_info`, or insert a [`Peer`] into the
-//! request's extensions. Without a peer address, the limit's `on_missing_client` decides. A request without a host matches only
-//! routes without a host. A request that matches no route passes, unless [`Unmatched::Reject`] is set.
+//! Limits by address need the peer address: serve with `into_make_service_with_connect_info`, or insert a [`Peer`] into
+//! the request's extensions. Without a peer address, the limit's `on_missing_client` decides. A request without a host
+//! matches only routes without a host. A request that matches no route passes, unless [`Unmatched::Reject`] is set.
 
 mod builder;
 mod peer;
@@ -77,7 +79,8 @@ use crate::store::Store;
 use crate::store::transfer::StoreState;
 use crate::upgrade::{Offer, is_tunnel};
 
-/// Enforces the rate limits of a rule file on the requests to an inner service. Clones are cheap, and share rules and buckets.
+/// Enforces the rate limits of a rule file on the requests to an inner service. Clones are cheap, and share rules and
+/// buckets.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
     state: Arc<LayerState>,
@@ -157,13 +160,14 @@ impl RateLimitLayer {
         Self { state: Arc::new(LayerState { store: self.state.store.for_worker(), ..(*self.state).clone() }) }
     }
 
-    /// Connects to the store before the first request. The connections belong to the current Tokio runtime. Without this call
-    /// they belong to the runtime of the first request.
+    /// Connects to the store before the first request. The connections belong to the current Tokio runtime. Without
+    /// this call they belong to the runtime of the first request.
     pub fn connect(&self) {
         self.state.store.connect();
     }
 
-    /// Rejects all requests that wait for a permit, and all later requests that would have to wait. Call it before shutdown.
+    /// Rejects all requests that wait for a permit, and all later requests that would have to wait. Call it before
+    /// shutdown.
     pub fn stop_waiting(&self) {
         self.state.queues.close();
     }
@@ -239,7 +243,8 @@ where
                     return Ok(response);
                 }
             };
-            // A separate future, which can use the memory of the finished decision. Inline, the response would need its own.
+            // A separate future, which can use the memory of the finished decision. Inline, the response would need its
+            // own.
             let response = inner.call(request);
             let serve = async {
                 let response = response.await?;
@@ -393,8 +398,8 @@ fn prepare_for_service<B>(request: &mut Request<B>, context: ForwardContext, tar
     }
 }
 
-/// Returns the target with the normalized path, so that the inner service gets the path that the rules matched. Returns `None`
-/// if the path is normal already.
+/// Returns the target with the normalized path, so that the inner service gets the path that the rules matched. Returns
+/// `None` if the path is normal already.
 fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
     let path = facts.path.normalized();
     if uri.path() == path {

@@ -22,8 +22,8 @@ pub(crate) struct PeerIsClient;
 #[derive(Clone, Debug)]
 pub struct OverTls(pub Arc<TlsPeer>);
 
-/// The client of a request for limits with `client: extension`, in the request's extensions. A service inserts it after it has
-/// identified the client, for example by an account, a tenant or a verified token.
+/// The client of a request for limits with `client: extension`, in the request's extensions. A service inserts it after
+/// it has identified the client, for example by an account, a tenant or a verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientKey(pub String);
 
@@ -86,7 +86,8 @@ impl MissingPeerWarning {
             tracing::warn!(
                 limit = limit.name,
                 "limit needs the client address, but the request has no peer address: serve with \
-                 `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `tidegate::layer::Peer` into its extensions"
+                 `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `tidegate::layer::Peer` into its \
+                 extensions"
             );
         }
     }

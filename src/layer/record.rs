@@ -35,8 +35,8 @@ pub struct Report {
     pub reason: Option<&'static str>,
 }
 
-/// A handle for the [`Report`] of a request. Insert a clone into the request's extensions, and call [`get`](Self::get) after
-/// the response, or after the request was aborted.
+/// A handle for the [`Report`] of a request. Insert a clone into the request's extensions, and call [`get`](Self::get)
+/// after the response, or after the request was aborted.
 #[derive(Clone, Debug, Default)]
 pub struct ReportHandle(Arc<OnceLock<Report>>);
 
@@ -55,7 +55,8 @@ pub enum RequestOutcome {
     Limited,
     /// The store failed, and `on_store_failure` decided.
     StoreFailed,
-    /// The client disconnected before the decision, during the call to the store or while the request waited for a permit.
+    /// The client disconnected before the decision, during the call to the store or while the request waited for a
+    /// permit.
     Undecided,
 }
 
@@ -75,7 +76,8 @@ pub(super) struct RequestRecord<'r> {
     reason: Option<&'static str>,
 }
 
-/// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are visible.
+/// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
+/// visible.
 pub(super) struct RequestGuard<'r> {
     metrics: &'r Metrics,
     rules: &'r RuleSet,

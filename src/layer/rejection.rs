@@ -15,8 +15,8 @@ use crate::local_response::{GrpcCall, LocalResponse};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rejection<'a> {
-    /// The status of the layer's own response: 429 if limits rejected the request, 503 if the store failed, 400 if the request
-    /// does not identify the client of a limit, 404 if no route matches.
+    /// The status of the layer's own response: 429 if limits rejected the request, 503 if the store failed, 400 if the
+    /// request does not identify the client of a limit, 404 if no route matches.
     pub status: StatusCode,
     /// The reason, as an English text.
     pub detail: &'a str,
@@ -24,8 +24,8 @@ pub struct Rejection<'a> {
     pub route: Option<&'a str>,
     /// The limits that rejected the request; empty unless `status` is 429.
     pub limits: &'a [String],
-    /// The time after which the same request can be admitted, in whole seconds. `None` if the time is unknown, or if the request
-    /// can never be admitted.
+    /// The time after which the same request can be admitted, in whole seconds. `None` if the time is unknown, or if
+    /// the request can never be admitted.
     pub retry_after: Option<Duration>,
     /// The request's method.
     pub method: &'a Method,
@@ -46,7 +46,8 @@ impl RejectHook {
         Self(Arc::new(move |rejection| hook(rejection).map(|body| Full::new(body.into()))))
     }
 
-    /// Calls the hook. Returns `None` for gRPC calls, which need the layer's own response, and for a 204 to `OPTIONS *`.
+    /// Calls the hook. Returns `None` for gRPC calls, which need the layer's own response, and for a 204 to `OPTIONS
+    /// *`.
     pub(super) fn response<B>(
         &self,
         local_response: &LocalResponse,

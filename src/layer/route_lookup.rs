@@ -1,7 +1,7 @@
 //! Finds the route of a request that the layer does not change.
 //!
-//! The inner service may interpret such a request differently than the rules. The layer rejects an ambiguous request only if a
-//! limit applies to it.
+//! The inner service may interpret such a request differently than the rules. The layer rejects an ambiguous request
+//! only if a limit applies to it.
 
 use http::Uri;
 

@@ -1,5 +1,5 @@
-//! Responses to gRPC calls that no upstream sent. They consist of header fields only, with the gRPC status that is usually in
-//! the trailers ("Trailers-Only" in gRPC's PROTOCOL-HTTP2.md). gRPC clients understand no other form.
+//! Responses to gRPC calls that no upstream sent. They consist of header fields only, with the gRPC status that is
+//! usually in the trailers ("Trailers-Only" in gRPC's PROTOCOL-HTTP2.md). gRPC clients understand no other form.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -25,8 +25,8 @@ pub(crate) enum GrpcCall {
 }
 
 impl GrpcCall {
-    /// Returns the variant of a gRPC call, or `None` for any other request. Calls use POST. A gRPC error has status 200, so a
-    /// cache could store it if it were the response to another method.
+    /// Returns the variant of a gRPC call, or `None` for any other request. Calls use POST. A gRPC error has status
+    /// 200, so a cache could store it if it were the response to another method.
     pub(crate) fn detect(method: &Method, fields: &HeaderMap) -> Option<Self> {
         if method != Method::POST {
             return None;

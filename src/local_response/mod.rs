@@ -45,7 +45,7 @@ pub(crate) enum LocalResponse {
     UnknownScheme,
     /// 400: `host` and `:authority` of HTTP/2 name different hosts.
     HostMismatch,
-    /// 204: `OPTIONS *` asks for the options of the server as a whole, and there are none.
+    /// 204: `OPTIONS *` asks for the options of the whole server, which has no options.
     Options,
     /// 404: no route matches.
     NoRoute,
@@ -106,14 +106,14 @@ impl LocalResponse {
         self.into_response_for(None, HeaderMap::new())
     }
 
-    /// Returns the response to a request with this method and these fields, as a gRPC error if the request is a gRPC call.
-    /// The response reuses the allocation of the fields.
+    /// Returns the response to a request with this method and these fields, as a gRPC error if the request is a gRPC
+    /// call. The response reuses the allocation of the fields.
     pub(crate) fn into_response_to(self, method: &Method, fields: HeaderMap) -> Response<Full<Bytes>> {
         self.into_response_for(GrpcCall::detect(method, &fields), fields)
     }
 
-    /// Returns the response to a gRPC call, or to another request if `call` is `None`. The response reuses the allocation of
-    /// the fields.
+    /// Returns the response to a gRPC call, or to another request if `call` is `None`. The response reuses the
+    /// allocation of the fields.
     pub(crate) fn into_response_for(self, call: Option<GrpcCall>, mut fields: HeaderMap) -> Response<Full<Bytes>> {
         fields.clear();
         if let Some(call) = call {

@@ -8,8 +8,8 @@ const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// Fields that `Connection` must not name: they frame, route or authorise the message, or describe its path. A client that
-/// could remove them could impersonate another client.
+/// Fields that `Connection` must not name: they frame, route or authorise the message, or describe its path. A client
+/// that could remove them could impersonate another client.
 const END_TO_END: [&str; 28] = [
     "authorization",
     "cache-control",
@@ -58,8 +58,8 @@ pub(crate) fn options(connection: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
-/// Removes hop-by-hop fields and the fields that `Connection` names. Adds [`FieldKind::AcceptsTrailers`] to `kinds` if the
-/// sender accepts trailers.
+/// Removes hop-by-hop fields and the fields that `Connection` names. Adds [`FieldKind::AcceptsTrailers`] to `kinds` if
+/// the sender accepts trailers.
 pub(crate) fn remove(headers: &mut HeaderMap, kinds: &mut FieldKinds) {
     if kinds.take(FieldKind::Connection) {
         let lines = headers.get_all(header::CONNECTION).iter().filter(|line| !is_persistence_option(line.as_bytes()));

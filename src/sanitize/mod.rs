@@ -41,8 +41,8 @@ pub enum Underscores {
     Drop,
     /// Rejects requests with such fields, with status 400.
     Reject,
-    /// Forwards the fields. A field is still removed if its name resembles a field that the rules read, that frames, routes
-    /// or authorises the message, or that is removed itself.
+    /// Forwards the fields. A field is still removed if its name resembles a field that the rules read, that frames,
+    /// routes or authorises the message, or that is removed itself.
     Keep,
 }
 
@@ -184,8 +184,8 @@ impl FieldFilter {
         }
     }
 
-    /// Returns `true` if a request trailer is removed. Every peer counts as untrusted: no proxy puts forwarding fields into
-    /// trailers, and an origin may merge trailers into the header fields.
+    /// Returns `true` if a request trailer is removed. Every peer counts as untrusted: no proxy puts forwarding fields
+    /// into trailers, and an origin may merge trailers into the header fields.
     pub(crate) fn is_forbidden_trailer(&self, name: &HeaderName) -> bool {
         trailers::is_forbidden(name) || self.used.contains(name) || self.is_removed(name, false)
     }

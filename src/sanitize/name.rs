@@ -1,7 +1,7 @@
 //! Field names that some origins confuse with other names.
 //!
-//! CGI, WSGI and similar interfaces replace `-` in a name by `_`, and some of them replace every other special character
-//! too. Such an origin reads `X_Real_IP` and `X.Real.IP` as `X-Real-IP`.
+//! CGI, WSGI and similar interfaces replace `-` in a name by `_`, and some of them replace every other special
+//! character too. Such an origin reads `X_Real_IP` and `X.Real.IP` as `X-Real-IP`.
 
 use http::HeaderName;
 

@@ -1,4 +1,4 @@
-//! The layer over a gRPC service of tonic.
+//! The layer around a gRPC service of tonic.
 
 use tidegate::RateLimitLayer;
 use tonic::Code;
@@ -17,17 +17,17 @@ routes:
 ";
 
 #[tokio::test]
-async fn calls_are_limited_by_their_method() {
+async fn grpc_calls_are_limited_by_method() {
     let (_, server) = tonic_health::server::health_reporter();
     let layer = RateLimitLayer::from_yaml(RULES).expect("rules");
     let mut client = HealthClient::new(layer.layer(server));
     for _ in 0..2 {
         assert!(client.check(HealthCheckRequest::default()).await.is_ok());
     }
-    let refused = client.check(HealthCheckRequest::default()).await.expect_err("a refusal");
-    assert_eq!(refused.code(), Code::ResourceExhausted);
-    assert!(refused.message().starts_with("the same request will pass in "), "{}", refused.message());
-    let pushback = refused.metadata().get("grpc-retry-pushback-ms").expect("a time").to_str().expect("text");
+    let rejected = client.check(HealthCheckRequest::default()).await.expect_err("over the limit");
+    assert_eq!(rejected.code(), Code::ResourceExhausted);
+    assert!(rejected.message().starts_with("the same request will pass in "), "{}", rejected.message());
+    let pushback = rejected.metadata().get("grpc-retry-pushback-ms").expect("a time").to_str().expect("text");
     assert!((1..=3_600_000).contains(&pushback.parse::<u64>().expect("milliseconds")), "{pushback}");
 }
 

@@ -1,7 +1,7 @@
-//! Tidegate as a crate outside uses it: the layer over services of one's own, and limiters for anything else.
+//! A crate that uses the public API of Tidegate: the layer around its own services, and limiters.
 //!
-//! Everything here is written by what the documentation says, with nothing of Tidegate but its public names and without
-//! its gateway. The code in README and in docs/guide.md is taken from here.
+//! It uses only documented names, without the feature `gateway`. A test compares the code in README.md and
+//! docs/guide.md with this crate.
 
 pub mod limiters;
 pub mod web;
@@ -11,5 +11,5 @@ mod grpc;
 #[cfg(test)]
 mod plain;
 
-/// Why a service does not start.
+/// The error of a service or a limiter.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Limiters for what is no request.
+//! Limiters for actions other than HTTP requests.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tidegate::{RateLimiter, Store};
 
 use crate::Error;
 
-/// Two limiters on one store: ten mails a second, and a hundred text messages an hour.
+/// Creates two limiters on one store: ten mails per second, and a hundred text messages per hour.
 ///
 /// # Errors
-/// The store does not answer.
+/// The store is unreachable.
 pub async fn limiters(store: Store) -> Result<(RateLimiter, RateLimiter), Error> {
     let mails = RateLimiter::new(store.clone(), "mails")?;
     mails.try_set_rate(&RateConfig::new(Mode::Overall, 10, Duration::from_secs(1))?).await?;
@@ -19,13 +19,13 @@ pub async fn limiters(store: Store) -> Result<(RateLimiter, RateLimiter), Error>
     Ok((mails, texts))
 }
 
-/// Sends mails through a limiter in Redis, which all processes share.
+/// Waits for three permits of a limiter in Redis, which all processes share.
 ///
 /// # Errors
-/// There is no such Redis.
+/// Redis is unreachable.
 pub async fn send(url: &str) -> Result<(), Error> {
     let (mails, _) = limiters(Store::redis(url)?).await?;
-    mails.acquire(3).await?; // waits exactly until three permits are there, first come first served
+    mails.acquire(3).await?; // waits until three permits are available, in order of arrival
     Ok(())
 }
 
@@ -39,18 +39,18 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_mail_waits_exactly_as_long_as_it_must_and_a_text_message_not_at_all() -> Result<(), Error> {
+    async fn acquire_waits_until_permits_are_available() -> Result<(), Error> {
         let (mails, texts) = limiters(Store::memory()).await?;
-        let began = Instant::now();
+        let start = Instant::now();
         mails.acquire(10).await?;
         mails.acquire(1).await?;
-        assert_eq!(began.elapsed().as_millis(), 1000);
+        assert_eq!(start.elapsed().as_millis(), 1000);
         assert!(texts.try_acquire(100).await?.granted);
         Ok(())
     }
 
     #[tokio::test]
-    async fn a_clock_of_ones_own_moves_when_it_is_told_to() -> Result<(), Error> {
+    async fn manual_clock_moves_only_when_advanced() -> Result<(), Error> {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
         let (mails, _) = limiters(Store::memory_builder().clock(clock.clone()).open()).await?;
         assert!(mails.try_acquire(10).await?.granted);
@@ -62,11 +62,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_say_what_and_where() -> Result<(), Error> {
+    async fn errors_name_the_limiter_and_the_store() -> Result<(), Error> {
         let (mails, _) = limiters(Store::memory()).await?;
         let error = mails.try_acquire(11).await.expect_err("too many");
         assert_eq!(error.to_string(), "11 permits are more than the rate of limiter `mails`, which is 10 in 1s");
-        let error = send("redis://:hush@127.0.0.1:1").await.expect_err("nobody is there").to_string();
+        let error = send("redis://:hush@127.0.0.1:1").await.expect_err("no server").to_string();
         assert!(error.starts_with("limiter `mails`: store `redis://***@127.0.0.1:1`: no connection: "), "{error}");
         let error = send("127.0.0.1:6379").await.expect_err("no address").to_string();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The layer over a service that is no axum: any `tower::Service` of requests will do.
+//! The layer around a plain `tower::Service`, without axum.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,30 +26,30 @@ fn request(path: &str, peer: Option<IpAddr>) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_peer_that_the_service_knows_is_put_into_the_request() {
+async fn inserted_peer_is_limited_by_address() {
     let layer = RateLimitLayer::from_file("rules.yaml").expect("rules");
     let mut service = layer.layer(service_fn(echo));
     let mut statuses = Vec::new();
     for host in [1, 1, 1, 2] {
         let peer = Ipv4Addr::new(192, 0, 2, host).into();
-        let answer = service.ready().await.expect("ready").call(request("/hello", Some(peer))).await;
-        statuses.push(answer.expect("an answer").status().as_u16());
+        let response = service.ready().await.expect("ready").call(request("/hello", Some(peer))).await;
+        statuses.push(response.expect("a response").status().as_u16());
     }
     assert_eq!(statuses, [200, 200, 429, 200]);
 }
 
 #[tokio::test]
-async fn bodies_pass_as_they_are() {
+async fn bodies_pass_unchanged() {
     let layer = RateLimitLayer::from_file("rules.yaml").expect("rules");
-    let answer = layer.layer(service_fn(echo)).oneshot(request("/elsewhere", None)).await.expect("an answer");
-    assert_eq!(answer.into_body().collect().await.expect("a body").to_bytes(), "there and back");
+    let response = layer.layer(service_fn(echo)).oneshot(request("/elsewhere", None)).await.expect("a response");
+    assert_eq!(response.into_body().collect().await.expect("a body").to_bytes(), "there and back");
 }
 
 #[tokio::test]
-async fn a_service_may_refuse_what_no_route_names() {
+async fn unmatched_requests_can_be_rejected() {
     let layer = RateLimitLayer::builder().unmatched(Unmatched::Reject).from_file("rules.yaml").expect("rules");
-    let answer = layer.layer(service_fn(echo)).oneshot(request("/elsewhere", None)).await.expect("an answer");
-    assert_eq!(answer.status().as_u16(), 404);
+    let response = layer.layer(service_fn(echo)).oneshot(request("/elsewhere", None)).await.expect("a response");
+    assert_eq!(response.status().as_u16(), 404);
 }
 
 const TENANTS: &str = "
@@ -59,7 +59,7 @@ routes:
     limits: [{ name: per-tenant, mode: PER_CLIENT, client: extension, rate: 1, interval: 1h }]
 ";
 
-fn of_tenant(tenant: &str) -> Request<Body> {
+fn tenant_request(tenant: &str) -> Request<Body> {
     let mut request = request("/tenants", None);
     request.extensions_mut().insert(ClientKey(tenant.to_owned()));
     request
@@ -76,10 +76,11 @@ async fn service_names_its_clients_and_makes_its_responses() {
     let layer = RateLimitLayer::builder().on_reject(own_response).from_yaml(TENANTS).expect("rules");
     let mut statuses = Vec::new();
     for tenant in ["a", "b"] {
-        statuses.push(layer.layer(service_fn(echo)).oneshot(of_tenant(tenant)).await.expect("a response").status());
+        statuses
+            .push(layer.layer(service_fn(echo)).oneshot(tenant_request(tenant)).await.expect("a response").status());
     }
     assert_eq!(statuses, [200, 200]);
-    let rejected = layer.layer(service_fn(echo)).oneshot(of_tenant("a")).await.expect("a response");
+    let rejected = layer.layer(service_fn(echo)).oneshot(tenant_request("a")).await.expect("a response");
     assert_eq!(
         (rejected.status().as_u16(), &rejected.headers()["retry-after"]),
         (429, &"3600".parse().expect("a value"))
@@ -97,10 +98,10 @@ async fn response_marked_not_sent_returns_the_permits() {
     let layer = RateLimitLayer::from_yaml(TENANTS).expect("rules");
     let mut statuses = Vec::new();
     for _ in 0..3 {
-        statuses.push(layer.layer(service_fn(idle)).oneshot(of_tenant("a")).await.expect("a response").status());
+        statuses.push(layer.layer(service_fn(idle)).oneshot(tenant_request("a")).await.expect("a response").status());
     }
     for _ in 0..2 {
-        statuses.push(layer.layer(service_fn(echo)).oneshot(of_tenant("a")).await.expect("a response").status());
+        statuses.push(layer.layer(service_fn(echo)).oneshot(tenant_request("a")).await.expect("a response").status());
     }
     assert_eq!(statuses, [200, 200, 200, 200, 429]);
 }
@@ -112,18 +113,18 @@ async fn layers_on_one_store_share_buckets_by_name() {
     let (tenants, others) = (layer(TENANTS), layer(&TENANTS.replace("name: tenants", "name: others")));
     let mut statuses = Vec::new();
     for layer in [&tenants, &layer(TENANTS), &others] {
-        statuses.push(layer.layer(service_fn(echo)).oneshot(of_tenant("a")).await.expect("a response").status());
+        statuses.push(layer.layer(service_fn(echo)).oneshot(tenant_request("a")).await.expect("a response").status());
     }
     assert_eq!(statuses, [200, 429, 200]);
 }
 
 #[tokio::test]
-async fn programs_own_registry_shows_the_metrics() {
+async fn metrics_appear_in_the_registry() {
     let metrics = Arc::new(Metrics::new());
     let mut registry = prometheus_client::registry::Registry::default();
     metrics.register(&mut registry);
     let layer = RateLimitLayer::builder().metrics(metrics).from_yaml(TENANTS).expect("rules");
-    layer.layer(service_fn(echo)).oneshot(of_tenant("a")).await.expect("a response");
+    layer.layer(service_fn(echo)).oneshot(tenant_request("a")).await.expect("a response");
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
     let line = "tidegate_decisions_total{route=\"tenants\",limit=\"per-tenant\",outcome=\"allowed\"} 1";

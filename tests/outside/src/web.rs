@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::Error;
 
-/// Serves until it fails.
+/// Serves requests until the listener fails.
 ///
 /// # Errors
 /// The rule file has errors, or the listener fails.
@@ -21,7 +21,7 @@ pub async fn serve(listener: TcpListener) -> Result<(), Error> {
     Ok(())
 }
 
-/// The service over a store that others use too.
+/// Creates the service on a shared store.
 ///
 /// # Errors
 /// The rule file has errors.
@@ -46,7 +46,7 @@ mod tests {
 
     async fn ask(app: &Router, path: &str) -> Response<Body> {
         let request = Request::get(path).header("x-api-key", "alice").body(Body::empty()).expect("a request");
-        app.clone().oneshot(request).await.expect("an answer")
+        app.clone().oneshot(request).await.expect("a response")
     }
 
     async fn statuses(app: &Router, path: &str, count: usize) -> Vec<u16> {
@@ -58,15 +58,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_third_request_in_a_minute_is_refused_until_the_minute_is_over() -> Result<(), Error> {
+    async fn third_request_in_a_minute_is_rejected() -> Result<(), Error> {
         let app = app(Store::memory())?;
         let ask = || Request::get("/keys/1").header("x-api-key", "alice").body(Body::empty());
         assert_eq!(app.clone().oneshot(ask()?).await?.status(), StatusCode::OK);
         assert_eq!(app.clone().oneshot(ask()?).await?.status(), StatusCode::OK);
 
-        let refused = app.clone().oneshot(ask()?).await?;
-        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(refused.headers()["retry-after"], "60");
+        let rejected = app.clone().oneshot(ask()?).await?;
+        assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(rejected.headers()["retry-after"], "60");
 
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(app.oneshot(ask()?).await?.status(), StatusCode::OK);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_no_route_names_reaches_its_handler() {
+    async fn unmatched_request_reaches_its_handler() {
         let layer = RateLimitLayer::from_file("rules.yaml").expect("rules");
         let app = Router::new().fallback(async |uri: Uri| uri.path().to_owned()).layer(layer);
         assert_eq!(statuses(&app, "/elsewhere", 5).await, [200; 5]);
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_limit_of_addresses_turns_away_who_has_none() {
+    async fn request_without_peer_is_rejected_by_address_limit() {
         let app = app(Store::memory()).expect("rules");
         assert_eq!(statuses(&app, "/hello", 1).await, [400]);
     }
 
     #[tokio::test]
-    async fn on_a_router_and_on_one_of_its_routes_a_layer_limits_the_same() {
+    async fn layer_works_on_a_router_and_on_a_route() {
         let layer = || RateLimitLayer::from_file("rules.yaml").expect("rules");
         let on_router = Router::new().route("/keys/{key}", get(async || "a key")).layer(layer());
         assert_eq!(statuses(&on_router, "/keys/1", 3).await, [200, 200, 429]);
@@ -98,25 +98,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_nested_router_is_limited_by_the_path_that_it_sees() {
+    async fn layer_in_a_nested_router_sees_the_inner_path() {
         let layer = RateLimitLayer::from_file("rules.yaml").expect("rules");
         let inner = Router::new().route("/keys/{key}", get(async || "a key"));
         let inside = Router::new().nest("/v1", inner.clone().layer(layer.clone()));
         assert_eq!(statuses(&inside, "/v1/keys/1", 3).await, [200, 200, 429]);
         let outside = Router::new().nest("/v1", inner).layer(layer);
-        assert_eq!(statuses(&outside, "/v1/keys/1", 3).await, [200; 3], "the rules name no `/v1/keys`");
+        assert_eq!(statuses(&outside, "/v1/keys/1", 3).await, [200; 3], "no route matches `/v1/keys`");
     }
 
     async fn status(address: SocketAddr) -> String {
         let mut stream = TcpStream::connect(address).await.expect("a connection");
         stream.write_all(b"GET /hello HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.expect("an answer");
-        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.expect("a response");
+        response.split(' ').nth(1).unwrap_or_default().to_owned()
     }
 
     #[tokio::test]
-    async fn a_server_that_tells_where_requests_come_from_has_limits_of_addresses() {
+    async fn connect_info_enables_limits_by_address() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         tokio::spawn(serve(listener));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_tell_has_all_other_limits() {
+    async fn other_limits_work_without_connect_info() {
         let rules = "
 routes:
   - name: hello
