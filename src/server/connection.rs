@@ -103,7 +103,7 @@ impl<S: HttpService> ClientConnection<S> {
     async fn detect_protocol(&mut self, io: &mut MeteredSocket) -> Option<Protocol> {
         let ConnectionDriver { activity, context } = &self.driver;
         let timeout = context.limits.header_timeout;
-        let mut end = pin!(sleep(timeout));
+        let mut timed_out = pin!(sleep(timeout));
         let mut drained = pin!(wait_for_drain_grace(&context.drain));
         let choice = protocol_choice(io.socket(), context.http2);
         loop {
@@ -111,7 +111,7 @@ impl<S: HttpService> ClientConnection<S> {
             tokio::select! {
                 biased;
                 read = poll_fn(|cx| io.poll_prefetch(cx)) => read.ok().filter(|count| *count > 0)?,
-                () = &mut end => {
+                () = &mut timed_out => {
                     if !is_first {
                         context.metrics.rejected(SLOW_HEAD);
                     }
@@ -124,7 +124,7 @@ impl<S: HttpService> ClientConnection<S> {
                 return Some(protocol);
             }
             if is_first {
-                end.as_mut().reset(Instant::now() + timeout);
+                timed_out.as_mut().reset(Instant::now() + timeout);
             }
         }
     }

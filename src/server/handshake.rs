@@ -41,11 +41,11 @@ pub(super) async fn handshake(
         // The configuration check rejects TLS on Unix sockets, and a TLS stream is never wrapped again.
         (Some(_), Transport::Tls(_) | Transport::Unix(_)) => return None,
     };
-    let mut end = pin!(sleep(context.limits.header_timeout));
+    let mut timed_out = pin!(sleep(context.limits.header_timeout));
     let first = tokio::select! {
         biased;
         first = first_byte(&stream) => first?,
-        () = &mut end => return None,
+        () = &mut timed_out => return None,
         () = wait_for_drain_grace(&context.drain) => return None,
     };
     if first != HANDSHAKE {
@@ -68,7 +68,7 @@ pub(super) async fn handshake(
     let accepted = tokio::select! {
         biased;
         accepted = Box::pin(tls.accept(stream)) => accepted,
-        () = end => {
+        () = timed_out => {
             context.metrics.rejected(SLOW);
             return None;
         }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::server::activity::WaitReason;
 
-    /// Returns candidates of a client with `held` connections, one for each wait of so many seconds.
+    /// Returns candidates of a client with `held` connections, one for each wait in seconds.
     fn waiting(client: Option<&str>, held: usize, reason: WaitReason, seconds: &[u64]) -> Vec<Candidate<String>> {
         let candidate = |seconds: &u64| Candidate {
             key: format!("{} {seconds}", client.unwrap_or("-")),

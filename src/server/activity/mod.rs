@@ -23,7 +23,7 @@ pub(crate) const IDLE_DELAY: Duration = Duration::from_secs(1);
 /// The activity record of one connection. Times are milliseconds after `begin`.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    begin: Instant,
+    opened_at: Instant,
     /// [`HTTP1`], [`HTTP2`] or [`UPGRADED`].
     protocol: AtomicU8,
     /// Requests in flight.
@@ -108,9 +108,9 @@ pub(crate) const SLOW_READER: &str = "slow_reader";
 
 impl Activity {
     /// Creates the record of a connection that was opened at `begin`.
-    pub(crate) fn new(begin: Instant) -> Self {
+    pub(crate) fn new(opened_at: Instant) -> Self {
         Self {
-            begin,
+            opened_at,
             protocol: AtomicU8::new(HTTP1),
             in_flight: AtomicU32::new(0),
             has_partial_head: AtomicBool::new(false),
@@ -338,12 +338,12 @@ impl Activity {
 
     /// Returns the time since `begin` in milliseconds.
     pub(crate) fn now(&self) -> u64 {
-        millis(self.begin.elapsed())
+        millis(self.opened_at.elapsed())
     }
 
     /// Converts a time in milliseconds since `begin`.
     pub(crate) fn instant(&self, time: u64) -> Instant {
-        self.begin + Duration::from_millis(time)
+        self.opened_at + Duration::from_millis(time)
     }
 }
 

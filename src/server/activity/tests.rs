@@ -213,7 +213,7 @@ async fn http2_tunnels_wait_since_the_last_byte_of_any() {
     tunnels[1].set_tunnel();
     pass(4).await;
     assert_eq!(wait(&activity), Some((WaitReason::Upgraded, 4)));
-    activity.record_read(17); // a PING carries no bytes of a tunnel
+    activity.record_read(17); // a PING carries no tunnel bytes
     pass(5).await;
     assert_eq!(wait(&activity), Some((WaitReason::Upgraded, 9)));
     activity.record_tunnel_bytes();

@@ -160,15 +160,15 @@ impl<S: HttpService> Http1<S> {
     fn begin_request(&mut self, parsed: ParsedRequest) {
         let ParsedRequest { request, framing_fields, keeps_open, accepts_trailers, expects_continue, offer, .. } =
             parsed;
-        let left = RemainingBody::new(Framing::of_request(framing_fields));
-        let in_flight = self.activity.begin_request(!left.is_end());
+        let remaining = RemainingBody::new(Framing::of_request(framing_fields));
+        let in_flight = self.activity.begin_request(!remaining.is_end());
         let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
         let keeps_open = keeps_open && self.can_serve_more();
         let mut exchange = Exchange { version, head_only, accepts_trailers, keeps_open, in_flight };
-        let has_body = !left.is_end();
+        let has_body = !remaining.is_end();
         self.searched = 0;
         let accepts_informational = version == Version::HTTP_11;
-        self.reader.lock().begin_request(left, expects_continue, accepts_informational);
+        self.reader.lock().begin_request(remaining, expects_continue, accepts_informational);
         let head_error = self.context.limits.head.check_request(&request);
         let target = || scheme::check(version, request.uri(), request.headers());
         if let Some(local_response) = head_error.or_else(target) {
@@ -251,8 +251,8 @@ impl<S: HttpService> Http1<S> {
     /// Reads ahead while a request is handled. Returns `Ready` when the client has closed the connection. Does not
     /// read the bytes of upgraded connections.
     fn poll_client_gone(&self, cx: &mut Context<'_>) -> Poll<Step> {
-        let RequestReader { stream, unread, left, .. } = &mut *self.reader.lock();
-        while left.is_end() && unread.len() < MAX_READ_AHEAD {
+        let RequestReader { stream, unread, remaining, .. } = &mut *self.reader.lock();
+        while remaining.is_end() && unread.len() < MAX_READ_AHEAD {
             match ready!(poll_head_bytes(stream, unread, cx)) {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => return Poll::Ready(Step::Close),

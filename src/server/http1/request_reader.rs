@@ -31,7 +31,7 @@ pub(super) struct RequestReader {
     /// Bytes read and not consumed yet.
     pub(super) unread: Bytes,
     /// The rest of the current request's body.
-    pub(super) left: RemainingBody,
+    pub(super) remaining: RemainingBody,
     /// The client expects `100 Continue` before it sends its body.
     expects_continue: bool,
     /// The client accepts informational (1xx) responses.
@@ -57,11 +57,11 @@ pub(super) struct ClientBody {
 
 impl RequestReader {
     pub(super) fn new(mut stream: MeteredSocket) -> Self {
-        let (unread, left) = (stream.take_prefetched(), RemainingBody::Length(0));
+        let (unread, remaining) = (stream.take_prefetched(), RemainingBody::Length(0));
         Self {
             stream,
             unread,
-            left,
+            remaining,
             expects_continue: false,
             accepts_informational: false,
             informational: None,
@@ -73,16 +73,21 @@ impl RequestReader {
     }
 
     /// Begins a request.
-    pub(super) fn begin_request(&mut self, left: RemainingBody, expects_continue: bool, accepts_informational: bool) {
-        self.expects_continue = expects_continue && !left.is_end();
+    pub(super) fn begin_request(
+        &mut self,
+        remaining: RemainingBody,
+        expects_continue: bool,
+        accepts_informational: bool,
+    ) {
+        self.expects_continue = expects_continue && !remaining.is_end();
         self.accepts_informational = accepts_informational;
-        self.left = left;
+        self.remaining = remaining;
         self.request += 1;
     }
 
     /// Upgrades the connection: all further bytes belong to another protocol, until the client closes its half.
     pub(super) fn set_upgraded(&mut self) {
-        self.left = RemainingBody::UntilClose;
+        self.remaining = RemainingBody::UntilClose;
         self.stream.activity().set_upgraded();
     }
 
@@ -93,20 +98,20 @@ impl RequestReader {
         is_known
             && (has_body_reader
                 || self.read_buffered_body()
-                || matches!(self.left, RemainingBody::Length(..=MAX_DISCARDED)))
+                || matches!(self.remaining, RemainingBody::Length(..=MAX_DISCARDED)))
     }
 
     /// Consumes the buffered bytes of the body. Returns `true` if the body has been read to its end.
     pub(super) fn read_buffered_body(&mut self) -> bool {
-        while !self.left.is_end() && matches!(self.left.take(&mut self.unread), Ok(Piece::Data(_))) {}
+        while !self.remaining.is_end() && matches!(self.remaining.take(&mut self.unread), Ok(Piece::Data(_))) {}
         self.record_body_end();
-        self.left.is_end() && !self.is_broken
+        self.remaining.is_end() && !self.is_broken
     }
 
     /// Discards up to `budget` bytes of the body. Returns `true` if it reached the end.
     pub(super) fn poll_discard(&mut self, budget: &mut u64, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
-            match self.left.take(&mut self.unread) {
+            match self.remaining.take(&mut self.unread) {
                 Ok(Piece::Data(data)) => match budget.checked_sub(data.len() as u64) {
                     Some(rest) => *budget = rest,
                     None => return Poll::Ready(false),
@@ -115,10 +120,12 @@ impl RequestReader {
                     self.record_body_end();
                     return Poll::Ready(true);
                 }
-                Ok(Piece::NeedInput) => match ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx)) {
-                    Ok(true) => {}
-                    Ok(false) | Err(_) => return Poll::Ready(false),
-                },
+                Ok(Piece::NeedInput) => {
+                    match ready!(self.remaining.poll_more(&mut self.stream, &mut self.unread, cx)) {
+                        Ok(true) => {}
+                        Ok(false) | Err(_) => return Poll::Ready(false),
+                    }
+                }
                 Err(_) => return Poll::Ready(false),
             }
         }
@@ -169,7 +176,7 @@ impl RequestReader {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let polled = self.poll_piece(cx);
-        if polled.is_pending() && self.informational.is_none() && !matches!(self.left, RemainingBody::UntilClose) {
+        if polled.is_pending() && self.informational.is_none() && !matches!(self.remaining, RemainingBody::UntilClose) {
             self.stream.activity().begin_upload_wait();
             if !self.body_waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 self.body_waker = Some(cx.waker().clone());
@@ -182,7 +189,7 @@ impl RequestReader {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
         ready!(self.poll_send_continue(cx))?;
         loop {
-            let piece = self.left.take(&mut self.unread);
+            let piece = self.remaining.take(&mut self.unread);
             match piece.map_err(|malformed| io::Error::new(io::ErrorKind::InvalidData, malformed))? {
                 Piece::Data(data) => {
                     self.record_body_end();
@@ -196,15 +203,15 @@ impl RequestReader {
             }
             // The client may wait for more of the response before it sends more of the request.
             _ = Pin::new(&mut self.stream).poll_flush(cx)?;
-            if !ready!(self.left.poll_more(&mut self.stream, &mut self.unread, cx))? {
-                let is_end = matches!(self.left, RemainingBody::UntilClose);
+            if !ready!(self.remaining.poll_more(&mut self.stream, &mut self.unread, cx))? {
+                let is_end = matches!(self.remaining, RemainingBody::UntilClose);
                 return Poll::Ready(if is_end { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) });
             }
         }
     }
 
     fn record_body_end(&self) {
-        if self.left.is_end() {
+        if self.remaining.is_end() {
             self.stream.activity().end_upload();
         }
     }
@@ -251,11 +258,11 @@ impl Body for ClientBody {
 
     fn is_end_stream(&self) -> bool {
         let reader = self.reader.lock();
-        reader.request == self.request && reader.left.is_end()
+        reader.request == self.request && reader.remaining.is_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.reader.lock().left.size_hint()
+        self.reader.lock().remaining.size_hint()
     }
 }
 

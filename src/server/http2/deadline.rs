@@ -119,15 +119,15 @@ mod tests {
     }
 
     async fn seconds_with(mut deadline: StreamDeadline, bytes: usize, every: Duration) -> u64 {
-        let begin = Instant::now();
-        while begin.elapsed() < 1000 * SECOND {
+        let start = Instant::now();
+        while start.elapsed() < 1000 * SECOND {
             let timed_out = poll_fn(|cx| deadline.poll_timeout(cx));
             if tokio::time::timeout(every, timed_out).await.is_ok() {
                 break;
             }
             deadline.record_bytes(bytes);
         }
-        begin.elapsed().as_secs()
+        start.elapsed().as_secs()
     }
 
     #[tokio::test(start_paused = true)]
@@ -155,8 +155,8 @@ mod tests {
             tokio::time::advance(100 * SECOND).await;
             deadline.record_bytes(1);
         }
-        let begin = Instant::now();
+        let start = Instant::now();
         poll_fn(|cx| deadline.poll_timeout(cx)).await;
-        assert_eq!(begin.elapsed(), 10 * SECOND);
+        assert_eq!(start.elapsed(), 10 * SECOND);
     }
 }

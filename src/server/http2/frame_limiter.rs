@@ -81,7 +81,7 @@ enum FrameEvent {
 /// The credit for frames without effect.
 #[derive(Debug)]
 struct FrameCredit {
-    left: u64,
+    available: u64,
     /// When time last added credit.
     since: Instant,
     /// Body bytes that have not added credit yet.
@@ -91,7 +91,7 @@ struct FrameCredit {
 impl FrameLimiter {
     pub(super) fn new(counters: Arc<SharedCounters>) -> Self {
         let headers = FrameHeaders::new();
-        let credit = FrameCredit { left: MAX_CREDIT, since: Instant::now(), bytes: 0 };
+        let credit = FrameCredit { available: MAX_CREDIT, since: Instant::now(), bytes: 0 };
         Self { counters, headers, credit, ack: &PING_ACK }
     }
 }
@@ -173,7 +173,7 @@ impl FrameHeaders {
 
 impl FrameCredit {
     fn earn(&mut self, count: u64) {
-        self.left = (self.left + count).min(MAX_CREDIT);
+        self.available = (self.available + count).min(MAX_CREDIT);
     }
 
     fn earn_bytes(&mut self, count: usize) {
@@ -184,14 +184,14 @@ impl FrameCredit {
 
     /// Charges a frame. Returns `false` if no credit was left.
     fn spend(&mut self) -> bool {
-        if self.left == 0 {
+        if self.available == 0 {
             let now = Instant::now();
             let time = u64::try_from((now - self.since).as_millis()).unwrap_or(u64::MAX);
             self.since = now;
             self.earn(time.saturating_mul(PER_SECOND) / 1000);
         }
-        let has_credit = self.left > 0;
-        self.left = self.left.saturating_sub(1);
+        let has_credit = self.available > 0;
+        self.available = self.available.saturating_sub(1);
         has_credit
     }
 }
@@ -286,17 +286,17 @@ mod tests {
     fn ping_ack_is_inserted_once_between_two_frames() {
         let inserted = |sent: &[u8], room: usize| {
             let counters = Arc::new(SharedCounters::default());
-            let mut frames = FrameLimiter::new(Arc::clone(&counters));
-            frames.on_received(&[0; PREFACE_LENGTH]);
+            let mut limiter = FrameLimiter::new(Arc::clone(&counters));
+            limiter.on_received(&[0; PREFACE_LENGTH]);
             counters.set_finished();
             let (mut read, mut sent) = (Vec::<u8>::new(), sent);
             loop {
-                match frames.next_read(room) {
+                match limiter.next_read(room) {
                     NextRead::Inserted(bytes) => read.extend(bytes),
                     NextRead::Client(_) if sent.is_empty() => return read,
                     NextRead::Client(max) => {
                         let (part, rest) = sent.split_at(max.min(sent.len()).min(room));
-                        frames.on_received(part);
+                        limiter.on_received(part);
                         (sent, _) = (rest, read.extend(part));
                     }
                 }
@@ -310,19 +310,19 @@ mod tests {
             }
             // If the client's own acknowledgement has arrived, in two pieces, the gateway inserts none.
             let counters = Arc::new(SharedCounters::default());
-            let mut frames = FrameLimiter::new(Arc::clone(&counters));
-            frames.on_received(&[0; PREFACE_LENGTH]);
-            PING_ACK.chunks(room).for_each(|part| frames.on_received(part));
+            let mut limiter = FrameLimiter::new(Arc::clone(&counters));
+            limiter.on_received(&[0; PREFACE_LENGTH]);
+            PING_ACK.chunks(room).for_each(|part| limiter.on_received(part));
             counters.set_finished();
-            assert_eq!(frames.next_read(room), NextRead::Client(usize::MAX));
+            assert_eq!(limiter.next_read(room), NextRead::Client(usize::MAX));
         }
     }
 
     #[test]
     fn ping_ack_waits_for_the_end_of_a_header_block() {
         let counters = Arc::new(SharedCounters::default());
-        let mut frames = FrameLimiter::new(Arc::clone(&counters));
-        frames.on_received(&[0; PREFACE_LENGTH]);
+        let mut limiter = FrameLimiter::new(Arc::clone(&counters));
+        limiter.on_received(&[0; PREFACE_LENGTH]);
         counters.set_finished();
         for (bytes, next) in [
             (vec![0, 0, 3, HEADERS], NextRead::Client(5)),
@@ -332,32 +332,32 @@ mod tests {
             (vec![0, 0, 0, CONTINUATION, END_HEADERS, 0, 0, 0, 1], NextRead::Inserted(&PING_ACK)),
             (vec![], NextRead::Client(usize::MAX)),
         ] {
-            frames.on_received(&bytes);
-            assert_eq!(frames.next_read(100), next, "{bytes:?}");
+            limiter.on_received(&bytes);
+            assert_eq!(limiter.next_read(100), next, "{bytes:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn responding_to_each_small_message_is_no_flood() {
         let counters = Arc::new(SharedCounters::default());
-        let mut frames = FrameLimiter::new(Arc::clone(&counters));
+        let mut limiter = FrameLimiter::new(Arc::clone(&counters));
         let window_update = [0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 15];
         let ping = [[0, 0, 8, 6, 0, 0, 0, 0, 0].as_slice(), &[0; 8]].concat();
-        frames.on_received(&[0; PREFACE_LENGTH]);
+        limiter.on_received(&[0; PREFACE_LENGTH]);
         for _ in 0..100_000 {
-            frames.on_sent(15);
-            frames.on_received(&[window_update.as_slice(), &window_update, &ping].concat());
+            limiter.on_sent(15);
+            limiter.on_received(&[window_update.as_slice(), &window_update, &ping].concat());
         }
         assert_eq!(counters.exceeded_limit(), None);
         for _ in 0..=MAX_CREDIT {
-            frames.on_received(&ping);
+            limiter.on_received(&ping);
         }
         assert_eq!(counters.exceeded_limit(), Some("h2_flood"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn credit_is_regained_by_time_requests_and_bytes() {
-        let mut credit = FrameCredit { left: 0, since: Instant::now(), bytes: 0 };
+        let mut credit = FrameCredit { available: 0, since: Instant::now(), bytes: 0 };
         assert!(!credit.spend());
         credit.earn(PER_REQUEST);
         assert!((0..PER_REQUEST).all(|_| credit.spend()) && !credit.spend());

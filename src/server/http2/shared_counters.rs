@@ -59,8 +59,7 @@ impl SharedCounters {
         self.resets.store(self.resets.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    /// Counts a stream that was reset before its response was complete, by the client or because of what the client
-    /// sent.
+    /// Counts a stream that was reset before its response was complete, by the client or because of a client error.
     pub(super) fn count_reset(&self) {
         if self.resets.fetch_add(1, Relaxed) == MAX_RESETS {
             self.wake();
@@ -100,7 +99,7 @@ impl SharedCounters {
         self.rst_stream_frames.fetch_add(1, Relaxed);
     }
 
-    /// Returns `true` if the client has reset so many streams that this explains why `h2` closed the connection.
+    /// Returns `true` if the client has reset enough streams to explain why `h2` closed the connection.
     pub(super) fn is_resetting(&self) -> bool {
         self.rst_stream_frames.load(Relaxed).max(self.resets.load(Relaxed)) >= MAX_RESETS
     }

@@ -50,7 +50,7 @@ pub(super) struct Stream {
 /// Why a response was not completed.
 #[derive(Clone, Copy, Debug)]
 enum StreamError {
-    /// The stream was reset, by the client or because of what it sent; or the connection is closed.
+    /// The stream was reset, by the client or because of a client error, or the connection is closed.
     Reset,
     /// The request trailers have a pseudo-header field.
     Malformed,

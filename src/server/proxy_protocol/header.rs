@@ -43,7 +43,7 @@ pub(crate) enum ProxySource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Parses the start of a connection. The caller must not pass more bytes than the previous call asked for.
+/// Parses the start of a connection. The caller must not pass more bytes than the previous call requested.
 ///
 /// # Errors
 /// The bytes are not the start of a header.
@@ -147,7 +147,7 @@ fn client_source(address: IpAddr, port: u16) -> Result<ProxySource, Malformed> {
 mod tests {
     use super::*;
 
-    /// Parses the bytes as they are asked for. Returns the result and the number of bytes that were read.
+    /// Parses the bytes incrementally. Returns the result and the number of bytes that were read.
     fn parse_incrementally(bytes: &[u8]) -> Option<(Result<ProxySource, Malformed>, usize)> {
         let mut given = 0;
         loop {

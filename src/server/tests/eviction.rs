@@ -130,9 +130,9 @@ async fn pass(seconds: u64) {
 async fn http2_tunnels_are_evicted_after_a_silent_minute() {
     let server = start(&Listen { body_timeout: 5 * LONG, ..with_cap(1) }, tunnel);
     let mut client = Frames::connect(server.address, &[]).await;
-    let mut asks = frames::asks("CONNECT", "/").to_vec();
-    asks.push((":protocol", "websocket"));
-    client.frame(HEADERS, END_HEADERS, 1, &frames::fields(asks)).await;
+    let mut fields = frames::asks("CONNECT", "/").to_vec();
+    fields.push((":protocol", "websocket"));
+    client.frame(HEADERS, END_HEADERS, 1, &frames::fields(fields)).await;
     assert_eq!(client.status(1).await, 200);
     pass(50).await;
     client.frame(DATA, 0, 1, b"hello").await;
@@ -158,12 +158,12 @@ async fn request_in_flight_is_not_evicted() {
     let mut one = Raw::connect(server.address).await;
     one.send(get("/1")).await;
     let (mut other, connection) = http2(server.address).await;
-    let asking = tokio::spawn(async move { other.send_request(empty("http://a/2")).await });
+    let pending = tokio::spawn(async move { other.send_request(empty("http://a/2")).await });
     tokio::time::sleep(EVICTION_WAIT).await;
     assert!(!is_served(&server).await);
     release.notify_waiters();
     assert_eq!(one.answer(false).await.text(), "GET /1");
-    assert_eq!(soon(asking).await.unwrap().unwrap().status(), 200);
+    assert_eq!(soon(pending).await.unwrap().unwrap().status(), 200);
     connection.abort();
 }
 

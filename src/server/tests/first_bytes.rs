@@ -63,11 +63,11 @@ async fn ambiguous_first_byte_starts_the_header_timeout() {
     let server = start(&Listen { header_timeout, ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     client.send("P").await;
-    let begin = Instant::now();
+    let start = Instant::now();
     tokio::time::sleep(header_timeout / 2).await;
     client.send("OST").await;
     client.closed().await.unwrap();
-    let took = begin.elapsed();
+    let took = start.elapsed();
     assert!(took < header_timeout * 3 / 2, "{took:?}");
     assert!(server.metrics.render().contains(r#"tidegate_rejected_total{cause="slow_head"} 1"#));
 }

@@ -38,9 +38,9 @@ async fn idle_connection_is_closed_after_its_timeout() {
     let server = start(&Listen { idle_timeout: Duration::from_millis(1500), ..listen() }, describe);
     let mut client = Raw::connect(server.address).await;
     client.ask(get("/")).await;
-    let begin = Instant::now();
+    let start = Instant::now();
     soon(client.closed()).await.unwrap();
-    let idle = begin.elapsed();
+    let idle = start.elapsed();
     assert!(idle >= Duration::from_millis(1400), "{idle:?}");
 }
 

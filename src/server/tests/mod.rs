@@ -327,7 +327,7 @@ async fn panic_ends_only_its_own_connection() {
 
 #[tokio::test]
 async fn failed_response_body_resets_the_connection() {
-    let server = start(&listen(), |_, _| async { Response::new(BreaksOff(false)) });
+    let server = start(&listen(), |_, _| async { Response::new(FailingBody(false)) });
     // HTTP/1.0 responses have no chunks. Without a length, only a reset shows the client that the body is incomplete.
     let mut old = Raw::connect(server.address).await;
     old.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
@@ -366,9 +366,9 @@ async fn response_during_an_upload_reaches_the_client() {
 }
 
 /// A body that fails after its first frame.
-struct BreaksOff(bool);
+struct FailingBody(bool);
 
-impl Body for BreaksOff {
+impl Body for FailingBody {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -94,8 +94,8 @@ async fn continue_is_sent_when_the_body_is_read() {
     let (mut client, _running) = client(|request, _| describe(request)).await;
     for _ in 0..2 {
         client.send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").await;
-        let asked = client.answer(false).await;
-        assert_eq!((asked.status(), asked.fields.len()), (100, 0));
+        let informational = client.answer(false).await;
+        assert_eq!((informational.status(), informational.fields.len()), (100, 0));
         client.send("hi").await;
         assert_eq!(client.answer(false).await.text(), r#"POST / b"hi""#);
     }
@@ -104,8 +104,8 @@ async fn continue_is_sent_when_the_body_is_read() {
 #[tokio::test]
 async fn continue_is_not_sent_for_an_unread_body() {
     let (mut client, _running) = client(|_, _| async { Response::new(Full::<Bytes>::from("no")) }).await;
-    let answer = client.ask("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").await;
-    assert_eq!((answer.status(), answer.text().as_str()), (200, "no"));
+    let response = client.ask("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").await;
+    assert_eq!((response.status(), response.text().as_str()), (200, "no"));
     client.closed().await.unwrap();
 }
 
@@ -141,10 +141,14 @@ async fn malformed_request_gets_problem_details_and_a_close() {
         ("GET / HTTP/3.0\r\n\r\n", 505),
     ] {
         let mut client = Raw::connect(server.address).await;
-        let answer = client.ask(request).await;
-        assert_eq!((answer.status(), answer.field("connection").as_deref()), (status, Some("close")), "{request:?}");
-        assert_eq!(answer.field("content-type").as_deref(), Some("application/problem+json"));
-        assert!(serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["detail"].is_string());
+        let response = client.ask(request).await;
+        assert_eq!(
+            (response.status(), response.field("connection").as_deref()),
+            (status, Some("close")),
+            "{request:?}"
+        );
+        assert_eq!(response.field("content-type").as_deref(), Some("application/problem+json"));
+        assert!(serde_json::from_slice::<serde_json::Value>(&response.body).unwrap()["detail"].is_string());
         client.closed().await.unwrap();
     }
 }
@@ -154,11 +158,11 @@ async fn http_1_0_connection_stays_open_only_on_request() {
     let server = start(|request, _| describe(request));
     let mut client = Raw::connect(server.address).await;
     for _ in 0..2 {
-        let answer = client.ask("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").await;
-        assert_eq!((answer.status(), answer.field("connection").as_deref()), (200, Some("keep-alive")));
+        let response = client.ask("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").await;
+        assert_eq!((response.status(), response.field("connection").as_deref()), (200, Some("keep-alive")));
     }
-    let answer = client.ask("GET / HTTP/1.0\r\n\r\n").await;
-    assert_eq!((answer.start.as_str(), answer.field("connection").as_deref()), ("HTTP/1.1 200 OK", Some("close")));
+    let response = client.ask("GET / HTTP/1.0\r\n\r\n").await;
+    assert_eq!((response.start.as_str(), response.field("connection").as_deref()), ("HTTP/1.1 200 OK", Some("close")));
     client.closed().await.unwrap();
 }
 
@@ -169,10 +173,10 @@ async fn trailers_need_te_trailers() {
         Response::new(Frames([Frame::data(Bytes::from("body")), Frame::trailers(trailers)].into()))
     });
     let mut client = Raw::connect(server.address).await;
-    let taken = client.ask("GET / HTTP/1.1\r\nTE: trailers\r\n\r\n").await;
-    assert_eq!((taken.text().as_str(), taken.trailers.len()), ("body", 1));
-    let not_taken = client.ask("GET / HTTP/1.1\r\n\r\n").await;
-    assert_eq!((not_taken.text().as_str(), not_taken.trailers.len()), ("body", 0));
+    let with_te = client.ask("GET / HTTP/1.1\r\nTE: trailers\r\n\r\n").await;
+    assert_eq!((with_te.text().as_str(), with_te.trailers.len()), ("body", 1));
+    let without_te = client.ask("GET / HTTP/1.1\r\n\r\n").await;
+    assert_eq!((without_te.text().as_str(), without_te.trailers.len()), ("body", 0));
     assert!(client.ask("HEAD / HTTP/1.1\r\n\r\n").await.body.is_empty());
     assert_eq!(client.ask("GET / HTTP/1.0\r\n\r\n").await.body, b"body");
 }
@@ -205,14 +209,14 @@ async fn hyper_server() -> SocketAddr {
 
 /// Returns the requests that a server recognizes in these bytes: all that it answers with 200, up to the first other
 /// response.
-async fn understood(server: SocketAddr, bytes: &[u8]) -> Vec<String> {
+async fn recognized_requests(server: SocketAddr, bytes: &[u8]) -> Vec<String> {
     let mut client = Raw::connect(server).await;
     client.send(bytes).await;
     let mut requests = Vec::new();
-    while let Ok(answer) = client.try_message(false, true).await {
-        match answer.status() {
+    while let Ok(response) = client.try_message(false, true).await {
+        match response.status() {
             100 => {}
-            200 => requests.push(answer.text()),
+            200 => requests.push(response.text()),
             _ => break,
         }
     }
@@ -251,7 +255,7 @@ fn request() -> impl Strategy<Value = String> {
 }
 
 /// A valid request.
-fn sound() -> impl Strategy<Value = String> {
+fn valid_request() -> impl Strategy<Value = String> {
     ("[a-z]{1,20}", any::<bool>()).prop_map(|(body, chunked)| match chunked {
         true => {
             format!("POST /f HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
@@ -279,26 +283,29 @@ fn chunks() -> impl Strategy<Value = String> {
 const END: &str = "GET /end HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 #[test]
-fn parsed_requests_are_a_prefix_of_what_hyper_parses() {
+fn parsed_requests_match_the_prefix_that_hyper_parses() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (ours, theirs) = runtime.block_on(async { (start(|request, _| describe(request)), hyper_server().await) });
-    let (compared, refused) = (Cell::new(0), Cell::new(0));
+    let (compared, rejected) = (Cell::new(0), Cell::new(0));
     let mut runner =
         TestRunner::new(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() });
-    let bytes = prop::collection::vec(prop_oneof![request(), sound()], 1..4)
+    let bytes = prop::collection::vec(prop_oneof![request(), valid_request()], 1..4)
         .prop_map(|requests| requests.concat() + &END.repeat(8));
     runner
         .run(&bytes, |bytes| {
             let (ours, theirs) = runtime.block_on(async {
-                (understood(ours.address, bytes.as_bytes()).await, understood(theirs, bytes.as_bytes()).await)
+                (
+                    recognized_requests(ours.address, bytes.as_bytes()).await,
+                    recognized_requests(theirs, bytes.as_bytes()).await,
+                )
             });
-            prop_assert!(theirs.starts_with(&ours), "we read {ours:?}, hyper {theirs:?}, in {bytes:?}");
+            prop_assert!(theirs.starts_with(&ours), "Tidegate parsed {ours:?}, hyper {theirs:?}, in {bytes:?}");
             compared.update(|count| count + ours.len());
-            refused.update(|count| count + usize::from(ours.len() < theirs.len()));
+            rejected.update(|count| count + usize::from(ours.len() < theirs.len()));
             Ok(())
         })
         .unwrap();
-    let (compared, refused) = (compared.get(), refused.get());
-    assert!(compared > 500, "only {compared} requests were understood");
-    assert!(refused < 100, "{refused} of 512 were rejected, but accepted by hyper");
+    let (compared, rejected) = (compared.get(), rejected.get());
+    assert!(compared > 500, "only {compared} requests were recognized");
+    assert!(rejected < 100, "{rejected} of 512 were rejected, but accepted by hyper");
 }

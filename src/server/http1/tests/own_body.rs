@@ -14,9 +14,9 @@ async fn malformed_body_before_its_echo_gets_400() {
     let server = start(echo);
     for broken in ["-1\r\n", "5 x\r\n", "0\r\nno trailer\r\n\r\n"] {
         let mut client = Raw::connect(server.address).await;
-        let answer = client.ask([POST, broken, "GET /smuggled HTTP/1.1\r\n\r\n"].concat()).await;
-        assert_eq!((answer.status(), answer.field("connection").as_deref()), (400, Some("close")), "{broken:?}");
-        assert!(answer.text().contains("the request body is malformed or incomplete"), "{}", answer.text());
+        let response = client.ask([POST, broken, "GET /smuggled HTTP/1.1\r\n\r\n"].concat()).await;
+        assert_eq!((response.status(), response.field("connection").as_deref()), (400, Some("close")), "{broken:?}");
+        assert!(response.text().contains("the request body is malformed or incomplete"), "{}", response.text());
         client.closed().await.unwrap();
     }
 }

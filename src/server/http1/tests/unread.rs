@@ -5,7 +5,7 @@ use crate::server::http1::MAX_DISCARDED;
 use crate::wire::soon;
 
 /// Rejects every request without reading its body.
-async fn refuse(_: Request<RequestBody>, _: SocketAddr) -> Response<Full<Bytes>> {
+async fn reject(_: Request<RequestBody>, _: SocketAddr) -> Response<Full<Bytes>> {
     Response::builder().status(429).body(Full::from("no")).unwrap()
 }
 
@@ -16,11 +16,11 @@ fn post(fields: &str) -> String {
 /// Regression test: the response kept the connection alive, but the connection was closed.
 #[tokio::test]
 async fn short_unread_body_is_discarded() {
-    let server = start(refuse);
+    let server = start(reject);
     let mut client = Raw::connect(server.address).await;
     for _ in 0..3 {
-        let answer = client.ask(post("Content-Length: 5")).await;
-        assert_eq!((answer.status(), answer.field("connection")), (429, None));
+        let response = client.ask(post("Content-Length: 5")).await;
+        assert_eq!((response.status(), response.field("connection")), (429, None));
         client.send("he").await;
         client.send("llo").await;
     }
@@ -33,24 +33,24 @@ async fn short_unread_body_is_discarded() {
 
 #[tokio::test]
 async fn long_unread_body_closes_the_connection() {
-    let server = start(refuse);
+    let server = start(reject);
     for fields in [&format!("Content-Length: {}", MAX_DISCARDED + 1), "Transfer-Encoding: chunked"] {
         let mut client = Raw::connect(server.address).await;
-        let answer = client.ask(post(fields)).await;
-        assert_eq!((answer.status(), answer.field("connection").as_deref()), (429, Some("close")), "{fields}");
+        let response = client.ask(post(fields)).await;
+        assert_eq!((response.status(), response.field("connection").as_deref()), (429, Some("close")), "{fields}");
         client.closed().await.unwrap();
     }
     // A chunked body that has already arrived costs nothing to discard.
     let mut client = Raw::connect(server.address).await;
-    let answer = client.ask(post("Transfer-Encoding: chunked") + "1\r\na\r\n0\r\n\r\n").await;
-    assert_eq!((answer.status(), answer.field("connection")), (429, None));
+    let response = client.ask(post("Transfer-Encoding: chunked") + "1\r\na\r\n0\r\n\r\n").await;
+    assert_eq!((response.status(), response.field("connection")), (429, None));
     assert_eq!(client.ask(post("Content-Length: 0")).await.status(), 429);
 }
 
 /// This test waits for the real time limit of two seconds.
 #[tokio::test]
 async fn unread_body_has_a_short_timeout() {
-    let server = start(refuse);
+    let server = start(reject);
     let mut client = Raw::connect(server.address).await;
     assert_eq!(client.ask(post("Content-Length: 5")).await.status(), 429);
     client.send("hell").await;
@@ -63,8 +63,8 @@ async fn malformed_chunks_get_one_response_and_a_close() {
     for body in ["x\r\n", "-1\r\na\r\n0\r\n\r\n", "1\r\nab\r\n0\r\n\r\n", "0\r\na: b\n\n"] {
         let mut client = Raw::connect(server.address).await;
         let bytes = post("Transfer-Encoding: chunked") + body + "GET /hidden HTTP/1.1\r\n\r\n";
-        let answer = client.ask(&bytes).await;
-        assert_eq!((answer.status(), answer.field("connection").as_deref()), (400, Some("close")), "{body:?}");
+        let response = client.ask(&bytes).await;
+        assert_eq!((response.status(), response.field("connection").as_deref()), (400, Some("close")), "{body:?}");
         assert!(soon(client.rest()).await.unwrap_or_default().is_empty(), "{body:?}");
     }
 }
@@ -75,22 +75,22 @@ async fn malformed_chunks_get_one_response_and_a_close() {
 async fn continue_is_not_sent_after_the_response_has_begun() {
     let server = start(|request: Request<RequestBody>, _| async {
         let first = Frame::data(Bytes::from("one"));
-        Response::new(Later { first: Some(first), request: request.into_body(), paused: false })
+        Response::new(DelayedEcho { first: Some(first), request: request.into_body(), paused: false })
     });
     let mut client = Raw::connect(server.address).await;
-    let answer = client.ask(post("Expect: 100-continue\r\nContent-Length: 3") + "two").await;
-    assert_eq!((answer.status(), answer.text().as_str()), (200, "onetwo"));
-    assert_eq!(answer.field("connection").as_deref(), Some("close"));
+    let response = client.ask(post("Expect: 100-continue\r\nContent-Length: 3") + "two").await;
+    assert_eq!((response.status(), response.text().as_str()), (200, "onetwo"));
+    assert_eq!(response.field("connection").as_deref(), Some("close"));
 }
 
 /// Yields a frame, then a pause in which the frame is written, then the request body.
-struct Later {
+struct DelayedEcho {
     first: Option<Frame<Bytes>>,
     request: RequestBody,
     paused: bool,
 }
 
-impl Body for Later {
+impl Body for DelayedEcho {
     type Data = Bytes;
     type Error = crate::upstream::BoxError;
 

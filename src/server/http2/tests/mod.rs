@@ -51,12 +51,12 @@ async fn ping_ack_that_is_read_late_keeps_the_connection() {
     client.write_all(PREFACE_AND_SETTINGS).await.unwrap();
     client.write_all(GET).await.unwrap();
     for _ in 0..3 {
-        let asked = next_ping(&mut client).await.expect("it is asked");
-        client.write_all(&[&[0, 0, 8, PING, ACK, 0, 0, 0, 0], &asked[..]].concat()).await.unwrap();
+        let payload = next_ping(&mut client).await.expect("a PING");
+        client.write_all(&[&[0, 0, 8, PING, ACK, 0, 0, 0, 0], &payload[..]].concat()).await.unwrap();
         // The connection's task does not run until the acknowledgement is overdue.
         advance(2 * listen.body_timeout).await;
     }
     assert!(next_ping(&mut client).await.is_some());
-    assert_eq!(next_ping(&mut client).await, None, "this one was not answered");
+    assert_eq!(next_ping(&mut client).await, None, "the last PING was not acknowledged");
     assert!(metrics.render().contains("tidegate_rejected_total{cause=\"gone\"} 1\n"), "{}", metrics.render());
 }

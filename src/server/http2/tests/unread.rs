@@ -152,14 +152,14 @@ async fn full_queue_holds_back_further_requests() {
 #[tokio::test(start_paused = true)]
 async fn unread_heads_count_until_they_are_written() {
     let mut unread = Unread::start(long_head).await;
-    let mut asked = 0;
-    while unread.requests.load(Relaxed) == asked {
-        unread.get(asked..asked + 10).await;
-        asked += 10;
+    let mut opened = 0;
+    while unread.requests.load(Relaxed) == opened {
+        unread.get(opened..opened + 10).await;
+        opened += 10;
     }
     let queued = unread.queue.queued();
-    assert!((FULL / 2..2 * FULL).contains(&queued), "{queued} bytes of {asked} heads");
-    assert_eq!(unread.read(asked).await.heads, asked);
+    assert!((FULL / 2..2 * FULL).contains(&queued), "{queued} bytes of {opened} heads");
+    assert_eq!(unread.read(opened).await.heads, opened);
     unread.settle().await;
     assert_eq!(unread.queue.queued(), 0);
 }
@@ -193,10 +193,10 @@ async fn closed_window_over_queued_data_ends_its_streams() {
     let mut unread = Unread::start(long_body).await;
     unread.get(0..STREAMS).await;
     unread.client.write_all(NO_WINDOWS).await.unwrap();
-    let begin = Instant::now();
-    let received = timeout(3 * unread.listen.body_timeout, unread.read(STREAMS)).await.expect("an end of each stream");
+    let start = Instant::now();
+    let received = timeout(3 * unread.listen.body_timeout, unread.read(STREAMS)).await.expect("all streams end");
     assert!(received.resets > 0, "{received:?}");
-    assert!(begin.elapsed() >= unread.listen.body_timeout && unread.slow_readers());
+    assert!(start.elapsed() >= unread.listen.body_timeout && unread.slow_readers());
 }
 
 /// 100 streams of a client that reads 30 kB/s: each of them waits longer than `body_timeout`.
