@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use http::Method;
 use tidegate::internals::{DecodedBody, Pipeline, PipelineOutcome, decode_chunked};
 
-use crate::support::strict::{self, Front, Message};
+use crate::support::strict::{self, Message, Parsed};
 
 const RULES: &str = "
 store: memory
@@ -41,7 +41,7 @@ pub fn request(data: &[u8]) {
     with_pipeline(|pipeline| {
         let PipelineOutcome::Forwarded { bytes, length, path } = pipeline.request(data, PEER) else { return };
         let sent = one(strict::request(&bytes), &bytes);
-        let target = sent.asked().split_once(' ').map(|(_, target)| target).unwrap_or_default();
+        let target = sent.method_and_target().split_once(' ').map(|(_, target)| target).unwrap_or_default();
         assert_eq!(target.split('?').next(), Some(&path[..]), "judged by another path than was forwarded");
         assert_eq!(sent.values("x-forwarded-for"), [PEER.to_string()], "somebody else's address");
         let connection = sent.values("connection");
@@ -65,7 +65,7 @@ pub fn request(data: &[u8]) {
         match pipeline.request(&bytes, PEER) {
             PipelineOutcome::Forwarded { bytes: twice, length, path: same } => {
                 let twice = one(strict::request(&twice), &twice);
-                assert_eq!((length, &same, twice.asked()), (bytes.len(), &path, sent.asked()));
+                assert_eq!((length, &same, twice.method_and_target()), (bytes.len(), &path, sent.method_and_target()));
                 assert_eq!((twice.body, twice.trailers), (sent.body, sent.trailers));
             }
             PipelineOutcome::Responded(_) => {}
@@ -81,12 +81,12 @@ pub fn answer(data: &[u8]) {
         with_pipeline(|pipeline| {
             let PipelineOutcome::Forwarded { bytes, length, .. } = pipeline.response(data, &method) else { return };
             let head_only = method == Method::HEAD;
-            let sent = one(strict::answer(&bytes, head_only, false), &bytes);
+            let sent = one(strict::response(&bytes, head_only, false), &bytes);
             assert!(length <= data.len());
             assert!(sent.values("connection").is_empty() && sent.values("upgrade").is_empty());
             match pipeline.response(&bytes, &method) {
                 PipelineOutcome::Forwarded { bytes: twice, length, .. } => {
-                    let twice = one(strict::answer(&twice, head_only, false), &twice);
+                    let twice = one(strict::response(&twice, head_only, false), &twice);
                     assert_eq!((length, twice.status(), twice.body), (bytes.len(), sent.status(), sent.body));
                 }
                 PipelineOutcome::Malformed if sent.fields.len() > MOST_FIELDS => {}
@@ -97,9 +97,9 @@ pub fn answer(data: &[u8]) {
 }
 
 /// The one message that these bytes must be.
-fn one(front: Front, bytes: &[u8]) -> Message {
+fn one(front: Parsed, bytes: &[u8]) -> Message {
     match front {
-        Front::Whole(message, length) if length == bytes.len() => message,
+        Parsed::Complete(message, length) if length == bytes.len() => message,
         other => panic!("{other:?}: {:?}", String::from_utf8_lossy(bytes)),
     }
 }

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn wait_for_many_permits_ends_when_enough_have_returned() {
+    fn wait_ends_when_enough_permits_have_returned() {
         let (mut state, quota) = (State::default(), quota(100, 1_000));
         take(&mut state, &quota, 5, 10_000);
         take(&mut state, &quota, 30, 10_100);

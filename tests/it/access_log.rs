@@ -65,7 +65,7 @@ routes:
     /// Ends it; returns the lines of its access log.
     async fn lines(self) -> Vec<Value> {
         self.program.signal("TERM");
-        let ended = tokio::task::spawn_blocking(|| self.program.end()); // clients go on, and close
+        let ended = tokio::task::spawn_blocking(|| self.program.wait_for_exit()); // clients go on, and close
         let (status, log) = ended.await.expect("an end");
         assert!(status.success(), "{log}");
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -308,7 +308,7 @@ routes: [{ name: all, match: {}, upstream: echo }]\n",
     let bad = "GET /b HTTP/1.1\r\nHost: x status=500\r\n\r\n";
     assert_eq!(Raw::connect(address).await.ask(bad).await.status(), 400);
     program.signal("TERM");
-    let (_, log) = tokio::task::spawn_blocking(|| program.end()).await.expect("an end");
+    let (_, log) = tokio::task::spawn_blocking(|| program.wait_for_exit()).await.expect("an end");
     let line = log.lines().find(|line| line.contains(" GET /a ")).expect("a line");
     assert!(line.contains(r#" GET /a status=200 route="all" limits="unlimited" upstream="echo" "#), "{line}");
     assert!(line.ends_with(r#" host="test.example""#) && !line.contains("method="), "{line}");

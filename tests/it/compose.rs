@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::compose::{Compose, with};
+use crate::support::compose::{Compose, replace_once};
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile, address, tidegate};
 use crate::support::redis::RedisServer;
@@ -33,7 +33,7 @@ async fn no_client_of_compose_says_through_the_balancer_who_it_is_or_what_it_ask
     }
     let gateway = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     let compose = Compose::read("docker-compose.yml");
-    let balancer = Nginx::start(&compose.mounted("balancer"), [gateway.address; 2]).await;
+    let balancer = Nginx::start(&compose.mounted_file("balancer"), [gateway.address; 2]).await;
     let mut client = Raw::connect(balancer.address).await;
     for name in believed() {
         let answer = client.ask(format!("GET /a HTTP/1.1\r\nHost: a.example\r\n{name}: FORGED\r\n\r\n")).await;
@@ -91,14 +91,14 @@ async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
     let arguments = [&compose.arguments("redis", "redis-server")[..], &["--dir", folder.to_str().expect("UTF-8")]];
     let redis = RedisServer::start_with(None, &arguments.concat())?;
 
-    let text = with(&compose.mounted("echo"), "listen: 0.0.0.0:8080", "listen: 127.0.0.1:0");
+    let text = replace_once(&compose.mounted_file("echo"), "listen: 0.0.0.0:8080", "listen: 127.0.0.1:0");
     let file = RuleFile::new("compose-echo", &text);
     let mut echo = Program::start(&mut tidegate(&["run", "-c", file.path()]));
     let echo_at = address(&mut echo.stderr, "listening on http://");
 
     let trusted = compose.service("balancer")["networks"]["inside"]["ipv4_address"].as_str().expect("an address");
     let gateways = ["gateway-1", "gateway-2"].map(|name| {
-        let mut text = compose.mounted(name);
+        let mut text = compose.mounted_file(name);
         for (there, here) in [
             ("listen: 0.0.0.0:8080", "listen: 127.0.0.1:0".to_owned()),
             ("admin: 0.0.0.0:9901", "admin: 127.0.0.1:0".to_owned()),
@@ -106,13 +106,13 @@ async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
             (trusted, "127.0.0.1".to_owned()),
             ("http://echo:8080", format!("http://{echo_at}")),
         ] {
-            text = with(&text, there, &here);
+            text = replace_once(&text, there, &here);
         }
         let file = RuleFile::new(&format!("compose-{name}"), &text);
         Program::run(&file, &[])
     });
     let addresses = [gateways[0].1, gateways[1].1];
-    let balancer = Nginx::start(&compose.mounted("balancer"), addresses).await;
+    let balancer = Nginx::start(&compose.mounted_file("balancer"), addresses).await;
 
     let mut statuses = Vec::new();
     for _ in 0..12 {
@@ -153,13 +153,13 @@ impl Nginx {
         let name = format!("nginx-{}-{}-{attempt}", std::process::id(), address.port());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        let mut text = with(text, "listen 8080;", &format!("listen {address};"));
+        let mut text = replace_once(text, "listen 8080;", &format!("listen {address};"));
         for (name, address) in ["gateway-1:8080", "gateway-2:8080"].into_iter().zip(gateways) {
-            text = with(&text, name, &address.to_string());
+            text = replace_once(&text, name, &address.to_string());
         }
         let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
         let own = kinds.map(|kind| format!("    {kind}_temp_path {}/{kind};\n", folder.display())).concat();
-        let text = with(&text, "http {\n", &format!("http {{\n    access_log off;\n{own}"));
+        let text = replace_once(&text, "http {\n", &format!("http {{\n    access_log off;\n{own}"));
         let file = folder.join("nginx.conf");
         std::fs::write(&file, text).expect("written");
         // One process, so that its end is the end of all.

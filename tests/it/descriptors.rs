@@ -35,9 +35,9 @@ async fn until_served(address: SocketAddr) {
 
 /// How much of a processor it takes to have nothing to do.
 async fn is_idle(program: &Program) -> bool {
-    let begin = program.processor_time();
+    let begin = program.cpu_time();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    program.processor_time() - begin < Duration::from_millis(100)
+    program.cpu_time() - begin < Duration::from_millis(100)
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn with_no_descriptors_at_all_clients_wait_and_operators_are_answered() {
     let file = RuleFile::new("no-descriptors", RULES);
     let (program, address, admin) = Program::run(&file, &["--workers", "2"]);
     until_served(address).await;
-    let before = program.allow_descriptors(None);
+    let before = program.limit_descriptors(None);
     let mut clients = Vec::new();
     for _ in 0..50 {
         let mut client = Raw::connect(address).await;
@@ -93,7 +93,7 @@ async fn with_no_descriptors_at_all_clients_wait_and_operators_are_answered() {
     }
     assert!(is_idle(&program).await);
     assert!(series(admin, "tidegate_accept_failures_total").await > 0);
-    program.allow_descriptors(Some(before));
+    program.limit_descriptors(Some(before));
     for mut client in clients {
         assert_eq!(soon(client.answer(false)).await.status(), 200);
     }

@@ -151,7 +151,7 @@ fn nothing_is_forwarded_that_another_server_takes_for_something_else() {
             if let Some(wrong) = stage.open.take_wrong().first() {
                 return Err(format!("the origin was sent what is no request: {wrong}"));
             }
-            let ours: Vec<Asked> = got.into_iter().map(|got| (got.asked().to_owned(), got.body)).collect();
+            let ours: Vec<Asked> = got.into_iter().map(|got| (got.method_and_target().to_owned(), got.body)).collect();
             let theirs = asked.lock();
             forwarded.update(|count| count + ours.len());
             if is_among(&ours, &theirs) { Ok(()) } else { Err(format!("we forward {ours:?}, hyper reads {theirs:?}")) }

@@ -67,7 +67,7 @@ async fn what_we_write_is_redissons_golden_vector() {
     let mut peer = Peer::new(server.connection(), "lim", "");
     peer.configure(0, 10, 1_000, 0);
     let random: Vec<u8> = (0xa0..=0xaf).collect();
-    let keys = peer.our_keys();
+    let keys = peer.script_keys();
     let mut call = cmd("EVAL");
     call.arg(script()).arg(keys.len()).arg(&keys[..]);
     call.arg("admit").arg("redisson adopt    1 ").arg(request(3)).arg(&random).arg(NOW);
@@ -155,7 +155,7 @@ async fn entries_in_every_format_that_redisson_has_had_count() {
         for (salt, permits) in [(0, 2), (1, 3), (3, 1)] {
             peer.write(&member(format, salt, permits), NOW);
         }
-        peer.tamper(4);
+        peer.set_counter(4);
         let charge = |permits| adopted(&name, None, None, permits);
         let refused = take(&store, charge(5), NOW + 1).await;
         assert_eq!((refused.remaining, refused.wait), (4, Wait::Millis(999)), "{format}");
@@ -231,7 +231,7 @@ async fn requests_for_a_shared_bucket_that_come_together_are_one_entry() {
     let Some(server) = RedisServer::start() else { return };
     let mut peer = Peer::new(server.connection(), "lim", "");
     peer.configure(0, 7, 1_000, 0);
-    let keys = peer.our_keys();
+    let keys = peer.script_keys();
     let mut requests = request(2);
     requests[..4].copy_from_slice(&5_u32.to_le_bytes());
     let mut call = cmd("EVAL");
@@ -287,7 +287,7 @@ async fn no_call_removes_more_than_512_entries_and_the_answer_is_right_all_the_s
         "for i = 1, 20000 do redis.call('ZADD', KEYS[1], ARGV[1], struct.pack('<BI4I4I4I4I4', 16, i, 0, 0, 0, 1)) end";
     let log = peer.keys()[3].clone();
     cmd("EVAL").arg(fill).arg(1).arg(log).arg(NOW).exec(peer.redis()).expect("filled");
-    peer.tamper(0);
+    peer.set_counter(0);
     let refused = take(&store, adopted("java", None, None, 7), NOW + 1).await;
     assert_eq!((refused.remaining, refused.wait), (0, Wait::Millis(999)));
     assert!(take(&store, adopted("java", None, None, 7), NOW + 1_000).await.granted);
@@ -312,7 +312,7 @@ async fn a_request_that_returned_permits_hold_up_is_decided_all_the_same() {
     for (index, at) in [NOW, NOW + 500].iter().enumerate() {
         cmd("EVAL").arg(fill).arg(1).arg(&log).arg(at).arg(index).exec(peer.redis()).expect("filled");
     }
-    peer.tamper(0);
+    peer.set_counter(0);
     let refused = take(&store, adopted("java", None, None, 2_500), NOW + 500).await;
     assert_eq!(refused.wait, Wait::Millis(1_000), "the 2500th permit returns with the second half");
     assert!(take(&store, adopted("java", None, None, 2_000), NOW + 1_000).await.granted);

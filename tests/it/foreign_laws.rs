@@ -229,7 +229,7 @@ impl Together<'_> {
             }
             Step::LowerCounter(by) => {
                 if let Some(counter) = self.peer.counter() {
-                    self.peer.tamper(counter - by);
+                    self.peer.set_counter(counter - by);
                     self.is_told = false;
                 }
             }
@@ -238,7 +238,7 @@ impl Together<'_> {
                 self.before_a_peer();
                 let counter = self.peer.counter().unwrap_or(self.rate.cast_signed());
                 if counter >= permits.into() {
-                    self.peer.tamper(counter - i64::from(permits));
+                    self.peer.set_counter(counter - i64::from(permits));
                     self.peer.write(&member(format, u8::try_from(index).expect("a short life"), permits), self.now);
                     self.grant(self.now, permits);
                 }
@@ -249,7 +249,7 @@ impl Together<'_> {
     }
 
     fn lose(&mut self, lost: Lost) {
-        let own = self.peer.our_keys();
+        let own = self.peer.script_keys();
         let key = match lost {
             Lost::Hash => own[0].clone(),
             Lost::Counter => self.peer.value(),

@@ -1,4 +1,4 @@
-//! A gateway that takes the place of another one, and sockets that systemd opened.
+//! Handovers between gateways, and sockets that systemd opens.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
@@ -31,12 +31,12 @@ routes: [{{ name: all, match: {{}}, upstream: echo }}]\n"
     )
 }
 
-/// A path that is gone with its owner.
+/// The path of a socket. Dropping it removes the file.
 struct Socket(PathBuf);
 
 impl Socket {
     fn new(name: &str) -> Self {
-        // Short: the system takes 107 bytes at most.
+        // Short, because a path of a Unix socket has at most 107 bytes.
         let path = std::env::temp_dir().join(format!("tidegate-{name}-{}.sock", std::process::id()));
         _ = std::fs::remove_file(&path);
         Self(path)
@@ -53,12 +53,12 @@ impl Drop for Socket {
     }
 }
 
-// === clients that count ===
+// === load ===
 
-/// Clients that ask until they are told to stop.
+/// Clients that send requests until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
-    /// Requests that were answered.
+    /// The number of answered requests.
     answered: Arc<AtomicU64>,
     clients: Vec<JoinHandle<io::Result<()>>>,
 }
@@ -68,16 +68,16 @@ impl Load {
         let mut load = Self { stop: Arc::default(), answered: Arc::default(), clients: Vec::new() };
         for _ in 0..3 {
             load.spawn(async move |stop, answered| {
-                stay(gateway, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", stop, answered).await
+                repeat_http1(gateway, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", stop, answered).await
             });
             let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
-            load.spawn(async move |stop, answered| stay(gateway, post, stop, answered).await);
+            load.spawn(async move |stop, answered| repeat_http1(gateway, post, stop, answered).await);
             let once = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-            load.spawn(async move |stop, answered| stay(gateway, once, stop, answered).await);
+            load.spawn(async move |stop, answered| repeat_http1(gateway, once, stop, answered).await);
         }
-        load.spawn(async move |stop, answered| stay_on_http2(gateway, stop, answered).await);
+        load.spawn(async move |stop, answered| repeat_http2(gateway, stop, answered).await);
         let operators = "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        load.spawn(async move |stop, answered| stay(admin, operators, stop, answered).await);
+        load.spawn(async move |stop, answered| repeat_http1(admin, operators, stop, answered).await);
         load
     }
 
@@ -88,14 +88,14 @@ impl Load {
         self.clients.push(tokio::spawn(client(Arc::clone(&self.stop), Arc::clone(&self.answered))));
     }
 
-    /// Waits until more requests have been answered.
-    async fn goes_on(&self) {
+    /// Waits until 200 more requests have been answered, or a client has failed.
+    async fn wait_for_progress(&self) {
         let before = self.answered.load(Relaxed);
         until(|| self.answered.load(Relaxed) > before + 200 || self.clients.iter().any(JoinHandle::is_finished)).await;
     }
 
-    /// How many requests were answered, and what went wrong.
-    async fn end(self) -> (u64, Vec<String>) {
+    /// Stops the clients. Returns the number of answered requests, and the errors.
+    async fn stop(self) -> (u64, Vec<String>) {
         self.stop.store(true, Relaxed);
         let mut failures = Vec::new();
         for client in self.clients {
@@ -105,18 +105,23 @@ impl Load {
     }
 }
 
-/// Sends the same request again and again, on one connection for as long as it is kept.
-async fn stay(address: SocketAddr, request: &str, stop: Arc<AtomicBool>, answered: Arc<AtomicU64>) -> io::Result<()> {
+/// Repeats a request until `stop`. Reconnects only if the gateway closes the connection.
+async fn repeat_http1(
+    address: SocketAddr,
+    request: &str,
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+) -> io::Result<()> {
     while !stop.load(Relaxed) {
         let mut client = Raw::new(TcpStream::connect(address).await?);
         loop {
             client.stream.write_all(request.as_bytes()).await?;
-            let answer = client.try_message(false, true).await.map_err(|error| failed(request, &error))?;
-            if answer.status() != 200 {
-                return Err(io::Error::other(answer.start));
+            let response = client.try_message(false, true).await.map_err(|error| failed(request, &error))?;
+            if response.status() != 200 {
+                return Err(io::Error::other(response.start));
             }
             answered.fetch_add(1, Relaxed);
-            if answer.field("connection").is_some_and(|value| value == "close") || stop.load(Relaxed) {
+            if response.field("connection").is_some_and(|value| value == "close") || stop.load(Relaxed) {
                 break;
             }
         }
@@ -128,8 +133,8 @@ fn failed(request: &str, error: &io::Error) -> io::Error {
     io::Error::other(format!("{error} after {request:?}"))
 }
 
-/// The same over HTTP/2, by a library.
-async fn stay_on_http2(address: SocketAddr, stop: Arc<AtomicBool>, answered: Arc<AtomicU64>) -> io::Result<()> {
+/// Repeats a request over HTTP/2 until `stop`, with the client of hyper.
+async fn repeat_http2(address: SocketAddr, stop: Arc<AtomicBool>, answered: Arc<AtomicU64>) -> io::Result<()> {
     while !stop.load(Relaxed) {
         let io = TokioIo::new(TcpStream::connect(address).await?);
         let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await;
@@ -138,11 +143,11 @@ async fn stay_on_http2(address: SocketAddr, stop: Arc<AtomicBool>, answered: Arc
         while !stop.load(Relaxed) && sender.ready().await.is_ok() {
             let request = Request::get(format!("http://{address}/")).body(Full::<Bytes>::default()).expect("a request");
             match sender.send_request(request).await {
-                Ok(answer) if answer.status() == 200 => {
-                    answer.into_body().collect().await.map_err(io::Error::other)?;
+                Ok(response) if response.status() == 200 => {
+                    response.into_body().collect().await.map_err(io::Error::other)?;
                     answered.fetch_add(1, Relaxed);
                 }
-                Ok(answer) => return Err(io::Error::other(answer.status().to_string())),
+                Ok(response) => return Err(io::Error::other(response.status().to_string())),
                 Err(error) if is_unsent(&error) => break,
                 Err(error) => return Err(io::Error::other(format!("{error:?}"))),
             }
@@ -152,18 +157,18 @@ async fn stay_on_http2(address: SocketAddr, stop: Arc<AtomicBool>, answered: Arc
     Ok(())
 }
 
-/// Whether the connection was told to go away before the request was on it: RFC 9113 section 6.8 has it sent on another.
+/// Returns `true` if a GOAWAY preceded the request, which the client may send again (RFC 9113 section 6.8).
 fn is_unsent(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|source| source.downcast_ref::<h2::Error>());
-    let told = cause
+    let is_goaway = cause
         .is_some_and(|cause| cause.is_go_away() && cause.is_remote() && cause.reason() == Some(h2::Reason::NO_ERROR));
-    told || error.is_canceled()
+    is_goaway || error.is_canceled()
 }
 
-// === a successor ===
+// === successors ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_successors_take_over_under_load_and_no_request_fails() {
+async fn twenty_handovers_under_load_fail_no_request() {
     let socket = Socket::new("handover");
     let arguments = |workers| ["--handover", socket.path(), "--drain-timeout", "10", "--workers", workers];
     let first = RuleFile::new("first", &rules("127.0.0.1:0", "127.0.0.1:0"));
@@ -171,24 +176,24 @@ async fn twenty_successors_take_over_under_load_and_no_request_fails() {
     let next = RuleFile::new("next", &rules(&gateway.to_string(), &admin.to_string()));
     let load = Load::start(gateway, admin);
     for swap in 0..20 {
-        load.goes_on().await;
-        // Fewer workers than before serve all sockets, and more have some of their own.
+        load.wait_for_progress().await;
+        // Both fewer and more workers than before must serve all sockets.
         let (successor, ..) = Program::run(&next, &arguments(["1", "3", "2"][swap % 3]));
-        let (status, log) = std::mem::replace(&mut program, successor).end();
+        let (status, log) = std::mem::replace(&mut program, successor).wait_for_exit();
         assert!(status.success() && log.contains("a successor serves"), "{log}");
     }
-    load.goes_on().await;
-    let (answered, failures) = load.end().await;
-    assert!(failures.is_empty(), "of {answered} requests failed: {failures:#?}");
+    load.wait_for_progress().await;
+    let (answered, failures) = load.stop().await;
+    assert!(failures.is_empty(), "{answered} requests succeeded, but some failed: {failures:#?}");
 
     program.signal("TERM");
-    let (status, log) = program.end();
+    let (status, log) = program.wait_for_exit();
     assert!(status.success(), "{log}");
-    assert!(!socket.0.exists(), "the last one removes the socket");
+    assert!(!socket.0.exists(), "the last gateway removes the socket");
 }
 
 #[tokio::test]
-async fn a_successor_that_does_not_start_leaves_everything_as_it_was() {
+async fn gateway_serves_on_when_its_successor_fails() {
     let socket = Socket::new("failing");
     let first = RuleFile::new("staying", &rules("127.0.0.1:0", "127.0.0.1:0"));
     let (program, gateway, admin) = Program::run(&first, &["--handover", socket.path()]);
@@ -202,17 +207,17 @@ async fn a_successor_that_does_not_start_leaves_everything_as_it_was() {
     assert_eq!(get(&mut Raw::connect(gateway).await, "/", "").await.status(), 200);
     assert_eq!(get(&mut Raw::connect(admin).await, "/readyz", "").await.status(), 200);
 
-    // And the next one may take over.
+    // Another successor can take over.
     let next = RuleFile::new("succeeding", &rules(&gateway.to_string(), &admin.to_string()));
     let (successor, ..) = Program::run(&next, &["--handover", socket.path()]);
-    let (status, log) = program.end();
+    let (status, log) = program.wait_for_exit();
     assert!(status.success() && log.contains("this gateway serves on"), "{log}");
     assert_eq!(get(&mut Raw::connect(gateway).await, "/", "").await.status(), 200);
     drop(successor);
 }
 
 #[test]
-fn a_socket_of_something_else_is_left_alone() {
+fn handover_rejects_a_foreign_file_or_socket() {
     let file = RuleFile::new("elsewhere", &rules("127.0.0.1:0", "127.0.0.1:0"));
     let socket = Socket::new("elsewhere");
     std::fs::write(&socket.0, "precious").expect("written");
@@ -222,20 +227,20 @@ fn a_socket_of_something_else_is_left_alone() {
 
     std::fs::remove_file(&socket.0).expect("removed");
     let other = UnixListener::bind(&socket.0).expect("a socket");
-    let speaking =
+    let greeter =
         std::thread::spawn(move || io::Write::write_all(&mut other.accept().expect("one").0, b"+OK hello\r\n"));
     let run = output(&["run", "-c", file.path(), "--handover", socket.path()]);
     assert_eq!(run.status.code(), Some(2), "{run:?}");
-    let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert!(said.contains("`--handover`") && said.contains("another version"), "{said}");
+    let log = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(log.contains("`--handover`") && log.contains("another version"), "{log}");
     assert!(socket.0.exists());
-    _ = speaking.join();
+    _ = greeter.join();
 }
 
 // === systemd ===
 
-/// Starts a gateway as systemd starts a service that its sockets activate.
-fn activated(file: &RuleFile, listen: &TcpListener, admin: &TcpListener) -> Command {
+/// Returns a command that passes sockets to a gateway as systemd does.
+fn socket_activated(file: &RuleFile, listen: &TcpListener, admin: &TcpListener) -> Command {
     let descriptor = |socket: &TcpListener| Stdio::from(OwnedFd::from(socket.try_clone().expect("a copy")));
     let mut shell = Command::new("sh");
     let passed = "exec 3<&0 4<&1 </dev/null >&2; LISTEN_FDS=2 LISTEN_PID=$$ exec \"$0\" run --workers 2 -c \"$1\"";
@@ -252,35 +257,35 @@ fn listeners() -> (TcpListener, TcpListener, SocketAddr, SocketAddr) {
 }
 
 #[tokio::test]
-async fn sockets_of_systemd_are_served_and_stay_open_between_two_services() {
+async fn systemd_sockets_survive_a_service_restart() {
     let (listen, admin, gateway, operators) = listeners();
     let file = RuleFile::new("activated", &rules(&gateway.to_string(), &operators.to_string()));
     for _ in 0..2 {
-        // It has come before there is anybody to serve it.
+        // The client connects before a service runs.
         let mut client = Raw::connect(gateway).await;
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        let mut service = activated(&file, &listen, &admin).spawn().expect("a service");
+        let mut service = socket_activated(&file, &listen, &admin).spawn().expect("a service");
         assert_eq!(soon(client.answer(false)).await.status(), 200);
         assert_eq!(get(&mut Raw::connect(operators).await, "/healthz", "").await.status(), 200);
         service.kill().expect("killed");
-        service.wait().expect("an end");
+        service.wait().expect("an exit status");
     }
 }
 
 #[test]
-fn a_socket_of_systemd_that_no_entry_names_is_told() {
+fn unlisted_systemd_socket_is_an_error() {
     let (listen, admin, gateway, operators) = listeners();
     let file = RuleFile::new("unclaimed", &rules(&gateway.to_string(), "127.0.0.1:0"));
-    let mut service = activated(&file, &listen, &admin).spawn().expect("a service");
-    let mut said = String::new();
-    service.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-    assert_eq!(service.wait().expect("an end").code(), Some(2), "{said}");
-    let told = format!("systemd passes a socket on {operators}, which no entry of `listen` or `admin` names");
-    assert!(said.contains(&told), "{said}");
+    let mut service = socket_activated(&file, &listen, &admin).spawn().expect("a service");
+    let mut log = String::new();
+    service.stderr.take().expect("a pipe").read_to_string(&mut log).expect("text");
+    assert_eq!(service.wait().expect("an exit status").code(), Some(2), "{log}");
+    let error = format!("systemd passes a socket on {operators}, which no entry of `listen` or `admin` names");
+    assert!(log.contains(&error), "{log}");
 }
 
 #[test]
-fn systemd_is_told_when_the_gateway_serves_and_when_it_ends() {
+fn systemd_is_notified_of_start_and_stop() {
     let socket = Socket::new("notify");
     let systemd = UnixDatagram::bind(&socket.0).expect("a socket");
     systemd.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("a timeout");
@@ -295,5 +300,5 @@ fn systemd_is_told_when_the_gateway_serves_and_when_it_ends() {
     address(&mut program.stderr, "listening on http://");
     program.signal("TERM");
     assert_eq!(state(), "STOPPING=1");
-    assert!(program.end().0.success());
+    assert!(program.wait_for_exit().0.success());
 }

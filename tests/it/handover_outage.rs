@@ -1,5 +1,5 @@
-//! Handovers and restarts while Redis is unreachable: a new gateway does not take itself for the only one, and knows what the
-//! gateway before it has granted.
+//! Handovers and restarts while Redis is unreachable. A new gateway keeps the number of gateways, and knows the permits
+//! that its predecessor has granted.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 
-/// A path that is gone with its owner.
+/// A temporary path. Dropping it removes the file.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -31,7 +31,7 @@ impl Drop for Temporary {
     }
 }
 
-/// An OVERALL limit of twelve in an hour, in this store.
+/// Returns rules with an OVERALL limit of twelve requests in an hour, in this store.
 fn rules(store: &str, listen: &str, admin: &str) -> String {
     format!("listen: {listen}\nadmin: {admin}\n{}", rules_of_store(store))
 }
@@ -46,7 +46,7 @@ fn rules_of_store(store: &str) -> String {
 
 const ANY: &str = "127.0.0.1:0";
 
-/// Asks until a request is rejected; returns how many were granted before.
+/// Sends requests until one is rejected. Returns the number of admitted requests.
 async fn granted(gateway: SocketAddr) -> u64 {
     let mut client = Raw::connect(gateway).await;
     for granted in 0.. {
@@ -65,12 +65,12 @@ async fn counter(admin: SocketAddr, name: &str) -> u64 {
     metrics.lines().find_map(value).unwrap_or_default()
 }
 
-async fn shown(admin: SocketAddr) -> String {
+async fn admin_config(admin: SocketAddr) -> String {
     let config = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
     Raw::connect(admin).await.ask(config).await.text()
 }
 
-/// Three gateways on a Redis, the first of which is a program.
+/// Starts a gateway as a process, and waits until it has counted three gateways on the Redis.
 async fn three_gateways(redis: &RedisServer, file: &RuleFile, more: &[&str]) -> (Program, SocketAddr, SocketAddr) {
     let started = Program::run(file, more);
     let others = rules_of_store(&redis.rule());
@@ -90,32 +90,32 @@ async fn three_handovers_grant_one_share_in_an_outage() {
     let next = RuleFile::new("handover-next", &rules(&redis.rule(), &gateway.to_string(), &admin.to_string()));
     redis.signal("STOP");
     let mut grants = granted(gateway).await;
-    assert_eq!(grants, 4, "a third");
+    assert_eq!(grants, 4, "a third of the rate");
     let mut log = String::new();
     for _ in 0..3 {
         let (successor, ..) = Program::run(&next, &["--handover", socket.path()]);
-        let (status, told) = program.end();
-        assert!(status.success(), "{told}");
-        log += &told;
+        let (status, text) = program.wait_for_exit();
+        assert!(status.success(), "{text}");
+        log += &text;
         program = successor;
         grants += granted(gateway).await;
     }
     assert_eq!(grants, 4, "{log}");
-    assert!(shown(admin).await.contains("\"gateways\":3"), "{}", shown(admin).await);
-    assert!(shown(admin).await.contains("\"owed\":4"), "{}", shown(admin).await);
+    assert!(admin_config(admin).await.contains("\"gateways\":3"), "{}", admin_config(admin).await);
+    assert!(admin_config(admin).await.contains("\"owed\":4"), "{}", admin_config(admin).await);
 
     // Each permit is charged once, by the last gateway.
     redis.signal("CONT");
-    soon(async { while !shown(admin).await.contains("\"state\":\"up\"") {} }).await;
+    soon(async { while !admin_config(admin).await.contains("\"state\":\"up\"") {} }).await;
     soon(async { while counter(admin, "tidegate_store_charged_afterwards_total").await < 4 {} }).await;
     let other = TestGateway::start(&rules_of_store(&redis.rule()));
     let left = granted(other.address).await;
-    // Calls that were under way when Redis hung are lost.
+    // Calls that were in flight when Redis hung are lost.
     assert!((5..=8).contains(&left), "{left}");
     assert_eq!(counter(admin, "tidegate_store_charged_afterwards_total").await, 4);
 }
 
-/// The embedded store has no outage: what is in use stays in use.
+/// The embedded store has no outages, so permits in use stay in use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handover_moves_the_embedded_buckets() {
     let socket = Temporary::new("embedded.sock");
@@ -125,16 +125,16 @@ async fn handover_moves_the_embedded_buckets() {
     let next = RuleFile::new("embedded-next", &rules("memory", &gateway.to_string(), &admin.to_string()));
     let (_successor, ..) = Program::run(&next, &["--handover", socket.path()]);
     assert_eq!(granted(gateway).await, 0);
-    assert!(program.end().0.success());
+    assert!(program.wait_for_exit().0.success());
 }
 
-/// Starts a gateway whose Redis is unreachable; returns how many it grants, and its log.
+/// Starts a gateway whose Redis is unreachable. Returns the number of admitted requests, and the log.
 async fn granted_after_restart(store: &str, more: &[&str]) -> (u64, String) {
     let file = RuleFile::new(&format!("restart-{}", more.len()), &rules(store, ANY, ANY));
     let (program, gateway, _) = Program::run(&file, more);
     let granted = granted(gateway).await;
     program.signal("TERM");
-    (granted, program.end().1)
+    (granted, program.wait_for_exit().1)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,7 @@ use crate::support::process::{Program, RuleFile, tidegate};
 use crate::support::wire::{soon, until};
 use crate::unix_sockets::{Folder, ask, get, rules};
 
-/// A gateway on Unix sockets that hands over.
+/// The rules and sockets of a gateway that hands over.
 struct Stage {
     folder: Folder,
     rules: RuleFile,
@@ -33,14 +33,14 @@ impl Stage {
         program
     }
 
-    /// Returns `true` if all files of sockets are there, and `false` if none is.
+    /// Returns `true` if all socket files exist, and `false` if none does.
     fn has_files(&self) -> bool {
         let exists = ["c", "a", "h"].map(|name| Path::new(&self.folder.path(name)).exists());
-        assert!(exists.iter().all(|is_there| *is_there == exists[0]), "{exists:?}");
+        assert!(exists.iter().all(|one| *one == exists[0]), "{exists:?}");
         exists[0]
     }
 
-    /// A process that has been sent the sockets, and starts.
+    /// Connects as a successor, and receives the sockets.
     async fn start_successor(&self) -> UnixStream {
         let mut successor = soon(UnixStream::connect(&self.handover)).await.expect("a connection");
         successor.write_all(b"2").await.expect("sent");
@@ -48,7 +48,7 @@ impl Stage {
         successor
     }
 
-    /// A request whose body is not complete yet.
+    /// Sends a request with half of its body.
     async fn send_half(&self) -> UnixStream {
         let mut client = soon(UnixStream::connect(&self.clients)).await.expect("a connection");
         let head =
@@ -91,12 +91,13 @@ async fn read_reply(stream: &mut UnixStream) -> Option<u8> {
 }
 
 /// Reads the log until a line contains `text`.
+#[track_caller]
 fn wait_for(program: &mut Program, text: &str) {
     let mut line = String::new();
     while !line.contains(text) {
         line.clear();
         let length = std::io::BufRead::read_line(&mut program.stderr, &mut line).expect("text");
-        assert_ne!(length, 0, "the log ends without {text:?}");
+        assert_ne!(length, 0, "waited for {text:?}, but the log has ended");
     }
 }
 
@@ -112,7 +113,7 @@ async fn hangup_does_not_cancel_a_handover() {
     wait_for(&mut old, "SIGHUP");
     successor.write_all(b"r").await.expect("sent");
     assert_eq!(read_reply(&mut successor).await, Some(b'd'), "the old gateway releases");
-    let (status, log) = old.end();
+    let (status, log) = old.wait_for_exit();
     assert!(status.success() && log.contains("a successor serves"), "{log}");
 }
 
@@ -123,10 +124,10 @@ async fn terminated_gateway_leaves_files_to_its_successor() {
     let old = stage.start();
     let mut successor = stage.start_successor().await;
     old.signal("TERM");
-    let (status, log) = old.end();
+    let (status, log) = old.wait_for_exit();
     assert!(status.success(), "{log}");
     assert!(stage.has_files());
-    assert_eq!(read_reply(&mut successor).await, Some(b'd'), "the state and the release are there to read");
+    assert_eq!(read_reply(&mut successor).await, Some(b'd'), "the successor can read the state and the release");
     assert_eq!(read(&mut successor).await, None, "the old process has ended");
 }
 
@@ -141,7 +142,7 @@ async fn draining_gateway_releases_its_successor() {
     successor.write_all(b"r").await.expect("sent");
     assert_eq!(read_reply(&mut successor).await, Some(b'd'));
     assert!(complete(client).await.starts_with("HTTP/1.1 200"));
-    assert!(old.end().0.success() && stage.has_files());
+    assert!(old.wait_for_exit().0.success() && stage.has_files());
 }
 
 #[tokio::test]
@@ -157,7 +158,7 @@ async fn draining_gateway_removes_files_of_a_failed_successor() {
     wait_for(&mut old, "a successor failed before it took over");
     until(|| ["c", "a", "h"].iter().all(|name| !Path::new(&stage.folder.path(name)).exists())).await;
     assert!(complete(client).await.starts_with("HTTP/1.1 200"));
-    assert!(old.end().0.success());
+    assert!(old.wait_for_exit().0.success());
 }
 
 /// Regression test: the signal counted as the second one, and ended requests.
@@ -173,7 +174,7 @@ async fn first_signal_after_a_handover_ends_no_request() {
     let [first, second] = clients;
     assert!(complete(first).await.starts_with("HTTP/1.1 200"));
     old.signal("INT");
-    let (status, log) = old.end();
+    let (status, log) = old.wait_for_exit();
     assert!(status.code() == Some(2) && log.contains("ended by a second signal"), "{log}");
     assert!(!complete_or_fail(second).await, "a second signal ends requests");
     assert!(stage.has_files());
@@ -201,7 +202,7 @@ async fn silent_connections_do_not_delay_a_successor() {
         silent.push(soon(UnixStream::connect(&stage.handover)).await.expect("a connection"));
     }
     let _new = stage.start();
-    let (status, log) = old.end();
+    let (status, log) = old.wait_for_exit();
     assert!(status.success() && log.contains("a successor serves"), "{log}");
 }
 
@@ -211,9 +212,9 @@ async fn hung_successor_is_replaced_by_the_next_one() {
     let old = stage.start();
     let mut hung = stage.start_successor().await;
     let _new = stage.start();
-    let (status, log) = old.end();
+    let (status, log) = old.wait_for_exit();
     assert!(status.success() && log.contains("another successor has connected"), "{log}");
-    assert_eq!(read(&mut hung).await, Some(b'x'), "the hung one must not serve");
+    assert_eq!(read(&mut hung).await, Some(b'x'), "the hung successor must not serve");
     assert!(stage.has_files());
 }
 
@@ -226,7 +227,7 @@ async fn signal_ends_a_successor_before_it_serves() {
     let (mut connection, _) = soon(predecessor.accept()).await.expect("a successor");
     assert_eq!(read(&mut connection).await, Some(b'2'));
     new.signal("TERM");
-    let (status, log) = new.end();
+    let (status, log) = new.wait_for_exit();
     assert!(status.success() && log.contains("ended by a signal before it served"), "{log}");
     assert!(Path::new(&stage.handover).exists() && !Path::new(&stage.clients).exists());
 }

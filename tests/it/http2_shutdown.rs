@@ -64,7 +64,7 @@ async fn max_requests_binds_without_ping_ack() {
     let (mut answered, mut refused) = (0, 0);
     for stream in (1..121).step_by(2) {
         client.get(stream, "/").await;
-        match client.rest_of(stream).await.last() {
+        match client.rest_of_stream(stream).await.last() {
             Some(frame) if frame.kind == RST_STREAM => {
                 assert_eq!(frame.number(0), REFUSED_STREAM);
                 refused += 1;
@@ -76,12 +76,12 @@ async fn max_requests_binds_without_ping_ack() {
     assert_eq!(gateway.counter(ALLOWED).await, 5);
     assert_eq!(origin.requests().len(), 5);
     assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"max_requests\"}").await, 1);
-    // It is idle by the deadline, so the connection ends there.
+    // The connection is idle at the deadline, so the gateway closes it.
     assert!(go_away(&mut client).await <= 119);
     while client.next().await.is_ok() {}
 }
 
-/// A client that ignores every GOAWAY is not refused for as long as it likes.
+/// A client that ignores GOAWAY does not receive refusals forever.
 #[tokio::test]
 async fn refused_streams_end_with_the_final_goaway() {
     let (origin, open) = gated().await;
@@ -93,11 +93,11 @@ async fn refused_streams_end_with_the_final_goaway() {
         client.get(stream, "/").await;
     }
     assert_eq!(go_away(&mut client).await, MAX_STREAM);
-    // More refusals than `max_streams` end the second of the shutdown early; on a slow machine it can pass before.
+    // More refusals than `max_streams` end the one second of the shutdown early. A slow machine can reach the second.
     let last = go_away(&mut client).await;
     assert!(last < 61, "{last}");
     open.send(true).expect("the origin runs");
-    let served = client.rest_of(1).await;
+    let served = client.rest_of_stream(1).await;
     assert!(served.last().is_some_and(Frame::ends_stream), "{served:?}");
     while client.next().await.is_ok() {}
     assert_eq!((origin.requests().len(), gateway.counter(ALLOWED).await), (1, 1));
@@ -143,7 +143,7 @@ async fn drain_ends_a_connection_without_ping_ack() {
     busy.get(3, "/late").await;
     soon(async { while idle.next().await.is_ok() {} }).await;
     open.send(true).expect("the origin runs");
-    let served = busy.rest_of(1).await;
+    let served = busy.rest_of_stream(1).await;
     assert!(served.last().is_some_and(Frame::ends_stream), "{served:?}");
     while let Ok(frame) = busy.next().await {
         assert_ne!(frame.stream, 3, "{frame:?}");
@@ -154,14 +154,14 @@ async fn drain_ends_a_connection_without_ping_ack() {
 
 /// The final GOAWAY waits for the end of a frame, and of a header block, that the client has begun.
 #[tokio::test]
-async fn final_goaway_waits_for_the_end_of_a_header_block() {
+async fn final_goaway_waits_for_a_complete_header_block() {
     let (origin, open) = gated().await;
     let gateway = gateway(&origin, "");
     let mut client = Frames::connect(gateway.address, &[]).await;
     client.get(1, "/").await;
     until(|| origin.requests().len() == 1).await;
     // HEADERS without END_HEADERS, then half of its CONTINUATION.
-    let block = fields(asks("GET", "/late"));
+    let block = fields(request_fields("GET", "/late"));
     let (head, rest) = block.split_at(20);
     let rest = Frame::bytes(CONTINUATION, END_HEADERS, 3, rest);
     client.frame(HEADERS, END_STREAM, 3, head).await;
@@ -170,9 +170,9 @@ async fn final_goaway_waits_for_the_end_of_a_header_block() {
     assert_eq!(go_away(&mut client).await, MAX_STREAM);
     tokio::time::sleep(Duration::from_millis(1500)).await; // the deadline passes
     client.send(&rest[12..]).await;
-    assert_eq!(client.reset_of(3).await, REFUSED_STREAM);
+    assert_eq!(client.reset_code(3).await, REFUSED_STREAM);
     open.send(true).expect("the origin runs");
-    let served = client.rest_of(1).await;
+    let served = client.rest_of_stream(1).await;
     assert!(served.last().is_some_and(Frame::ends_stream), "{served:?}");
     while client.next().await.is_ok() {}
     until_within(Duration::from_secs(20), || drained.is_finished()).await;

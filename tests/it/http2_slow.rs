@@ -1,4 +1,4 @@
-//! Clients of HTTP/2 that keep the gateway waiting, or are not there any more.
+//! HTTP/2 clients that are slow or gone.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::support::wire::upstream::{Origin, Visit};
 const SLOW_READER: &str = "tidegate_rejected_total{cause=\"slow_reader\"}";
 const GONE: &str = "tidegate_rejected_total{cause=\"gone\"}";
 
-/// Between two bytes of a client that trickles.
+/// The pause between two bytes of a slow client.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// No window for the body of any answer.
+/// An initial window of 0: no body can be sent.
 const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
 
-/// Every window as large as it can be.
+/// The largest initial window.
 const ALL_WINDOWS: [u8; 6] = [0, 4, 0x7f, 0xff, 0xff, 0xff];
 
-/// One route to this origin, at a listener with these settings.
+/// Starts a gateway with one route to this origin, and a listener with these settings.
 fn gateway(origin: &Origin, settings: &str) -> TestGateway {
     let listen = format!("{{ address: '127.0.0.1:0', {settings} }}");
     let rules = format!(
@@ -40,7 +40,7 @@ async fn healthy() -> Origin {
     Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
 }
 
-/// Takes whatever it is sent, and says nothing.
+/// Starts an origin that reads everything and sends nothing.
 async fn silent() -> Origin {
     Origin::start(|mut visit: Visit| async move {
         visit.head().await;
@@ -50,7 +50,7 @@ async fn silent() -> Origin {
 }
 
 #[tokio::test]
-async fn a_stream_whose_client_opens_no_window_is_ended_and_its_connection_goes_on() {
+async fn stream_with_a_closed_window_is_reset() {
     let origin = healthy().await;
     let gateway = gateway(&origin, "body_timeout: 1s");
     let mut client = Frames::connect(gateway.address, &NO_WINDOW).await;
@@ -67,7 +67,7 @@ async fn a_stream_whose_client_opens_no_window_is_ended_and_its_connection_goes_
 }
 
 #[tokio::test]
-async fn a_window_that_opens_byte_by_byte_is_not_waited_for() {
+async fn tiny_window_updates_do_not_extend_the_timeout() {
     let origin = Origin::start(|mut visit: Visit| async move {
         visit.request().await;
         visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").await;
@@ -86,21 +86,21 @@ async fn a_window_that_opens_byte_by_byte_is_not_waited_for() {
             DATA => assert_eq!(frame.payload.len(), 1),
             _ => break assert_eq!((frame.kind, frame.number(0)), (RST_STREAM, CANCEL)),
         }
-        // 100 bytes a second at most.
+        // At most 100 bytes per second.
         sleep(PAUSE).await;
     }
     assert_eq!(gateway.counter(SLOW_READER).await, 1);
 }
 
 #[tokio::test]
-async fn an_upload_that_stops_or_trickles_is_told_so() {
+async fn stalled_or_slow_upload_is_rejected_with_408() {
     let origin = silent().await;
     let gateway = gateway(&origin, "body_timeout: 300ms, min_rate: 1000B");
     let mut client = Frames::connect(gateway.address, &[]).await;
     client.open(1, "POST", "/", &[("content-length", "1000")], false).await;
     client.frame(DATA, 0, 1, &[7; 500]).await;
     assert_eq!(client.status(1).await, 408);
-    assert_eq!(client.reset_of(1).await, NO_ERROR);
+    assert_eq!(client.reset_code(1).await, NO_ERROR);
     client.open(3, "POST", "/", &[], false).await;
     let status = loop {
         match timeout(PAUSE, client.next()).await {
@@ -114,10 +114,10 @@ async fn an_upload_that_stops_or_trickles_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_window_full_of_the_shortest_messages_that_wait_for_an_upstream_ends_no_connection() {
+async fn short_messages_in_flight_end_no_connection() {
     let origin = Origin::start(|mut visit: Visit| async move {
         if visit.head().await.is_some_and(|head| head.field("expect").is_some()) {
-            return std::future::pending().await; // it never says that the body may come
+            return std::future::pending().await; // never sends 100 (Continue)
         }
         visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     })
@@ -132,7 +132,7 @@ async fn a_window_full_of_the_shortest_messages_that_wait_for_an_upstream_ends_n
 }
 
 #[tokio::test]
-async fn a_client_that_is_silent_while_it_is_answered_is_asked_whether_it_is_there() {
+async fn silent_client_is_pinged_during_a_response() {
     let origin = silent().await;
     let gateway = gateway(&origin, "body_timeout: 600ms");
     let mut client = Frames::connect(gateway.address, &[]).await;
@@ -148,7 +148,7 @@ async fn a_client_that_is_silent_while_it_is_answered_is_asked_whether_it_is_the
 }
 
 #[tokio::test]
-async fn the_last_request_that_a_connection_may_bring_is_answered_and_said_to_be_the_last() {
+async fn last_allowed_request_is_answered_before_the_goaway() {
     let origin = healthy().await;
     let gateway = gateway(&origin, "max_requests: 3");
     let mut client = Frames::connect(gateway.address, &[]).await;
@@ -156,20 +156,20 @@ async fn the_last_request_that_a_connection_may_bring_is_answered_and_said_to_be
         client.get(stream, "/").await;
     }
     let mut answered = 0;
-    let mut told = false;
+    let mut got_goaway = false;
     while let Ok(frame) = client.next().await {
         answered += u32::from(frame.kind == DATA && frame.ends_stream());
-        told |= frame.kind == GOAWAY && frame.number(4) == NO_ERROR;
+        got_goaway |= frame.kind == GOAWAY && frame.number(4) == NO_ERROR;
         if frame.kind == PING {
             client.frame(PING, ACK, 0, &frame.payload).await;
         }
     }
-    assert_eq!((answered, told), (3, true));
+    assert_eq!((answered, got_goaway), (3, true));
     assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"max_requests\"}").await, 1);
 }
 
 #[tokio::test]
-async fn as_many_streams_are_open_at_a_time_as_the_rule_file_says() {
+async fn concurrent_streams_are_limited_by_the_rule_file() {
     let origin = silent().await;
     let gateway = gateway(&origin, "max_streams: 3");
     let mut client = Frames::connect(gateway.address, &[]).await;
@@ -178,11 +178,11 @@ async fn as_many_streams_are_open_at_a_time_as_the_rule_file_says() {
     for stream in [1, 3, 5, 7] {
         client.get(stream, "/").await;
     }
-    assert_eq!(client.reset_of(7).await, REFUSED_STREAM);
+    assert_eq!(client.reset_code(7).await, REFUSED_STREAM);
 }
 
-/// A client that opens all windows, asks 100 times for a body of 60 kB, and reads nothing.
-async fn unread(gateway: &TestGateway) -> Frames {
+/// Connects a client that opens all windows, requests 100 bodies of 60 kB, and reads nothing.
+async fn unread_client(gateway: &TestGateway) -> Frames {
     let mut client = Frames::connect(gateway.address, &ALL_WINDOWS).await;
     client.frame(WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes()).await;
     for stream in (1..201).step_by(2) {
@@ -207,7 +207,7 @@ async fn large() -> Origin {
 async fn client_that_reads_late_gets_all_responses() {
     let origin = large().await;
     let gateway = gateway(&origin, "body_timeout: 30s");
-    let mut client = unread(&gateway).await;
+    let mut client = unread_client(&gateway).await;
     until(|| origin.requests().len() == 100).await;
     let (mut bytes, mut ends) = (0, 0);
     while ends < 100 {
@@ -222,8 +222,8 @@ async fn client_that_reads_late_gets_all_responses() {
 async fn client_that_reads_nothing_loses_its_connection() {
     let origin = large().await;
     let gateway = gateway(&origin, "body_timeout: 500ms");
-    let mut client = unread(&gateway).await;
-    // The kernel takes the first responses.
+    let mut client = unread_client(&gateway).await;
+    // The kernel buffers the first responses.
     while gateway.counter("tidegate_connections").await > 0 {
         sleep(PAUSE).await;
     }

@@ -43,7 +43,7 @@ async fn pseudo_header_in_trailers_is_a_protocol_error() {
     ];
     for (stream, trailers) in (1..).step_by(2).zip(trailers) {
         post(&mut client, stream, trailers).await;
-        assert_eq!(client.reset_of(stream).await, PROTOCOL_ERROR, "{trailers:02x?}");
+        assert_eq!(client.reset_code(stream).await, PROTOCOL_ERROR, "{trailers:02x?}");
     }
     // The connection stays open.
     post(&mut client, 101, &fields([("x-sum", "1")])).await;
@@ -52,9 +52,9 @@ async fn pseudo_header_in_trailers_is_a_protocol_error() {
     assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"malformed\"}").await, 8);
 }
 
-/// Names of the dynamic table count as well, also behind entries that other streams have added.
+/// Names in the dynamic table count as well, even after entries that other streams have added.
 #[tokio::test]
-async fn pseudo_header_by_dynamic_index_is_a_protocol_error() {
+async fn dynamic_pseudo_header_is_a_protocol_error() {
     let origin = healthy().await;
     let gateway = gateway(&origin);
     let mut client = Frames::connect(gateway.address, &[]).await;
@@ -70,13 +70,13 @@ async fn pseudo_header_by_dynamic_index_is_a_protocol_error() {
     for (stream, trailers) in [(3, &[0xbf][..]), (5, &[0x0f, 48, 1, b'b']), (7, &[0x7f, 0, 1, b'b'])] {
         client.frame(HEADERS, END_HEADERS, stream, &[0x83, 0x86, 0x84, 0xbf]).await;
         client.frame(HEADERS, END_HEADERS | END_STREAM, stream, trailers).await;
-        assert_eq!(client.reset_of(stream).await, PROTOCOL_ERROR, "{trailers:02x?}");
+        assert_eq!(client.reset_code(stream).await, PROTOCOL_ERROR, "{trailers:02x?}");
     }
 }
 
-/// The frames may be padded, have a priority, or be cut anywhere.
+/// The frames can be padded, have a priority, or be split anywhere.
 #[tokio::test]
-async fn pseudo_header_is_found_in_cut_and_padded_frames() {
+async fn pseudo_header_is_found_in_split_frames() {
     let origin = healthy().await;
     let gateway = gateway(&origin);
     let mut client = Frames::connect(gateway.address, &[]).await;
@@ -98,6 +98,6 @@ async fn pseudo_header_is_found_in_cut_and_padded_frames() {
             client.send([byte]).await;
             tokio::task::yield_now().await;
         }
-        assert_eq!(client.reset_of(stream).await, PROTOCOL_ERROR);
+        assert_eq!(client.reset_code(stream).await, PROTOCOL_ERROR);
     }
 }

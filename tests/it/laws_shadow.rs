@@ -1,5 +1,5 @@
-//! Shadow limits: their decisions do not affect live limits, and their buckets equal the buckets of live limits. And a rejected
-//! request changes no bucket, in the embedded store and in a real Redis.
+//! Shadow limits do not affect live limits, and their buckets equal the buckets of live limits. Also: a rejected
+//! request changes no bucket, in the embedded store and in Redis.
 
 use deadpool_redis::redis::{Commands, Connection, cmd};
 use proptest::prelude::*;

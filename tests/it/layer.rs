@@ -1,4 +1,4 @@
-//! The layer in a service of somebody's own: over an axum router, with a rule file whose routes have no upstream.
+//! The layer in an axum service, with a rule file whose routes have no upstream.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
@@ -37,16 +37,16 @@ routes:
 ";
 
 fn layer() -> RateLimitLayer {
-    RateLimitLayer::from_yaml(RULES).expect("the rules are right")
+    RateLimitLayer::from_yaml(RULES).expect("valid rules")
 }
 
-/// Handlers with the layer around them; they answer with the path that they were asked for.
+/// Returns a router with the layer. Its handlers echo the path or the body.
 fn app() -> Router {
     app_with(layer())
 }
 
 fn sanitizing(rules: &str) -> RateLimitLayer {
-    RateLimitLayer::builder().sanitize(true).from_yaml(rules).expect("the rules are right")
+    RateLimitLayer::builder().sanitize(true).from_yaml(rules).expect("valid rules")
 }
 
 fn app_with(layer: RateLimitLayer) -> Router {
@@ -68,7 +68,7 @@ fn from(peer: Ipv4Addr, path: &str) -> Request<Body> {
 }
 
 async fn ask(app: &Router, request: Request<Body>) -> Response<Body> {
-    app.clone().oneshot(request).await.expect("an answer")
+    app.clone().oneshot(request).await.expect("a response")
 }
 
 async fn text(response: Response<Body>) -> String {
@@ -76,7 +76,7 @@ async fn text(response: Response<Body>) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// The only item of a field, with its parameters as numbers.
+/// Returns the only item of a field, with its parameters as numbers.
 fn item(headers: &HeaderMap, name: &str) -> (String, Vec<(String, i64)>) {
     let values: Vec<_> = headers.get_all(name).iter().collect();
     let [value] = values.as_slice() else { panic!("{name}: {values:?}") };
@@ -92,8 +92,8 @@ fn numbers(list: &[(&str, i64)]) -> Vec<(String, i64)> {
     list.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect()
 }
 
-/// The limit that `RateLimit` tells of, and what is left of it.
-fn standing(headers: &HeaderMap) -> (String, i64) {
+/// Returns the limit in `RateLimit`, and its remaining permits.
+fn remaining(headers: &HeaderMap) -> (String, i64) {
     let (limit, parameters) = item(headers, "ratelimit");
     let [(r, left), (t, reset)] = parameters.as_slice() else { panic!("{parameters:?}") };
     assert_eq!((r.as_str(), t.as_str()), ("r", "t"));
@@ -102,7 +102,7 @@ fn standing(headers: &HeaderMap) -> (String, i64) {
 }
 
 #[tokio::test]
-async fn a_client_is_told_where_it_stands_and_then_to_come_back_later() {
+async fn rate_limit_fields_count_down_until_retry_after() {
     let app = app();
     for left in [1, 0] {
         let response = ask(&app, request("/hello")).await;
@@ -110,14 +110,14 @@ async fn a_client_is_told_where_it_stands_and_then_to_come_back_later() {
         assert_eq!(response.headers().get("retry-after"), None);
         let headers = response.headers();
         assert_eq!(item(headers, "ratelimit-policy"), ("per-ip".into(), numbers(&[("q", 2), ("w", 3_600)])));
-        assert_eq!(standing(headers), ("per-ip".into(), left));
+        assert_eq!(remaining(headers), ("per-ip".into(), left));
         assert_eq!(text(response).await, "hello");
     }
     let response = ask(&app, request("/hello")).await;
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     let headers = response.headers();
     assert_eq!(item(headers, "ratelimit-policy"), ("per-ip".into(), numbers(&[("q", 2), ("w", 3_600)])));
-    assert_eq!(standing(headers), ("per-ip".into(), 0));
+    assert_eq!(remaining(headers), ("per-ip".into(), 0));
     let retry_after: u64 = headers["retry-after"].to_str().expect("text").parse().expect("seconds");
     assert!((3_590..=3_600).contains(&retry_after), "{retry_after}");
     assert_eq!(headers["content-type"], "application/problem+json");
@@ -127,7 +127,7 @@ async fn a_client_is_told_where_it_stands_and_then_to_come_back_later() {
 }
 
 #[tokio::test]
-async fn each_client_has_a_bucket_of_its_own() {
+async fn each_client_has_its_own_bucket() {
     let app = app();
     for host in 1..=5 {
         let response = ask(&app, from(Ipv4Addr::new(198, 51, 100, host), "/hello")).await;
@@ -136,7 +136,7 @@ async fn each_client_has_a_bucket_of_its_own() {
 }
 
 #[tokio::test]
-async fn clones_of_the_layer_share_their_buckets() {
+async fn clones_of_a_layer_share_buckets() {
     let layer = layer();
     let app = || Router::new().route("/hello", get(async || "hello")).layer(layer.clone());
     let mut statuses = Vec::new();
@@ -147,7 +147,7 @@ async fn clones_of_the_layer_share_their_buckets() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_route_goes_on_unlimited_by_the_path_that_was_looked_for() {
+async fn request_without_a_route_reaches_the_handler_normalized() {
     let handlers = Router::new().fallback(async |uri: Uri| uri.to_string());
     let app = Router::new().fallback_service(handlers).layer(sanitizing(RULES));
     for _ in 0..5 {
@@ -155,12 +155,12 @@ async fn a_request_without_a_route_goes_on_unlimited_by_the_path_that_was_looked
         assert_eq!((response.status(), response.headers().get("ratelimit")), (StatusCode::OK, None));
         assert_eq!(text(response).await, "/else/where?q=%41");
     }
-    assert_eq!(ask(&app, request("/files%2fa")).await.status(), StatusCode::BAD_REQUEST, "it has two readings");
+    assert_eq!(ask(&app, request("/files%2fa")).await.status(), StatusCode::BAD_REQUEST, "`%2f` is ambiguous");
 }
 
 #[tokio::test]
-async fn a_layer_that_is_told_to_lets_no_request_without_a_route_reach_a_handler() {
-    let layer = RateLimitLayer::builder().unmatched(Unmatched::Reject).from_yaml(RULES).expect("the rules are right");
+async fn layer_can_reject_requests_without_a_route() {
+    let layer = RateLimitLayer::builder().unmatched(Unmatched::Reject).from_yaml(RULES).expect("valid rules");
     let app = Router::new().fallback(async || "handled").layer(layer.for_worker());
     let response = ask(&app, request("/elsewhere")).await;
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
@@ -168,7 +168,7 @@ async fn a_layer_that_is_told_to_lets_no_request_without_a_route_reach_a_handler
     assert_eq!(response.headers().get("ratelimit"), None);
 }
 
-/// As everybody tests a service: neither a peer nor a host.
+/// Returns a request without a peer and without a host, as in the unit tests of a service.
 fn bare(path: &str) -> Request<Body> {
     Request::get(path).body(Body::empty()).expect("a request")
 }
@@ -182,7 +182,7 @@ async fn statuses(app: &Router, path: &str, count: usize) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn a_request_from_nowhere_is_limited_by_what_needs_no_address() {
+async fn request_without_a_peer_meets_limits_without_address() {
     let rules = "
 routes:
   - name: elsewhere
@@ -205,7 +205,7 @@ routes:
       - { name: ip, mode: PER_CLIENT, client: [ip, path], on_missing_client: skip, rate: 1, interval: 1h }
       - { name: total, mode: OVERALL, rate: 2, interval: 1h }
 ";
-    let layer = RateLimitLayer::from_yaml(rules).expect("the rules are right");
+    let layer = RateLimitLayer::from_yaml(rules).expect("valid rules");
     let app = Router::new().fallback(async || "handled").layer(layer);
     assert_eq!(statuses(&app, "/total", 3).await, [200, 200, 429]);
     assert_eq!(statuses(&app, "/key", 2).await, [200, 200]);
@@ -215,7 +215,7 @@ routes:
 }
 
 #[tokio::test]
-async fn a_host_is_the_services_own_matter_unless_there_are_two() {
+async fn two_hosts_are_rejected_and_none_is_accepted() {
     let app = Router::new().fallback(async || "handled").layer(layer());
     let mut request = bare("/files/a");
     for host in ["a.example", "b.example"] {
@@ -226,14 +226,14 @@ async fn a_host_is_the_services_own_matter_unless_there_are_two() {
 }
 
 #[tokio::test]
-async fn a_handler_may_be_asked_for_another_protocol_in_http_2_as_in_http_1() {
+async fn extended_connect_is_limited_like_a_get() {
     let limits = "limits: [{ name: total, mode: OVERALL, rate: 2, interval: 1h }]";
     let rules = format!("routes: [{{ name: socket, match: {{ path: /socket, methods: [GET] }}, {limits} }}]");
-    let layer = RateLimitLayer::from_yaml(&rules).expect("the rules are right");
+    let layer = RateLimitLayer::from_yaml(&rules).expect("valid rules");
     let app = Router::new().fallback(async |method: Method| [("x-method", method.to_string())]).layer(layer);
     let ask = async |method: &str, target: &str| {
         let request = Request::builder().method(method).uri(target).body(Body::empty()).expect("a request");
-        app.clone().oneshot(request).await.expect("an answer")
+        app.clone().oneshot(request).await.expect("a response")
     };
     assert_eq!(ask("CONNECT", "https://a.example/socket").await.headers()["x-method"], "CONNECT");
     assert_eq!(ask("GET", "/socket").await.status(), StatusCode::OK);
@@ -242,10 +242,10 @@ async fn a_handler_may_be_asked_for_another_protocol_in_http_2_as_in_http_1() {
 }
 
 #[tokio::test]
-async fn a_layer_and_a_limiter_may_have_one_store() {
+async fn layers_and_limiters_can_share_a_store() {
     let store = Store::memory();
     let limited = |layer: LayerBuilder| {
-        let layer = layer.store(store.clone()).from_yaml(RULES).expect("the rules are right");
+        let layer = layer.store(store.clone()).from_yaml(RULES).expect("valid rules");
         Router::new().fallback(async || "handled").layer(layer)
     };
     let (one, other) = (limited(RateLimitLayer::builder()), limited(RateLimitLayer::builder()));
@@ -253,15 +253,15 @@ async fn a_layer_and_a_limiter_may_have_one_store() {
     for app in [&one, &other, &one] {
         statuses.push(ask(app, request("/hello")).await.status().as_u16());
     }
-    assert_eq!(statuses, [200, 200, 429], "two layers have the buckets of one rule file");
+    assert_eq!(statuses, [200, 200, 429], "two layers share the buckets of a rule file");
     let limiter = RateLimiter::new(store.clone(), "mails").expect("a limiter");
     let rate = RateConfig::new(Mode::Overall, 1, Duration::from_secs(3600)).expect("a rate");
-    assert!(limiter.try_set_rate(&rate).await.expect("an answer"));
+    assert!(limiter.try_set_rate(&rate).await.expect("a response"));
     assert_eq!((granted(&limiter, 1).await, granted(&limiter, 1).await), (Ok(true), Ok(false)));
 }
 
 #[tokio::test]
-async fn the_handler_is_found_by_the_path_that_was_judged_and_sees_no_other() {
+async fn sanitizing_layer_routes_by_the_normalized_path() {
     let app = app_with(sanitizing(RULES));
     let response = ask(&app, request("/files/./a//%62/../c%3bd;e?q=%41")).await;
     assert_eq!(text(response).await, "/files/a/c%3Bd;e?q=%41");
@@ -274,13 +274,13 @@ async fn the_handler_is_found_by_the_path_that_was_judged_and_sees_no_other() {
 }
 
 #[tokio::test]
-async fn on_a_router_too_the_handler_sees_the_path_that_was_judged() {
+async fn handler_in_a_router_sees_the_normalized_path() {
     let handler = async |uri: Uri| uri.to_string();
     let app = Router::new().route("/files/{*path}", get(handler)).layer(sanitizing(RULES));
     assert_eq!(text(ask(&app, request("/files/./a")).await).await, "/files/a");
 }
 
-/// A body that can be sent to another thread and not be shared with one.
+/// A body that is `Send` but not `Sync`.
 struct NotSync(Cell<Option<Bytes>>);
 
 impl http_body::Body for NotSync {
@@ -293,12 +293,12 @@ impl http_body::Body for NotSync {
 }
 
 #[tokio::test]
-async fn bodies_need_not_be_sync_in_either_direction() {
+async fn bodies_need_not_be_sync() {
     let body = Body::new(NotSync(Cell::new(Some("there and back".into()))));
     let request = Request::post("/upload").header("host", "example.com").extension(Peer(Ipv4Addr::LOCALHOST.into()));
     let request = request.body(body).expect("a request");
-    let answer = tokio::spawn(async move { text(ask(&app(), request).await).await }); // the future is `Send` all the same
-    assert_eq!(answer.await.expect("an answer"), "there and back");
+    let response = tokio::spawn(async move { text(ask(&app(), request).await).await }); // the future must be `Send`
+    assert_eq!(response.await.expect("a response"), "there and back");
 
     let service = tower::service_fn(async |request: Request<NotSync>| {
         Ok::<_, std::convert::Infallible>(Response::new(request.into_body()))
@@ -306,12 +306,12 @@ async fn bodies_need_not_be_sync_in_either_direction() {
     let service = tower::Layer::layer(&layer(), service);
     let request = Request::post("/upload").header("host", "example.com").extension(Peer(Ipv4Addr::LOCALHOST.into()));
     let request = request.body(NotSync(Cell::new(Some("as it is".into())))).expect("a request");
-    let response = tokio::spawn(service.oneshot(request)).await.expect("a task").expect("an answer");
+    let response = tokio::spawn(service.oneshot(request)).await.expect("a task").expect("a response");
     assert_eq!(response.into_body().collect().await.expect("a body").to_bytes(), "as it is");
 }
 
 #[test]
-fn a_layer_that_cannot_be_made_says_why() {
+fn invalid_rules_return_a_layer_error() {
     let error = RateLimitLayer::from_yaml("routes: []").expect_err("no routes");
     assert!(matches!(error, LayerError::Text(_)), "{error:?}");
     let error = RateLimitLayer::from_file("tests/fixtures/config/none.yaml").expect_err("no file");
@@ -320,7 +320,7 @@ fn a_layer_that_cannot_be_made_says_why() {
 }
 
 #[tokio::test]
-async fn a_handler_sees_its_connection_and_a_field_of_the_rules_is_no_option_of_it() {
+async fn connection_naming_a_field_of_rules_is_rejected() {
     let rules = "
 routes:
   - name: all
@@ -328,7 +328,7 @@ routes:
     limits:
       - { name: own, mode: PER_CLIENT, client: 'header:X-Api-Key', rate: 1, interval: 1h }
 ";
-    let layer = RateLimitLayer::from_yaml(rules).expect("the rules are right");
+    let layer = RateLimitLayer::from_yaml(rules).expect("valid rules");
     let seen = async |headers: HeaderMap| format!("{:?} {:?}", headers.get("connection"), headers.get("upgrade"));
     let app = Router::new().route("/", get(seen)).layer(layer);
     let asked = |connection: &'static str| {
@@ -343,9 +343,9 @@ routes:
 }
 
 #[tokio::test]
-async fn a_request_whose_client_leaves_is_counted_in_somebodys_own_service_too() {
+async fn cancelled_request_is_counted_by_the_layer() {
     let metrics = Arc::new(Metrics::new());
-    let config = Config::parse(RULES).expect("the rules are right");
+    let config = Config::parse(RULES).expect("valid rules");
     let layer = RateLimitLayer::new(&config, Arc::clone(&metrics)).expect("a layer");
     let handlers = Router::new().route("/hello", get(async || std::future::pending::<&str>().await));
     let app = Router::new().fallback_service(handlers).layer(layer);
@@ -363,7 +363,7 @@ async fn a_request_whose_client_leaves_is_counted_in_somebodys_own_service_too()
 }
 
 #[tokio::test]
-async fn a_handler_believes_no_more_than_the_rules() {
+async fn sanitizing_layer_removes_untrusted_fields() {
     let rules = "
 clients: { trusted_proxies: [192.0.2.0/24] }
 routes:
@@ -384,9 +384,9 @@ routes:
         request
     };
     for _ in 0..2 {
-        let stranger = ask(&app, asked(Ipv4Addr::new(198, 51, 100, 1))).await;
-        assert_eq!(stranger.status(), StatusCode::OK, "it was counted by a field of its own");
-        assert_eq!(text(stranger).await, "None false");
+        let untrusted = ask(&app, asked(Ipv4Addr::new(198, 51, 100, 1))).await;
+        assert_eq!(untrusted.status(), StatusCode::OK, "the limit trusted a field of an untrusted client");
+        assert_eq!(text(untrusted).await, "None false");
     }
     let proxied = || ask(&app, asked(Ipv4Addr::new(192, 0, 2, 1)));
     assert_eq!(text(proxied().await).await, r#"Some("6.6.6.6") false"#);

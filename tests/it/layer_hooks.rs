@@ -40,7 +40,7 @@ async fn text(response: Response<Body>) -> String {
 }
 
 #[tokio::test]
-async fn client_key_in_the_extensions_has_its_own_bucket() {
+async fn client_key_from_extensions_has_its_own_bucket() {
     let layer = RateLimitLayer::from_yaml(RULES).expect("rules");
     let mut statuses = Vec::new();
     for key in [Some("a"), Some("b"), Some("a"), Some(""), None] {
@@ -84,7 +84,7 @@ async fn hook_makes_the_response_to_a_rejected_request() {
 }
 
 #[tokio::test]
-async fn hook_may_set_retry_after_and_grpc_calls_pass_it_by() {
+async fn hook_sets_retry_after_except_for_grpc() {
     let hook =
         |_: Rejection<'_>| Response::builder().status(429).header(RETRY_AFTER, "7").body("own").expect("a response");
     let layer = RateLimitLayer::builder().on_reject(hook).from_yaml(RULES).expect("rules");
@@ -102,17 +102,17 @@ async fn hook_may_set_retry_after_and_grpc_calls_pass_it_by() {
     );
 }
 
-/// A program that answers for a limiter needs the same values as the layer.
+/// A program that responds for a limiter needs the same values as the layer.
 #[tokio::test(start_paused = true)]
 async fn limiter_returns_the_values_of_retry_after() {
     let limiter = RateLimiter::new(Store::memory(), "mails").expect("a limiter");
     let rate = RateConfig::new(Mode::Overall, 3, Duration::from_secs(10)).expect("a rate");
     limiter.set_rate(&rate).await.expect("set");
-    let taken = limiter.try_acquire(2).await.expect("an answer");
+    let taken = limiter.try_acquire(2).await.expect("a decision");
     assert_eq!((taken.granted, taken.remaining, taken.wait), (true, 1, Duration::ZERO));
     tokio::time::advance(Duration::from_millis(2_500)).await;
-    let rejected = limiter.try_acquire(2).await.expect("an answer");
+    let rejected = limiter.try_acquire(2).await.expect("a decision");
     assert_eq!((rejected.granted, rejected.remaining, rejected.wait), (false, 1, Duration::from_millis(7_500)));
     tokio::time::advance(rejected.wait).await;
-    assert!(limiter.try_acquire(2).await.expect("an answer").granted);
+    assert!(limiter.try_acquire(2).await.expect("a decision").granted);
 }

@@ -1,4 +1,4 @@
-//! Where a layer and its store count.
+//! The metrics registries of a layer and its store.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn has(metrics: &Metrics, line: &str) -> bool {
 
 /// Regression test: the metrics of the layer had `tidegate_store_up 1` while Redis was down.
 #[tokio::test]
-async fn layer_and_store_count_in_one_registry() {
+async fn layer_and_store_share_a_metrics_registry() {
     let dead = || Store::redis_builder("redis://:hush@127.0.0.1:1");
     let metrics = Arc::new(Metrics::new());
     let store = dead().open().expect("a store");

@@ -1,4 +1,4 @@
-//! A layer hands requests on as they came, and still applies the limits of every reading of them.
+//! The layer passes requests on unchanged, and applies the limits of each interpretation of their paths.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -51,7 +51,8 @@ routes:
     limits: [{ name: per-ip, mode: PER_CLIENT, client: ip, rate: 2, interval: 1h }]
 ";
 
-/// Regression test: with one rule for `/auth/login`, requests to `/echo` lost fields, `%2F` was 400, and `//` collapsed.
+/// Regression test: with one rule for `/auth/login`, requests to `/echo` lost fields, `%2F` was 400, and `//`
+/// collapsed.
 #[tokio::test]
 async fn layer_leaves_unlimited_requests_alone() {
     let app = app(LOGIN);
@@ -74,7 +75,7 @@ async fn limited_request_reaches_its_handler_unchanged() {
 }
 
 #[tokio::test]
-async fn path_without_normal_form_is_limited_by_every_reading() {
+async fn ambiguous_path_meets_limits_of_all_readings() {
     for target in
         ["/x/..%2fauth/login", "/auth%2flogin", "/auth%5Clogin", "/..;/auth/login", "/x%252f..%252fauth/login"]
     {

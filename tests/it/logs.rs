@@ -1,4 +1,4 @@
-//! Logs whose readers stall, whose disks are full, and whose files are moved away.
+//! Logs with stalled readers, full disks and rotated files.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ async fn dropped(admin: std::net::SocketAddr) -> u64 {
     line.map_or(0, |count| count.parse().expect("a number"))
 }
 
-/// A file that is gone with its owner.
+/// A log file. Dropping it removes the file.
 struct LogFile(PathBuf);
 
 impl LogFile {
@@ -44,13 +44,13 @@ impl Drop for LogFile {
 }
 
 #[tokio::test]
-async fn a_reader_that_stalls_costs_lines_and_neither_memory_nor_requests_nor_the_end() {
+async fn stalled_log_reader_loses_lines_only() {
     let file = RuleFile::new("stalled", &rules("stdout"));
     let (program, address, admin) = Program::run(&file, &[]);
     let path = format!("/{}", "x".repeat(8000));
     let before = program.peak_memory();
     let mut client = Raw::connect(address).await;
-    // 16 MB of lines, which nobody reads; there is room for 8 MiB of them.
+    // 16 MB of unread lines. The gateway buffers 8 MiB.
     for _ in 0..2000 {
         assert_eq!(get(&mut client, &path, "").await.status(), 200);
     }
@@ -60,13 +60,14 @@ async fn a_reader_that_stalls_costs_lines_and_neither_memory_nor_requests_nor_th
     let after = program.peak_memory();
     assert!(after < before + (28 << 20), "{before} bytes grew to {after}");
     program.signal("TERM");
-    // It waits for the end before it reads.
-    let (status, _) = soon(async { tokio::task::spawn_blocking(|| program.end()).await.expect("an end") }).await;
+    // The process must exit although nothing reads its output.
+    let (status, _) =
+        soon(async { tokio::task::spawn_blocking(|| program.wait_for_exit()).await.expect("an exit") }).await;
     assert!(status.success());
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_of_once() {
+async fn full_disk_is_logged_once() {
     let file = RuleFile::new("full-disk", &rules("/dev/full"));
     let (program, address, admin) = Program::run(&file, &[]);
     let mut client = Raw::connect(address).await;
@@ -76,13 +77,13 @@ async fn a_full_disk_is_told_of_once() {
     }
     drop(client);
     program.signal("TERM");
-    let (status, log) = program.end();
+    let (status, log) = program.wait_for_exit();
     assert!(status.success(), "{log}");
     assert_eq!(log.matches("cannot be written, lines are dropped").count(), 1, "{log}");
 }
 
 #[tokio::test]
-async fn sighup_ended_the_gateway_and_opens_the_access_log_anew() {
+async fn sighup_reopens_the_access_log() {
     let (log, moved) = (LogFile::new("rotated"), LogFile::new("rotated-1"));
     let file = RuleFile::new("rotated", &rules(log.0.to_str().expect("a path in UTF-8")));
     let (program, address, _admin) = Program::run(&file, &[]);
@@ -97,8 +98,8 @@ async fn sighup_ended_the_gateway_and_opens_the_access_log_anew() {
     assert!(!log.text().contains("/one") && !moved.text().contains("/two"));
     drop(client);
     program.signal("TERM");
-    let (status, said) = program.end();
-    assert!(status.success() && said.contains("SIGHUP"), "{said}");
+    let (status, text) = program.wait_for_exit();
+    assert!(status.success() && text.contains("SIGHUP"), "{text}");
 }
 
 #[tokio::test]
@@ -108,21 +109,26 @@ async fn sighup_does_not_end_the_demo() {
     demo.signal("HUP");
     assert_eq!(get(&mut Raw::connect(address).await, "/hello", "").await.status(), 200);
     demo.signal("TERM");
-    let (status, said) = demo.end();
-    assert!(status.success() && said.contains("SIGHUP"), "{said}");
+    let (status, text) = demo.wait_for_exit();
+    assert!(status.success() && text.contains("SIGHUP"), "{text}");
 }
 
-/// Reads lines until one holds `text`; returns all of them.
+/// Reads lines until one contains `text`, and returns all of them.
+#[track_caller]
 fn read_until(lines: &mut impl std::io::BufRead, text: &str) -> String {
     let mut all = String::new();
     while !all.contains(text) {
-        assert_ne!(lines.read_line(&mut all).expect("text"), 0, "no `{text}` in\n{all}");
+        assert_ne!(
+            lines.read_line(&mut all).expect("text"),
+            0,
+            "waited for `{text}`, but the output has ended:\n{all}"
+        );
     }
     all
 }
 
 #[test]
-fn a_redis_that_is_away_was_told_of_by_every_worker() {
+fn unreachable_redis_is_logged_once() {
     let Some(redis) = RedisServer::start() else { return };
     let url = redis.url();
     let port: u16 = url.rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).expect("a port");
@@ -138,10 +144,10 @@ routes:
     let file = RuleFile::new("away", &rules);
     let mut program = Program::start(&mut tidegate(&["run", "-c", file.path(), "--workers", "3"]));
     let before = read_until(&mut program.stderr, "store is unreachable");
-    let redis = RedisServer::start_on(port).expect("the same port again");
+    let redis = RedisServer::start_on(port).expect("a Redis on the same port");
     let log = before + &read_until(&mut program.stderr, "store has recovered");
     program.signal("TERM");
-    let (_, rest) = program.end();
+    let (_, rest) = program.wait_for_exit();
     drop(redis);
     let log = log + &rest;
     assert_eq!(log.matches("store is unreachable").count(), 1, "{log}");

@@ -1,4 +1,4 @@
-//! A Redis that comes late, or comes back without its data: what gateways know of each other, and what they say.
+//! A Redis that starts late, or restarts without its data.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -23,19 +23,19 @@ fn rules(store: &str) -> String {
     )
 }
 
-fn at(port: u16) -> String {
+fn store_at(port: u16) -> String {
     format!("{{ url: 'redis://127.0.0.1:{port}', timeout: 2s }}")
 }
 
-/// Each has made up a secret when Redis comes, and one of them is used by both.
+/// Each gateway has generated a secret before Redis starts; all must use the same one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gateways_that_find_an_empty_redis_at_the_same_time_hash_clients_alike() {
+async fn gateways_of_an_empty_redis_share_one_secret() {
     if RedisServer::start().is_none() {
         return;
     }
     for _ in 0..3 {
         let port = free_port();
-        let gateways = [(); 3].map(|()| TestGateway::start(&rules(&at(port))));
+        let gateways = [(); 3].map(|()| TestGateway::start(&rules(&store_at(port))));
         let redis = RedisServer::start_on(port).expect("a Redis");
         for gateway in &gateways {
             soon(async { while gateway.get("/", "k: a\r\n").await.field("ratelimit").is_none() {} }).await;
@@ -47,32 +47,32 @@ async fn gateways_that_find_an_empty_redis_at_the_same_time_hash_clients_alike()
 }
 
 #[tokio::test]
-async fn a_redis_that_comes_back_empty_is_told_of_once_and_clients_are_hashed_as_before() {
+async fn data_loss_is_logged_and_keeps_client_hashes() {
     let Some(redis) = RedisServer::start() else { return };
-    let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{}", rules(&at(redis.port)));
+    let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{}", rules(&store_at(redis.port)));
     let file = RuleFile::new("lost-data", &text);
     let (program, address, admin) = Program::run(&file, &[]);
-    let ask =
+    let send =
         async |address| Raw::connect(address).await.ask("GET / HTTP/1.1\r\nHost: localhost\r\nk: a\r\n\r\n").await;
     let key = |redis: &RedisServer| {
         let keys: Vec<String> = redis.connection().keys("{tidegate:all}:l:*").expect("keys");
         keys.into_iter().find(|key| !key.contains(":owed:")).expect("a bucket")
     };
-    soon(async { while ask(address).await.field("ratelimit").is_none() {} }).await;
+    soon(async { while send(address).await.field("ratelimit").is_none() {} }).await;
     let (port, before) = (redis.port, key(&redis));
     drop(redis);
     let ready = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     soon(async { while !Raw::connect(admin).await.ask(ready).await.text().contains("unreachable") {} }).await;
-    let redis = RedisServer::start_on(port).expect("Redis again");
-    soon(async { while ask(address).await.field("ratelimit").is_none() {} }).await;
+    let redis = RedisServer::start_on(port).expect("a Redis on the same port");
+    soon(async { while send(address).await.field("ratelimit").is_none() {} }).await;
     assert_eq!(key(&redis), before);
     program.signal("TERM");
-    let (_, log) = spawn_blocking(|| program.end()).await.expect("an end");
+    let (_, log) = spawn_blocking(|| program.wait_for_exit()).await.expect("an exit");
     assert_eq!(log.matches("store has lost its data").count(), 1, "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_is_not_ready_while_its_store_is_away_if_its_rules_say_so() {
+async fn fail_readiness_follows_the_state_of_the_store() {
     if RedisServer::start().is_none() {
         return;
     }
@@ -89,28 +89,28 @@ async fn a_gateway_is_not_ready_while_its_store_is_away_if_its_rules_say_so() {
     soon(async { while ready().await.status() != 503 {} }).await;
 }
 
-/// An evicted bucket forgets what it granted.
+/// An evicted bucket loses its grants, so its limit grants too much.
 #[tokio::test]
-async fn a_redis_that_may_evict_buckets_is_told_of_at_the_start() {
+async fn eviction_policy_of_redis_is_logged_at_start() {
     let evicts = ["--appendonly", "no", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
     let Some(redis) = RedisServer::start_with(None, &evicts) else { return };
-    let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{}", rules(&at(redis.port)));
+    let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{}", rules(&store_at(redis.port)));
     let file = RuleFile::new("evicts", &text);
     let (mut program, ..) = Program::run(&file, &[]);
-    let told = spawn_blocking(move || {
+    let line = spawn_blocking(move || {
         let mut line = String::new();
         while program.stderr.read_line(&mut line).is_ok_and(|length| length > 0) && !line.contains("may evict") {
             line.clear();
         }
         line
     });
-    let told = soon(told).await.expect("a line");
-    assert!(told.contains(r#"policy="allkeys-lru""#), "{told}");
+    let line = soon(line).await.expect("a line");
+    assert!(line.contains(r#"policy="allkeys-lru""#), "{line}");
 }
 
-/// What is given back twice is granted twice; a permit that stays lost returns by itself.
+/// A permit refunded twice would be granted twice. A lost refund only delays the permit until the interval ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_are_given_back_once_although_nobody_hears_that_they_were() {
+async fn lost_reply_to_a_refund_refunds_once() {
     let Some(redis) = RedisServer::start() else { return };
     let proxy = FaultyProxy::start(redis.port).await;
     let store = RedisServer::store_at(format!("redis://127.0.0.1:{}", proxy.port), Duration::from_millis(500));
@@ -120,7 +120,7 @@ async fn permits_are_given_back_once_although_nobody_hears_that_they_were() {
         let outcome = store.take_at(std::slice::from_ref(&one), now).await.expect("a decision");
         taken = outcome.granted_charges(vec![one.clone()]);
     }
-    // The answer comes when nobody waits for it any more.
+    // The reply arrives after the timeout.
     proxy.delay(3_000, 3_000);
     assert!(store.give_back_at(&taken, now).await.is_err());
     proxy.delay(0, 0);

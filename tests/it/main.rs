@@ -1,7 +1,7 @@
 //! All integration tests, in one binary so that it links once.
 
-#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(unreachable_pub, reason = "a test binary exports nothing")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 mod access_log;
 mod admin_listener;

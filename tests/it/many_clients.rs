@@ -1,4 +1,4 @@
-//! Many clients that come once: what they leave behind.
+//! The keys of many clients that send one request each.
 
 use deadpool_redis::redis::cmd;
 use tidegate::limit::leaky_bucket::Queue;
@@ -11,7 +11,7 @@ use crate::support::redis::RedisServer;
 const CLIENTS: u32 = 20_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_do_not_come_back_leave_no_keys_behind() {
+async fn keys_of_one_time_clients_expire() {
     let Some(redis) = RedisServer::start() else { return };
     let store = redis.store();
     let queue = Queue { length: 1, max_wait: 10 };
@@ -36,6 +36,6 @@ async fn clients_that_do_not_come_back_leave_no_keys_behind() {
     asking.join_all().await;
     let mut redis = redis.connection();
     let mut size = || cmd("DBSIZE").query::<u64>(&mut redis).expect("a size");
-    // The secret under which clients are hashed stays.
+    // The secret for client hashes remains.
     crate::support::wire::until_within(std::time::Duration::from_secs(60), || size() == 1).await;
 }

@@ -1,4 +1,4 @@
-//! A body may be as long as its route says, and not a byte longer.
+//! `max_body`, the maximum length of a request body.
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::upstream::{Origin, Visit};
@@ -24,7 +24,7 @@ fn post(path: &str, fields: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_body_that_says_it_is_too_long_is_neither_charged_nor_forwarded() {
+async fn declared_long_body_is_rejected_uncharged() {
     let origin = Origin::saying(OK).await;
     let gateway = TestGateway::start(&rules(&origin));
     let mut client = gateway.client().await;
@@ -34,7 +34,7 @@ async fn a_body_that_says_it_is_too_long_is_neither_charged_nor_forwarded() {
     assert!(refused.start.ends_with(" 413 Content Too Large"), "{}", refused.start);
     assert!(refused.text().contains(r#""title":"Content Too Large""#), "{}", refused.text());
     assert_eq!(client.ask(post("/other", "Content-Length: 6", "123456")).await.status(), 200);
-    // One with a method that has no body in the eyes of most is not looked at until it would be sent.
+    // For GET, which usually has no body, the gateway checks the length only when it forwards the body.
     let get = post("/small", "Content-Length: 6", "123456").replace("POST", "GET");
     assert_eq!(client.ask(get).await.status(), 413);
     assert_eq!(origin.requests().len(), 2);
@@ -42,7 +42,7 @@ async fn a_body_that_says_it_is_too_long_is_neither_charged_nor_forwarded() {
 }
 
 #[tokio::test]
-async fn a_body_that_turns_out_to_be_too_long_is_cut_off_and_its_client_told() {
+async fn chunked_body_above_max_body_is_413() {
     let origin = Origin::start(|mut visit: Visit| async move { while visit.request().await.is_some() {} }).await;
     let gateway = TestGateway::start(&rules(&origin));
     let mut client = gateway.client().await;
@@ -50,5 +50,5 @@ async fn a_body_that_turns_out_to_be_too_long_is_cut_off_and_its_client_told() {
     let refused = client.ask(post("/small", "Transfer-Encoding: chunked", body)).await;
     assert_eq!((refused.status(), refused.field("connection").as_deref()), (413, Some("close")));
     client.closed().await.unwrap();
-    assert!(origin.requests().is_empty(), "half a request was taken for a whole one");
+    assert!(origin.requests().is_empty(), "the origin accepted an incomplete request");
 }

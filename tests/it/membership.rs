@@ -1,4 +1,4 @@
-//! How many gateways share a Redis, as each of them is told: that is what their shares of a limit go by while Redis is away.
+//! The number of gateways that share a Redis. It determines each gateway's share of a limit while Redis is unreachable.
 
 use std::time::Duration;
 
@@ -13,95 +13,97 @@ use crate::support::wire::until;
 
 fn rules(redis: &RedisServer) -> String {
     format!(
-        "store: {}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - {{ name: all, match: {{ path: /** }}, upstream: echo }}\n",
+        "store: {}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  \
+         - {{ name: all, match: {{ path: /** }}, upstream: echo }}\n",
         redis.rule()
     )
 }
 
-/// Waits until a gateway knows that there are so many. That takes five to eight seconds once it was forgotten, and a busy machine
-/// some more.
-async fn knows_of(gateway: &TestGateway, number: u64) {
+/// Waits until a gateway counts `number` gateways. After a loss of data that takes five to eight seconds.
+async fn wait_for_gateways(gateway: &TestGateway, number: u64) {
     let knows = async { while gateway.counter("tidegate_gateways").await != number {} };
-    timeout(Duration::from_secs(30), knows).await.expect("it is told");
+    let in_time = timeout(Duration::from_secs(30), knows).await;
+    assert!(in_time.is_ok(), "waited 30 s until a gateway counts {number} gateways");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gateways_on_one_redis_know_how_many_they_are() {
+async fn gateways_on_one_redis_count_each_other() {
     let Some(redis) = RedisServer::start() else { return };
     let rules = rules(&redis);
     let first = TestGateway::start(&rules);
-    knows_of(&first, 1).await;
+    wait_for_gateways(&first, 1).await;
     let second = TestGateway::start(&rules);
-    knows_of(&second, 2).await;
-    knows_of(&first, 2).await;
+    wait_for_gateways(&second, 2).await;
+    wait_for_gateways(&first, 2).await;
 }
 
-/// Has Redis do what these words say; each answers with a number.
-fn control(redis: &RedisServer) -> impl FnMut(&[&str]) -> u64 + use<> {
+/// Returns a function that runs a command with an integer reply.
+fn controls(redis: &RedisServer) -> impl FnMut(&[&str]) -> u64 + use<> {
     let mut connection = redis.connection();
     move |words| cmd(words[0]).arg(&words[1..]).query(&mut connection).expect("a number")
 }
 
-/// A Redis, and a gateway that knows of another on it, which has ended.
-async fn one_of_two() -> Option<(RedisServer, TestGateway)> {
+/// Starts a Redis and a gateway that counts two gateways. The second one has ended.
+async fn one_gateway_of_two() -> Option<(RedisServer, TestGateway)> {
     let redis = RedisServer::start()?;
     let rules = rules(&redis);
     let gateway = TestGateway::start(&rules);
     let other = TestGateway::start(&rules);
-    knows_of(&gateway, 2).await;
+    wait_for_gateways(&gateway, 2).await;
     drop(other);
     Some((redis, gateway))
 }
 
-/// Before, the first that came back to a Redis without its data had all of each limit if it went away again at once.
+/// Regression test: the first gateway that reconnected to a Redis without data took all of each limit in the next
+/// outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_is_back_first_does_not_take_itself_for_the_only_one() {
-    let Some((redis, gateway)) = one_of_two().await else { return };
-    let mut tell = control(&redis);
-    tell(&["DEL", "{tidegate:gateways}"]);
-    tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
+async fn first_reconnected_gateway_keeps_the_gateway_count() {
+    let Some((redis, gateway)) = one_gateway_of_two().await else { return };
+    let mut control = controls(&redis);
+    control(&["DEL", "{tidegate:gateways}"]);
+    control(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    until(|| control(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
     assert_eq!(gateway.counter("tidegate_gateways").await, 2);
-    // The others have had their time.
-    knows_of(&gateway, 1).await;
+    // After some seconds without an announcement the other gateway no longer counts.
+    wait_for_gateways(&gateway, 1).await;
 }
 
-/// Nobody's connection ends when Redis is flushed, or its clock leaps. Before, the first to announce itself again had all of each
-/// limit if Redis went away within five seconds.
+/// A flush of Redis, or a leap of its clock, closes no connection. Regression test: the first gateway to announce
+/// itself again took all of each limit in an outage within five seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_a_redis_forgot_does_not_take_itself_for_the_only_one() {
-    let Some((redis, gateway)) = one_of_two().await else { return };
-    let mut tell = control(&redis);
+async fn gateway_count_is_kept_after_data_loss() {
+    let Some((redis, gateway)) = one_gateway_of_two().await else { return };
+    let mut control = controls(&redis);
     let forgotten = Stopwatch::start();
-    tell(&["DEL", "{tidegate:gateways}"]);
-    until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
-    knows_of(&gateway, 1).await;
-    // Each of the others has announced itself by then.
+    control(&["DEL", "{tidegate:gateways}"]);
+    until(|| control(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
+    wait_for_gateways(&gateway, 1).await;
+    // Within five seconds every other gateway would have announced itself.
     assert!(forgotten.elapsed() >= Duration::from_secs(5));
 }
 
-/// Before, a Redis that lost its data twice within five seconds was believed, the second time, that there is one gateway.
+/// Regression test: after a second loss of data within five seconds the gateway counted only itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_a_redis_forgets_again_and_again_does_not_take_itself_for_the_only_one() {
-    let Some((redis, gateway)) = one_of_two().await else { return };
-    let mut tell = control(&redis);
+async fn gateway_count_survives_repeated_data_loss() {
+    let Some((redis, gateway)) = one_gateway_of_two().await else { return };
+    let mut control = controls(&redis);
     let begin = Stopwatch::start();
     while begin.elapsed() < Duration::from_secs(8) {
-        tell(&["DEL", "{tidegate:gateways}"]);
-        until(|| tell(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
+        control(&["DEL", "{tidegate:gateways}"]);
+        until(|| control(&["ZCARD", "{tidegate:gateways}"]) == 1).await;
         assert_eq!(gateway.counter("tidegate_gateways").await, 2);
     }
 }
 
-/// Before, the first that announced itself after that removed all others.
+/// Regression test: the first announcement after the change removed all other gateways.
 #[tokio::test]
-async fn gateways_are_known_when_the_clock_of_redis_has_gone_back() {
+async fn clock_set_back_removes_no_gateway() {
     let Some(redis) = RedisServer::start() else { return };
     let mut connection = redis.connection();
     let mut announce = |gateway: &str| -> [u32; 2] {
         let mut call = cmd("EVAL");
         call.arg(script()).arg(1).arg("gateways").arg("announce").arg(gateway).arg(15_000);
-        call.query(&mut connection).expect("an answer")
+        call.query(&mut connection).expect("a reply")
     };
     assert_eq!([announce("a"), announce("b"), announce("b")], [[1, 1], [2, 1], [2, 0]]);
     let ahead = |gateway: &str| {

@@ -1,4 +1,4 @@
-//! What operators are told of the rules in force.
+//! The rules in force, as the admin interface shows them.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::gateway::TestGateway;
 use crate::support::wire::raw::Raw;
 
 #[tokio::test]
-async fn the_operators_see_what_is_set_of_requests_routes_and_waiting() {
+async fn admin_config_shows_requests_routes_and_waiting() {
     let rules = "requests: { strip: [default, X-Own-*], keep: [X-Real-IP], underscores: keep }
 upstreams: { echo: { targets: ['builtin:echo'] } }
 routes:

@@ -1,4 +1,4 @@
-//! A store that does not answer: gateways decide alone, and charge what they granted when it is back.
+//! Outages of the store: gateways decide locally, and charge their grants when the store has recovered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::redisson::script;
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
 
-/// A PER_CLIENT limit of ten, told by this.
+/// Returns rules with a PER_CLIENT limit of ten with these further settings.
 fn rules(redis: &RedisServer, limit: &str) -> String {
     rules_at(&redis.rule(), limit)
 }
@@ -33,14 +33,14 @@ async fn ask(gateway: &TestGateway) -> Message {
     gateway.get("/", "k: a\r\n").await
 }
 
-/// Was it decided by the store? What is left is told only then.
-fn is_of_store(answer: &Message) -> bool {
-    answer.field("ratelimit").is_some()
+/// Returns `true` if the store decided: only then the response has the remaining permits.
+fn is_from_store(response: &Message) -> bool {
+    response.field("ratelimit").is_some()
 }
 
-/// Lost would be what was granted alone: a second rate in one window.
+/// Without the charge, one window would contain local grants and a second full rate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_gateway_grants_alone_is_charged_before_the_store_is_asked_again() {
+async fn local_grants_are_charged_before_new_decisions() {
     let limits = [
         "interval: 1h",
         "interval: 1h, algorithm: gcra",
@@ -55,29 +55,29 @@ async fn charged_afterwards(limit: &'static str) {
     let Some(redis) = RedisServer::start() else { return };
     let rules = rules(&redis, limit);
     let other = TestGateway::start(&rules);
-    assert!(is_of_store(&ask(&other).await), "{limit}");
+    assert!(is_from_store(&ask(&other).await), "{limit}");
     let gateway = TestGateway::start(&rules);
-    assert!(is_of_store(&ask(&gateway).await), "{limit}");
+    assert!(is_from_store(&ask(&gateway).await), "{limit}");
     redis.signal("STOP");
     let mut granted = 2;
-    let alone = soon(granted_until(&gateway, &mut granted, |answer| answer.status() == 429)).await;
-    assert!(!is_of_store(&alone), "{limit}: {}", alone.text());
-    assert_eq!(granted, 2 + 5, "{limit}: two gateways have half of it each");
+    let alone = soon(granted_until(&gateway, &mut granted, |response| response.status() == 429)).await;
+    assert!(!is_from_store(&alone), "{limit}: {}", alone.text());
+    assert_eq!(granted, 2 + 5, "{limit}: each of two gateways has half of the rate");
     redis.signal("CONT");
-    let back = soon(granted_until(&gateway, &mut granted, is_of_store)).await;
+    let back = soon(granted_until(&gateway, &mut granted, is_from_store)).await;
     assert_eq!(back.status(), 200, "{limit}");
-    granted_until(&gateway, &mut granted, |answer| answer.status() == 429 && is_of_store(answer)).await;
-    // Each of two workers had a call under way that Redis may have run when it went on: lost, and never sent again.
+    granted_until(&gateway, &mut granted, |response| response.status() == 429 && is_from_store(response)).await;
+    // Each of two workers had a call in flight. Redis may have run it after SIGCONT, so the gateway does not retry it.
     assert!((8..=10).contains(&granted), "{limit}: {granted}");
-    let asked = soon(granted_until(&other, &mut 0, is_of_store)).await;
-    assert_eq!(asked.status(), 429, "{limit}");
+    let of_other = soon(granted_until(&other, &mut 0, is_from_store)).await;
+    assert_eq!(of_other.status(), 429, "{limit}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_is_shown_to_operators_with_its_cause_and_what_was_charged_afterwards() {
+async fn admin_shows_cause_and_charges_of_an_outage() {
     let Some(redis) = RedisServer::start() else { return };
     let gateway = TestGateway::start(&rules(&redis, "interval: 1h"));
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
     let config = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let shown = async || Raw::connect(gateway.admin).await.ask(config).await.text();
     assert!(shown().await.contains(r#""state":"up""#), "{}", shown().await);
@@ -85,7 +85,7 @@ async fn an_outage_is_shown_to_operators_with_its_cause_and_what_was_charged_aft
     let before = charged().await;
     redis.signal("STOP");
     let mut granted = 0;
-    soon(granted_until(&gateway, &mut granted, |answer| answer.status() == 429)).await;
+    soon(granted_until(&gateway, &mut granted, |response| response.status() == 429)).await;
     assert_eq!(gateway.counter("tidegate_store_up").await, 0);
     let (config, ready) = (shown().await, gateway.admin_get("/readyz").await.text());
     let cause = r#""cause":"no answer in time""#;
@@ -97,48 +97,48 @@ async fn an_outage_is_shown_to_operators_with_its_cause_and_what_was_charged_aft
     assert_eq!(charged().await - before, u64::from(granted));
 }
 
-/// Before, it was charged only after the next outage: who has no memory is no outage.
+/// Regression test: a Redis without memory is not an outage, so the grants were charged only after the next outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_granted_without_an_outage_is_charged_as_soon_as_the_store_takes_it() {
+async fn local_grants_are_charged_once_redis_has_memory() {
     let Some(redis) = RedisServer::start() else { return };
-    // So that an answer that a busy machine gives late is no outage.
+    // A long timeout, so that a late reply on a busy machine is not an outage.
     let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", redis.port);
     let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
     let charged = async || gateway.counter("tidegate_store_charged_afterwards_total").await;
     let (before, mut control) = (charged().await, redis.connection());
     cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).exec(&mut control).expect("set");
     let mut alone = 0;
-    soon(granted_until(&gateway, &mut alone, |answer| answer.status() == 429)).await;
+    soon(granted_until(&gateway, &mut alone, |response| response.status() == 429)).await;
     assert!(alone > 0);
     assert_eq!(gateway.counter("tidegate_store_up").await, 1);
     cmd("CONFIG").arg(&["SET", "maxmemory", "0"]).exec(&mut control).expect("set");
     soon(async { while charged().await - before < u64::from(alone) {} }).await;
 }
 
-/// It cannot be charged, so it decides nothing yet: whoever is granted meanwhile would be granted twice.
+/// A decision before the charge could grant the same permits again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_without_memory_is_charged_by_those_who_come_back_before_it_decides() {
+async fn full_redis_decides_nothing_until_debts_are_charged() {
     let Some(redis) = RedisServer::start() else { return };
     let (proxy, mut control) = (FaultyProxy::start(redis.port).await, redis.connection());
     let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", proxy.port);
     let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
     proxy.cut();
     soon(async { while gateway.counter("tidegate_store_up").await == 1 {} }).await;
     let mut alone = 0;
-    granted_until(&gateway, &mut alone, |answer| answer.status() == 429).await;
+    granted_until(&gateway, &mut alone, |response| response.status() == 429).await;
     assert!(alone > 0);
     cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).exec(&mut control).expect("set");
     proxy.heal();
     gateway.until_config_has(&["OOM"]).await;
     for _ in 0..50 {
-        let answer = ask(&gateway).await;
-        assert!(answer.status() == 429 && !is_of_store(&answer), "{}", answer.text());
+        let response = ask(&gateway).await;
+        assert!(response.status() == 429 && !is_from_store(&response), "{}", response.text());
     }
     cmd("CONFIG").arg(&["SET", "maxmemory", "0"]).exec(&mut control).expect("set");
     let mut after = 0;
-    let last = soon(granted_until(&gateway, &mut after, is_of_store)).await;
+    let last = soon(granted_until(&gateway, &mut after, is_from_store)).await;
     assert_eq!(
         gateway.counter("tidegate_store_charged_afterwards_total").await,
         u64::from(alone + after) - u64::from(last.status() == 200)
@@ -146,9 +146,9 @@ async fn a_redis_without_memory_is_charged_by_those_who_come_back_before_it_deci
     assert_eq!(last.status(), 429);
 }
 
-/// A slot that was given alone is taken when the store is back.
+/// A time slot that a gateway assigned locally is taken in the store after the outage.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_a_gateway_gave_alone_are_taken_when_the_store_is_back() {
+async fn local_time_slots_are_charged_after_an_outage() {
     let Some(redis) = RedisServer::start() else { return };
     let proxy = FaultyProxy::start(redis.port).await;
     let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", proxy.port);
@@ -163,44 +163,44 @@ async fn slots_that_a_gateway_gave_alone_are_taken_when_the_store_is_back() {
     soon(async { while gateway.counter("tidegate_store_up").await == 0 {} }).await;
     let other = TestGateway::start(&rules(&redis, limit));
     for gateway in [&gateway, &other] {
-        let answer = soon(granted_until(gateway, &mut 0, is_of_store)).await;
-        assert_eq!(answer.status(), 429);
+        let response = soon(granted_until(gateway, &mut 0, is_from_store)).await;
+        assert_eq!(response.status(), 429);
     }
 }
 
-/// Asks until such an answer comes, which it returns; counts what is granted.
-async fn granted_until(gateway: &TestGateway, granted: &mut u32, is_it: impl Fn(&Message) -> bool) -> Message {
+/// Sends requests until a response matches, and returns it. Counts the admitted requests.
+async fn granted_until(gateway: &TestGateway, granted: &mut u32, matches: impl Fn(&Message) -> bool) -> Message {
     loop {
-        let answer = ask(gateway).await;
-        *granted += u32::from(answer.status() == 200);
-        if is_it(&answer) {
-            return answer;
+        let response = ask(gateway).await;
+        *granted += u32::from(response.status() == 200);
+        if matches(&response) {
+            return response;
         }
     }
 }
 
-/// The answer to a payment may be lost, and then it is told again.
+/// If the reply to a charge is lost, the gateway sends the charge again.
 #[tokio::test]
-async fn what_is_owed_is_charged_once_however_often_it_is_told() {
+async fn repeated_debt_is_charged_once() {
     let Some(redis) = RedisServer::start() else { return };
     let mut connection = redis.connection();
     let mut owe = |id: &str| -> i64 {
         let mut call = cmd("EVAL");
         call.arg(script()).arg(2).arg("{a}:l").arg(format!("{{a}}:owed:{id}"));
         call.arg("owe").arg("token_bucket 10 3600000 1 ").arg("2 3 1000 1 500").arg(&[7_u8; 8]);
-        call.query(&mut connection).expect("an answer")
+        call.query(&mut connection).expect("a reply")
     };
     assert_eq!([owe("1"), owe("1"), owe("2")], [1, 0, 1]);
     let left = redis.store().take(&[overall("{a}:l", 10, 3_600_000, 0)]).await.expect("a decision").decisions[0];
     assert_eq!(left.remaining, 2);
 }
 
-/// Each of the two workers has a connection, on which somebody waits; nobody waits for a connection that is being opened.
+/// One request waits on the connection of each of the two workers. No request waits for a new connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_a_redis_that_is_known_to_hang() {
+async fn hung_redis_delays_one_request_per_worker() {
     let Some(redis) = RedisServer::start() else { return };
     let gateway = TestGateway::start(&rules(&redis, "interval: 1h"));
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
     redis.signal("STOP");
     for _ in 0..200 {
         ask(&gateway).await;
@@ -210,16 +210,16 @@ async fn nobody_waits_for_a_redis_that_is_known_to_hang() {
     redis.signal("CONT");
 }
 
-/// A connection that nobody closes is waited for once, by each of two workers; and no longer than a new one takes to open.
+/// A silent connection delays one request of each of the two workers, as does opening a new connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_network_that_goes_silent_is_waited_for_once() {
+async fn silent_network_delays_one_request_per_worker() {
     let Some(redis) = RedisServer::start() else { return };
     let proxy = FaultyProxy::start(redis.port).await;
     let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 1s }}", proxy.port);
     let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
     let faults: [fn(&FaultyProxy); 2] = [FaultyProxy::half_open, FaultyProxy::blackhole];
     for fault in faults {
-        soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+        soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
         let before = failures(&gateway, "timeout").await;
         fault(&proxy);
         for _ in 0..50 {
@@ -229,26 +229,26 @@ async fn a_network_that_goes_silent_is_waited_for_once() {
         assert!(timeouts <= 2, "{timeouts} waited");
         proxy.heal();
     }
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
 }
 
-/// Before, a connection that nobody asked on stayed silent, and whoever was back waited while it tried to pay.
+/// Regression test: a silent connection without requests stayed open and delayed the charge of local grants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_is_silent_is_left_although_nobody_asks_on_it() {
+async fn silent_idle_connection_is_replaced() {
     let Some(redis) = RedisServer::start() else { return };
     let proxy = FaultyProxy::start(redis.port).await;
     let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 1s }}", proxy.port);
     let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
-    // Two workers have one each, and operators have one that is idle.
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
+    // One connection for each of two workers, and an idle one for the admin thread.
     let mut control = redis.connection();
     soon(async { while clients(&mut control).len() < 3 {} }).await;
     let silent = clients(&mut control);
     proxy.half_open();
-    // Nobody can pay.
-    let have_memory =
+    // Without memory Redis accepts no charges.
+    let set_memory =
         |bytes| cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut redis.connection()).expect("set");
-    have_memory("1");
+    set_memory("1");
     let mut number = 0;
     soon(async {
         while clients(&mut control).iter().any(|id| silent.contains(id)) {
@@ -257,11 +257,11 @@ async fn a_connection_that_is_silent_is_left_although_nobody_asks_on_it() {
         }
     })
     .await;
-    have_memory("0");
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    set_memory("0");
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
 }
 
-/// The ids of all connections but this one.
+/// Returns the ids of all connections except this one.
 fn clients(control: &mut Connection) -> Vec<String> {
     let own: u64 = cmd("CLIENT").arg("ID").query(control).expect("a number");
     let list: String = cmd("CLIENT").arg("LIST").query(control).expect("a list");
@@ -273,27 +273,27 @@ async fn failures(gateway: &TestGateway, cause: &str) -> u64 {
     gateway.counter(&format!(r#"tidegate_store_failures_total{{cause="{cause}"}}"#)).await
 }
 
-/// Each answer comes just before the deadline, or every other one just after it. Each request waited for it.
+/// Replies arrive just before the timeout, or every other one just after it. Regression test: each request waited.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_is_slow_for_everybody_is_left_alone_until_it_is_not() {
-    left_alone("local", (270, 290)).await;
-    left_alone("allow", (250, 350)).await;
+async fn slow_redis_is_avoided_until_it_is_fast() {
+    assert_avoided("local", (270, 290)).await;
+    assert_avoided("allow", (250, 350)).await;
 }
 
-async fn left_alone(policy: &'static str, delays: (u64, u64)) {
+async fn assert_avoided(policy: &'static str, delays: (u64, u64)) {
     let Some(redis) = RedisServer::start() else { return };
     let proxy = FaultyProxy::start(redis.port).await;
     let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 300ms }}", proxy.port);
     let gateway = TestGateway::start(&rules_at(&store, &format!("interval: 1h, on_store_failure: {policy}")));
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
     proxy.delay(delays.0, delays.1);
-    // Of both workers.
+    // Both workers must have noticed.
     let mut known_in_a_row = 0;
     soon(async {
         while known_in_a_row < 20 {
             let before = failures(&gateway, "unreachable").await;
-            let answers = asked_at_once(&gateway, 10).await;
-            assert!(answers.iter().all(|answer| [200, 429].contains(&answer.status())), "{policy}, {delays:?}");
+            let responses = send_at_once(&gateway, 10).await;
+            assert!(responses.iter().all(|response| [200, 429].contains(&response.status())), "{policy}, {delays:?}");
             let known = failures(&gateway, "unreachable").await - before;
             known_in_a_row = if known == 10 { known_in_a_row + 1 } else { 0 };
         }
@@ -301,27 +301,27 @@ async fn left_alone(policy: &'static str, delays: (u64, u64)) {
     .await;
     let timeouts = failures(&gateway, "timeout").await;
     for _ in 0..200 {
-        let answer = ask(&gateway).await;
-        assert!(!is_of_store(&answer), "{policy}, {delays:?}: {}", answer.text());
+        let response = ask(&gateway).await;
+        assert!(!is_from_store(&response), "{policy}, {delays:?}: {}", response.text());
     }
     assert_eq!(failures(&gateway, "timeout").await, timeouts, "{policy}, {delays:?}");
     proxy.delay(0, 0);
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
 }
 
-/// A client each, so that no refusal is known without asking.
-async fn asked_at_once(gateway: &TestGateway, requests: u32) -> Vec<Message> {
+/// Sends requests of different clients, so that no refusal is cached.
+async fn send_at_once(gateway: &TestGateway, requests: u32) -> Vec<Message> {
     let address = gateway.address;
     let ask = |number| async move { get(&mut Raw::connect(address).await, "/", &format!("k: {number}\r\n")).await };
     (0..requests).map(ask).collect::<JoinSet<_>>().join_all().await
 }
 
-/// Everybody is told so, and each was told by Redis.
+/// Regression test: each request waited for the error reply of Redis.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_is_busy_with_a_script_is_left_alone_until_it_is_over() {
+async fn busy_redis_is_avoided_until_its_script_ends() {
     let Some(redis) = RedisServer::start() else { return };
     let gateway = TestGateway::start(&rules(&redis, "interval: 1h"));
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
     let (mut control, mut script) = (redis.connection(), redis.connection());
     cmd("CONFIG").arg(&["SET", "lua-time-limit", "1"]).exec(&mut control).expect("set");
     let busy = std::thread::spawn(move || cmd("EVAL").arg("while true do end").arg(0).exec(&mut script));
@@ -329,16 +329,16 @@ async fn a_redis_that_is_busy_with_a_script_is_left_alone_until_it_is_over() {
     for _ in 0..200 {
         ask(&gateway).await;
     }
-    let (told, unreachable) = (failures(&gateway, "busy").await, failures(&gateway, "unreachable").await);
-    assert!(told <= 4 && unreachable >= 190, "{told} were told by Redis, {unreachable} were not");
+    let (busy_replies, unreachable) = (failures(&gateway, "busy").await, failures(&gateway, "unreachable").await);
+    assert!(busy_replies <= 4 && unreachable >= 190, "{busy_replies} busy replies, {unreachable} without a call");
     cmd("SCRIPT").arg("KILL").exec(&mut control).expect("killed");
     assert!(busy.join().expect("a thread").is_err());
-    soon(async { while !is_of_store(&ask(&gateway).await) {} }).await;
+    soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
 }
 
-/// Each connection broke right after it was opened, and the next was opened at once.
+/// Regression test: each connection broke right after it was opened, and the store opened the next one immediately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_breaks_each_connection_is_tried_again_with_pauses() {
+async fn broken_connections_are_retried_with_backoff() {
     let Some(redis) = RedisServer::start() else { return };
     let (store, mut control) = (redis.store(), redis.connection());
     let charge = [overall("bucket", 1_000_000, 3_600_000, 1)];
@@ -347,16 +347,16 @@ async fn a_redis_that_breaks_each_connection_is_tried_again_with_pauses() {
         _ = store.take(&charge).await;
         cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut control).expect("killed");
     }
-    let about: InfoDict = cmd("INFO").arg("stats").query(&mut control).expect("statistics");
-    let connections: u64 = about.get("total_connections_received").expect("a number");
-    // Half of each pause at least: 25, 50, 100, 200 and then 400 ms; and those of the test.
+    let stats: InfoDict = cmd("INFO").arg("stats").query(&mut control).expect("statistics");
+    let connections: u64 = stats.get("total_connections_received").expect("a number");
+    // Each pause is at least half of 50, 100, 200, 400 and then 800 ms. The test itself opens four connections at most.
     let most = 6 + since.elapsed().as_millis() / 400 + 4;
     assert!(u128::from(connections) <= most, "{connections} connections");
 }
 
-/// Before, whoever found a queue full while the store was away had a 503, whatever the limit says.
+/// Regression test: a full queue rejected requests with 503 during an outage, whatever `on_store_failure` said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_queue_is_no_reason_to_refuse_while_the_store_is_away() {
+async fn full_queue_rejects_nothing_during_an_outage() {
     let Some(redis) = RedisServer::start() else { return };
     let limit = "interval: 10s, max_wait: 20s, queue: 1, on_store_failure: allow".to_owned();
     let gateway = Arc::new(TestGateway::start(&rules(&redis, &limit).replace("rate: 10", "rate: 1")));
@@ -365,12 +365,10 @@ async fn a_full_queue_is_no_reason_to_refuse_while_the_store_is_away() {
         let gateway = Arc::clone(&gateway);
         async move { ask(&gateway).await }
     });
-    // Of two who ask one waits, and the other finds the queue full.
-    soon(async {
-        while !matches!(timeout(Duration::from_millis(50), ask(&gateway)).await, Ok(answer) if answer.status() == 429) {
-        }
-    })
-    .await;
+    // One request waits, so the next one finds the queue full.
+    let is_rejected = |response: &Message| response.status() == 429;
+    soon(async { while !timeout(Duration::from_millis(50), ask(&gateway)).await.as_ref().is_ok_and(is_rejected) {} })
+        .await;
     drop(redis);
     assert_eq!(soon(ask(&gateway)).await.status(), 200);
     waits.abort();

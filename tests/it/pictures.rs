@@ -1,4 +1,4 @@
-//! The pictures of `docs/algorithms.md` are what the algorithms decide today.
+//! Checks the pictures and rules of `docs/algorithms.md` against the algorithms.
 
 use std::fs;
 use std::path::Path;
@@ -13,29 +13,33 @@ use tidegate::rule::{Limit, WaitPolicy};
 mod draw;
 
 #[test]
-fn the_pictures_in_the_repository_are_what_is_drawn_now() {
+fn committed_pictures_are_up_to_date() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pictures");
     let pictures = draw::pictures().expect("pictures");
     for (name, picture) in &pictures {
-        let kept = fs::read_to_string(folder.join(name)).expect("a picture that is kept");
-        assert!(kept == *picture, "{name} is stale: `cargo run --example pictures` draws it anew");
+        let kept = fs::read_to_string(folder.join(name)).expect("a committed picture");
+        assert!(kept == *picture, "{name} is stale: run `cargo run --example pictures`");
     }
     let kept = fs::read_dir(folder).expect("docs/pictures").map(|entry| entry.expect("a file").file_name());
-    // Those of the benchmarks are drawn of what was measured.
+    // The pictures of benchmarks are drawn from measurements.
     let kept = kept.filter(|name| !name.to_string_lossy().starts_with("benchmarks-"));
-    assert_eq!(kept.count(), pictures.len(), "a picture that nothing draws");
+    assert_eq!(
+        kept.count(),
+        pictures.len(),
+        "docs/pictures contains a picture that `cargo run --example pictures` does not draw"
+    );
 }
 
 #[test]
-fn each_algorithm_of_rule_files_has_its_picture_on_its_page() {
+fn algorithms_page_shows_all_pictures() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/algorithms.md")).expect("the page");
     for (name, _) in draw::pictures().expect("pictures") {
-        assert!(page.contains(&format!("(pictures/{name})")), "{name} is not on the page");
+        assert!(page.contains(&format!("(pictures/{name})")), "docs/algorithms.md does not show {name}");
     }
 }
 
 #[test]
-fn the_rules_on_the_page_have_no_mistakes() {
+fn rules_on_the_algorithms_page_are_valid() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/algorithms.md")).expect("the page");
     let rules = page.lines().filter(|line| line.starts_with("- { name:"));
     let limits: Vec<_> = rules.map(|rule| format!("      {rule}\n")).collect();
@@ -44,7 +48,7 @@ fn the_rules_on_the_page_have_no_mistakes() {
 }
 
 #[test]
-fn what_may_wait_unless_the_rule_says_otherwise_is_what_the_page_says() {
+fn waiting_defaults_match_the_algorithms_page() {
     let leaky = "      - { name: a, mode: OVERALL, rate: 7, interval: 9s, algorithm: leaky_bucket }\n";
     let waits = "      - { name: b, mode: OVERALL, rate: 7, interval: 9s, max_wait: 2s }\n";
     let limits = limits_of(&[leaky, waits].concat());

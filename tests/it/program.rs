@@ -1,4 +1,4 @@
-//! The program as its users run it: commands, exit codes, signals, logs.
+//! The `tidegate` binary: commands, exit codes, signals and logs.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 use crate::support::wire::upstream::{Origin, Visit};
 
-/// A gateway in front of one origin.
+/// Returns rules with one origin and a limit of three requests in an hour.
 fn rules(target: &str, more: &str) -> String {
     format!(
         "listen: 127.0.0.1:0
@@ -23,7 +23,7 @@ routes:
 }
 
 #[tokio::test]
-async fn the_demo_answers_200_at_its_first_url_and_429_within_20_requests() {
+async fn demo_starts_with_200_and_reaches_429() {
     let mut demo = Program::start(&mut tidegate(&["demo"]));
     let address = address(&mut demo.stdout, "http://");
     let mut client = Raw::connect(address).await;
@@ -33,13 +33,13 @@ async fn the_demo_answers_200_at_its_first_url_and_429_within_20_requests() {
     }
     assert_eq!((statuses[0], statuses[19]), (200, 429), "{statuses:?}");
     demo.signal("TERM");
-    let (status, rest) = demo.end();
+    let (status, rest) = demo.wait_for_exit();
     assert!(status.success(), "{rest}");
     assert!(rest.contains("/metrics") && rest.matches("curl").count() == 3, "{rest}");
 }
 
 #[test]
-fn exit_codes_are_yes_no_and_could_not_answer() {
+fn exit_codes_are_success_invalid_rules_and_failure() {
     let good = RuleFile::new("good", &rules("builtin:echo", ""));
     let bad = RuleFile::new("bad", "listen: nowhere\nroutes: []\n");
     let code = |arguments: &[&str]| output(arguments).status.code();
@@ -64,13 +64,13 @@ fn exit_codes_are_yes_no_and_could_not_answer() {
     let run = output(&["run", "-c", file.path()]);
     drop(occupied);
     assert_eq!(run.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert!(said.contains(&format!("tidegate: cannot listen on {taken}: ")), "{said}");
+    let error = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(error.contains(&format!("tidegate: cannot listen on {taken}: ")), "{error}");
 }
 
-/// Both served, with half of the connections each, and granted twice what they should.
+/// Regression test: both gateways got half of the connections, and together granted twice the limit.
 #[test]
-fn a_port_is_taken_where_another_gateway_listens_on_any_address_of_it() {
+fn port_of_another_gateway_is_an_error() {
     for (first, second) in [("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "0.0.0.0"), ("0.0.0.0", "127.0.0.1")] {
         let listening =
             |listen: &str| rules("builtin:echo", "").replace("listen: 127.0.0.1:0", &format!("listen: {listen}"));
@@ -80,18 +80,18 @@ fn a_port_is_taken_where_another_gateway_listens_on_any_address_of_it() {
         for listen in [format!("'{taken}'"), format!("['127.0.0.1:0', '{taken}']")] {
             let file = RuleFile::new("listens-too", &listening(&listen));
             let mut program = Program::start(&mut tidegate(&["run", "-c", file.path()]));
-            let mut said = String::new();
-            program.stderr.read_line(&mut said).expect("text");
+            let mut error = String::new();
+            program.stderr.read_line(&mut error).expect("text");
             let expected = format!("tidegate: cannot listen on {taken}: Address already in use");
-            assert!(said.contains(&expected), "{listen}: {said}");
-            assert_eq!(program.end().0.code(), Some(2), "{listen}");
+            assert!(error.contains(&expected), "{listen}: {error}");
+            assert_eq!(program.wait_for_exit().0.code(), Some(2), "{listen}");
         }
     }
 }
 
-/// It was right for `check`, and `run` warned of a folder that is missing.
+/// Regression test: `check` accepted the rules, and `run` only logged a warning.
 #[test]
-fn a_store_by_tls_needs_somebody_whom_the_system_trusts_or_an_authority_of_its_own() {
+fn tls_store_needs_a_trusted_authority() {
     let authority = Authority::new();
     let own = format!("tls: {{ ca: '{}' }}", authority.path("ca.pem"));
     let sentinel = |own: &str| format!("sentinel: {{ urls: ['rediss://127.0.0.1:26379'], master: m, {own} }}");
@@ -105,15 +105,15 @@ fn a_store_by_tls_needs_somebody_whom_the_system_trusts_or_an_authority_of_its_o
     ] {
         let file = RuleFile::new("untrusting", &rules("builtin:echo", &format!("store: {{ {store} }}")));
         let mut check = tidegate(&["check", file.path()]);
-        let output = check.env("SSL_CERT_FILE", "nowhere").env("SSL_CERT_DIR", "nowhere").output().expect("an end");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{store}: {said}");
-        assert_eq!(said.contains("the system trusts no authority"), code == 1, "{store}: {said}");
+        let output = check.env("SSL_CERT_FILE", "nowhere").env("SSL_CERT_DIR", "nowhere").output().expect("output");
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{store}: {report}");
+        assert_eq!(report.contains("the system trusts no authority"), code == 1, "{store}: {report}");
     }
 }
 
-/// What a run that does not start says; its exit code is that of who could not answer.
-fn refused(file: &RuleFile, more: &[&str], log: &str) -> String {
+/// Runs a gateway that fails to start with exit code 2. Returns its error output.
+fn startup_error(file: &RuleFile, more: &[&str], log: &str) -> String {
     let arguments = [&["run", "-c", file.path()], more].concat();
     let run = tidegate(&arguments).env("TIDEGATE_LOG", log).output().expect("tidegate runs");
     assert_eq!(run.status.code(), Some(2), "{log}");
@@ -121,48 +121,48 @@ fn refused(file: &RuleFile, more: &[&str], log: &str) -> String {
 }
 
 #[test]
-fn a_filter_of_the_log_that_would_silence_it_by_mistake_is_refused_and_named_by_help() {
-    // Were it taken, the access log would end the run.
+fn invalid_log_filter_is_an_error_at_start() {
+    // The rules are valid, but the access log cannot be opened: a gateway with a valid filter exits, too.
     let file =
         RuleFile::new("log-filter", &rules("builtin:echo", concat!("access_log: ", env!("CARGO_TARGET_TMPDIR"))));
-    for (log, told) in [
+    for (log, expected) in [
         ("inof", "did you mean `info`?"),
         ("tidegate", "`tidegate=debug`"),
         ("tidgate=debug", "did you mean `tidegate`?"),
         ("tidegate=loud", "`loud` is not a level"),
         ("info,,", "between two commas"),
     ] {
-        let said = refused(&file, &[], log);
-        assert!(said.contains("TIDEGATE_LOG") && said.contains(told), "{log}: {said}");
+        let error = startup_error(&file, &[], log);
+        assert!(error.contains("TIDEGATE_LOG") && error.contains(expected), "{log}: {error}");
     }
     for good in ["", "warn", "tidegate=debug", "info,tidegate::store=trace,h2=off"] {
-        assert!(refused(&file, &[], good).contains("cannot open the access log"), "{good}");
+        assert!(startup_error(&file, &[], good).contains("cannot open the access log"), "{good}");
     }
     let help = String::from_utf8_lossy(&output(&["run", "--help"]).stdout).into_owned();
     assert!(help.contains("TIDEGATE_LOG"), "{help}");
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn error_names_the_path_that_cannot_be_opened() {
     let folder = env!("CARGO_TARGET_TMPDIR");
     let file = RuleFile::new("no-access-log", &rules("builtin:echo", &format!("access_log: {folder}")));
-    let said = refused(&file, &[], "info");
-    assert!(said.contains(&format!("cannot open the access log {folder}: ")), "{said}");
+    let error = startup_error(&file, &[], "info");
+    assert!(error.contains(&format!("cannot open the access log {folder}: ")), "{error}");
     let file = RuleFile::new("no-handover", &rules("builtin:echo", ""));
-    let said = refused(&file, &["--handover", "/no/such/folder/h.sock"], "info");
-    assert!(said.contains("cannot use the socket of `--handover`, /no/such/folder/h.sock: "), "{said}");
+    let error = startup_error(&file, &["--handover", "/no/such/folder/h.sock"], "info");
+    assert!(error.contains("cannot use the socket of `--handover`, /no/such/folder/h.sock: "), "{error}");
 }
 
 #[tokio::test]
-async fn sigterm_fails_readiness_first_and_lets_a_running_request_finish() {
+async fn sigterm_fails_readiness_then_drains_requests() {
     let (arrived, mut arrival) = tokio::sync::mpsc::unbounded_channel();
-    let (go, gone) = tokio::sync::watch::channel(false);
+    let (release, released) = tokio::sync::watch::channel(false);
     let origin = Origin::start(move |mut visit: Visit| {
-        let (arrived, mut gone) = (arrived.clone(), gone.clone());
+        let (arrived, mut released) = (arrived.clone(), released.clone());
         async move {
             visit.request().await;
             arrived.send(()).expect("sent");
-            gone.wait_for(|gone| *gone).await.expect("told");
+            released.wait_for(|released| *released).await.expect("released");
             visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
         }
     })
@@ -171,21 +171,21 @@ async fn sigterm_fails_readiness_first_and_lets_a_running_request_finish() {
     let (program, address, admin) = Program::run(&file, &["--drain-delay", "1", "--drain-timeout", "20"]);
     let (mut running, mut idle) = (Raw::connect(address).await, Raw::connect(address).await);
     running.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    soon(arrival.recv()).await.expect("the request is there");
+    soon(arrival.recv()).await.expect("the request arrives");
 
     program.signal("TERM");
     soon(async { while get(&mut Raw::connect(admin).await, "/readyz", "").await.status() != 503 {} }).await;
     soon(idle.closed()).await.expect("an idle connection is closed");
     soon(async { while tokio::net::TcpStream::connect(address).await.is_ok() {} }).await;
-    go.send(true).expect("told");
-    let answer = soon(running.answer(false)).await;
-    assert_eq!((answer.status(), answer.text().as_str()), (200, "done"));
-    let (status, rest) = program.end();
+    release.send(true).expect("released");
+    let response = soon(running.answer(false)).await;
+    assert_eq!((response.status(), response.text().as_str()), (200, "done"));
+    let (status, rest) = program.wait_for_exit();
     assert!(status.success(), "{rest}");
 }
 
 #[tokio::test]
-async fn the_access_log_has_a_line_for_each_request_and_no_secret() {
+async fn access_log_has_each_request_but_no_secrets() {
     let file = RuleFile::new("access", &rules("builtin:echo", "access_log: stdout"));
     let (program, address, _admin) = Program::run(&file, &["--log-format", "json"]);
     let mut client = Raw::connect(address).await;
@@ -194,7 +194,7 @@ async fn the_access_log_has_a_line_for_each_request_and_no_secret() {
         get(&mut client, "/a/path?token=CANARY", secrets).await;
     }
     program.signal("TERM");
-    let (status, log) = program.end();
+    let (status, log) = program.wait_for_exit();
     assert!(status.success(), "{log}");
     assert!(!log.contains("CANARY"), "{log}");
     let lines: Vec<serde_json::Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -203,13 +203,13 @@ async fn the_access_log_has_a_line_for_each_request_and_no_secret() {
     assert_eq!((&access[0]["message"], &access[0]["status"]), (&"GET /a/path".into(), &200.into()), "{log}");
     assert_eq!((&access[0]["route"], &access[0]["limits"]), (&"all".into(), &"allowed".into()), "{log}");
     assert_eq!((&access[3]["status"], &access[3]["limits"]), (&429.into(), &"limited".into()), "{log}");
-    let decided: Vec<u64> = access.iter().filter_map(|line| line["at"].as_u64()).collect();
-    assert!(decided.len() == 4 && decided.is_sorted() && decided[0] > 1_700_000_000_000, "{log}");
+    let times: Vec<u64> = access.iter().filter_map(|line| line["at"].as_u64()).collect();
+    assert!(times.len() == 4 && times.is_sorted() && times[0] > 1_700_000_000_000, "{log}");
     assert!(access[0]["ms"].is_f64() && access[0]["peer"] == "127.0.0.1", "{log}");
 }
 
 #[tokio::test]
-async fn the_access_log_tells_what_a_shadow_would_have_refused() {
+async fn access_log_has_shadow_rejections() {
     let shadow = "rate: 3, interval: 1h, candidate: { rate: 1, interval: 1h }";
     let rules = rules("builtin:echo", "access_log: stdout").replace("rate: 3, interval: 1h", shadow);
     let file = RuleFile::new("shadow", &rules);
@@ -219,17 +219,17 @@ async fn the_access_log_tells_what_a_shadow_would_have_refused() {
         get(&mut client, "/", "").await;
     }
     program.signal("TERM");
-    let (_, log) = program.end();
+    let (_, log) = program.wait_for_exit();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let said: Vec<_> = lines.filter_map(|line| line["limits"].as_str().map(str::to_owned)).collect();
-    assert_eq!(said, ["allowed", "shadow_limited", "shadow_limited", "limited"], "{log}");
+    let limits: Vec<_> = lines.filter_map(|line| line["limits"].as_str().map(str::to_owned)).collect();
+    assert_eq!(limits, ["allowed", "shadow_limited", "shadow_limited", "limited"], "{log}");
 }
 
 #[tokio::test]
-async fn large_bodies_stream_in_both_directions_in_little_memory() {
+async fn large_bodies_stream_both_ways_in_little_memory() {
     const LARGE: usize = 256 << 20;
     let origin = Origin::start(async |mut visit: Visit| {
-        // As much comes back as went there, while it is still on its way.
+        // The origin echoes the body while it arrives.
         visit.head().await;
         visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
         let (mut reader, mut writer) = visit.raw.stream.split();

@@ -1,4 +1,4 @@
-//! The PROXY protocol, from proxies and from those who are none.
+//! The PROXY protocol, from trusted proxies and from untrusted peers.
 
 use std::net::Ipv4Addr;
 
@@ -8,12 +8,12 @@ use crate::support::wire::{soon, until_within};
 
 use std::time::Duration;
 
-/// A proxy's address on this machine.
+/// The address of the trusted proxy.
 const PROXY: &str = "127.0.0.2";
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-/// A gateway that proxies of one address connect to, with more said of its listener.
+/// Starts a gateway with the PROXY protocol and further settings of its listener.
 fn start(more: &str) -> TestGateway {
     start_with("true", more)
 }
@@ -34,12 +34,12 @@ routes:
     TestGateway::start_at(&listen, &rules)
 }
 
-/// A connection of the proxy's.
+/// Connects as the proxy.
 async fn proxy(gateway: &TestGateway) -> Raw {
     Raw::connect_from(PROXY, gateway.address).await
 }
 
-/// The header in text of a connection from this address.
+/// Returns a header of version 1 for this client address.
 fn from(address: &str) -> String {
     format!("PROXY TCP4 {address} 10.0.0.1 40000 80\r\n")
 }
@@ -50,11 +50,11 @@ fn v2(command: u8, family: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 fn v2_from(address: Ipv4Addr) -> Vec<u8> {
-    // With something that nobody asked for behind the addresses.
+    // With an unknown TLV after the addresses.
     v2(1, 0x11, &[&address.octets()[..], &[10, 0, 0, 1, 0x9C, 0x40, 0, 80], b"\x04\0\x03abc"].concat())
 }
 
-/// Whether the connection ends without an answer.
+/// Returns `true` if the connection ends without a response.
 async fn is_refused(mut client: Raw) -> bool {
     client.try_message(false, true).await.is_err()
 }
@@ -64,7 +64,7 @@ async fn count(gateway: &TestGateway, cause: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn the_client_is_whom_the_proxy_tells_of() {
+async fn client_address_comes_from_the_proxy_header() {
     let gateway = start("");
     for (header, client) in [
         (from("192.0.2.1").into_bytes(), "192.0.2.1"),
@@ -72,20 +72,20 @@ async fn the_client_is_whom_the_proxy_tells_of() {
         (b"PROXY TCP6 2001:db8::1 ::1 40000 80\r\n".to_vec(), "2001:db8::1"),
     ] {
         let mut first = proxy(&gateway).await;
-        let answer = first.ask([header.as_slice(), GET.as_bytes()].concat()).await;
-        // The echo tells what an upstream is sent.
-        let echo = answer.text();
-        assert_eq!(answer.status(), 200, "{echo}");
+        let response = first.ask([header.as_slice(), GET.as_bytes()].concat()).await;
+        // The echo shows the forwarded fields.
+        let echo = response.text();
+        assert_eq!(response.status(), 200, "{echo}");
         assert!(echo.contains(&format!(r#""x-forwarded-for": "{client}""#)), "{client}: {echo}");
-        // Each has a limit of its own, whatever they say of themselves: they are no proxies.
+        // Each client has its own limit. Its `X-Forwarded-For` is ignored, because it is not a trusted proxy.
         let spoofed = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
         assert_eq!(first.ask(spoofed).await.status(), 429, "{client}");
     }
 }
 
-/// It may have ended their TLS.
+/// The proxy may terminate TLS.
 #[tokio::test]
-async fn a_client_of_a_proxy_may_ask_for_https() {
+async fn client_behind_a_proxy_can_use_https_urls() {
     let gateway = start("");
     let mut client = proxy(&gateway).await;
     let ask = "GET https://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -93,7 +93,7 @@ async fn a_client_of_a_proxy_may_ask_for_https() {
 }
 
 #[tokio::test]
-async fn a_header_may_come_byte_by_byte_and_with_a_request() {
+async fn proxy_header_can_arrive_byte_by_byte() {
     let gateway = start("");
     for (number, header) in [from("192.0.2.1").into_bytes(), v2_from(Ipv4Addr::new(192, 0, 2, 2))].iter().enumerate() {
         let mut client = proxy(&gateway).await;
@@ -107,7 +107,7 @@ async fn a_header_may_come_byte_by_byte_and_with_a_request() {
 }
 
 #[tokio::test]
-async fn http2_follows_a_header_as_http1_does() {
+async fn http2_works_after_a_proxy_header() {
     let gateway = start("");
     let mut client = proxy(&gateway).await;
     client.send([from("192.0.2.1").as_bytes(), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"].concat()).await;
@@ -116,20 +116,20 @@ async fn http2_follows_a_header_as_http1_does() {
 }
 
 #[tokio::test]
-async fn a_stranger_is_refused_with_a_header_and_without() {
+async fn untrusted_peer_is_refused_with_or_without_header() {
     let gateway = start("");
     for sent in [from("192.0.2.1") + GET, GET.to_owned()] {
-        let mut stranger = Raw::connect_from("127.0.0.3", gateway.address).await;
-        // It may be gone before all is sent.
-        _ = tokio::io::AsyncWriteExt::write_all(&mut stranger.stream, sent.as_bytes()).await;
-        assert!(is_refused(stranger).await, "{sent}");
+        let mut untrusted = Raw::connect_from("127.0.0.3", gateway.address).await;
+        // The gateway may close the connection before all bytes are sent.
+        _ = tokio::io::AsyncWriteExt::write_all(&mut untrusted.stream, sent.as_bytes()).await;
+        assert!(is_refused(untrusted).await, "{sent}");
     }
     assert_eq!(count(&gateway, "proxy_untrusted").await, 2);
     assert_eq!(gateway.counter("tidegate_connections ").await, 0);
 }
 
 #[tokio::test]
-async fn a_proxy_that_does_not_speak_it_is_refused() {
+async fn invalid_proxy_header_is_refused() {
     let gateway = start("");
     let sent = [
         GET.as_bytes().to_vec(),
@@ -150,17 +150,17 @@ async fn a_proxy_that_does_not_speak_it_is_refused() {
 }
 
 #[tokio::test]
-async fn the_proxy_itself_may_ask_whether_the_gateway_is_there() {
+async fn header_without_client_allows_health_checks() {
     let gateway = start("");
     for header in [v2(0, 0, b""), b"PROXY UNKNOWN\r\n".to_vec(), v2(1, 0x31, &[0; 216]), v2(1, 0, b"")] {
         let mut client = proxy(&gateway).await;
-        let answer = client.ask([header.as_slice(), GET.as_bytes()].concat()).await;
-        // It is one client, which has one request.
-        assert!([200, 429].contains(&answer.status()), "{}", answer.text());
+        let response = client.ask([header.as_slice(), GET.as_bytes()].concat()).await;
+        // All connections are of one client, the proxy, with a limit of one request.
+        assert!([200, 429].contains(&response.status()), "{}", response.text());
     }
 }
 
-/// The headers that name no client: UNKNOWN, LOCAL, UNSPEC, and a Unix socket.
+/// Returns the headers without a client address: UNKNOWN, LOCAL, UNSPEC, and a Unix socket.
 fn without_client() -> [Vec<u8>; 4] {
     [b"PROXY UNKNOWN\r\n".to_vec(), v2(0, 0, b""), v2(1, 0, b""), v2(1, 0x31, &[0; 216])]
 }
@@ -175,18 +175,18 @@ async fn header_without_client_makes_no_field_trusted() {
             "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.{number}\r\nX-Forwarded-Proto: https\r\n\
              X-Real-IP: 203.0.113.{number}\r\n\r\n"
         );
-        let answer = proxy(&gateway).await.ask([header, get.as_bytes()].concat()).await;
-        if answer.status() == 200 {
+        let response = proxy(&gateway).await.ask([header, get.as_bytes()].concat()).await;
+        if response.status() == 200 {
             admitted += 1;
-            let echo = answer.text();
+            let echo = response.text();
             assert!(echo.contains(&format!(r#""x-forwarded-for": "{PROXY}""#)), "{echo}");
             assert!(echo.contains(r#""x-forwarded-proto": "http""#) && !echo.contains("203.0.113"), "{echo}");
         }
     }
-    assert_eq!(admitted, 1, "all are one client, the proxy");
+    assert_eq!(admitted, 1, "all requests are of one client, the proxy");
 }
 
-/// `requests: { keep }` lets the field through to rules, and still makes no address of it.
+/// `requests: { keep }` keeps the field for rules, but the client address does not come from it.
 #[tokio::test]
 async fn kept_field_names_no_client_behind_unknown() {
     let rules = format!(
@@ -209,7 +209,7 @@ routes:
     assert_eq!(statuses, [200, 429, 429]);
 }
 
-/// Over HTTP/2 the same holds.
+/// The same over HTTP/2.
 #[tokio::test]
 async fn header_without_client_trusts_no_field_of_http2() {
     let gateway = start("");
@@ -232,9 +232,9 @@ async fn setting_trusts_fields_behind_unknown_client() {
     let gateway = start_with("{ trust_unknown: true }", "");
     for (number, header) in without_client().iter().enumerate() {
         let get = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.{number}\r\n\r\n");
-        let answer = proxy(&gateway).await.ask([header, get.as_bytes()].concat()).await;
-        assert_eq!(answer.status(), 200, "{number}: {}", answer.text());
-        assert!(answer.text().contains(&format!("203.0.113.{number}, {PROXY}")), "{}", answer.text());
+        let response = proxy(&gateway).await.ask([header, get.as_bytes()].concat()).await;
+        assert_eq!(response.status(), 200, "{number}: {}", response.text());
+        assert!(response.text().contains(&format!("203.0.113.{number}, {PROXY}")), "{}", response.text());
     }
     // A client that the header names is not a trusted proxy.
     let spoofed = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
@@ -244,16 +244,16 @@ async fn setting_trusts_fields_behind_unknown_client() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_says_nothing_is_not_waited_for() {
+async fn missing_proxy_header_ends_the_connection_early() {
     let gateway = start("header_timeout: 100ms");
-    for begun in ["", "PROXY TCP4 192.0"] {
+    for start in ["", "PROXY TCP4 192.0"] {
         let mut client = proxy(&gateway).await;
-        client.send(begun).await;
-        assert!(is_refused(client).await, "{begun}");
+        client.send(start).await;
+        assert!(is_refused(client).await, "{start}");
     }
     assert_eq!(count(&gateway, "slow_proxy_header").await, 2);
 
-    // What follows the header has a time of its own.
+    // After the header the request has its own timeout.
     let mut silent = proxy(&gateway).await;
     silent.send(from("192.0.2.1")).await;
     assert!(is_refused(silent).await);
@@ -272,7 +272,7 @@ async fn clients_behind_a_proxy_have_their_own_connections() {
     assert_eq!(refused.status(), 503, "{}", refused.text());
     assert!(refused.text().contains("too many connections from you"));
     assert_eq!(count(&gateway, "client_connections").await, 1);
-    // A connection that ends is given back to whom it was counted as.
+    // A closed connection no longer counts for its client.
     drop(kept.remove(0));
     soon(async {
         loop {
@@ -286,20 +286,20 @@ async fn clients_behind_a_proxy_have_their_own_connections() {
 }
 
 #[tokio::test]
-async fn a_drain_does_not_wait_for_a_proxy_that_says_nothing() {
+async fn drain_does_not_wait_for_a_silent_proxy() {
     let gateway = start("header_timeout: 1h");
     let mut silent = proxy(&gateway).await;
     silent.send("PROXY ").await;
-    let mut begun = false;
+    let mut is_counted = false;
     let admin = gateway.admin;
     soon(async {
-        while !begun {
+        while !is_counted {
             let metrics = crate::support::gateway::get(&mut Raw::connect(admin).await, "/metrics", "").await.text();
-            begun = metrics.lines().any(|line| line == "tidegate_connections 1");
+            is_counted = metrics.lines().any(|line| line == "tidegate_connections 1");
         }
     })
     .await;
-    let drained = std::thread::spawn(move || gateway.end(Duration::from_secs(60)));
+    let drained = std::thread::spawn(move || gateway.drain(Duration::from_secs(60)));
     until_within(Duration::from_secs(20), || drained.is_finished()).await;
     assert!(is_refused(silent).await);
 }

@@ -1,4 +1,4 @@
-//! The library: operations on both stores, and waiting in virtual time.
+//! The library's `RateLimiter`: operations on both stores, and waiting in virtual time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ fn rate(mode: Mode, rate: u64, interval: u64) -> RateConfig {
     RateConfig::new(mode, rate, millis(interval)).expect("a configuration")
 }
 
-/// An OVERALL limiter in virtual time.
+/// Creates an OVERALL limiter in virtual time.
 async fn limiter(permits: u64, interval: u64) -> RateLimiter {
     let limiter = RateLimiter::new(Store::memory(), "lim").expect("a limiter");
     assert!(limiter.try_set_rate(&rate(Mode::Overall, permits, interval)).await.expect("set"));
     limiter
 }
 
-/// Both stores, in real time.
+/// Opens both stores, in real time.
 fn stores() -> (Vec<Store>, Option<RedisServer>) {
     let redis = RedisServer::start();
     let mut stores = vec![Store::memory()];
@@ -41,7 +41,7 @@ fn stores() -> (Vec<Store>, Option<RedisServer>) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_an_error() {
+async fn impossible_calls_return_errors() {
     let (stores, _redis) = stores();
     for store in stores {
         assert_eq!(RateLimiter::new(store.clone(), "").map(|_| ()), Err(RateLimiterError::NoName));
@@ -65,18 +65,18 @@ async fn what_cannot_be_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_reached_is_told_by_its_address_with_the_reason() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let url = format!("redis://:hush@{nobody}/1");
+async fn unreachable_store_error_has_address_and_reason() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let url = format!("redis://:hush@{closed}/1");
     let store = Store::redis_builder(&url).timeout(Duration::from_secs(5)).open().expect("a store");
     let limiter = RateLimiter::new(store, "mails").expect("a limiter");
-    let error = limiter.try_acquire(1).await.expect_err("nobody is there").to_string();
-    let said = format!("limiter `mails`: store `redis://***@{nobody}/1`: no connection: ");
-    assert!(error.starts_with(&said) && error.contains("onnection refused"), "{error}");
+    let error = limiter.try_acquire(1).await.expect_err("a closed port").to_string();
+    let start = format!("limiter `mails`: store `redis://***@{closed}/1`: no connection: ");
+    assert!(error.starts_with(&start) && error.contains("onnection refused"), "{error}");
 }
 
 #[tokio::test]
-async fn a_rate_is_set_once_set_again_and_updated_with_usage_kept_or_not() {
+async fn rates_can_be_set_replaced_and_updated() {
     let (stores, _redis) = stores();
     for store in stores {
         let limiter = RateLimiter::new(store, "lim").expect("a limiter");
@@ -103,7 +103,7 @@ async fn a_rate_is_set_once_set_again_and_updated_with_usage_kept_or_not() {
 }
 
 #[tokio::test]
-async fn an_instance_has_a_bucket_of_its_own_only_under_per_client() {
+async fn instances_have_own_buckets_in_per_client_mode() {
     let (stores, _redis) = stores();
     for store in stores {
         let new = |name: &str| RateLimiter::new(store.clone(), name).expect("a limiter");
@@ -114,7 +114,7 @@ async fn an_instance_has_a_bucket_of_its_own_only_under_per_client() {
         one.set_rate(&rate(Mode::PerClient, 2, 3_600_000)).await.expect("set");
         assert_eq!((granted(&one, 2).await, granted(&one, 1).await), (Ok(true), Ok(false)));
         assert_eq!((granted(&other, 2).await, granted(&restarted, 1).await), (Ok(true), Ok(false)));
-        // Nobody forgets what others have taken.
+        // Deleting the limiter deletes only the bucket of this instance.
         assert_eq!(one.delete().await, Ok(true));
         one.set_rate(&rate(Mode::PerClient, 2, 3_600_000)).await.expect("set");
         assert_eq!((one.available_permits().await, other.available_permits().await), (Ok(2), Ok(0)));
@@ -124,7 +124,7 @@ async fn an_instance_has_a_bucket_of_its_own_only_under_per_client() {
 }
 
 #[tokio::test]
-async fn a_limiter_expires_when_it_is_told_to_and_not_when_that_is_cleared() {
+async fn limiter_expires_unless_expiry_is_cleared() {
     let (stores, _redis) = stores();
     for store in stores {
         let limiter = RateLimiter::new(store, "lim").expect("a limiter");
@@ -134,16 +134,16 @@ async fn a_limiter_expires_when_it_is_told_to_and_not_when_that_is_cleared() {
         assert_eq!((limiter.clear_expire().await, limiter.clear_expire().await), (Ok(true), Ok(false)));
         assert_eq!(granted(&limiter, 1).await, Ok(true));
         assert_eq!(limiter.expire(millis(5)).await, Ok(true));
-        while limiter.exists().await.expect("an answer") {
+        while limiter.exists().await.expect("a reply") {
             tokio::time::sleep(millis(1)).await;
         }
         assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, 1, 3_600_000)).await, Ok(true));
-        assert_eq!(granted(&limiter, 1).await, Ok(false), "a window was granted twice");
+        assert_eq!(granted(&limiter, 1).await, Ok(false), "the permit of one interval was granted twice");
     }
 }
 
 #[tokio::test]
-async fn a_rate_is_ensured_whether_there_is_one_or_not_and_what_is_in_use_stays() {
+async fn ensure_rate_keeps_permits_in_use() {
     let (stores, _redis) = stores();
     for store in stores {
         let limiter = RateLimiter::new(store, "lim").expect("a limiter");
@@ -158,22 +158,22 @@ async fn a_rate_is_ensured_whether_there_is_one_or_not_and_what_is_in_use_stays(
 }
 
 #[tokio::test]
-async fn a_limiter_tells_how_long_it_stays() {
+async fn limiter_returns_its_time_to_live() {
     let (stores, _redis) = stores();
     for store in stores {
         let limiter = RateLimiter::new(store, "lim").expect("a limiter");
-        assert!(limiter.time_to_live().await.is_err(), "there is none");
+        assert!(limiter.time_to_live().await.is_err(), "the limiter has no rate yet");
         limiter.set_rate(&rate(Mode::Overall, 1, 1_000)).await.expect("set");
         assert_eq!(limiter.time_to_live().await, Ok(None));
         assert_eq!(limiter.expire(millis(3_600_000)).await, Ok(true));
-        let left = limiter.time_to_live().await.expect("an answer").expect("a time");
+        let left = limiter.time_to_live().await.expect("a reply").expect("a time");
         assert!(left > millis(3_000_000) && left <= millis(3_600_000), "{left:?}");
     }
 }
 
-/// Redisson leaves the state of every client that ever was, for ever.
+/// Redisson keeps the state of every client forever.
 #[tokio::test]
-async fn the_state_of_each_instance_lives_no_longer_than_its_permits() {
+async fn state_of_an_instance_expires_with_its_permits() {
     let Some(server) = RedisServer::start() else { return };
     let new = || RateLimiter::new(server.store(), "lim").expect("a limiter");
     let (one, other) = (new(), new());
@@ -192,7 +192,7 @@ async fn the_state_of_each_instance_lives_no_longer_than_its_permits() {
 }
 
 #[tokio::test]
-async fn a_java_service_shares_the_limiter() {
+async fn redisson_client_shares_a_limiter() {
     let Some(server) = RedisServer::start() else { return };
     let mut peer = Peer::new(server.connection(), "mails", "jvm");
     let limiter = RateLimiter::new(server.store(), "mails").expect("a limiter");
@@ -206,7 +206,7 @@ async fn a_java_service_shares_the_limiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_takes_exactly_as_long_as_enough_permits_need() {
+async fn acquire_waits_exactly_until_permits_are_available() {
     let limiter = limiter(100, 1_000).await;
     let start = Instant::now();
     limiter.acquire(5).await.expect("acquired");
@@ -219,7 +219,7 @@ async fn waiting_takes_exactly_as_long_as_enough_permits_need() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_are_served_in_the_order_in_which_they_came() {
+async fn waiters_are_served_in_arrival_order() {
     let limiter = limiter(10, 1_000).await;
     limiter.acquire(10).await.expect("acquired");
     let served = Arc::new(parking_lot::Mutex::new(Vec::new()));
@@ -240,7 +240,7 @@ async fn waiters_are_served_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_be_served_in_time_is_told_at_once() {
+async fn try_acquire_for_fails_without_a_useless_wait() {
     let limiter = limiter(2, 1_000).await;
     let start = Instant::now();
     assert_eq!(limiter.try_acquire_for(2, Duration::ZERO).await, Ok(true));
@@ -249,7 +249,7 @@ async fn who_cannot_be_served_in_time_is_told_at_once() {
     assert_eq!(limiter.try_acquire_for(1, millis(1_000)).await, Ok(true));
     assert_eq!(start.elapsed(), millis(1_000));
     assert_eq!(limiter.try_acquire_for(1, Duration::MAX).await, Ok(true));
-    // Standing in line is a part of the time.
+    // The timeout includes the time in the queue.
     let first = tokio::spawn({
         let limiter = limiter.clone();
         async move { limiter.acquire(2).await }
@@ -262,18 +262,18 @@ async fn who_cannot_be_served_in_time_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_waiting_is_not_charged_and_holds_nobody_up() {
+async fn cancelled_waiter_is_not_charged() {
     let limiter = limiter(2, 1_000).await;
     limiter.acquire(2).await.expect("acquired");
-    let left = tokio::time::timeout(millis(500), limiter.acquire(2)).await;
-    assert!(left.is_err());
+    let cancelled = tokio::time::timeout(millis(500), limiter.acquire(2)).await;
+    assert!(cancelled.is_err());
     tokio::time::sleep(millis(500)).await;
     assert_eq!(limiter.available_permits().await, Ok(2));
     assert_eq!(granted(&limiter, 2).await, Ok(true));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_serves_the_first_in_line_at_once() {
+async fn release_serves_the_first_waiter_immediately() {
     let limiter = limiter(2, 1_000).await;
     limiter.acquire(2).await.expect("acquired");
     let waiter = tokio::spawn({
@@ -288,7 +288,7 @@ async fn a_release_serves_the_first_in_line_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_learns_within_100_ms_of_what_another_instance_releases() {
+async fn waiter_notices_another_release_within_100_ms() {
     let store = Store::memory();
     let new = || RateLimiter::new(store.clone(), "lim").expect("a limiter");
     let (waiting, other) = (new(), new());
@@ -303,7 +303,7 @@ async fn a_waiter_learns_within_100_ms_of_what_another_instance_releases() {
 }
 
 #[tokio::test]
-async fn a_clock_that_stands_still_returns_nothing() {
+async fn permits_return_by_the_clock_of_the_store() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
     let store = Store::memory_builder().clock(clock.clone()).open();
     let limiter = RateLimiter::new(store, "lim").expect("a limiter");
@@ -316,7 +316,7 @@ async fn a_clock_that_stands_still_returns_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keep_alive_counts_from_the_last_grant_and_refusals_only_outlast_their_wait() {
+async fn keep_alive_counts_from_the_last_grant() {
     let limiter = RateLimiter::new(Store::memory(), "lim").expect("a limiter");
     let config = rate(Mode::Overall, 1, 1_000).with_keep_alive(millis(1_000)).expect("a keep-alive");
     limiter.set_rate(&config).await.expect("set");
@@ -324,21 +324,21 @@ async fn a_keep_alive_counts_from_the_last_grant_and_refusals_only_outlast_their
     tokio::time::sleep(millis(900)).await;
     assert_eq!(granted(&limiter, 1).await, Ok(false));
     tokio::time::sleep(millis(1_099)).await;
-    assert_eq!(limiter.exists().await, Ok(true), "who waited finds it gone");
+    assert_eq!(limiter.exists().await, Ok(true), "the limiter must exist until a waiting caller can acquire");
     tokio::time::sleep(millis(1)).await;
     assert_eq!(limiter.exists().await, Ok(false));
 }
 
-/// A call that was sent may have run when its caller leaves; what it took is given back.
+/// A sent call may run after its caller has cancelled it; then its permits are refunded.
 #[tokio::test]
-async fn who_leaves_while_redis_decides_is_not_charged() {
+async fn call_cancelled_while_redis_decides_is_refunded() {
     let Some(server) = RedisServer::start() else { return };
     let limiter = RateLimiter::new(server.store(), "lim").expect("a limiter");
     limiter.set_rate(&rate(Mode::Overall, 100, 3_600_000)).await.expect("set");
     let mut served = 0;
     for attempt in 0..60_u32 {
         let mut acquire = Box::pin(limiter.try_acquire(1));
-        // Left after the call was sent, while it runs, or when its answer is there and nobody has looked at it.
+        // Cancels after the call was sent, while it runs, or after its reply has arrived.
         for _ in 0..attempt % 6 {
             if is_ready(&mut acquire).await {
                 served += 1;
@@ -357,28 +357,29 @@ async fn who_leaves_while_redis_decides_is_not_charged() {
         }
         tokio::time::sleep(millis(10)).await;
     }
-    panic!("{:?} of 100 permits are there, {served} were served", limiter.available_permits().await);
+    panic!("waited 5 s for refunds: {:?} of 100 permits available, {served} served", limiter.available_permits().await);
 }
 
-/// Polls once.
+/// Polls the future once.
 async fn is_ready(future: &mut (impl Future + Unpin)) -> bool {
     std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context).is_ready())).await
 }
 
-/// docs/library.md warns of it: while all tasks wait for Redis, Tokio moves the paused clock to the store's deadline.
+/// docs/library.md warns of this: while all tasks wait for Redis, Tokio advances the paused clock to the store's
+/// timeout.
 #[tokio::test]
-async fn paused_time_ends_a_call_to_redis_with_timeout() {
+async fn paused_time_ends_redis_calls_with_timeout() {
     let Some(server) = RedisServer::start() else { return };
     let limiter = RateLimiter::new(server.store(), "lim").expect("a limiter");
     limiter.set_rate(&rate(Mode::Overall, 1_000, 1_000)).await.expect("set");
     tokio::time::pause();
     for _ in 0..1_000 {
-        // A reply that comes before Tokio has moved the clock still counts.
+        // A reply can arrive before Tokio advances the clock.
         let Err(error) = limiter.try_acquire(1).await else { continue };
         assert!(matches!(error, RateLimiterError::Store { error: StoreError::Timeout, .. }), "{error:?}");
         return;
     }
-    panic!("no deadline passed");
+    panic!("none of 1,000 calls timed out");
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
-//! The code in README and in the guide is code that is run.
+//! Checks that the code and the errors in README and the guide are real.
 
 use std::fs;
 use std::path::Path;
 
 use tidegate::Config;
 
-/// The lines of each block of Rust, without their indentation.
+/// Returns the lines of each Rust block, without indentation.
 fn blocks(page: &str) -> Vec<Vec<&str>> {
     let blocks = page.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```"));
     blocks.map(|(block, _)| lines(block)).collect()
@@ -16,23 +16,27 @@ fn lines(code: &str) -> Vec<&str> {
 }
 
 #[test]
-fn all_code_in_readme_and_the_guide_is_taken_from_the_crate_outside() {
+fn code_in_readme_and_guide_is_compiled() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = fs::read_dir(root.join("tests/outside/src")).expect("the crate");
+    let folder = fs::read_dir(root.join("tests/outside/src")).expect("tests/outside");
     let sources: Vec<String> =
         folder.map(|file| fs::read_to_string(file.expect("a file").path()).expect("text")).collect();
     let page = |name: &str| fs::read_to_string(root.join(name)).expect("a page");
     let pages = page("README.md") + &page("docs/guide.md");
     let blocks = blocks(&pages);
-    assert!(blocks.len() >= 4, "where is the code?");
+    assert!(blocks.len() >= 4, "expected at least four Rust blocks in README.md and docs/guide.md");
     for block in blocks {
         let found = |source: &String| lines(source).windows(block.len()).any(|window| window == block);
-        assert!(sources.iter().any(found), "not in tests/outside:\n{}", block.join("\n"));
+        assert!(
+            sources.iter().any(found),
+            "copy this block of README.md or docs/guide.md to tests/outside/src, where it is compiled:\n{}",
+            block.join("\n")
+        );
     }
 }
 
 #[test]
-fn shown_error_is_that_of_the_rule_file_on_the_page() {
+fn shown_error_matches_the_shown_rule_file() {
     for name in ["README.md", "docs/guide.md"] {
         let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("the page");
         let (_, rest) = page.split_once("```yaml\n").expect("a rule file");

@@ -1,4 +1,4 @@
-//! A Redis user with the permissions of `docs/redis.md`, and no others, is enough.
+//! Checks that the permissions in `docs/redis.md` suffice for a Redis user.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tidegate::limit::{Mode, RateConfig};
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
 
-/// Runs the lines of the page.
-fn allow(redis: &mut Connection) {
+/// Creates the user with the commands of the page.
+fn create_user(redis: &mut Connection) {
     let has_functions = cmd("FUNCTION").arg("LIST").exec(redis).is_ok();
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md")).expect("the page");
     let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("ACL SETUSER")).collect();
@@ -22,18 +22,19 @@ fn allow(redis: &mut Connection) {
     }
 }
 
-/// What the user was refused; the client library tells its name, and goes on without.
-fn refused(redis: &mut Connection) -> Vec<String> {
+/// Returns the commands that Redis denied to the user, except `CLIENT SETINFO`, which the client library can do
+/// without.
+fn denied(redis: &mut Connection) -> Vec<String> {
     let log: Vec<Value> = cmd("ACL").arg("LOG").query(redis).expect("a log");
     let log = log.iter().map(|entry| format!("{entry:?}"));
     log.filter(|entry| !entry.contains("client|setinfo") && !entry.contains("\"client\"")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_decides_by_every_algorithm_with_the_permissions_of_the_page() {
+async fn documented_acl_suffices_for_all_algorithms() {
     let Some(server) = RedisServer::start() else { return };
     let mut redis = server.connection();
-    allow(&mut redis);
+    create_user(&mut redis);
     cmd("HSET").arg(&["mails", "rate", "1", "interval", "3600000", "type", "0"]).exec(&mut redis).expect("a limiter");
     let own = |algorithm: &str| {
         let limit =
@@ -42,7 +43,12 @@ async fn a_gateway_decides_by_every_algorithm_with_the_permissions_of_the_page()
     };
     let mut limits: Vec<(String, String)> =
         ["token_bucket", "gcra", "sliding_window", "leaky_bucket"].into_iter().map(own).collect();
-    limits.push(("fixed_window".into(), "name: l, mode: PER_CLIENT, client: 'query:k', rate: 1, interval: month, on_store_failure: deny, algorithm: fixed_window".into()));
+    limits.push((
+        "fixed_window".into(),
+        "name: l, mode: PER_CLIENT, client: 'query:k', rate: 1, interval: month, on_store_failure: deny, \
+         algorithm: fixed_window"
+            .into(),
+    ));
     limits.push(("shared".into(), "name: l, key: mails, adopt: true, on_store_failure: deny".into()));
     let routes: String = limits
         .iter()
@@ -52,36 +58,37 @@ async fn a_gateway_decides_by_every_algorithm_with_the_permissions_of_the_page()
         .collect();
     let url = format!("redis://tidegate:SECRET@127.0.0.1:{}", server.port);
     let gateway = TestGateway::start(&format!(
-        "store: {{ url: '{url}', timeout: 5s }}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n{routes}"
+        "store: {{ url: '{url}', timeout: 5s }}\n\
+         upstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n{routes}"
     ));
     for (name, _) in &limits {
         let path = format!("/{name}?k=1");
         let first = gateway.get(&path, "").await;
-        assert_eq!(first.status(), 200, "{name}: {}, {:?}", first.text(), refused(&mut redis));
+        assert_eq!(first.status(), 200, "{name}: {}, {:?}", first.text(), denied(&mut redis));
         if name != "leaky_bucket" {
             assert_eq!(gateway.get(&path, "").await.status(), 429, "{name}");
         }
     }
-    assert_eq!(refused(&mut redis), [""; 0]);
+    assert_eq!(denied(&mut redis), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_limiter_of_the_library_has_all_its_operations_with_them() {
+async fn documented_acl_suffices_for_the_library() {
     let Some(server) = RedisServer::start() else { return };
     let mut redis = server.connection();
-    allow(&mut redis);
+    create_user(&mut redis);
     let url = format!("redis://tidegate:SECRET@127.0.0.1:{}", server.port);
     let mails = RateLimiter::new(RedisServer::store_at(url, Duration::from_secs(10)), "mails").expect("a limiter");
     let rate = RateConfig::new(Mode::Overall, 3, Duration::from_secs(3_600)).expect("a rate");
     assert!(mails.try_set_rate(&rate).await.expect("set"));
     assert!(mails.try_acquire(2).await.expect("acquired").granted);
     assert_eq!(mails.release(1).await.expect("released"), 1);
-    assert_eq!(mails.available_permits().await.expect("told"), 2);
+    assert_eq!(mails.available_permits().await.expect("a number"), 2);
     mails.ensure_rate(&rate).await.expect("ensured");
     assert!(mails.expire(Duration::from_secs(60)).await.expect("expires"));
     assert!(mails.clear_expire().await.expect("stays"));
-    mails.set_rate(&rate).await.expect("set anew");
-    assert!(mails.time_to_live().await.expect("told").is_none());
+    mails.set_rate(&rate).await.expect("set again");
+    assert!(mails.time_to_live().await.expect("a reply").is_none());
     assert!(mails.delete().await.expect("deleted"));
-    assert_eq!(refused(&mut redis), [""; 0]);
+    assert_eq!(denied(&mut redis), [""; 0]);
 }

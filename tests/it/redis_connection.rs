@@ -1,4 +1,4 @@
-//! The connection that decisions go over: how it is opened, and what becomes of it when Redis closes it or is slow.
+//! The connection to Redis: how the store opens it, and how it handles closed and slow connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,33 +8,33 @@ use deadpool_redis::redis::{Connection, InfoDict, cmd};
 use tidegate::clock::Stopwatch;
 use tidegate::store::{Store, StoreError};
 
-use crate::support::redis::{RedisServer, wait_a_little};
+use crate::support::redis::{RedisServer, wait_a_little, wait_for};
 use crate::support::{configured, overall};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What remains of so many permits after one more was taken.
+/// Takes one permit of a bucket with this rate. Returns the remaining permits.
 async fn take(store: &Store, name: &str, rate: u64) -> Result<u32, StoreError> {
     let outcome = store.take(&[overall(name, rate, 3_600_000, 1)]).await?;
     Ok(outcome.decisions[0].remaining)
 }
 
-/// What remains after one more was taken from "bucket", as soon as anything is told.
-async fn told_at_last(store: &Store, rate: u64) -> Result<u32, StoreError> {
-    let mut told = take(store, "bucket", rate).await;
+/// Takes one permit of "bucket" as soon as the store decides again, for at most 10 s. Returns the remaining permits.
+async fn take_once_up(store: &Store, rate: u64) -> Result<u32, StoreError> {
+    let mut remaining = take(store, "bucket", rate).await;
     for _ in 0..1_000 {
-        if told.is_ok() {
+        if remaining.is_ok() {
             break;
         }
         wait_a_little();
-        told = take(store, "bucket", rate).await;
+        remaining = take(store, "bucket", rate).await;
     }
-    told
+    remaining
 }
 
-/// The tests of a program have a runtime each, and may share a store.
+/// Each test of a program has its own runtime, but tests may share a store.
 #[test]
-fn a_store_outlives_the_runtime_that_used_it_first() {
+fn store_outlives_its_first_runtime() {
     let Some(redis) = RedisServer::start() else { return };
     let store = redis.store();
     for left in [9, 8] {
@@ -43,43 +43,33 @@ fn a_store_outlives_the_runtime_that_used_it_first() {
     }
 }
 
-/// The connections of others, a line each.
-fn others(redis: &mut Connection) -> Vec<String> {
+/// Returns the lines of all connections except this one.
+fn other_clients(redis: &mut Connection) -> Vec<String> {
     let own: u64 = cmd("CLIENT").arg("ID").query(redis).expect("a number");
     let list: String = cmd("CLIENT").arg("LIST").query(redis).expect("a list");
     list.lines().filter(|line| !line.starts_with(&format!("id={own} "))).map(str::to_owned).collect()
 }
 
-/// The numbers of the connections of others, which no two have.
-fn numbers(redis: &mut Connection) -> Vec<String> {
-    others(redis).iter().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+/// Returns the unique ids of all connections except this one.
+fn client_ids(redis: &mut Connection) -> Vec<String> {
+    other_clients(redis).iter().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-fn wait_for(mut condition: impl FnMut() -> bool) {
-    for _ in 0..1_000 {
-        if condition() {
-            return;
-        }
-        wait_a_little();
-    }
-    panic!("it has not come true in ten seconds");
-}
-
-/// A server closes what has been idle for as long as its `timeout` says, and whoever asked next was told that the
-/// connection broke; later only if it was closed twice meanwhile.
+/// A server closes connections that are idle longer than its `timeout`. Regression test: the next decision then failed
+/// with a broken connection, in a later version only if the connection was closed twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_redis_closed_while_nobody_asked_is_open_again_when_somebody_does() {
+async fn closed_idle_connection_is_reopened_in_advance() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     assert_eq!(take(&store, "bucket", 10).await, Ok(9));
     for _ in 0..2 {
-        let before = numbers(&mut redis);
+        let before = client_ids(&mut redis);
         cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut redis).expect("killed");
-        wait_for(|| {
-            let now = numbers(&mut redis);
+        wait_for("the store has reconnected", || {
+            let now = client_ids(&mut redis);
             now.len() == before.len() && now.iter().all(|number| !before.contains(number))
         });
-        // It is there, and may not have found out yet what it has to know.
+        // The new connection may still need its first replies.
         while !store.is_up().await {
             wait_a_little();
         }
@@ -88,14 +78,14 @@ async fn a_connection_that_redis_closed_while_nobody_asked_is_open_again_when_so
 }
 
 #[tokio::test]
-async fn decisions_are_made_by_the_user_and_in_the_database_that_the_address_names() {
+async fn store_url_selects_user_and_database() {
     let Some(server) = RedisServer::start() else { return };
     let mut redis = server.connection();
     cmd("ACL").arg(&["SETUSER", "gate", "on", ">se cret", "~*", "+@all"]).exec(&mut redis).expect("a user");
     let store = RedisServer::store_at(format!("redis://gate:se%20cret@127.0.0.1:{}/3", server.port), PATIENCE);
     assert_eq!(take(&store, "bucket", 10).await, Ok(9));
-    let others = others(&mut redis);
-    assert!(!others.is_empty() && others.iter().all(|line| line.contains(" user=gate ")), "{others:?}");
+    let clients = other_clients(&mut redis);
+    assert!(!clients.is_empty() && clients.iter().all(|line| line.contains(" user=gate ")), "{clients:?}");
     let keys = |redis: &mut Connection, database: &str| -> Vec<String> {
         cmd("SELECT").arg(database).exec(redis).expect("selected");
         cmd("KEYS").arg("*bucket*").query(redis).expect("keys")
@@ -104,7 +94,7 @@ async fn decisions_are_made_by_the_user_and_in_the_database_that_the_address_nam
 }
 
 #[tokio::test]
-async fn a_password_without_a_user_is_that_of_the_default_one() {
+async fn password_without_user_is_for_the_default_user() {
     let Some(server) = RedisServer::start() else { return };
     cmd("CONFIG").arg(&["SET", "requirepass", "se cret"]).exec(&mut server.connection()).expect("set");
     let at = |password: &str| RedisServer::store_at(format!("redis://:{password}@127.0.0.1:{}", server.port), PATIENCE);
@@ -113,163 +103,166 @@ async fn a_password_without_a_user_is_that_of_the_default_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_comes_too_late_is_told_to_nobody_else() {
+async fn late_reply_reaches_no_other_request() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store_with_timeout(Duration::from_millis(300));
     assert_eq!(take(&store, "other", 1_000).await, Ok(999));
     server.signal("STOP");
     assert_eq!(take(&store, "bucket", 10).await, Err(StoreError::Timeout));
     server.signal("CONT");
-    let mut told = take(&store, "other", 1_000).await;
+    let mut result = take(&store, "other", 1_000).await;
     for _ in 0..1_000 {
-        if !matches!(told, Err(StoreError::Timeout | StoreError::Unreachable)) {
+        if !matches!(result, Err(StoreError::Timeout | StoreError::Unreachable)) {
             break;
         }
         wait_a_little();
-        told = take(&store, "other", 1_000).await;
+        result = take(&store, "other", 1_000).await;
     }
-    assert!(told.as_ref().is_ok_and(|remaining| *remaining > 10), "it was told of another bucket: {told:?}");
-    assert_eq!(take(&store, "bucket", 10).await, Ok(8), "the late one was charged, as nobody could know");
+    assert!(result.as_ref().is_ok_and(|remaining| *remaining > 10), "the decision of another bucket: {result:?}");
+    assert_eq!(take(&store, "bucket", 10).await, Ok(8), "the request that timed out was charged");
 }
 
-/// Two calls are under way, and one request waits for its turn, when Redis stands still and the worker is held up, too, until
-/// the time of all of them is over. What was answered is told; the third was sent then, charged in vain, and took the
-/// connection, which works, for one that does not.
+/// Redis hangs while two calls are in flight and one request waits. The worker is blocked until all three have timed
+/// out, so the two replies arrive together with the timeouts and still count. Regression test: the third request was
+/// sent late, charged without use, and broke the working connection.
 #[tokio::test]
-async fn a_request_whose_time_is_over_before_it_was_sent_is_not_charged() {
+async fn expired_unsent_request_is_not_charged() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store_with_timeout(Duration::from_millis(300)), server.connection());
     assert_eq!(take(&store, "bucket", 10).await, Ok(9));
-    let before = numbers(&mut redis);
+    let before = client_ids(&mut redis);
     server.signal("STOP");
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for _ in 0..3 {
         let store = store.clone();
-        asked.push(tokio::spawn(async move { take(&store, "bucket", 10).await }));
+        requests.push(tokio::spawn(async move { take(&store, "bucket", 10).await }));
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
     }
     server.signal("CONT");
-    let held_up = Stopwatch::start();
-    wait_for(|| held_up.elapsed() > Duration::from_millis(400));
-    let mut told = Vec::new();
-    for answer in asked {
-        told.push(answer.await.expect("a task"));
+    let blocked = Stopwatch::start();
+    wait_for("400 ms have passed", || blocked.elapsed() > Duration::from_millis(400));
+    let mut results = Vec::new();
+    for request in requests {
+        results.push(request.await.expect("a task"));
     }
-    assert_eq!(told, [Ok(8), Ok(7), Err(StoreError::Timeout)]);
+    assert_eq!(results, [Ok(8), Ok(7), Err(StoreError::Timeout)]);
     assert_eq!(take(&store, "bucket", 10).await, Ok(6));
-    assert_eq!(numbers(&mut redis), before, "connected anew");
+    assert_eq!(client_ids(&mut redis), before, "the store must not reconnect");
 }
 
-/// Two calls are sent late, so that those who wait for them give up soon after. They took the room of all who came later, of
-/// whom nobody was sent, nor told anything at all.
+/// Two calls are sent so late that their requests time out soon after. Regression test: the calls kept their capacity,
+/// and later requests were neither sent nor answered.
 #[tokio::test]
-async fn calls_that_nobody_waits_for_any_more_take_no_room() {
+async fn abandoned_calls_free_their_capacity() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store_with_timeout(Duration::from_millis(300));
     assert_eq!(take(&store, "bucket", 10).await, Ok(9));
     server.signal("STOP");
-    let ask = |rate| {
+    let request = |rate| {
         let store = store.clone();
         tokio::spawn(async move { take(&store, "bucket", rate).await })
     };
-    // By two rules, which share no call.
-    let asked = [ask(10), ask(20)];
-    let held_up = tokio::spawn(async {
+    // With two rates, so that the requests share no call.
+    let requests = [request(10), request(20)];
+    let blocked = tokio::spawn(async {
         let since = Stopwatch::start();
-        wait_for(|| since.elapsed() > Duration::from_millis(200));
+        wait_for("200 ms have passed", || since.elapsed() > Duration::from_millis(200));
     });
-    for answer in asked {
-        assert_eq!(answer.await.expect("a task"), Err(StoreError::Timeout));
+    for request in requests {
+        assert_eq!(request.await.expect("a task"), Err(StoreError::Timeout));
     }
-    held_up.await.expect("a task");
-    let next = tokio::time::timeout(PATIENCE, ask(10)).await.expect("it is told something");
+    blocked.await.expect("a task");
+    let next = tokio::time::timeout(PATIENCE, request(10)).await.expect("a result within 10 s");
     assert_eq!(next.expect("a task"), Err(StoreError::Timeout));
     server.signal("CONT");
-    assert!(told_at_last(&store, 10).await.is_ok());
+    assert!(take_once_up(&store, 10).await.is_ok());
 }
 
-/// It accepts one client more than it serves, and tells that one so. A gateway took that for a connection that broke later, and
-/// opened the next without growing pauses.
+/// Redis accepts one connection more than `maxclients`, and replies with an error. Regression test: the store treated
+/// it as a connection that broke later, and reconnected without backoff.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_has_no_room_for_a_connection_is_tried_again_with_pauses() {
+async fn redis_at_maxclients_is_retried_with_backoff() {
     let Some(server) = RedisServer::start() else { return };
     let mut redis = server.connection();
-    let mut set = |most: u32| cmd("CONFIG").arg("SET").arg("maxclients").arg(most).exec(&mut redis).expect("set");
-    set(1);
+    let mut set_maxclients =
+        |count: u32| cmd("CONFIG").arg("SET").arg("maxclients").arg(count).exec(&mut redis).expect("set");
+    set_maxclients(1);
     let store = server.store_with_timeout(Duration::from_millis(300));
     assert!(take(&store, "bucket", 10).await.is_err());
-    let tried = Stopwatch::start();
-    wait_for(|| tried.elapsed() > Duration::from_millis(300));
-    set(100);
-    let about: InfoDict = cmd("INFO").arg("stats").query(&mut redis).expect("statistics");
-    let connections: u64 = about.get("total_connections_received").expect("a number");
+    let since = Stopwatch::start();
+    wait_for("300 ms have passed", || since.elapsed() > Duration::from_millis(300));
+    set_maxclients(100);
+    let stats: InfoDict = cmd("INFO").arg("stats").query(&mut redis).expect("statistics");
+    let connections: u64 = stats.get("total_connections_received").expect("a number");
     assert!(connections < 6, "{connections} connections");
-    assert_eq!(told_at_last(&store, 10).await, Ok(9));
+    assert_eq!(take_once_up(&store, 10).await, Ok(9));
 }
 
-/// As long as several calls about limiters of others were under way, nobody else was sent, nor told that their time was over.
+/// Regression test: while several calls on shared limiters were in flight, other requests were neither sent nor timed
+/// out.
 #[tokio::test]
-async fn who_shares_a_call_has_a_turn_beside_any_number_of_limiters_of_others() {
+async fn shared_limiters_do_not_starve_other_requests() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, answered) = (server.store(), Arc::new(AtomicU32::new(0)));
+    let (store, decided) = (server.store(), Arc::new(AtomicU32::new(0)));
     let charge = configured("java", 1_000_000, 60_000, 1);
-    let crowd: Vec<_> = (0..16)
+    let load: Vec<_> = (0..16)
         .map(|_| {
-            let (store, charge, answered) = (store.clone(), charge.clone(), Arc::clone(&answered));
+            let (store, charge, decided) = (store.clone(), charge.clone(), Arc::clone(&decided));
             tokio::spawn(async move {
                 for _ in 0..200 {
                     store.take(std::slice::from_ref(&charge)).await.expect("a decision");
-                    answered.fetch_add(1, Ordering::Relaxed);
+                    decided.fetch_add(1, Ordering::Relaxed);
                 }
             })
         })
         .collect();
-    while answered.load(Ordering::Relaxed) < 100 {
+    while decided.load(Ordering::Relaxed) < 100 {
         tokio::task::yield_now().await;
     }
-    let before = answered.load(Ordering::Relaxed);
+    let before = decided.load(Ordering::Relaxed);
     assert_eq!(take(&store, "bucket", 10).await, Ok(9));
-    let meanwhile = answered.load(Ordering::Relaxed) - before;
-    assert!(meanwhile < 100, "{meanwhile} others had their turns first");
-    crowd.iter().for_each(tokio::task::JoinHandle::abort);
+    let overtaken_by = decided.load(Ordering::Relaxed) - before;
+    assert!(overtaken_by < 100, "{overtaken_by} requests on shared limiters were decided first");
+    load.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// A function that could write is refused before it runs, and then nobody was told of any limit.
-/// Up to version 6, Redis told so at the end of an error about the script, and the connection was kept.
+/// A read-only Redis rejects a function that can write, so it decides nothing. Regression test: Redis 6 names the cause
+/// at the end of a script error, and the store kept the connection.
 #[tokio::test]
-async fn a_redis_that_takes_no_writes_any_more_is_connected_to_anew() {
+async fn read_only_redis_is_reconnected() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     assert_eq!(take(&store, "lim", 3).await, Ok(2));
-    let before = numbers(&mut redis);
+    let before = client_ids(&mut redis);
     cmd("REPLICAOF").arg(&["127.0.0.1", "1"]).exec(&mut redis).expect("a replica");
     assert_eq!(take(&store, "lim", 3).await, Err(StoreError::ErrorReply("READONLY".to_owned())));
     cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut redis).expect("no replica");
     let again = async || while take(&store, "lim", 3).await.is_err() {};
     tokio::time::timeout(PATIENCE, again()).await.expect("a decision");
-    let after = numbers(&mut redis);
+    let after = client_ids(&mut redis);
     assert!(after.iter().all(|number| !before.contains(number)), "{before:?} {after:?}");
 }
 
 #[tokio::test]
-async fn a_redis_without_memory_refuses_who_is_to_be_refused_and_fails_for_new_buckets() {
+async fn full_redis_decides_refusals_but_no_new_buckets() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let granted = async |name| {
         let outcome = store.take(&[overall(name, 2, 3_600_000, 1)]).await?;
         Ok::<bool, StoreError>(outcome.granted())
     };
-    let mut memory = |most: &str| cmd("CONFIG").arg(&["SET", "maxmemory", most]).exec(&mut redis).expect("set");
+    let mut set_maxmemory =
+        |bytes: &str| cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut redis).expect("set");
     assert_eq!((granted("full").await, granted("full").await), (Ok(true), Ok(true)));
     assert_eq!(granted("half").await, Ok(true));
-    memory("1");
+    set_maxmemory("1");
     assert_eq!(granted("full").await, Ok(false));
     assert_eq!(granted("new").await, Err(StoreError::ErrorReply("OOM".to_owned())));
-    // One that is there already may be charged or not; either way it is as full as it was said to be.
+    // An existing bucket may be charged or not. Its state must match the decision.
     let charged = granted("half").await == Ok(true);
-    memory("0");
+    set_maxmemory("0");
     assert_eq!((granted("half").await, granted("half").await), (Ok(!charged), Ok(false)));
     assert_eq!((granted("new").await, granted("new").await, granted("new").await), (Ok(true), Ok(true), Ok(false)));
 }

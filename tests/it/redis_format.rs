@@ -1,4 +1,4 @@
-//! What our own buckets are in Redis: one key each, one string, gone when nobody counts it any more.
+//! The format of buckets in Redis: one string for each bucket, which expires when all permits have returned.
 
 use deadpool_redis::redis::{Commands, cmd};
 use tidegate::clock::Timestamp;
@@ -13,19 +13,19 @@ async fn take(store: &Store, charge: tidegate::limit::Charge, now: u64) -> tideg
     store.take_at(&[charge], Timestamp::from_millis(now)).await.expect("a decision").decisions[0]
 }
 
-/// Numbers of so many bytes, big-endian, one after the other.
+/// Encodes numbers in big-endian order, each with its number of bytes.
 fn packed(numbers: &[(u64, usize)]) -> Vec<u8> {
     numbers.iter().flat_map(|(number, bytes)| number.to_be_bytes()[8 - bytes..].to_vec()).collect()
 }
 
 #[tokio::test]
-async fn a_bucket_is_one_string_with_its_grants() {
+async fn bucket_is_one_string_with_its_grants() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     assert!(take(&store, overall("lim", 10, 1_000, 3), NOW).await.granted);
     assert!(take(&store, overall("lim", 10, 1_000, 4), NOW + 5).await.granted);
     let entries = packed(&[(3, 5), (NOW, 6), (4, 5), (NOW + 5, 6)]);
-    // Permits of all entries, interval, entries to skip, format, and how many entries there are.
+    // The permits of all entries, the interval, the entries to skip, the format, and the number of entries.
     let end = packed(&[(7, 5), (1_000, 5), (0, 2), (3, 1), (2, 4)]);
     let value: Vec<u8> = redis.get("lim").expect("a string");
     assert_eq!(value, [entries, end].concat());
@@ -33,13 +33,13 @@ async fn a_bucket_is_one_string_with_its_grants() {
 }
 
 #[tokio::test]
-async fn a_bucket_of_a_former_format_or_of_another_type_is_as_good_as_none() {
+async fn invalid_bucket_counts_as_empty() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
-    for former in [packed(&[(1, 1), (9, 6), (1_000, 5), (NOW, 6), (9, 5)]), vec![0; 600], b"x".to_vec(), Vec::new()] {
-        redis.set::<_, _, ()>("lim", &former).expect("set");
-        assert_eq!(take(&store, overall("lim", 10, 1_000, 1), NOW).await.remaining, 9, "{former:?}");
-        assert_eq!(take(&store, overall("lim", 10, 1_000, 11), NOW).await.remaining, 9, "{former:?}");
+    for invalid in [packed(&[(1, 1), (9, 6), (1_000, 5), (NOW, 6), (9, 5)]), vec![0; 600], b"x".to_vec(), Vec::new()] {
+        redis.set::<_, _, ()>("lim", &invalid).expect("set");
+        assert_eq!(take(&store, overall("lim", 10, 1_000, 1), NOW).await.remaining, 9, "{invalid:?}");
+        assert_eq!(take(&store, overall("lim", 10, 1_000, 11), NOW).await.remaining, 9, "{invalid:?}");
     }
     redis.del::<_, ()>("lim").expect("deleted");
     redis.hset::<_, _, _, ()>("lim", "rate", 10).expect("a hash");
@@ -47,7 +47,7 @@ async fn a_bucket_of_a_former_format_or_of_another_type_is_as_good_as_none() {
 }
 
 #[tokio::test]
-async fn a_full_log_is_changed_in_place_and_stays_bounded() {
+async fn length_of_a_full_log_is_bounded() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     for grant in 0..3_000 {
@@ -56,13 +56,13 @@ async fn a_full_log_is_changed_in_place_and_stays_bounded() {
         assert!(bytes <= 17 + 2 * 513 * 11, "{bytes} bytes after {grant}");
     }
     let left = take(&store, overall("lim", 1_000_000, 60_000, 0), NOW + 60 * 2_999).await.remaining;
-    // Permits may return up to one slot late, 118 ms here.
+    // Permits can return up to one merge step late, 118 ms here.
     assert!((1_000_000 - 100_300..=1_000_000 - 100_000).contains(&left), "{left}");
     assert!(redis.pttl::<_, i64>("lim").expect("a time to live") > 50_000);
 }
 
 #[tokio::test]
-async fn a_client_has_a_bucket_of_its_own_under_a_hash_of_what_it_sent() {
+async fn bucket_key_has_a_hash_of_the_client() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     for client in [&b"a"[..], b"b", b"}{:\r\n\0\xff"] {
@@ -74,30 +74,31 @@ async fn a_client_has_a_bucket_of_its_own_under_a_hash_of_what_it_sent() {
 }
 
 #[tokio::test]
-async fn everything_expires_once_unused_and_refusals_keep_nothing_alive() {
+async fn unused_bucket_expires_despite_refusals() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let charge = || per_client("lim", b"c", 1, 300, 1);
     assert!(store.take(&[charge()]).await.expect("a decision").granted());
     let keys: Vec<String> = redis.keys("*lim*").expect("keys");
     let [key] = &keys[..] else { panic!("{keys:?}") };
-    let mut lives = || redis.pttl::<_, i64>(key).expect("a time to live");
-    let first = lives();
-    assert!((300..=1_300).contains(&first), "it lives for {first} ms");
+    let mut ttl = || redis.pttl::<_, i64>(key).expect("a time to live");
+    let first = ttl();
+    assert!((300..=1_300).contains(&first), "time to live: {first} ms");
     assert!(!store.take(&[charge()]).await.expect("a decision").granted());
-    assert!(lives() <= first);
+    assert!(ttl() <= first);
     for _ in 0..200 {
         if redis.keys::<_, Vec<String>>("*lim*").expect("keys").is_empty() {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    panic!("keys are left behind");
+    panic!("waited 4 s until the keys expire");
 }
 
-/// A gateway with a shorter interval keeps what one with a longer one still counts, and forgets that in the end.
+/// A gateway with a shorter interval keeps the grants that a gateway with a longer interval still counts. The longer
+/// interval is forgotten some time after its last use.
 #[tokio::test]
-async fn a_longer_interval_of_another_rule_is_remembered_for_a_while() {
+async fn longer_interval_of_another_rule_is_remembered() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let mut format = || redis.get::<_, Vec<u8>>("lim").expect("a string").into_iter().rev().nth(4);
@@ -106,13 +107,13 @@ async fn a_longer_interval_of_another_rule_is_remembered_for_a_while() {
     assert!(take(&store, overall("lim", 10, 1_000, 1), NOW + 10).await.granted);
     assert_eq!(format(), Some(4));
     assert_eq!(take(&store, overall("lim", 10, 2_000, 0), NOW + 1_500).await.remaining, 8);
-    // After the time for which it is retained, it is forgotten.
+    // The retention time of the longer interval has ended.
     assert!(take(&store, overall("lim", 10, 1_000, 1), NOW + 7_000).await.granted);
     assert_eq!(format(), Some(3));
 }
 
 #[tokio::test]
-async fn a_redis_that_forgot_the_script_is_given_it_again() {
+async fn script_is_loaded_again_after_a_flush() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     assert!(take(&store, overall("lim", 2, 1_000, 1), NOW).await.granted);
@@ -122,7 +123,7 @@ async fn a_redis_that_forgot_the_script_is_given_it_again() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_was_cut_is_as_good_as_none() {
+async fn truncated_bucket_counts_as_empty() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     for (permits, at) in [(3, NOW), (4, NOW + 5)] {
@@ -134,28 +135,28 @@ async fn a_bucket_that_was_cut_is_as_good_as_none() {
     assert!(redis.pttl::<_, i64>("lim").expect("a time to live") > 0);
 }
 
-/// Before anything is refused, its entries are counted.
+/// The script counts the entries of a bucket before it refuses a request.
 #[tokio::test]
-async fn a_header_that_counts_wrong_is_set_right_by_the_first_that_it_would_refuse() {
+async fn wrong_total_is_corrected_before_a_refusal() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let entries = packed(&[(3, 5), (NOW, 6), (4, 5), (NOW + 5, 6)]);
-    let says = |permits| [entries.clone(), packed(&[(permits, 5), (1_000, 5), (0, 2), (3, 1), (2, 4)])].concat();
+    let with_total = |permits| [entries.clone(), packed(&[(permits, 5), (1_000, 5), (0, 2), (3, 1), (2, 4)])].concat();
 
-    redis.set::<_, _, ()>("lim", says(70)).expect("set");
+    redis.set::<_, _, ()>("lim", with_total(70)).expect("set");
     assert_eq!(take(&store, overall("lim", 10, 1_000, 3), NOW + 6).await.remaining, 0);
 
-    redis.set::<_, _, ()>("lim", says(4)).expect("set");
+    redis.set::<_, _, ()>("lim", with_total(4)).expect("set");
     assert!(take(&store, overall("lim", 10, 1_000, 6), NOW + 6).await.granted);
-    // Thirteen are in use.
+    // Thirteen permits are in use.
     assert!(!take(&store, overall("lim", 10, 1_000, 1), NOW + 7).await.granted);
     assert!(!take(&store, overall("lim", 10, 1_000, 1), NOW + 1_000).await.granted);
     assert!(take(&store, overall("lim", 10, 1_000, 4), NOW + 1_005).await.granted);
 }
 
-/// What had returned was taken from a sum that was less, so that a bucket had more than all its permits.
+/// Regression test: more permits returned than the total said, so the bucket had more permits than its rate.
 #[tokio::test]
-async fn a_bucket_of_which_more_returns_than_was_in_use_has_no_more_permits_than_its_rate() {
+async fn wrong_total_never_exceeds_the_rate() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let entries = packed(&[(60, 5), (NOW, 6), (4, 5), (NOW + 900, 6)]);

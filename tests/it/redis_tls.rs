@@ -1,5 +1,5 @@
-//! How a Redis is reached: by TLS with certificates made here, with a password from a file, by a Unix socket. Whatever is wrong
-//! with a certificate is an outage with a reason, and nothing is said in clear text.
+//! Connections to Redis by TLS, with a password from a file, and by a Unix socket. An invalid certificate is an outage
+//! with a cause, and the gateway sends no plaintext.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use crate::support::wire::soon;
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// A limit that nobody passes without the store.
+/// Returns rules with a limit that rejects all requests without the store.
 fn rules(store: &str) -> String {
     format!(
-        "store: {{ timeout: 2s, {store} }}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
+        "store: {{ timeout: 2s, {store} }}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\n\
+         routes:\n  - name: all\n    \
          match: {{ path: /** }}\n    upstream: echo\n    limits:\n      \
          - {{ name: l, mode: OVERALL, rate: 1000000, interval: 1h, on_store_failure: deny }}\n"
     )
@@ -28,24 +29,24 @@ fn trusting(port: u16, ca: &Authority) -> String {
     format!("url: 'rediss://127.0.0.1:{port}', tls: {{ ca: '{}' }}", ca.path("ca.pem"))
 }
 
-/// Is a request decided by the store?
+/// Returns `true` if the store decides a request.
 async fn is_decided(gateway: &TestGateway) -> bool {
     gateway.get("/", "").await.status() == 200
 }
 
-/// No request passes, and operators are told why.
-async fn assert_outage(store: &str, why: &str) {
+/// Checks that no request is admitted, and that the admin interface shows the cause.
+async fn assert_outage(store: &str, cause: &str) {
     let gateway = TestGateway::start(&rules(store));
     assert_eq!(gateway.get("/", "").await.status(), 503);
-    gateway.until_config_has(&[why]).await;
+    gateway.until_config_has(&[cause]).await;
     assert_eq!(gateway.get("/", "").await.status(), 503);
 }
 
-/// Passes on what is said to a Redis, and keeps what its clients say.
-async fn tap(redis: u16) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
+/// Starts a proxy to a Redis that records the bytes of its clients. Returns its port and the bytes of each connection.
+async fn record(redis: u16) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
     let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
-    let (port, heard) = (listener.local_addr().expect("an address").port(), Arc::new(Mutex::new(Vec::new())));
-    let all = Arc::clone(&heard);
+    let (port, received) = (listener.local_addr().expect("an address").port(), Arc::new(Mutex::new(Vec::new())));
+    let all = Arc::clone(&received);
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             let number = all.lock().len();
@@ -53,8 +54,8 @@ async fn tap(redis: u16) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
             let all = Arc::clone(&all);
             tokio::spawn(async move {
                 let (mut from, mut to) = client.into_split();
-                let (mut answers, mut redis) = TcpStream::connect((LOOPBACK, redis)).await.expect("Redis").into_split();
-                let back = tokio::spawn(async move { tokio::io::copy(&mut answers, &mut to).await });
+                let (mut replies, mut redis) = TcpStream::connect((LOOPBACK, redis)).await.expect("Redis").into_split();
+                let back = tokio::spawn(async move { tokio::io::copy(&mut replies, &mut to).await });
                 let mut bytes = [0; 4096];
                 while let Ok(count @ 1..) = from.read(&mut bytes).await {
                     all.lock()[number].extend_from_slice(&bytes[..count]);
@@ -66,97 +67,98 @@ async fn tap(redis: u16) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
             });
         }
     });
-    (port, heard)
+    (port, received)
 }
 
-/// Everything is in records of TLS; what they hold is told by their first byte.
-fn assert_no_clear_text(said: &[u8]) {
-    let mut rest = said;
+/// Checks that all bytes are in TLS records, and that no secret is readable.
+fn assert_no_plaintext(sent: &[u8]) {
+    let mut rest = sent;
     while let [kind, 3, _, high, low, ..] = *rest {
         assert!((20..=23).contains(&kind), "a record of kind {kind}");
         rest = rest.get(5 + usize::from(u16::from_be_bytes([high, low]))..).unwrap_or_default();
     }
-    assert!(rest.len() < 5, "no record: {}", String::from_utf8_lossy(rest));
+    assert!(rest.len() < 5, "not a TLS record: {}", String::from_utf8_lossy(rest));
     for word in ["HELLO", "AUTH", "FCALL", "hunter2", "tidegate"] {
-        assert!(!said.windows(word.len()).any(|window| window == word.as_bytes()), "{word}");
+        assert!(!sent.windows(word.len()).any(|window| window == word.as_bytes()), "{word}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_decides_over_tls_and_says_nothing_in_clear_text() {
+async fn gateway_sends_no_plaintext_to_a_tls_store() {
     let ca = Authority::new();
     ca.sign("redis", &[LOOPBACK, "localhost"]);
     let Some((redis, port)) = ca.redis("redis", "no") else { return };
     cmd("CONFIG").arg(&["SET", "requirepass", "hunter2"]).exec(&mut redis.connection()).expect("set");
     for host in [LOOPBACK, "localhost"] {
-        let (port, heard) = tap(port).await;
+        let (port, received) = record(port).await;
         let store = format!("url: 'rediss://:hunter2@{host}:{port}/2', tls: {{ ca: '{}' }}", ca.path("ca.pem"));
         let gateway = TestGateway::start(&rules(&store));
         assert!(is_decided(&gateway).await, "{host}: {}", gateway.config().await);
         assert!(!gateway.admin_get("/api/v1/config").await.text().contains("hunter2"));
-        let heard = heard.lock().clone();
-        assert!(!heard.is_empty());
-        heard.iter().for_each(|said| assert_no_clear_text(said));
+        let received = received.lock().clone();
+        assert!(!received.is_empty());
+        received.iter().for_each(|sent| assert_no_plaintext(sent));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_is_wrong_is_an_outage_and_redis_is_told_nothing() {
+async fn invalid_redis_certificate_is_an_outage() {
     let (ca, other) = (Authority::new(), Authority::new());
     ca.sign("redis", &[LOOPBACK]);
     ca.sign("elsewhere", &["redis.example", "127.0.0.2"]);
     ca.sign_expired("expired", &[LOOPBACK]);
-    for (certificate, trusted, why) in [
+    for (certificate, trusted, cause) in [
         ("redis", &other, "UnknownIssuer"),
         ("elsewhere", &ca, "not valid for name"),
         ("expired", &ca, "certificate expired"),
     ] {
         let Some((_redis, port)) = ca.redis(certificate, "no") else { return };
-        let (port, heard) = tap(port).await;
-        assert_outage(&trusting(port, trusted), why).await;
-        let heard = heard.lock().clone();
-        assert!(!heard.is_empty());
-        for said in &heard {
-            assert_no_clear_text(said);
-            assert!(said.len() < 1_000, "more than the beginning of a handshake: {} bytes", said.len());
+        let (port, received) = record(port).await;
+        assert_outage(&trusting(port, trusted), cause).await;
+        let received = received.lock().clone();
+        assert!(!received.is_empty());
+        for sent in &received {
+            assert_no_plaintext(sent);
+            assert!(sent.len() < 1_000, "more than the start of a handshake: {} bytes", sent.len());
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_authority_that_neither_the_file_nor_the_system_names_is_not_trusted() {
+async fn unknown_authority_is_not_trusted() {
     let ca = Authority::new();
     ca.sign("redis", &[LOOPBACK]);
     let Some((redis, port)) = ca.redis("redis", "no") else { return };
     assert_outage(&format!("url: 'rediss://127.0.0.1:{port}'"), "UnknownIssuer").await;
-    // Who speaks no TLS at all is not spoken to without it.
-    let clear = format!("url: 'rediss://:hunter2@127.0.0.1:{}', tls: {{ ca: '{}' }}", redis.port, ca.path("ca.pem"));
-    let gateway = TestGateway::start(&rules(&clear));
+    // There is no fallback to plaintext for a Redis without TLS.
+    let without_tls =
+        format!("url: 'rediss://:hunter2@127.0.0.1:{}', tls: {{ ca: '{}' }}", redis.port, ca.path("ca.pem"));
+    let gateway = TestGateway::start(&rules(&without_tls));
     assert_eq!(gateway.get("/", "").await.status(), 503);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_wants_a_certificate_is_shown_one() {
+async fn gateway_presents_its_certificate_to_redis() {
     let (ca, other) = (Authority::new(), Authority::new());
     ca.sign("redis", &[LOOPBACK]);
     ca.sign("me", &[]);
     other.sign("me", &[]);
     let Some((_redis, port)) = ca.redis("redis", "yes") else { return };
-    let as_signed_by = |authority: &Authority| {
+    let with_certificate_of = |authority: &Authority| {
         let [cert, key] = ["me.pem", "me.key"].map(|file| authority.path(file));
         format!(
             "url: 'rediss://127.0.0.1:{port}', tls: {{ ca: '{}', cert: '{cert}', key: '{key}' }}",
             ca.path("ca.pem")
         )
     };
-    let gateway = TestGateway::start(&rules(&as_signed_by(&ca)));
+    let gateway = TestGateway::start(&rules(&with_certificate_of(&ca)));
     assert!(is_decided(&gateway).await, "{}", gateway.config().await);
     assert_outage(&trusting(port, &ca), "CertificateRequired").await;
-    assert_outage(&as_signed_by(&other), "UnknownCA").await;
+    assert_outage(&with_certificate_of(&other), "UnknownCA").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewed_certificate_ends_the_outage_of_the_expired_one() {
+async fn renewed_redis_certificate_ends_the_outage() {
     let ca = Authority::new();
     ca.sign_expired("redis", &[LOOPBACK]);
     let Some((redis, port)) = ca.redis("redis", "no") else { return };
@@ -171,7 +173,7 @@ async fn a_renewed_certificate_ends_the_outage_of_the_expired_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_changes_in_redis_and_in_its_file_is_used_under_load() {
+async fn changed_password_file_is_used() {
     let Some(redis) = RedisServer::start() else { return };
     let (mut connection, files) = (redis.connection(), Authority::new());
     let mut change = |password: &str| {
@@ -197,7 +199,7 @@ async fn a_password_that_changes_in_redis_and_in_its_file_is_used_under_load() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_is_reached_by_its_unix_socket() {
+async fn redis_is_reachable_by_unix_socket() {
     let files = Authority::new();
     let socket = format!("{}/redis-{}.sock", std::env::temp_dir().display(), std::process::id());
     let Some(redis) = RedisServer::start_with(None, &["--unixsocket", &socket]) else { return };
@@ -211,6 +213,6 @@ async fn a_redis_is_reached_by_its_unix_socket() {
     let gateway = TestGateway::start(&rules(&store));
     assert!(is_decided(&gateway).await, "{}", gateway.config().await);
     let list: String = cmd("CLIENT").arg("LIST").query(&mut redis.connection()).expect("a list");
-    let is_it = |line: &str| line.contains(&socket) && line.contains(" db=3 ") && line.contains(" user=gate ");
-    assert!(list.lines().any(is_it), "{list}");
+    let is_gateway = |line: &str| line.contains(&socket) && line.contains(" db=3 ") && line.contains(" user=gate ");
+    assert!(list.lines().any(is_gateway), "{list}");
 }

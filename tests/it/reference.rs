@@ -1,4 +1,4 @@
-//! `docs/rules.md` is what the program checks rule files against, and what it says of them is true.
+//! Checks that `docs/rules.md` is generated from the code, and that its defaults are correct.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules.md")).expect("the page")
 }
 
-/// The cells of each row of a section, by its heading.
+/// Returns the cells of each table row in the section with this heading.
 fn rows<'p>(page: &'p str, section: &str) -> Vec<Vec<&'p str>> {
     let (_, rest) = page.split_once(&format!("\n## {section}\n")).expect(section);
     let section = rest.split("\n## ").next().expect("a section");
@@ -18,14 +18,11 @@ fn rows<'p>(page: &'p str, section: &str) -> Vec<Vec<&'p str>> {
 }
 
 #[test]
-fn the_page_in_the_repository_is_what_is_written_now() {
-    assert!(
-        page() == tidegate::config::reference(),
-        "docs/rules.md is stale: `cargo run --example rules` writes it anew"
-    );
+fn rules_page_is_up_to_date() {
+    assert!(page() == tidegate::config::reference(), "docs/rules.md is stale: run `cargo run --example rules`");
 }
 
-/// A gateway's file with one more key at this place.
+/// Returns a rule file of a gateway with one more key in this section.
 fn file(section: &str, key: &str) -> String {
     let at = |place: &str| if place == section { format!(", {key}") } else { String::new() };
     let permits = match section {
@@ -63,7 +60,7 @@ routes:
 
 fn read(text: &str) -> String {
     let config = Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
-    // Without a route's table, whose order is nobody's.
+    // Without the route table, whose order is unspecified.
     let Config { listen, max_connections, admin, access_log, store, upstreams, rules, warnings: _ } = &config;
     let routes: Vec<_> = rules.routes.iter().collect();
     let of_requests = (&rules.requests, &rules.addresses, &rules.fields);
@@ -71,7 +68,7 @@ fn read(text: &str) -> String {
 }
 
 #[test]
-fn what_the_page_says_of_keys_that_are_left_out_is_what_holds() {
+fn defaults_on_the_rules_page_are_correct() {
     let (page, mut tried) = (page(), 0);
     let sections = [
         "The rule file",
@@ -93,7 +90,7 @@ fn what_the_page_says_of_keys_that_are_left_out_is_what_holds() {
             let key = row[0].trim_matches('`');
             let Some(value) = row[2].strip_prefix('`').and_then(|value| value.strip_suffix('`')) else { continue };
             if matches!((section, key), ("The rule file", "store") | ("A route", "limits")) {
-                continue; // the other keys are tried with another
+                continue; // the test file sets these keys itself
             }
             let key = match section {
                 "`permits`" => format!("max: 5, {key}: {value}"),
@@ -107,7 +104,7 @@ fn what_the_page_says_of_keys_that_are_left_out_is_what_holds() {
 }
 
 #[test]
-fn every_link_within_the_page_leads_to_a_heading_and_no_name_lost_its_capital() {
+fn links_on_the_rules_page_lead_to_headings() {
     let page = page();
     let anchor = |heading: &str| {
         let kept = heading.to_lowercase().replace('`', "");
@@ -119,5 +116,5 @@ fn every_link_within_the_page_leads_to_a_heading_and_no_name_lost_its_capital() 
     for link in links {
         assert!(anchors.iter().any(|anchor| anchor == link), "#{link}");
     }
-    assert!(!page.contains("hTTP") && !page.contains("tLS"), "a name in lower case");
+    assert!(!page.contains("hTTP") && !page.contains("tLS"), "a name lost its capital");
 }

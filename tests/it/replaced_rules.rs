@@ -1,4 +1,4 @@
-//! Rules that are replaced while requests run: each request goes by the rules that it began with, and usage is kept.
+//! Rules that are replaced while requests run: each request keeps the rules that it began with, and usage is kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use tower::ServiceExt;
 
 use crate::support::redis::RedisServer;
 
-/// A rule file with one route, one limit and this rate; `wait` may let refused requests wait.
+/// Returns rules with one route and one limit with this rate. `wait` is appended to the limit.
 fn rules(route: &str, rate: u32, wait: &str) -> Config {
     let limit = format!("{{ name: total, mode: OVERALL, rate: {rate}, interval: 1h{wait} }}");
     let text = format!("routes: [{{ name: {route}, match: {{ path: /{route} }}, limits: [{limit}] }}]");
     Config::parse(&text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn impatient(route: &str, rate: u32) -> Config {
+fn without_wait(route: &str, rate: u32) -> Config {
     rules(route, rate, "")
 }
 
@@ -36,7 +36,7 @@ fn app(layer: &RateLimitLayer) -> Router {
 
 async fn ask(app: &Router, path: &str) -> Response<Body> {
     let request = Request::get(path).body(Body::empty()).expect("a request");
-    app.clone().oneshot(request).await.expect("an answer")
+    app.clone().oneshot(request).await.expect("a response")
 }
 
 async fn statuses(app: &Router, path: &str, count: usize) -> Vec<u16> {
@@ -48,25 +48,25 @@ async fn statuses(app: &Router, path: &str, count: usize) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn another_rate_applies_at_once_and_counts_what_is_in_use() {
+async fn new_rate_applies_immediately_and_keeps_usage() {
     let redis = RedisServer::start();
     for store in [Store::memory()].into_iter().chain(redis.iter().map(RedisServer::store)) {
-        let layer = layer(&impatient("a", 3), &store);
+        let layer = layer(&without_wait("a", 3), &store);
         let app = app(&layer);
         assert_eq!(statuses(&app, "/a", 4).await, [200, 200, 200, 429]);
-        layer.replace_rules(impatient("a", 5).rules);
+        layer.replace_rules(without_wait("a", 5).rules);
         assert_eq!(statuses(&app, "/a", 3).await, [200, 200, 429], "three of the five are in use");
-        layer.replace_rules(impatient("a", 4).rules);
+        layer.replace_rules(without_wait("a", 4).rules);
         assert_eq!(statuses(&app, "/a", 1).await, [429], "five of the four are in use");
-        layer.for_worker().replace_rules(impatient("b", 1).rules);
-        assert_eq!(statuses(&app, "/a", 1).await, [200], "no route names it any more");
+        layer.for_worker().replace_rules(without_wait("b", 1).rules);
+        assert_eq!(statuses(&app, "/a", 1).await, [200], "the new rules have no route for the path");
         assert_eq!(statuses(&app, "/b", 2).await, [200, 429]);
-        layer.replace_rules(impatient("a", 6).rules);
+        layer.replace_rules(without_wait("a", 6).rules);
         assert_eq!(statuses(&app, "/a", 2).await, [200, 429], "the bucket outlives the rules that named it");
     }
 }
 
-/// A service whose requests stay until they are let go.
+/// Returns a service that responds once the semaphore has a permit.
 fn held(layer: &RateLimitLayer) -> (Router, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let opened = Arc::clone(&gate);
@@ -77,25 +77,25 @@ fn held(layer: &RateLimitLayer) -> (Router, Arc<Semaphore>) {
     (Router::new().fallback(handler).layer(layer.clone()), gate)
 }
 
-fn begin(app: &Router, path: &'static str) -> JoinHandle<Response<Body>> {
+fn start_request(app: &Router, path: &'static str) -> JoinHandle<Response<Body>> {
     let app = app.clone();
     tokio::spawn(async move { ask(&app, path).await })
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_under_way_is_answered_by_the_rules_that_it_began_with() {
+async fn running_request_keeps_its_rules() {
     let metrics = Arc::new(Metrics::new());
     let layer =
-        RateLimitLayer::builder().metrics(Arc::clone(&metrics)).from_config(&impatient("a", 3)).expect("a layer");
+        RateLimitLayer::builder().metrics(Arc::clone(&metrics)).from_config(&without_wait("a", 3)).expect("a layer");
     let (app, gate) = held(&layer);
     let report = ReportHandle::default();
     let request = Request::get("/a").extension(report.clone()).body(Body::empty()).expect("a request");
     let asking = tokio::spawn(app.oneshot(request));
-    tokio::time::sleep(Duration::from_millis(1)).await; // in virtual time: it is with its handler
+    tokio::time::sleep(Duration::from_millis(1)).await; // in virtual time: the request reaches its handler
     assert!(report.get().is_none());
-    layer.replace_rules(impatient("b", 3).rules);
+    layer.replace_rules(without_wait("b", 3).rules);
     gate.add_permits(1);
-    asking.await.expect("a task").expect("an answer");
+    asking.await.expect("a task").expect("a response");
     assert_eq!(report.get().and_then(|report| report.route.as_deref()), Some("a"));
     let text = metrics.render();
     assert!(!text.contains(r#"route="b",status="2xx""#), "{text}");
@@ -103,17 +103,17 @@ async fn a_request_under_way_is_answered_by_the_rules_that_it_began_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_waits_for_a_permit_waits_by_the_rules_that_it_began_with() {
+async fn waiting_request_keeps_its_rules() {
     let store = Store::memory();
     let layer = layer(&rules("a", 1, ", max_wait: 1h"), &store);
     let app = app(&layer);
     assert_eq!(ask(&app, "/a").await.status(), 200);
-    let waiting = begin(&app, "/a");
+    let waiting = start_request(&app, "/a");
     tokio::time::sleep(Duration::from_millis(1)).await;
-    layer.replace_rules(impatient("a", 1).rules);
-    assert_eq!(ask(&app, "/a").await.status(), 429, "the new rules let nobody wait");
+    layer.replace_rules(without_wait("a", 1).rules);
+    assert_eq!(ask(&app, "/a").await.status(), 429, "the new rules have no `max_wait`");
     assert!(!waiting.is_finished());
     let began = tokio::time::Instant::now();
-    assert_eq!(waiting.await.expect("an answer").status(), 200);
+    assert_eq!(waiting.await.expect("a response").status(), 200);
     assert_eq!(began.elapsed().as_secs(), 3_599);
 }

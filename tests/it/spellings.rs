@@ -1,11 +1,12 @@
-//! The same request in other words: whatever an origin takes for the same is judged as the same, or is no request.
+//! Different spellings of a request: if an origin may treat them as equal, the gateway counts them as equal or rejects
+//! them.
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::upstream::Origin;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// Two routes, each of which tells its name by its limit; `more` stands before them.
+/// Returns rules with two routes. Only `login` has limits. `more` is prepended.
 fn rules(origin: &Origin, more: &str, limits: &str) -> String {
     let origin = origin.address;
     format!(
@@ -22,28 +23,29 @@ routes:
 
 const LOGIN: &str = "{ name: login, mode: PER_CLIENT, client: ip, rate: 1000, interval: 1h }";
 
-/// What becomes of each of these paths: `login` or `rest` with what the origin was sent, or the status of a refusal.
+/// Sends a request for each path. Returns the route (`login` or `rest`) with the forwarded target, or the status of a
+/// rejection.
 async fn outcomes(more: &str, paths: &[&str]) -> Vec<String> {
     let origin = Origin::saying(OK).await;
     let gateway = TestGateway::start(&rules(&origin, more, LOGIN));
     let mut outcomes = Vec::new();
     for path in paths {
         let before = origin.requests().len();
-        let answer = gateway.get(path, "").await;
-        let is_login = answer.field("ratelimit").is_some();
+        let response = gateway.get(path, "").await;
+        let is_login = response.field("ratelimit").is_some();
         outcomes.push(match origin.requests().get(before) {
             Some(sent) => {
                 let sent = sent.start.split(' ').nth(1).unwrap_or_default();
                 format!("{} {sent}", if is_login { "login" } else { "rest" })
             }
-            None => answer.status().to_string(),
+            None => response.status().to_string(),
         });
     }
     outcomes
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_path_walks_around_its_route() {
+async fn no_spelling_of_a_path_bypasses_its_route() {
     let cases = [
         ("/api/login", "login /api/login"),
         ("/api/login/", "login /api/login/"),
@@ -68,7 +70,7 @@ async fn no_spelling_of_a_path_walks_around_its_route() {
 }
 
 #[tokio::test]
-async fn an_encoded_slash_is_forwarded_as_it_was_judged() {
+async fn encoded_slash_is_forwarded_as_it_was_matched() {
     let paths = ["/api%2flogin", "/api%5clogin", "/api/a%2f..%2flogin", "/api/x%2fy"];
     let kept = ["rest /api%2Flogin", "rest /api%5Clogin", "400", "rest /api/x%2Fy"];
     assert_eq!(outcomes("requests: { encoded_slash: keep }", &paths).await, kept);
@@ -78,7 +80,7 @@ async fn an_encoded_slash_is_forwarded_as_it_was_judged() {
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_method_walks_around_its_route() {
+async fn no_spelling_of_a_method_bypasses_its_route() {
     let origin = Origin::saying(OK).await;
     let rules = rules(&origin, "", LOGIN).replace("path: /api/login }", "path: /api/login, methods: [POST, SWEEP] }");
     let gateway = TestGateway::start(&rules);
@@ -86,13 +88,13 @@ async fn no_spelling_of_a_method_walks_around_its_route() {
         [("POST", 200, true), ("SWEEP", 200, true), ("post", 400, false), ("Sweep", 400, false), ("swipe", 200, false)]
     {
         let ask = format!("{method} /api/login HTTP/1.1\r\nHost: a\r\n\r\n");
-        let answer = gateway.client().await.ask(ask).await;
-        assert_eq!((answer.status(), answer.field("ratelimit").is_some()), (status, is_login), "{method}");
+        let response = gateway.client().await.ask(ask).await;
+        assert_eq!((response.status(), response.field("ratelimit").is_some()), (status, is_login), "{method}");
     }
 }
 
 #[tokio::test]
-async fn a_field_that_tells_routes_apart_has_one_value() {
+async fn repeated_field_of_a_matcher_is_rejected() {
     let origin = Origin::saying(OK).await;
     let rules =
         rules(&origin, "", LOGIN).replace("path: /api/login }", "path: /api/login, headers: { X-Tier: free } }");
@@ -103,13 +105,13 @@ async fn a_field_that_tells_routes_apart_has_one_value() {
         ("X-Tier: gold\r\n", 200, false),
         ("X-Tier: gold\r\nX-Tier: free\r\n", 400, false),
     ] {
-        let answer = gateway.get("/api/login", fields).await;
-        assert_eq!((answer.status(), answer.field("ratelimit").is_some()), (status, is_login), "{fields:?}");
+        let response = gateway.get("/api/login", fields).await;
+        assert_eq!((response.status(), response.field("ratelimit").is_some()), (status, is_login), "{fields:?}");
     }
 }
 
-/// What becomes of requests with these fields or this query, after `same` has taken the one permit of a client.
-async fn refused(client: &str, same: (&str, &str), others: &[(&str, &str, u16)]) {
+/// Takes the only permit of a client with the request `same`, and checks the statuses of the other requests.
+async fn assert_statuses(client: &str, same: (&str, &str), others: &[(&str, &str, u16)]) {
     let origin = Origin::saying(OK).await;
     let limit = format!("{{ name: own, mode: PER_CLIENT, client: '{client}', rate: 1, interval: 1h }}");
     let gateway = TestGateway::start(&rules(&origin, "", &limit));
@@ -121,8 +123,8 @@ async fn refused(client: &str, same: (&str, &str), others: &[(&str, &str, u16)])
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_client_is_a_fresh_bucket() {
-    refused(
+async fn no_spelling_gets_a_client_a_new_bucket() {
+    assert_statuses(
         "cookie:sid",
         ("", "Cookie: sid=REAL\r\n"),
         &[
@@ -138,8 +140,8 @@ async fn no_spelling_of_a_client_is_a_fresh_bucket() {
     let key = "key=REAL&a=b";
     let queries =
         [("k%65y=REAL", "", 429), ("key=%52EAL", "", 429), ("key=RANDOM&%6bey=REAL", "", 400), (key, "", 429)];
-    refused("query:key", (key, ""), &queries).await;
-    refused(
+    assert_statuses("query:key", (key, ""), &queries).await;
+    assert_statuses(
         "header:Authorization",
         ("", "Authorization: Bearer tok\r\n"),
         &[
@@ -149,11 +151,11 @@ async fn no_spelling_of_a_client_is_a_fresh_bucket() {
         ],
     )
     .await;
-    refused("header:Host", ("", ""), &[("", "", 429)]).await;
+    assert_statuses("header:Host", ("", ""), &[("", "", 429)]).await;
 }
 
 #[tokio::test]
-async fn parameters_and_slashes_make_no_fresh_bucket_for_a_path() {
+async fn parameters_and_slashes_get_no_new_bucket() {
     let origin = Origin::saying(OK).await;
     let limit = "{ name: path, mode: PER_CLIENT, client: path, rate: 1, interval: 1h }";
     let gateway = TestGateway::start(&rules(&origin, "", limit));

@@ -1,4 +1,4 @@
-//! Clients that hold connections to an upstream for as long as they can leave others what they need.
+//! Slow clients of one address leave upstream connections to other clients.
 
 use tokio::io::AsyncWriteExt;
 
@@ -7,13 +7,13 @@ use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
 use crate::support::wire::upstream::{Origin, Visit};
 
-/// More than a target has connections.
+/// More clients than the upstream has connections.
 const FLOOD: u64 = 60;
 
 const UPLOAD: &str = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n";
 const DOWNLOAD: &str = "GET /long HTTP/1.1\r\nHost: a\r\n";
 
-/// More than the kernel keeps for a client that does not read.
+/// More than the kernel buffers for a client that does not read.
 const LONG: usize = 16 * 1024 * 1024;
 
 fn rules(origin: &Origin, clients: &str) -> String {
@@ -26,7 +26,7 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]",
     )
 }
 
-/// Answers when it has the whole request; `/long` with more than anybody takes at once.
+/// Starts an origin that responds to complete requests; to `/long` with a long body.
 async fn origin() -> Origin {
     Origin::start(|mut visit: Visit| async move {
         while let Some(request) = visit.request().await {
@@ -40,7 +40,7 @@ async fn origin() -> Origin {
     .await
 }
 
-/// Sends as many requests at once; returns when each has a connection to the upstream or waits for one.
+/// Sends [`FLOOD`] requests, and waits until each has an upstream connection or waits for one.
 async fn flood(gateway: &TestGateway, request: impl Fn(u64) -> String) -> Vec<Raw> {
     let mut clients = Vec::new();
     for number in 0..FLOOD {
@@ -61,55 +61,55 @@ async fn flood(gateway: &TestGateway, request: impl Fn(u64) -> String) -> Vec<Ra
     clients
 }
 
-/// So many that every worker is asked.
-async fn honest(gateway: &TestGateway, source: &str, fields: &str) -> Vec<Message> {
-    let mut answers = Vec::new();
+/// Sends eight requests from an address, on eight connections, so that they reach every worker.
+async fn ask_from(gateway: &TestGateway, source: &str, fields: &str) -> Vec<Message> {
+    let mut responses = Vec::new();
     for _ in 0..8 {
-        answers.push(get(&mut Raw::connect_from(source, gateway.address).await, "/", fields).await);
+        responses.push(get(&mut Raw::connect_from(source, gateway.address).await, "/", fields).await);
     }
-    answers
+    responses
 }
 
-async fn another_address_is_answered_during(request: &str) {
+async fn assert_served_during(request: &str) {
     let gateway = TestGateway::start(&rules(&origin().await, "ipv6_prefix: 64"));
     let clients = flood(&gateway, |_| format!("{request}\r\n")).await;
-    for answer in honest(&gateway, "127.0.0.2", "").await {
-        assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"));
+    for response in ask_from(&gateway, "127.0.0.2", "").await {
+        assert_eq!((response.status(), response.text().as_str()), (200, "ok"));
     }
     drop(clients);
-    for answer in honest(&gateway, "127.0.0.1", "").await {
-        assert_eq!(answer.status(), 200); // it has its share back
+    for response in ask_from(&gateway, "127.0.0.1", "").await {
+        assert_eq!(response.status(), 200); // the share of the address is free again
     }
 }
 
 #[tokio::test]
-async fn slow_uploads_of_one_address_leave_connections_to_others() {
-    another_address_is_answered_during(UPLOAD).await;
+async fn slow_uploads_leave_connections_to_other_addresses() {
+    assert_served_during(UPLOAD).await;
 }
 
 #[tokio::test]
-async fn slow_readers_of_one_address_leave_connections_to_others() {
-    another_address_is_answered_during(DOWNLOAD).await;
+async fn slow_readers_leave_connections_to_other_addresses() {
+    assert_served_during(DOWNLOAD).await;
 }
 
 #[tokio::test]
-async fn clients_behind_a_trusted_proxy_are_told_apart_by_what_it_says() {
+async fn clients_behind_a_trusted_proxy_have_own_shares() {
     let gateway = TestGateway::start(&rules(&origin().await, "trusted_proxies: [127.0.0.0/8]"));
     let _clients = flood(&gateway, |_| format!("{UPLOAD}X-Forwarded-For: 192.0.2.1\r\n\r\n")).await;
-    for answer in honest(&gateway, "127.0.0.1", "X-Forwarded-For: 192.0.2.2\r\n").await {
-        assert_eq!(answer.status(), 200);
+    for response in ask_from(&gateway, "127.0.0.1", "X-Forwarded-For: 192.0.2.2\r\n").await {
+        assert_eq!(response.status(), 200);
     }
 }
 
 #[tokio::test]
-async fn what_a_stranger_says_of_its_address_gives_it_no_other_share() {
+async fn untrusted_forwarded_addresses_get_no_extra_share() {
     let gateway = TestGateway::start(&rules(&origin().await, "trusted_proxies: [192.0.2.0/24]"));
     let _clients = flood(&gateway, |number| format!("{UPLOAD}X-Forwarded-For: 198.51.100.{number}\r\n\r\n")).await;
     let connections = gateway.counter(r#"tidegate_upstream_connections{upstream="api"}"#).await;
     assert!(connections <= 8, "{connections}");
 }
 
-/// An upload that holds a connection to the origin; `None` if the gateway rejects it.
+/// Starts an upload that holds an upstream connection. Returns `None` if the gateway rejects it.
 async fn upload(gateway: &TestGateway, origin: &Origin, address: &str) -> Option<Raw> {
     let before = origin.connections();
     let mut client = Raw::connect_from(address, gateway.address).await;
@@ -141,14 +141,14 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]",
     let gateway = TestGateway::start(&rules);
     let mut uploads = Vec::new();
     for address in 2..102 {
-        // So many that both workers reject one.
+        // The first address continues until both workers reject an upload.
         let tries = if uploads.is_empty() { MAX } else { 8 };
         for _ in 0..tries {
             uploads.extend(upload(&gateway, &origin, &format!("127.0.0.{address}")).await);
         }
     }
     assert!((MAX / 2 + 90..MAX).contains(&uploads.len()), "{} uploads", uploads.len());
-    for answer in honest(&gateway, "127.0.0.200", "").await {
-        assert_eq!((answer.status(), answer.text().as_str()), (200, "ok"));
+    for response in ask_from(&gateway, "127.0.0.200", "").await {
+        assert_eq!((response.status(), response.text().as_str()), (200, "ok"));
     }
 }

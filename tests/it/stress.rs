@@ -1,4 +1,4 @@
-//! Gateways under load, for a little while: the whole run is `cargo run --release --example stress`.
+//! Gateways under load for some seconds. `cargo run --release --example stress` runs longer.
 
 #[path = "../../examples/stress/run/mod.rs"]
 pub mod run;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use self::run::{Run, Verdict};
 use crate::support::redis::RedisServer;
 
-/// A folder that is gone with its owner.
+/// A folder. Dropping it removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -27,9 +27,9 @@ impl Drop for Folder {
     }
 }
 
-/// How much is granted depends on how busy the machine is; that it is never too much does not.
+/// The number of grants depends on the machine; that no window exceeds the rate does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_window_holds_more_than_its_rate_whatever_happens_to_gateways_rules_and_redis() {
+async fn no_window_exceeds_its_rate_under_faults() {
     let chaos = Some(Duration::from_millis(300));
     let Some(verdict) = verdict_of("stress", Some(1_000), 1, chaos).await else { return };
     assert!(verdict.is_good(), "\n{verdict}");
@@ -37,12 +37,12 @@ async fn no_window_holds_more_than_its_rate_whatever_happens_to_gateways_rules_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_window_holds_more_than_its_rate_at_full_speed_and_nobody_is_refused_without_reason() {
+async fn no_window_exceeds_its_rate_at_full_speed() {
     let Some(verdict) = verdict_of("stress-full-speed", None, 4, None).await else { return };
     assert!(verdict.is_good(), "\n{verdict}");
 }
 
-/// What a few seconds prove; nothing where there is no Redis.
+/// Runs the load for three seconds, and returns its verdict; `None` without a Redis.
 async fn verdict_of(name: &str, rate: Option<u32>, times: u64, chaos: Option<Duration>) -> Option<Verdict> {
     let redis = RedisServer::start()?;
     let folder = Folder::new(name);

@@ -1,4 +1,4 @@
-//! Targets of all forms through the whole gateway, spelt out on a socket.
+//! Request targets of all forms, sent as raw bytes through a gateway.
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::raw::Message;
@@ -6,7 +6,7 @@ use crate::support::wire::upstream::Origin;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// A gateway with a route for a host, and one for all others that counts a host as a client.
+/// Starts a gateway with a route for one host, a route that counts by host, and a route for all other requests.
 fn start(origin: &Origin) -> TestGateway {
     TestGateway::start(&format!(
         "upstreams: {{ api: {{ targets: ['http://{}'] }} }}
@@ -26,7 +26,7 @@ async fn ask(gateway: &TestGateway, head: impl AsRef<[u8]>) -> Message {
 }
 
 #[tokio::test]
-async fn a_request_of_http_1_0_without_a_host_is_forwarded_to_the_upstreams_own() {
+async fn http_1_0_request_gets_the_upstream_host() {
     let origin = Origin::saying(OK).await;
     let gateway = start(&origin);
     assert_eq!(ask(&gateway, "GET /health HTTP/1.0").await.status(), 200);
@@ -43,7 +43,7 @@ async fn a_request_of_http_1_0_without_a_host_is_forwarded_to_the_upstreams_own(
 }
 
 #[tokio::test]
-async fn what_is_asked_of_the_gateway_itself_is_answered_by_it() {
+async fn gateway_answers_requests_addressed_to_itself() {
     let origin = Origin::saying(OK).await;
     let gateway = start(&origin);
     for (head, status) in [
@@ -61,11 +61,11 @@ async fn what_is_asked_of_the_gateway_itself_is_answered_by_it() {
         ("TRACE /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3", 501),
         ("TRACE /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0", 200),
     ] {
-        let answer = ask(&gateway, head).await;
-        assert_eq!(answer.status(), status, "{head}: {}", answer.text());
+        let response = ask(&gateway, head).await;
+        assert_eq!(response.status(), status, "{head}: {}", response.text());
         if status == 501 && head.starts_with("CONNECT") {
-            assert!(answer.text().contains("no tunnels are opened here"), "{}", answer.text());
-            assert_eq!(answer.field("connection").as_deref(), Some("close"));
+            assert!(response.text().contains("no tunnels are opened here"), "{}", response.text());
+            assert_eq!(response.field("connection").as_deref(), Some("close"));
         }
     }
     assert!(origin.requests().is_empty());
@@ -74,18 +74,18 @@ async fn what_is_asked_of_the_gateway_itself_is_answered_by_it() {
 }
 
 #[tokio::test]
-async fn what_follows_a_refused_connect_is_no_request() {
+async fn bytes_after_a_rejected_connect_are_discarded() {
     let origin = Origin::saying(OK).await;
     let gateway = start(&origin);
     let mut client = gateway.client().await;
     client.send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(client.answer(false).await.status(), 501);
-    _ = client.closed().await; // with a reset, since there is more to read
+    _ = client.closed().await; // unread bytes may cause a reset
     assert!(origin.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_quotation_mark_passes_and_a_byte_that_is_not_ascii_does_not() {
+async fn target_allows_quotes_but_only_ascii() {
     let origin = Origin::saying(OK).await;
     let gateway = start(&origin);
     assert_eq!(ask(&gateway, "GET /a\"b?c=\"d\"&e HTTP/1.1\r\nHost: a").await.status(), 200);
@@ -97,9 +97,9 @@ async fn a_quotation_mark_passes_and_a_byte_that_is_not_ascii_does_not() {
     assert_eq!(origin.requests().len(), 1);
 }
 
-/// It could only be lowered: what reads the path had a bound of its own.
+/// Regression test: `max_target` could only be lowered, because the parser of the path had its own limit.
 #[tokio::test]
-async fn a_target_is_as_long_as_the_listener_says() {
+async fn max_target_limits_the_target_length() {
     let origin = Origin::saying(OK).await;
     let rules = format!(
         "upstreams: {{ api: {{ targets: ['http://{}'] }} }}

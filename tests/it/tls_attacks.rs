@@ -1,4 +1,4 @@
-//! Clients of TLS that are slow, broken or hostile, and ends that come too early.
+//! TLS clients that are slow, broken or hostile, and connections that end early.
 
 use std::io;
 use std::pin::Pin;
@@ -27,8 +27,8 @@ fn authority() -> Authority {
     authority
 }
 
-fn start(authority: &Authority, of_entry: &str, rules: &str) -> TestGateway {
-    let entry = listener(authority, &["api"], "").replace("tls:", &format!("{of_entry}tls:"));
+fn start(authority: &Authority, settings: &str, rules: &str) -> TestGateway {
+    let entry = listener(authority, &["api"], "").replace("tls:", &format!("{settings}tls:"));
     TestGateway::start_at(&entry, rules)
 }
 
@@ -36,16 +36,16 @@ async fn rejected(gateway: &TestGateway, cause: &str) -> u64 {
     gateway.counter(&format!("tidegate_rejected_total{{cause=\"{cause}\"}}")).await
 }
 
-/// Writes one byte at a time.
-struct Dribbling(TcpStream);
+/// A stream that writes one byte at a time.
+struct ByteByByte(TcpStream);
 
-impl AsyncRead for Dribbling {
+impl AsyncRead for ByteByByte {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Dribbling {
+impl AsyncWrite for ByteByByte {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, &bytes[..bytes.len().min(1)])
     }
@@ -60,19 +60,19 @@ impl AsyncWrite for Dribbling {
 }
 
 #[tokio::test]
-async fn a_client_may_send_its_greeting_and_its_request_byte_by_byte() {
+async fn handshake_can_arrive_byte_by_byte() {
     let authority = authority();
     let gateway = start(&authority, "", ECHO);
     let stream = TcpStream::connect(gateway.address).await.unwrap();
     stream.set_nodelay(true).unwrap();
     let connector = TlsConnector::from(TlsClient::new(&authority).config());
     let name = ServerName::try_from("api.example").unwrap();
-    let stream = soon(connector.connect(name, Dribbling(stream))).await.unwrap();
+    let stream = soon(connector.connect(name, ByteByByte(stream))).await.unwrap();
     assert_eq!(get(&mut Raw::new(stream), "/", "").await.status(), 200);
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_tls_end_the_connection_and_are_counted() {
+async fn invalid_tls_bytes_are_rejected_and_counted() {
     let authority = authority();
     let gateway = start(&authority, "", ECHO);
     let garbage: Vec<u8> = [22, 3, 1].into_iter().chain((0..=250).cycle().step_by(7).take(16 * 1024)).collect();
@@ -86,9 +86,9 @@ async fn bytes_that_are_no_tls_end_the_connection_and_are_counted() {
     assert_eq!(rejected(&gateway, "not_tls").await, 1);
 }
 
-/// A hello that says it is 16 MB long, and goes on and on.
+/// A ClientHello with a declared length of 16 MB.
 #[tokio::test]
-async fn a_greeting_without_an_end_is_cut_off_early() {
+async fn endless_client_hello_is_rejected_early() {
     let authority = authority();
     let gateway = start(&authority, "", ECHO);
     let mut client = gateway.client().await;
@@ -98,17 +98,17 @@ async fn a_greeting_without_an_end_is_cut_off_early() {
     while sent < 4096 && client.stream.write_all(&record).await.is_ok() {
         sent += 1;
     }
-    // What is discarded behind the alert counts, too, and what the kernel holds.
+    // The gateway discards some bytes after its alert, and the kernel buffers some, so writes succeed for a while.
     until_rejected(&gateway, "bad_handshake").await;
 }
 
-/// Waits until something was rejected for this cause.
+/// Waits until the gateway has counted a rejection with this cause.
 async fn until_rejected(gateway: &TestGateway, cause: &str) {
     soon(async { while rejected(gateway, cause).await == 0 {} }).await;
 }
 
 #[tokio::test]
-async fn clients_that_stop_in_the_middle_of_their_greeting_keep_nobody_waiting() {
+async fn stalled_handshakes_do_not_delay_other_clients() {
     let authority = authority();
     let gateway = start(&authority, "", ECHO);
     let mut stuck = Vec::new();
@@ -122,7 +122,7 @@ async fn clients_that_stop_in_the_middle_of_their_greeting_keep_nobody_waiting()
 }
 
 #[tokio::test]
-async fn those_in_the_middle_of_their_greeting_make_room_for_others() {
+async fn stalled_handshakes_are_evicted_for_new_clients() {
     let authority = authority();
     let gateway = start(&authority, "max_connections: 4, ", ECHO);
     let mut stuck = Vec::new();
@@ -131,7 +131,7 @@ async fn those_in_the_middle_of_their_greeting_make_room_for_others() {
         client.send([22, 3, 1, 2, 0, 1, 0]).await;
         stuck.push(client);
     }
-    // Until they have been silent for long enough, there is no room.
+    // A stalled handshake can be evicted only after a minimum wait.
     let client = TlsClient::new(&authority);
     let mut client = soon(async {
         loop {
@@ -144,18 +144,18 @@ async fn those_in_the_middle_of_their_greeting_make_room_for_others() {
     assert_eq!(get(&mut client, "/", "").await.status(), 200);
 }
 
-/// The origin's answer tells how long the body was that it received whole; one that is cut off it never receives.
+/// The origin reports whether it has received a complete request.
 #[tokio::test]
-async fn a_body_that_ends_with_the_connection_is_not_taken_for_a_whole_one() {
+async fn truncated_body_is_not_forwarded_as_complete() {
     let authority = authority();
-    let (heard, mut whole) = tokio::sync::mpsc::unbounded_channel();
+    let (report, mut is_complete) = tokio::sync::mpsc::unbounded_channel();
     let origin = Origin::start(move |mut visit: Visit| {
-        let heard = heard.clone();
-        async move { _ = heard.send(visit.request().await.is_some()) }
+        let report = report.clone();
+        async move { _ = report.send(visit.request().await.is_some()) }
     })
     .await;
     let gateway = start(&authority, "", &ECHO.replace("builtin:echo", &format!("'http://{}'", origin.address)));
-    for (head, with_notice) in [
+    for (head, with_close_notify) in [
         ("Content-Length: 10", false),
         ("Content-Length: 10", true),
         ("Transfer-Encoding: chunked", false),
@@ -164,50 +164,50 @@ async fn a_body_that_ends_with_the_connection_is_not_taken_for_a_whole_one() {
         let mut client = TlsClient::new(&authority).connect(gateway.address).await.unwrap();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n")).await;
         client.send(if head.starts_with('C') { "5bytes" } else { "5\r\nbytes\r\n" }).await;
-        match with_notice {
+        match with_close_notify {
             true => client.stream.shutdown().await.unwrap(),
             false => client.stream.get_mut().0.shutdown().await.unwrap(),
         }
-        assert_eq!(soon(whole.recv()).await, Some(false), "{head} {with_notice}");
+        assert_eq!(soon(is_complete.recv()).await, Some(false), "{head} {with_close_notify}");
     }
 }
 
 #[tokio::test]
-async fn an_idle_connection_ends_with_a_notice() {
+async fn idle_connection_ends_with_close_notify() {
     let authority = authority();
     let gateway = start(&authority, "idle_timeout: 200ms, ", ECHO);
     let mut client = TlsClient::new(&authority).connect(gateway.address).await.unwrap();
     assert_eq!(get(&mut client, "/", "").await.status(), 200);
-    client.closed().await.expect("an end that is no error");
+    client.closed().await.expect("an end with close_notify");
 }
 
-/// One of HTTP/1 that rests, one of HTTP/2, one that has just been greeted.
+/// The connections: idle with HTTP/1, with HTTP/2, and directly after the handshake.
 #[tokio::test]
-async fn a_drain_ends_connections_with_a_notice() {
+async fn drain_ends_connections_with_close_notify() {
     let authority = authority();
     let gateway = start(&authority, "", ECHO);
     let client = TlsClient::new(&authority);
-    let mut resting = client.connect(gateway.address).await.unwrap();
-    assert_eq!(get(&mut resting, "/", "").await.status(), 200);
-    let mut greeted = client.connect(gateway.address).await.unwrap();
+    let mut idle = client.connect(gateway.address).await.unwrap();
+    assert_eq!(get(&mut idle, "/", "").await.status(), 200);
+    let mut unused = client.connect(gateway.address).await.unwrap();
     let http2 = TlsClient { protocols: &["h2"], ..TlsClient::new(&authority) };
     let (mut send, connection) =
         h2::client::handshake(http2.connect(gateway.address).await.unwrap().stream).await.unwrap();
-    let over = tokio::spawn(connection);
+    let http2_end = tokio::spawn(connection);
     let request = http::Request::get("https://api.example/").body(()).unwrap();
     assert_eq!(soon(send.send_request(request, true).unwrap().0).await.unwrap().status(), 200);
     let draining = tokio::task::spawn_blocking(move || gateway.drain(Duration::from_secs(5)));
-    resting.closed().await.expect("an end that is no error");
-    greeted.closed().await.expect("an end that is no error");
-    // One that was still writing finds that nobody reads any more, and that is no end of what it was sent.
-    let over = soon(over).await.unwrap();
+    idle.closed().await.expect("an end with close_notify");
+    unused.closed().await.expect("an end with close_notify");
+    // The client may still write after the gateway has closed the connection, which fails with a broken pipe.
+    let http2_end = soon(http2_end).await.unwrap();
     let is_late = |error: &h2::Error| error.get_io().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-    assert!(over.as_ref().err().is_none_or(is_late), "{over:?}");
+    assert!(http2_end.as_ref().err().is_none_or(is_late), "{http2_end:?}");
     draining.await.unwrap();
 }
 
 #[tokio::test]
-async fn who_is_in_the_middle_of_a_greeting_when_a_drain_begins_is_served() {
+async fn handshake_during_a_drain_is_completed() {
     let authority = authority();
     let gateway = start(&authority, "", ECHO);
     let address = gateway.address;
@@ -222,18 +222,18 @@ async fn who_is_in_the_middle_of_a_greeting_when_a_drain_begins_is_served() {
     let mut first = Vec::new();
     hello.write_tls(&mut first).unwrap();
     io::Write::write_all(&mut stream, &first[..9]).unwrap();
-    let answer = tokio::task::spawn_blocking(move || {
+    let response = tokio::task::spawn_blocking(move || {
         let draining = std::thread::spawn(move || gateway.drain(Duration::from_secs(5)));
-        // Nobody listens any more: it has begun.
+        // When the port is closed, the drain has begun.
         while std::net::TcpStream::connect(address).is_ok() {}
         io::Write::write_all(&mut stream, &first[9..]).unwrap();
         let mut tls = rustls::Stream::new(&mut hello, &mut stream);
         io::Write::write_all(&mut tls, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        io::Read::read_to_string(&mut tls, &mut answer).unwrap();
+        let mut response = String::new();
+        io::Read::read_to_string(&mut tls, &mut response).unwrap();
         draining.join().unwrap();
-        answer
+        response
     });
-    let answer = soon(answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let response = soon(response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
 }

@@ -1,4 +1,4 @@
-//! TLS to clients: who is shown which certificate, what is spoken, and what is told upstream.
+//! TLS to clients: versions, certificates, ALPN, session resumption and failed handshakes.
 
 use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
@@ -16,7 +16,7 @@ const ECHO: &str = "store: memory
 upstreams: { echo: { targets: [builtin:echo] } }
 routes: [{ name: all, match: { path: /** }, upstream: echo }]";
 
-/// An authority that has signed `api` and `web`.
+/// Creates an authority with the certificates `api` and `web`.
 fn authority() -> Authority {
     let authority = Authority::new();
     authority.sign("api", &["api.example"]);
@@ -33,7 +33,7 @@ fn certificate(authority: &Authority, name: &str) -> CertificateDer<'static> {
 }
 
 #[tokio::test]
-async fn both_versions_are_spoken_and_the_minimum_holds() {
+async fn both_tls_versions_work_and_min_version_holds() {
     let authority = authority();
     let both = gateway(&authority);
     let newest = TestGateway::start_at(&listener(&authority, &["api"], ", min_version: '1.3'"), ECHO);
@@ -47,24 +47,27 @@ async fn both_versions_are_spoken_and_the_minimum_holds() {
 }
 
 #[tokio::test]
-async fn a_client_is_shown_the_certificate_with_the_name_that_it_asks_for() {
+async fn certificate_is_selected_by_server_name() {
     let authority = authority();
     let gateway = gateway(&authority);
-    for (asked, shown) in [("api.example", "api"), ("web.example", "web"), ("a.web.example", "web")] {
-        let client = TlsClient { asks_for: asked, ..TlsClient::new(&authority) };
+    for (server_name, expected) in [("api.example", "api"), ("web.example", "web"), ("a.web.example", "web")] {
+        let client = TlsClient { server_name, ..TlsClient::new(&authority) };
         let connected = client.connect(gateway.address).await.unwrap();
         let certificates = connected.stream.get_ref().1.peer_certificates().unwrap().to_vec();
-        assert_eq!(certificates, [certificate(&authority, shown)], "{asked}");
+        assert_eq!(certificates, [certificate(&authority, expected)], "{server_name}");
     }
-    for asked in ["nobody.example", "a.b.web.example", "127.0.0.1"] {
-        let client = TlsClient { asks_for: asked, ..TlsClient::new(&authority) };
+    for server_name in ["unknown.example", "a.b.web.example", "127.0.0.1"] {
+        let client = TlsClient { server_name, ..TlsClient::new(&authority) };
         let error = client.connect(gateway.address).await.unwrap_err().to_string();
-        assert!(error.contains("not valid for name"), "the first is shown, which has another name: {error}");
+        assert!(
+            error.contains("not valid for name"),
+            "the first certificate is presented, which has another name: {error}"
+        );
     }
 }
 
 #[tokio::test]
-async fn the_protocol_is_agreed_upon_before_the_first_byte() {
+async fn protocol_is_negotiated_by_alpn() {
     let authority = authority();
     let without_http2 = listener(&authority, &["api"], "").replace("tls:", "http2: false, tls:");
     let (gateway, without) = (gateway(&authority), TestGateway::start_at(&without_http2, ECHO));
@@ -75,7 +78,7 @@ async fn the_protocol_is_agreed_upon_before_the_first_byte() {
     }
     let neither = TlsClient { protocols: &["smtp"], ..TlsClient::new(&authority) };
     assert!(neither.connect(gateway.address).await.is_err());
-    // Without an agreement it is HTTP/1.1, whatever the first bytes are.
+    // Without ALPN the protocol is HTTP/1.1, even if the first bytes are HTTP/2.
     let silent = TlsClient { protocols: &[], ..TlsClient::new(&authority) };
     let mut client = silent.connect(gateway.address).await.unwrap();
     assert_eq!(client.ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.status(), 505);
@@ -84,7 +87,7 @@ async fn the_protocol_is_agreed_upon_before_the_first_byte() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_over_tls_and_upstreams_are_told_of_it() {
+async fn http2_over_tls_forwards_the_proto_https() {
     let authority = authority();
     let origin = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let rules = ECHO.replace("builtin:echo", &format!("'http://{}'", origin.address));
@@ -100,14 +103,14 @@ async fn http2_is_spoken_over_tls_and_upstreams_are_told_of_it() {
 }
 
 #[tokio::test]
-async fn http2_in_clear_is_a_version_like_any_other_where_it_is_switched_off() {
+async fn disabled_plaintext_http2_is_505() {
     let gateway = TestGateway::start_at("{ address: '127.0.0.1:0', http2: false }", ECHO);
     let mut client = gateway.client().await;
     assert_eq!(client.ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.status(), 505);
 }
 
 #[tokio::test]
-async fn a_session_is_resumed_whichever_worker_the_client_meets() {
+async fn all_workers_resume_sessions() {
     let authority = authority();
     let gateway = gateway(&authority);
     for version in [&TLS12, &TLS13] {
@@ -115,7 +118,7 @@ async fn a_session_is_resumed_whichever_worker_the_client_meets() {
         let mut kinds = Vec::new();
         for _ in 0..8 {
             let mut client = connect(&config, "api.example", gateway.address).await.unwrap();
-            assert_eq!(get(&mut client, "/", "").await.status(), 200); // the ticket has come with it
+            assert_eq!(get(&mut client, "/", "").await.status(), 200); // the client also receives the session ticket
             kinds.push(client.stream.get_ref().1.handshake_kind().unwrap());
         }
         assert_eq!(kinds.remove(0), HandshakeKind::Full);
@@ -124,19 +127,19 @@ async fn a_session_is_resumed_whichever_worker_the_client_meets() {
 }
 
 #[tokio::test]
-async fn a_client_that_speaks_http_in_clear_is_told_and_counted() {
+async fn plaintext_http_on_a_tls_port_is_400() {
     let authority = authority();
     let gateway = gateway(&authority);
     let mut client = gateway.client().await;
-    let answer = get(&mut client, "/", "").await;
-    assert_eq!(answer.status(), 400);
-    assert!(answer.text().contains("this port requires TLS"), "{}", answer.text());
+    let response = get(&mut client, "/", "").await;
+    assert_eq!(response.status(), 400);
+    assert!(response.text().contains("this port requires TLS"), "{}", response.text());
     client.closed().await.unwrap();
     assert_eq!(gateway.counter("tidegate_rejected_total{cause=\"not_tls\"}").await, 1);
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_its_first_byte_is_not_counted_and_one_in_the_middle_is() {
+async fn only_started_handshakes_are_counted_as_failed() {
     let authority = authority();
     let gateway = gateway(&authority);
     drop(gateway.client().await);
@@ -148,7 +151,7 @@ async fn a_client_that_leaves_before_its_first_byte_is_not_counted_and_one_in_th
 }
 
 #[tokio::test]
-async fn a_slow_handshake_is_ended_and_counted() {
+async fn slow_handshake_is_ended_and_counted() {
     let authority = authority();
     let listen = listener(&authority, &["api"], "").replace("tls:", "header_timeout: 200ms, tls:");
     let gateway = TestGateway::start_at(&listen, ECHO);
@@ -159,8 +162,8 @@ async fn a_slow_handshake_is_ended_and_counted() {
 }
 
 #[tokio::test]
-async fn nothing_older_than_tls_1_2_is_spoken() {
-    // A client's hello of TLS 1.1 with two suites that it could have.
+async fn tls_1_1_is_rejected_with_an_alert() {
+    // A ClientHello of TLS 1.1 with two of its cipher suites.
     let authority = authority();
     let gateway = gateway(&authority);
     let body = [&[3, 2][..], &[7; 32], &[0], &[0, 4, 0xc0, 0x13, 0x00, 0x2f], &[1, 0]].concat();

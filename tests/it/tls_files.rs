@@ -1,4 +1,4 @@
-//! What is said of files that TLS to clients cannot be made of. Each is named, with what is wrong with it.
+//! Errors of certificate and key files for TLS to clients. Each error names the file and the fault.
 
 use rcgen::date_time_ymd;
 use tidegate::Config;
@@ -7,7 +7,7 @@ use crate::support::listening::address;
 use crate::support::process::{Program, RuleFile, tidegate};
 use crate::support::tls::Authority;
 
-/// A rule file with this `tls` of a listener.
+/// Returns a rule file with this `tls` of a listener.
 fn rules(tls: &str) -> String {
     format!(
         "listen: {{ address: '127.0.0.1:0', tls: {{ {tls} }} }}
@@ -17,8 +17,8 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo }}]"
     )
 }
 
-/// What is said of this `tls` of a listener: nothing of one that is right.
-fn said(tls: &str) -> String {
+/// Returns the errors of this `tls` of a listener; empty if it is valid.
+fn errors(tls: &str) -> String {
     Config::parse_for_gateway(&rules(tls)).err().map(|problems| problems.to_string()).unwrap_or_default()
 }
 
@@ -42,13 +42,13 @@ fn authority() -> Authority {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
+fn error_names_the_file_and_its_fault() {
     let authority = authority();
-    let said_of = |cert: &str, key: &str, more: &str| {
+    let errors_of = |cert: &str, key: &str, more: &str| {
         let (cert, key) = (authority.path(cert), authority.path(key));
-        said(&format!("certificates: [{{ cert: '{cert}', key: '{key}'{more} }}]"))
+        errors(&format!("certificates: [{{ cert: '{cert}', key: '{key}'{more} }}]"))
     };
-    assert_eq!(said_of("good.pem", "good.key", ""), "");
+    assert_eq!(errors_of("good.pem", "good.key", ""), "");
     for (cert, key, named, fault) in [
         ("missing", "good.key", "missing", "cannot be read: No such file or directory"),
         ("", "good.key", "", "cannot be read: Is a directory"),
@@ -72,19 +72,19 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong_with_it() {
         ("good.pem", "other.key", "other.key", "is not the key of the certificate"),
         ("good.pem", "short.key", "short.key", "is an RSA key of 1024 bits; 2048 to 4096 bits are supported\n"),
     ] {
-        let said = said_of(cert, key, "");
+        let error = errors_of(cert, key, "");
         let expected = format!("`{}` {fault}", authority.path(named));
-        assert!(said.contains(&expected) && said.contains("1 error"), "{expected}\n{said}");
-        // It says where a file is looked for, which helps nobody who has named one that is there.
-        assert_eq!(said.contains("a relative path starts at"), fault.contains("No such file"), "{said}");
+        assert!(error.contains(&expected) && error.contains("1 error"), "{expected}\n{error}");
+        // Only a missing file needs the hint about relative paths.
+        assert_eq!(error.contains("a relative path starts at"), fault.contains("No such file"), "{error}");
     }
-    let ocsp = said_of("good.pem", "good.key", &format!(", ocsp: '{}'", authority.path("text")));
+    let ocsp = errors_of("good.pem", "good.key", &format!(", ocsp: '{}'", authority.path("text")));
     assert!(ocsp.contains("text` is not an OCSP response in DER"), "{ocsp}");
 }
 
-/// One without an end took all memory, and one that waits for a writer held whoever read it.
+/// Regression test: an endless file took all memory, and a named pipe blocked its reader.
 #[test]
-fn what_is_no_regular_file_is_not_opened() {
+fn only_regular_files_are_opened() {
     let authority = authority();
     let pipe = authority.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
@@ -96,18 +96,18 @@ fn what_is_no_regular_file_is_not_opened() {
             format!("certificates: [{{ cert: '{cert}', key: '{key}', ocsp: '{path}' }}]"),
             format!("certificates: [{{ cert: '{cert}', key: '{key}' }}], client_auth: {{ ca: '{path}' }}"),
         ] {
-            let said = said(&tls);
-            assert!(said.contains(&format!("`{path}` is not a regular file\n")), "{said}");
+            let error = errors(&tls);
+            assert!(error.contains(&format!("`{path}` is not a regular file\n")), "{error}");
         }
         let login = format!("store: {{ url: 'redis://gate@localhost', password_file: '{path}' }}\nroutes: []");
-        let said = Config::parse_for_gateway(&login).expect_err("an error").to_string();
-        assert!(said.contains(&format!("`{path}` is not a regular file\n")), "{said}");
+        let error = Config::parse_for_gateway(&login).expect_err("an error").to_string();
+        assert!(error.contains(&format!("`{path}` is not a regular file\n")), "{error}");
     }
 }
 
-/// It was said to listen on `http://`, where a browser would be told to ask by https.
+/// Regression test: the log said `http://`, where a browser gets an error.
 #[test]
-fn a_listener_of_tls_is_told_with_the_scheme_by_which_it_is_asked() {
+fn tls_listener_is_logged_with_https() {
     let authority = authority();
     let (cert, key) = (authority.path("good.pem"), authority.path("good.key"));
     let file = RuleFile::new("scheme", &rules(&format!("certificates: [{{ cert: '{cert}', key: '{key}' }}]")));
@@ -116,27 +116,27 @@ fn a_listener_of_tls_is_told_with_the_scheme_by_which_it_is_asked() {
 }
 
 #[test]
-fn a_certificate_that_nobody_can_ask_for_may_only_be_the_first() {
+fn certificate_without_host_name_must_be_first() {
     let authority = authority();
     let one = |name: &str| {
         let (cert, key) = (authority.path(&format!("{name}.pem")), authority.path(&format!("{name}.key")));
         format!("{{ cert: '{cert}', key: '{key}' }}")
     };
-    assert_eq!(said(&format!("certificates: [{}, {}]", one("nameless"), one("good"))), "");
-    let said = said(&format!("certificates: [{}, {}]", one("good"), one("nameless")));
-    assert!(said.contains("has no host's name that a client could ask for"), "{said}");
+    assert_eq!(errors(&format!("certificates: [{}, {}]", one("nameless"), one("good"))), "");
+    let error = errors(&format!("certificates: [{}, {}]", one("good"), one("nameless")));
+    assert!(error.contains("has no host's name that a client could ask for"), "{error}");
 }
 
 #[test]
-fn every_file_that_is_wrong_is_named_at_once() {
+fn all_invalid_files_are_reported_together() {
     let authority = authority();
     let (good, key) = (authority.path("good.pem"), authority.path("good.key"));
-    let said = said(&format!(
+    let error = errors(&format!(
         "certificates: [{{ cert: one, key: '{key}' }}, {{ cert: '{good}', key: two }}], client_auth: {{ ca: three }}, \
          min_version: 1.1"
     ));
     for file in ["`one` cannot be read", "`two` cannot be read", "`three` cannot be read", "`min_version`"] {
-        assert!(said.contains(file), "{file}\n{said}");
+        assert!(error.contains(file), "{file}\n{error}");
     }
-    assert!(said.contains("4 errors"), "{said}");
+    assert!(error.contains("4 errors"), "{error}");
 }

@@ -1,10 +1,10 @@
-//! Clients that show a certificate, and limits that know them by it.
+//! Client certificates, and limits that identify clients by them.
 
 use crate::support::gateway::{TestGateway, get};
 use crate::support::tls::{Authority, listener};
 use crate::support::tls_client::TlsClient;
 
-/// A gateway that knows clients of this authority by `client`, of which each has two permits.
+/// Starts a gateway that accepts clients of this authority. Each `client` has two permits.
 fn start(authority: &Authority, client: &str, more: &str) -> TestGateway {
     let auth = format!(", client_auth: {{ ca: '{}'{more} }}", authority.path("ca.pem"));
     let rules = format!(
@@ -27,7 +27,7 @@ fn authority() -> Authority {
     authority
 }
 
-/// The status of a request of this client on a connection of its own.
+/// Sends a request with this client certificate on a new connection. Returns the status.
 async fn status(
     authority: &Authority,
     gateway: &TestGateway,
@@ -35,13 +35,13 @@ async fn status(
 ) -> std::io::Result<u16> {
     let client = TlsClient { certificate, ..TlsClient::new(authority) };
     let mut connection = client.connect(gateway.address).await?;
-    // In TLS 1.3 a client that is turned away has taken the handshake for done.
+    // In TLS 1.3 a rejected client learns of the rejection only after its handshake.
     connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    connection.try_message(false, true).await.map(|answer| answer.status())
+    connection.try_message(false, true).await.map(|response| response.status())
 }
 
 #[tokio::test]
-async fn a_limit_knows_clients_by_the_names_in_their_certificates() {
+async fn limit_counts_clients_by_certificate_names() {
     let authority = authority();
     for client in ["tls:subject", "tls:san"] {
         let gateway = start(&authority, client, "");
@@ -54,7 +54,7 @@ async fn a_limit_knows_clients_by_the_names_in_their_certificates() {
 }
 
 #[tokio::test]
-async fn a_resumed_session_is_the_same_client() {
+async fn resumed_session_keeps_the_client() {
     let authority = authority();
     let gateway = start(&authority, "tls:subject", "");
     let config = TlsClient { certificate: Some("alice"), ..TlsClient::new(&authority) }.config();
@@ -68,7 +68,7 @@ async fn a_resumed_session_is_the_same_client() {
 }
 
 #[tokio::test]
-async fn a_client_without_a_certificate_is_turned_away_where_one_is_required() {
+async fn missing_required_certificate_fails_the_handshake() {
     let authority = authority();
     let gateway = start(&authority, "tls:subject", "");
     let error = status(&authority, &gateway, None).await.unwrap_err().to_string();
@@ -77,7 +77,7 @@ async fn a_client_without_a_certificate_is_turned_away_where_one_is_required() {
 }
 
 #[tokio::test]
-async fn a_client_of_another_authority_is_turned_away() {
+async fn certificate_of_another_authority_is_rejected() {
     let (authority, other) = (authority(), Authority::new());
     other.sign("mallory", &["alice.example"]);
     for kind in ["pem", "key"] {
@@ -92,7 +92,7 @@ async fn a_client_of_another_authority_is_turned_away() {
 }
 
 #[tokio::test]
-async fn where_a_certificate_may_be_shown_one_who_shows_none_has_no_name() {
+async fn missing_optional_certificate_is_a_missing_client() {
     let authority = authority();
     let gateway = start(&authority, "tls:subject", ", required: false");
     assert_eq!(status(&authority, &gateway, Some("alice")).await.unwrap(), 200);

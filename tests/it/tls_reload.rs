@@ -1,4 +1,4 @@
-//! Certificates that are replaced while clients connect and ask.
+//! Certificates that are replaced under load.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::support::tls_client::{TlsClient, connect};
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 
-/// How often certificates are replaced.
+/// The number of replacements.
 const SWAPS: usize = 50;
 
 /// An upstream that needs no server.
 const ECHO: &str = "targets: ['builtin:echo']";
 
-/// A gateway that listens so, in front of this upstream, and looks at its files all the time.
+/// Starts a gateway with this listener and upstream that checks its files every 5 ms.
 fn start(listen: &str, upstream: &str) -> Gateway {
-    start_looking(Duration::from_millis(5), listen, upstream)
+    start_with_interval(Duration::from_millis(5), listen, upstream)
 }
 
-/// The same, but it looks at its files this often.
-fn start_looking(often: Duration, listen: &str, upstream: &str) -> Gateway {
+/// Starts a gateway that checks its files at this interval.
+fn start_with_interval(interval: Duration, listen: &str, upstream: &str) -> Gateway {
     let text = format!(
         "listen: {listen}
 admin: 127.0.0.1:0
@@ -39,12 +39,12 @@ upstreams: {{ api: {{ {upstream} }} }}
 routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]"
     );
     let mut config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    config.listen.iter_mut().filter_map(|entry| entry.tls.as_mut()).for_each(|tls| tls.check_interval = often);
+    config.listen.iter_mut().filter_map(|entry| entry.tls.as_mut()).for_each(|tls| tls.check_interval = interval);
     config
         .upstreams
         .values_mut()
         .filter_map(|upstream| upstream.tls.as_mut())
-        .for_each(|tls| tls.check_interval = often);
+        .for_each(|tls| tls.check_interval = interval);
     Gateway::start(config, 2).unwrap()
 }
 
@@ -52,12 +52,12 @@ fn port(gateway: &Gateway) -> SocketAddr {
     gateway.addresses()[0].tcp().expect("a port")
 }
 
-async fn end(gateway: Gateway) {
+async fn drain(gateway: Gateway) {
     tokio::task::spawn_blocking(|| gateway.drain(Duration::from_millis(10))).await.unwrap().unwrap();
 }
 
-/// Waits until clients are shown the certificate in the file.
-async fn is_shown(authority: &Authority, client: &Arc<ClientConfig>, address: SocketAddr) {
+/// Waits until the gateway presents the certificate in the file.
+async fn wait_until_presented(authority: &Authority, client: &Arc<ClientConfig>, address: SocketAddr) {
     let new = CertificateDer::from_pem_file(authority.path("api.pem")).unwrap();
     soon(async {
         loop {
@@ -71,7 +71,7 @@ async fn is_shown(authority: &Authority, client: &Arc<ClientConfig>, address: So
 }
 
 #[tokio::test]
-async fn certificates_are_replaced_50_times_under_load_and_nobody_notices() {
+async fn certificate_reloads_fail_no_request() {
     let authority = Authority::new();
     authority.sign("api", &["api.example"]);
     let gateway = start(&listener(&authority, &["api"], ""), ECHO);
@@ -79,7 +79,7 @@ async fn certificates_are_replaced_50_times_under_load_and_nobody_notices() {
     let client = TlsClient { resumption: Resumption::disabled(), ..TlsClient::new(&authority) }.config();
     let (stop, handshakes, requests) = (Arc::new(AtomicBool::new(false)), Arc::default(), Arc::default());
     let mut load = tokio::task::JoinSet::new();
-    // Half of them keep their connection, the others open one for every two requests.
+    // Half of the clients keep their connection, the others open one for every two requests.
     for number in 0..8 {
         let (client, stop) = (client.clone(), Arc::clone(&stop));
         let (handshakes, requests): (Arc<AtomicUsize>, Arc<AtomicUsize>) =
@@ -102,7 +102,7 @@ async fn certificates_are_replaced_50_times_under_load_and_nobody_notices() {
     }
     for _ in 0..SWAPS {
         authority.sign("api", &["api.example"]);
-        is_shown(&authority, &client, address).await;
+        wait_until_presented(&authority, &client, address).await;
     }
     stop.store(true, Ordering::SeqCst);
     while let Some(ended) = load.join_next().await {
@@ -110,47 +110,47 @@ async fn certificates_are_replaced_50_times_under_load_and_nobody_notices() {
     }
     let (handshakes, requests) = (handshakes.load(Ordering::SeqCst), requests.load(Ordering::SeqCst));
     assert!(handshakes > SWAPS && requests > 2 * SWAPS, "{handshakes} handshakes, {requests} requests");
-    end(gateway).await;
+    drain(gateway).await;
 }
 
-/// What an upstream wants to be shown changes: the gateway in front of it is not started anew.
+/// The gateway reloads its client certificate without a restart, and exports the expiry of the certificate.
 #[tokio::test]
-async fn what_an_upstream_is_shown_is_replaced_without_a_restart_and_its_end_is_told() {
-    let (ours, theirs) = (Authority::new(), Authority::new());
-    theirs.sign("server", &["localhost"]);
-    ours.sign("me", &["gateway"]);
-    let auth = format!(", client_auth: {{ ca: '{}', required: true }}", theirs.path("ca.pem"));
-    let upstream = start(&listener(&theirs, &["server"], &auth), ECHO);
-    let (ca, cert, key) = (theirs.path("ca.pem"), ours.path("me.pem"), ours.path("me.key"));
+async fn client_certificate_for_an_upstream_is_reloaded() {
+    let (own, upstream_ca) = (Authority::new(), Authority::new());
+    upstream_ca.sign("server", &["localhost"]);
+    own.sign("me", &["gateway"]);
+    let auth = format!(", client_auth: {{ ca: '{}', required: true }}", upstream_ca.path("ca.pem"));
+    let upstream = start(&listener(&upstream_ca, &["server"], &auth), ECHO);
+    let (ca, cert, key) = (upstream_ca.path("ca.pem"), own.path("me.pem"), own.path("me.key"));
     let tls = format!("tls: {{ ca: '{ca}', cert: '{cert}', key: '{key}' }}");
     let target = format!("targets: ['https://localhost:{}']", port(&upstream).port());
     let gateway = start("127.0.0.1:0", &format!("{target}, {tls}"));
     let mut client = Raw::connect(port(&gateway)).await;
-    assert_eq!(get(&mut client, "/", "").await.status(), 502, "signed by an authority that it does not trust");
+    assert_eq!(get(&mut client, "/", "").await.status(), 502, "the upstream does not trust the authority");
 
-    theirs.sign("me", &["gateway"]);
+    upstream_ca.sign("me", &["gateway"]);
     for file in ["me.key", "me.pem"] {
-        ours.write(file, &std::fs::read_to_string(theirs.path(file)).unwrap());
+        own.write(file, &std::fs::read_to_string(upstream_ca.path(file)).unwrap());
     }
     soon(async { while get(&mut client, "/", "").await.status() != 200 {} }).await;
     let admin = gateway.admin_address().and_then(ListenAddress::tcp).expect("a port");
     let metrics = get(&mut Raw::connect(admin).await, "/metrics", "").await.text();
     let series = format!("tidegate_certificate_expiry_seconds{{certificate=\"{cert}\"}} ");
     assert!(metrics.contains(&series), "{metrics}");
-    end(gateway).await;
-    end(upstream).await;
+    drain(gateway).await;
+    drain(upstream).await;
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_asked_to_looks_at_its_files_before_it_is_time() {
+async fn certificates_are_reloaded_on_demand() {
     let authority = Authority::new();
     authority.sign("api", &["api.example"]);
-    let gateway = start_looking(Duration::from_secs(3600), &listener(&authority, &["api"], ""), ECHO);
+    let gateway = start_with_interval(Duration::from_secs(3600), &listener(&authority, &["api"], ""), ECHO);
     let client = TlsClient { resumption: Resumption::disabled(), ..TlsClient::new(&authority) }.config();
     for _ in 0..3 {
         authority.sign("api", &["api.example"]);
         gateway.look_at_certificates();
-        is_shown(&authority, &client, port(&gateway)).await;
+        wait_until_presented(&authority, &client, port(&gateway)).await;
     }
-    end(gateway).await;
+    drain(gateway).await;
 }

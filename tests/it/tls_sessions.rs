@@ -1,4 +1,4 @@
-//! TLS sessions of clients with certificates, and how often a client may begin one.
+//! TLS sessions of clients with certificates, and the limit of handshakes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ async fn session_ends_with_the_client_certificate() {
                 }
             }
         });
-        // The gateway has verified the certificate again.
+        // The error proves that the gateway has verified the certificate again.
         let error = error.await;
         assert!(error.contains("CertificateExpired"), "{error}");
     }
@@ -114,7 +114,7 @@ async fn handshake_rate_counts_clients_behind_proxies() {
     };
     assert_limited(async || of_client("192.0.2.1").await).await;
     of_client("192.0.2.2").await.expect("another client");
-    // A balancer's own health checks.
+    // Health checks of the load balancer.
     for _ in 0..30 {
         handshake(&config, "127.0.0.1", "PROXY UNKNOWN\r\n", gateway.address).await.expect("a proxy");
     }

@@ -1,4 +1,4 @@
-//! Unix sockets: of clients, of operators, of upstreams.
+//! Unix sockets for clients, the admin listener and upstreams.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use crate::support::gateway::TestGateway;
 use crate::support::process::{Program, RuleFile, output, tidegate};
 use crate::support::wire::{soon, until};
 
-/// A path for a socket, in a folder that is gone with its owner. It is short: the system takes 107 bytes at most.
+/// A folder for sockets. Dropping it removes the folder. Its path is short, because a path of a Unix socket has at most
+/// 107 bytes.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -39,44 +40,48 @@ pub fn rules(listen: &str, admin: &str, target: &str) -> String {
         "listen: {listen}
 admin: {admin}
 upstreams: {{ origin: {{ targets: ['{target}'] }} }}
-routes: [{{ name: all, match: {{}}, upstream: origin, limits: [{{ name: l, mode: PER_CLIENT, client: ip, rate: 100, interval: 1h }}] }}]
+routes:
+  - name: all
+    match: {{}}
+    upstream: origin
+    limits: [{{ name: l, mode: PER_CLIENT, client: ip, rate: 100, interval: 1h }}]
 "
     )
 }
 
-/// Sends this, and reads all that comes back until the end.
+/// Sends a request, and reads until the gateway closes the connection.
 pub async fn ask(path: &str, request: &str) -> String {
     let mut client = soon(UnixStream::connect(path)).await.expect("a connection");
     client.write_all(request.as_bytes()).await.expect("sent");
-    let mut answer = String::new();
-    soon(client.read_to_string(&mut answer)).await.expect("an answer");
-    answer
+    let mut response = String::new();
+    soon(client.read_to_string(&mut response)).await.expect("a response");
+    response
 }
 
 pub fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 }
 
-/// A gateway in this process, on these sockets.
+/// Starts a gateway in this process.
 fn start(rules: &str) -> Gateway {
     let config = Config::parse_for_gateway(rules).unwrap_or_else(|problems| panic!("{problems}"));
     Gateway::start(config, 2).expect("a gateway")
 }
 
 #[tokio::test]
-async fn clients_operators_and_upstreams_meet_on_unix_sockets() {
+async fn gateway_uses_unix_sockets_on_all_sides() {
     let folder = Folder::new("all");
     let (clients, admin, origin) = (folder.path("c"), folder.path("a"), folder.path("o"));
     let listener = UnixListener::bind(&origin).expect("a socket");
     let serving = tokio::spawn(async move {
         let (mut heads, mut buffer) = (Vec::new(), [0; 4096]);
         for _ in 0..2 {
-            // Each worker has connections of its own.
-            let (mut visit, _) = listener.accept().await.expect("a connection");
-            let length = visit.read(&mut buffer).await.expect("a request");
+            // Each worker opens its own connections.
+            let (mut connection, _) = listener.accept().await.expect("a connection");
+            let length = connection.read(&mut buffer).await.expect("a request");
             heads.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
-            let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
-            visit.write_all(answer).await.expect("sent");
+            let response = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+            connection.write_all(response).await.expect("sent");
         }
         heads
     });
@@ -105,7 +110,7 @@ async fn clients_operators_and_upstreams_meet_on_unix_sockets() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_is_502() {
+async fn absent_unix_socket_of_an_upstream_is_502() {
     let folder = Folder::new("absent");
     let gateway = TestGateway::start(
         &rules("x", "x", &format!("unix:{}", folder.path("no")))
@@ -117,7 +122,7 @@ async fn an_upstream_that_is_not_there_is_502() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_takes_over_the_sockets_with_their_files() {
+async fn successor_takes_over_unix_sockets() {
     let folder = Folder::new("over");
     let (clients, admin, handover) = (folder.path("c"), folder.path("a"), folder.path("h"));
     let file = RuleFile::new("unix-over", &rules(&format!("unix:{clients}"), &format!("unix:{admin}"), "builtin:echo"));
@@ -125,7 +130,7 @@ async fn a_gateway_takes_over_the_sockets_with_their_files() {
     let old = run();
     until(|| std::os::unix::net::UnixStream::connect(&admin).is_ok()).await;
     assert!(ask(&clients, &get("/")).await.starts_with("HTTP/1.1 200"));
-    // A connection that nobody has accepted yet waits for whoever does.
+    // The old gateway has not accepted this connection, so the new one must.
     old.signal("STOP");
     let waiting = tokio::spawn({
         let clients = clients.clone();
@@ -133,14 +138,14 @@ async fn a_gateway_takes_over_the_sockets_with_their_files() {
     });
     let new = run();
     old.signal("CONT");
-    let (status, log) = old.end();
+    let (status, log) = old.wait_for_exit();
     assert!(status.success() && log.contains("a successor serves"), "{log}");
-    assert!(soon(waiting).await.expect("an answer").starts_with("HTTP/1.1 200"));
+    assert!(soon(waiting).await.expect("a response").starts_with("HTTP/1.1 200"));
     for path in [&clients, &admin] {
         assert!(ask(path, &get("/healthz")).await.starts_with("HTTP/1.1 200"), "{path}");
     }
     new.signal("TERM");
-    assert!(new.end().0.success());
+    assert!(new.wait_for_exit().0.success());
     let left: Vec<_> = std::fs::read_dir(&folder.0).expect("a folder").collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -156,29 +161,29 @@ async fn successor_applies_its_modes_and_removes_unused_files() {
     let listen = |entries: &str| rules(entries, &format!("unix:{admin}"), "builtin:echo");
     let both = format!("[{{ address: 'unix:{clients}', mode: '0666' }}, 'unix:{more}']");
     let file = RuleFile::new("unix-modes", &listen(&both));
-    // The umask does not narrow the mode of the rule file.
+    // The umask does not restrict the mode of the rule file.
     let mut shell = std::process::Command::new("sh");
-    let narrowed = "umask 077 && exec \"$0\" run --workers 2 -c \"$1\" --handover \"$2\"";
-    shell.args(["-c", narrowed, env!("CARGO_BIN_EXE_tidegate"), file.path(), &handover]);
+    let with_umask = "umask 077 && exec \"$0\" run --workers 2 -c \"$1\" --handover \"$2\"";
+    shell.args(["-c", with_umask, env!("CARGO_BIN_EXE_tidegate"), file.path(), &handover]);
     let old = Program::start(&mut shell);
     until(|| std::os::unix::net::UnixStream::connect(&admin).is_ok()).await;
     assert_eq!([&clients, &more, &admin, &handover].map(|path| mode(path)), [0o666, 0o660, 0o600, 0o600]);
 
     let file = RuleFile::new("unix-mode", &listen(&format!("{{ address: 'unix:{clients}', mode: '0640' }}")));
     let new = Program::start(&mut tidegate(&["run", "--workers", "2", "-c", file.path(), "--handover", &handover]));
-    let (status, log) = old.end();
+    let (status, log) = old.wait_for_exit();
     assert!(status.success() && log.contains("a successor serves"), "{log}");
     until(|| !Path::new(&more).exists()).await;
     until(|| mode(&clients) == 0o640).await;
     assert!(ask(&clients, &get("/")).await.starts_with("HTTP/1.1 200"));
     new.signal("TERM");
-    assert!(new.end().0.success());
+    assert!(new.wait_for_exit().0.success());
     let left: Vec<_> = std::fs::read_dir(&folder.0).expect("a folder").collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
 #[tokio::test]
-async fn a_socket_of_another_gateway_is_not_taken_and_one_of_a_dead_one_is() {
+async fn only_sockets_of_dead_gateways_are_replaced() {
     let folder = Folder::new("taken");
     let clients = folder.path("c");
     let file = RuleFile::new("unix-taken", &rules(&format!("unix:{clients}"), "'off'", "builtin:echo"));
@@ -186,12 +191,12 @@ async fn a_socket_of_another_gateway_is_not_taken_and_one_of_a_dead_one_is() {
     until(|| std::os::unix::net::UnixStream::connect(&clients).is_ok()).await;
     let second = output(&["run", "-c", file.path()]);
     assert_eq!(second.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(said.contains(&format!("cannot listen on unix:{clients}: another process listens there")), "{said}");
-    assert!(ask(&clients, &get("/")).await.starts_with("HTTP/1.1 200"), "the first one is not disturbed");
+    let error = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(error.contains(&format!("cannot listen on unix:{clients}: another process listens there")), "{error}");
+    assert!(ask(&clients, &get("/")).await.starts_with("HTTP/1.1 200"), "the first gateway must still serve");
 
     first.signal("KILL");
-    first.end();
+    first.wait_for_exit();
     assert!(Path::new(&clients).exists());
     let _third = Program::start(&mut tidegate(&["run", "-c", file.path()]));
     until(|| std::os::unix::net::UnixStream::connect(&clients).is_ok()).await;
@@ -199,16 +204,16 @@ async fn a_socket_of_another_gateway_is_not_taken_and_one_of_a_dead_one_is() {
 }
 
 #[test]
-fn paths_that_cannot_be_listened_on_are_told() {
+fn unusable_socket_path_is_an_error() {
     let folder = Folder::new("bad");
     let (file, absent) = (folder.path("file"), folder.path("no/such/folder"));
     std::fs::write(&file, "precious").expect("written");
-    for (path, told) in [(&file, "there is a file that is no socket"), (&absent, "No such file or directory")] {
+    for (path, expected) in [(&file, "there is a file that is no socket"), (&absent, "No such file or directory")] {
         let rules = RuleFile::new("unix-bad", &rules(&format!("unix:{path}"), "'off'", "builtin:echo"));
         let run = output(&["run", "-c", rules.path()]);
-        let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert_eq!(run.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("cannot listen on unix:{path}: ")) && said.contains(told), "{said}");
+        let error = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("cannot listen on unix:{path}: ")) && error.contains(expected), "{error}");
     }
     assert_eq!(std::fs::read_to_string(&file).expect("a file"), "precious");
 }

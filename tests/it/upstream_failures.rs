@@ -53,7 +53,7 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]\n"
 
     async fn end(self) -> Log {
         self.program.signal("TERM");
-        let (status, text) = tokio::task::spawn_blocking(|| self.program.end()).await.expect("an end");
+        let (status, text) = tokio::task::spawn_blocking(|| self.program.wait_for_exit()).await.expect("an end");
         assert!(status.success(), "{text}");
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let (access, process) = lines.partition(|line| line.get("method").is_some());
@@ -196,7 +196,7 @@ async fn recovery_of_a_target_is_logged() {
 }
 
 #[tokio::test]
-async fn response_that_breaks_off_is_a_failure_of_its_target() {
+async fn broken_response_is_a_failure_of_its_target() {
     let origin = Origin::start(|mut visit: Visit| async move {
         visit.request().await;
         visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;

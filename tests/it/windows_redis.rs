@@ -85,7 +85,8 @@ async fn counters_share_one_key_that_refusals_do_not_extend() {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let take = async || store.take_at(std::slice::from_ref(&charge), now).await.expect("a decision").granted();
         assert!(take().await && take().await);
-        // The permits and the end of the only entry, all permits, no interval, no skipped entries, the format, one entry.
+        // The permits and the end of the only entry, all permits, no interval, no skipped entries, the format, one
+        // entry.
         let value: Vec<u8> = redis.get(key).expect("a string");
         let numbers = [(2, 5), (ends, 6), (2, 5), (0, 5), (0, 2), (3, 1), (1, 4)];
         assert_eq!(value, numbers.map(|(number, bytes)| big_endian(number, bytes)).concat());

@@ -130,7 +130,7 @@ async fn pass(seconds: u64) {
 async fn http2_tunnels_are_evicted_after_a_silent_minute() {
     let server = start(&Listen { body_timeout: 5 * LONG, ..with_cap(1) }, tunnel);
     let mut client = Frames::connect(server.address, &[]).await;
-    let mut fields = frames::asks("CONNECT", "/").to_vec();
+    let mut fields = frames::request_fields("CONNECT", "/").to_vec();
     fields.push((":protocol", "websocket"));
     client.frame(HEADERS, END_HEADERS, 1, &frames::fields(fields)).await;
     assert_eq!(client.status(1).await, 200);

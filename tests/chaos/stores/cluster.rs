@@ -9,10 +9,10 @@ use deadpool_redis::redis::cmd;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
-use super::super::cluster::{RedisCluster, wait_for};
+use super::super::cluster::RedisCluster;
 use super::super::faults::Fault;
 use super::super::proxy::FaultyProxy;
-use super::super::redis::{RedisServer, free_port_of_node};
+use super::super::redis::{RedisServer, free_port_of_node, wait_for};
 use super::sentinel::{flush_scripts, hang, is_master, kill_connections, use_up_memory};
 use super::{Loss, now};
 
@@ -39,7 +39,7 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(network: &Runtime) -> Option<Self> {
-        let (mut cluster, mut proxies) = (RedisCluster::of_nobody(PRIMARIES), Vec::new());
+        let (mut cluster, mut proxies) = (RedisCluster::without_nodes(PRIMARIES), Vec::new());
         for number in 0..2 * PRIMARIES {
             let port = free_port_of_node();
             let proxy = network.block_on(FaultyProxy::start(port));
@@ -151,7 +151,7 @@ impl Cluster {
             self.cluster.begin_move(slot, from, to);
             self.cluster.move_keys(slot, from, to);
             let others = owners.iter().copied().filter(|owner| *owner != to && *owner != from);
-            self.cluster.give(slot, to, [to, from].into_iter().chain(others));
+            self.cluster.announce_owner(slot, to, [to, from].into_iter().chain(others));
         }
     }
 
@@ -242,8 +242,8 @@ impl Cluster {
         if let Some(dead) = self.dead.take() {
             self.start_again(dead);
         }
-        let is_well = || self.cluster.nodes.iter().all(|node| self.cluster.is_well(node));
-        wait_for("the cluster is healthy", || is_well() && self.all_agree());
+        let is_healthy = || self.cluster.nodes.iter().all(|node| self.cluster.is_healthy(node));
+        wait_for("the cluster is healthy", || is_healthy() && self.all_agree());
         let (before, after) = (mem::take(&mut self.last_owners), self.owners_with_epochs(0));
         self.last_owners = after;
         self.last_owners != before

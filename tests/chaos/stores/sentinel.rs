@@ -7,8 +7,8 @@ use deadpool_redis::redis::{Connection, Value, cmd};
 use tokio::time::sleep;
 
 use super::super::faults::Fault;
-use super::super::redis::RedisServer;
-use super::super::sentinel::{MASTER, Watched as Servers, wait_for};
+use super::super::redis::{RedisServer, wait_for};
+use super::super::sentinel::{MASTER, SentinelSetup as Servers};
 use super::{Loss, now};
 
 /// Servers lose nothing in a restart: they write the append-only file before they reply.
@@ -134,7 +134,7 @@ impl SentinelStore {
                 execute(server, &["REPLICAOF", "127.0.0.1", &port]);
             }
         }
-        wait_for("the sentinels report no fault", || self.servers.is_well());
+        wait_for("the sentinels report no fault", || self.servers.is_healthy());
         let before = mem::replace(&mut self.epoch, self.servers.epoch());
         self.epoch != before
     }

@@ -48,7 +48,7 @@ impl Server {
         authority.sign("gateway", &[]);
         authority.sign(CERTIFICATE, &HOSTS);
         server.port = free_port();
-        server.more = authority.server_settings(CERTIFICATE, "yes")?;
+        server.more = authority.redis_arguments(CERTIFICATE, "yes")?;
         server.more.extend(["--tls-port".to_owned(), server.port.to_string()]);
         server.authority = Some(authority);
         server.run()

@@ -38,7 +38,7 @@ fn spoilt() -> Vec<Vec<u8>> {
 /// every error is one of framing; else one that keeps the connection open is about what the head means.
 fn verdict(answers: &[Message], requests: &[Message], sound_head: bool) -> Result<(), String> {
     let statuses: Vec<_> = answers.iter().map(Message::status).collect();
-    let asked: Vec<_> = requests.iter().map(Message::asked).collect();
+    let asked: Vec<_> = requests.iter().map(Message::method_and_target).collect();
     let told = format!("answered {statuses:?}, and the origin got {asked:?}");
     let closes = |answer: &Message| answer.values("connection") == ["close"];
     let is_last = |answer: &Message| answer.status() >= 400 && (sound_head || closes(answer));

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::strict::{self, Front, Message};
+use crate::support::strict::{self, Message, Parsed};
 
 /// An origin on a port of its own.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>) {
     let (mut bytes, mut invited) = (Vec::new(), false);
     loop {
         match strict::request(&bytes) {
-            Front::Whole(message, length) => {
+            Parsed::Complete(message, length) => {
                 bytes.drain(..length);
                 invited = false;
                 let (answer, close) = answer(&message, &seen);
@@ -75,14 +75,14 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>) {
                 }
                 continue;
             }
-            Front::Part(Some(head)) if !invited && !head.values("expect").is_empty() => {
+            Parsed::Incomplete(Some(head)) if !invited && !head.values("expect").is_empty() => {
                 invited = true;
                 if stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err() {
                     return;
                 }
             }
-            Front::Part(_) => {}
-            Front::Wrong(why) => {
+            Parsed::Incomplete(_) => {}
+            Parsed::Invalid(why) => {
                 let bytes = String::from_utf8_lossy(&bytes).into_owned();
                 seen.lock().wrong.push(format!("{why}, in {bytes:?}"));
                 return;
@@ -93,14 +93,14 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>) {
         }
     }
     match strict::request(&bytes) {
-        Front::Part(Some(head)) => seen.lock().begun.push(head.asked().to_owned()),
+        Parsed::Incomplete(Some(head)) => seen.lock().begun.push(head.method_and_target().to_owned()),
         _ if bytes.is_empty() => {}
         _ => seen.lock().begun.push(String::from_utf8_lossy(&bytes).into_owned()),
     }
 }
 
 fn answer(message: &Message, seen: &Mutex<Seen>) -> (Vec<u8>, bool) {
-    let asked = message.asked();
+    let asked = message.method_and_target();
     if let (false, Some(script)) = (asked.starts_with("GET /probe"), &seen.lock().script) {
         return script.clone();
     }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::format::{Case, Fields, bytes};
 use super::origin::Origin;
 use crate::support::gateway::TestGateway;
-use crate::support::strict::{self, Front, Message};
+use crate::support::strict::{self, Message, Parsed};
 
 /// In which pieces the bytes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +70,9 @@ impl Stage {
             let answer = match timeout(patience, client.answer(expected.head)).await {
                 Ok(Ok(answer)) if !expected.broken => answer,
                 Ok(Ok(answer)) => return Err(told(format!("{} is whole", answer.start))),
-                Ok(Err(Front::Part(Some(answer)))) if expected.broken => answer,
+                Ok(Err(Parsed::Incomplete(Some(answer)))) if expected.broken => answer,
                 // A reset may overtake the head.
-                Ok(Err(Front::Part(None))) if (expected.broken || expected.maybe) && client.bytes.is_empty() => {
+                Ok(Err(Parsed::Incomplete(None))) if (expected.broken || expected.maybe) && client.bytes.is_empty() => {
                     return Ok(());
                 }
                 Ok(Err(other)) => return Err(told(format!("{other:?}"))),
@@ -163,7 +163,11 @@ impl Stage {
     fn arrived(&self, case: &Case) -> Result<(), String> {
         let wrong = [self.open.take_wrong(), self.guarded.take_wrong()].concat();
         let whole = |origin: &Origin| -> Vec<Message> {
-            origin.take().into_iter().filter(|message| !message.asked().starts_with("GET /probe/")).collect()
+            origin
+                .take()
+                .into_iter()
+                .filter(|message| !message.method_and_target().starts_with("GET /probe/"))
+                .collect()
         };
         let (open, guarded) = (whole(&self.open), whole(&self.guarded));
         if let Some(wrong) = wrong.first() {
@@ -174,10 +178,12 @@ impl Stage {
             let asked = |text: &str| String::from_utf8_lossy(&bytes(text, self.number)).into_owned();
             let same = got.len() == wanted.len()
                 && got.iter().zip(&wanted).all(|(got, wanted)| {
-                    got.asked() == asked(&wanted.asked) && got.body == bytes(&wanted.body, self.number)
+                    got.method_and_target() == asked(&wanted.asked) && got.body == bytes(&wanted.body, self.number)
                 });
             if !same {
-                let shown = got.iter().map(|got| format!("{} {:?}", got.asked(), String::from_utf8_lossy(&got.body)));
+                let shown = got
+                    .iter()
+                    .map(|got| format!("{} {:?}", got.method_and_target(), String::from_utf8_lossy(&got.body)));
                 return Err(format!("the {name} origin got {:?}", shown.collect::<Vec<_>>()));
             }
             for (got, wanted) in got.iter().zip(wanted) {
@@ -240,17 +246,17 @@ impl Client {
     }
 
     /// The next answer; what there is of it, if it is not whole.
-    async fn answer(&mut self, head_only: bool) -> Result<Message, Front> {
+    async fn answer(&mut self, head_only: bool) -> Result<Message, Parsed> {
         loop {
-            match strict::answer(&self.bytes, head_only, self.closed) {
-                Front::Whole(message, length) => {
+            match strict::response(&self.bytes, head_only, self.closed) {
+                Parsed::Complete(message, length) => {
                     self.bytes.drain(..length);
                     // What comes before an answer is none.
                     if message.status() >= 200 {
                         return Ok(message);
                     }
                 }
-                Front::Part(_) if !self.closed => self.read().await,
+                Parsed::Incomplete(_) if !self.closed => self.read().await,
                 other => return Err(other),
             }
         }

@@ -8,8 +8,9 @@ use deadpool_redis::redis::cmd;
 use futures_util::future::join_all;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::support::cluster::{RedisCluster, errors, wait_for};
+use crate::support::cluster::{RedisCluster, errors};
 use crate::support::gateway::{TestGateway, get};
+use crate::support::redis::wait_for;
 use crate::support::wire::raw::Message;
 use crate::support::wire::soon;
 
@@ -115,7 +116,7 @@ async fn slots_that_move_under_load_cost_no_error_and_no_permit_too_many() {
         for slot in moving.slots_with_keys(0).into_iter().chain(0..moved()) {
             moving.begin_move(slot, 0, 1);
             moving.move_keys(slot, 0, 1);
-            moving.end_move(slot, 0, 1);
+            moving.finish_move(slot, 0, 1);
         }
         done.store(true, Ordering::Relaxed);
     })

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tidegate::clock::Stopwatch;
 
 use super::faults::{ask, granted_to, is_of_store, is_there_for_all, rules};
-use crate::support::cluster::{RedisCluster, wait_for};
+use crate::support::cluster::RedisCluster;
 use crate::support::gateway::TestGateway;
+use crate::support::redis::wait_for;
 use crate::support::wire::soon;
 
 /// Two workers have a connection to it each, on which those wait who came first.

@@ -18,7 +18,7 @@ fn allow(node: &RedisServer) {
     let acl = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER tidegate on ")).expect("permissions");
     let beside = "`+cluster|slots` and `+asking`";
     assert!(read("cluster.md").contains(beside), "no {beside}");
-    let is_known = |word: &&str| node.knows_functions() || !["+fcall", "+function|load"].contains(word);
+    let is_known = |word: &&str| node.supports_functions() || !["+fcall", "+function|load"].contains(word);
     let mut user = cmd("ACL");
     user.arg(&["SETUSER", "gate", "on", "+cluster|slots", "+asking"]);
     user.arg(acl.split(' ').filter(is_known).collect::<Vec<_>>());
@@ -48,7 +48,7 @@ async fn a_cluster_is_reached_by_tls_and_by_a_user_with_the_permissions_of_the_p
         match client {
             9 => cluster.begin_move(slot, 0, 1),
             19 => cluster.move_keys(slot, 0, 1),
-            29 => cluster.end_move(slot, 0, 1),
+            29 => cluster.finish_move(slot, 0, 1),
             _ => {}
         }
     }

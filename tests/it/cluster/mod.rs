@@ -121,12 +121,12 @@ async fn a_slot_that_has_moved_is_found_where_it_is_now() {
     let (store, name) = (cluster.store(), fresh_name());
     let all = [overall(&name, 10, 1)];
     assert_eq!(granted(&store, &all, 4).await, 4);
-    let slot = cluster.slot_of(&name);
+    let slot = cluster.hash_slot_of(&name);
     let from = cluster.owner_of(slot);
     let to = (from + 1) % 3;
     cluster.begin_move(slot, from, to);
     cluster.move_keys(slot, from, to);
-    cluster.end_move(slot, from, to);
+    cluster.finish_move(slot, from, to);
     assert_eq!(granted(&store, &all, 20).await, 6);
     assert!(errors(&cluster.nodes[from], "MOVED") > 0);
     let before = errors(&cluster.nodes[from], "MOVED");
@@ -138,7 +138,7 @@ async fn a_slot_that_has_moved_is_found_where_it_is_now() {
 async fn while_a_slot_moves_every_bucket_is_decided_where_it_is() {
     let Some(cluster) = RedisCluster::start() else { return };
     let (store, name) = (cluster.store(), fresh_name());
-    let slot = cluster.slot_of(&name);
+    let slot = cluster.hash_slot_of(&name);
     let from = cluster.owner_of(slot);
     let to = (from + 1) % 3;
     let (old, new) = (overall(&format!("{name}:old"), 10, 1), overall(&format!("{name}:new"), 8, 1));
@@ -149,7 +149,7 @@ async fn while_a_slot_moves_every_bucket_is_decided_where_it_is() {
     assert!(errors(&cluster.nodes[from], "ASK") + errors(&cluster.nodes[from], "TRYAGAIN") > 0);
     cluster.move_keys(slot, from, to);
     assert_eq!(granted(&store, std::slice::from_ref(&old), 5).await, 0);
-    cluster.end_move(slot, from, to);
+    cluster.finish_move(slot, from, to);
     assert_eq!(granted(&store, &[old], 5).await, 0);
     assert_eq!(granted(&store, &[new], 5).await, 1);
 }

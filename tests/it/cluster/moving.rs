@@ -22,7 +22,7 @@ async fn who_asks_until_the_last_moment_takes_the_connection_from_nobody() {
     let Some(cluster) = RedisCluster::start() else { return };
     let store = cluster.store_with_timeout(Duration::from_millis(500));
     let charge = configured("own", 60, 3_600_000, 1);
-    let slot = cluster.slot_of("own");
+    let slot = cluster.hash_slot_of("own");
     let from = cluster.owner_of(slot);
     let to = (from + 1) % 3;
     assert!(store.take(std::slice::from_ref(&charge)).await.expect("a decision").granted());
@@ -42,7 +42,7 @@ async fn who_asks_until_the_last_moment_takes_the_connection_from_nobody() {
     // Redis 6.2 does not count them.
     let refusals = errors(&cluster.nodes[from], "TRYAGAIN");
     assert!(refusals > 200 || refusals == 0 && failed.iter().any(is_tryagain), "{refusals}");
-    cluster.give_up_move(slot, from, to);
+    cluster.abort_move(slot, from, to);
     store.take(&[charge]).await.expect("a decision");
 }
 
@@ -55,7 +55,7 @@ async fn a_limiter_whose_keys_have_moved_is_there_before_its_slot_has() {
     let config = RateConfig::new(Mode::Overall, 5, Duration::from_secs(3_600)).expect("a rate");
     assert!(limiter.try_set_rate(&config).await.expect("an answer"));
     assert!(limiter.try_acquire(2).await.expect("an answer").granted);
-    let slot = cluster.slot_of("mails");
+    let slot = cluster.hash_slot_of("mails");
     let from = cluster.owner_of(slot);
     let to = (from + 1) % 3;
     cluster.begin_move(slot, from, to);
@@ -75,7 +75,7 @@ async fn what_is_owed_to_a_slot_that_moves_keeps_nobody_from_its_node() {
     let before = keys(&cluster);
     let mut granted = usize::from(ask(&gateway, client).await.status() == 200);
     let bucket = keys(&cluster).into_iter().find(|key| !before.contains(key)).expect("a bucket");
-    let slot = cluster.slot_of(&bucket);
+    let slot = cluster.hash_slot_of(&bucket);
     let from = cluster.owner_of(slot);
     let to = (from + 1) % 3;
     cluster.begin_move(slot, from, to);
@@ -88,7 +88,7 @@ async fn what_is_owed_to_a_slot_that_moves_keeps_nobody_from_its_node() {
     soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;
     // What others were granted meanwhile is paid.
     soon(async { while !config(&gateway).await.contains(r#""owed":1,"#) {} }).await;
-    cluster.give_up_move(slot, from, to);
+    cluster.abort_move(slot, from, to);
     soon(async { while !config(&gateway).await.contains(r#""owed":0,"#) {} }).await;
     granted += granted_to(&gateway, client).await;
     // The call that was under way may have been counted without an answer.

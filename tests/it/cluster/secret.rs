@@ -18,7 +18,7 @@ async fn a_secret_that_has_changed_on_its_node_is_used_for_all_nodes() {
     let Some(cluster) = RedisCluster::start() else { return };
     let gateway = TestGateway::start(&rules(&cluster, "2s", 1_000_000));
     is_there_for_all(&gateway).await;
-    let node = &cluster.nodes[cluster.owner_of(cluster.slot_of(KEY))];
+    let node = &cluster.nodes[cluster.owner_of(cluster.hash_slot_of(KEY))];
     () = node.connection().set(KEY, "5ec2e7".repeat(10)).expect("set");
     // Wherever its bucket is, a client has another one.
     for client in 1_000..1_020 {

@@ -26,7 +26,7 @@ async fn asked_in_the_middle(cluster: &RedisCluster, kind: &str, round: u32) -> 
         "own" => configured(name, 60, 3_600_000, 1),
         _ => adopted(name, None, None, 1),
     };
-    let slot = cluster.slot_of(name);
+    let slot = cluster.hash_slot_of(name);
     let from = cluster.owner_of(slot);
     let to = (from + 1) % 3;
     if kind == "javas" {
@@ -38,8 +38,8 @@ async fn asked_in_the_middle(cluster: &RedisCluster, kind: &str, round: u32) -> 
     assert_eq!(granted(&stores[0], std::slice::from_ref(&charge), 20).await, 20, "{name}");
     cluster.begin_move(slot, from, to);
     let asked = asked_meanwhile(&stores, &charge);
-    cluster.move_one_by_one(slot, from, to);
-    cluster.end_move(slot, from, to);
+    cluster.move_keys_one_by_one(slot, from, to);
+    cluster.finish_move(slot, from, to);
     let meanwhile: usize = asked.join_all().await.into_iter().map(usize::from).sum();
     assert_eq!(meanwhile, 40, "{name}: what was left");
     assert_eq!(granted(&stores[1], &[charge], 10).await, 0, "{name}");

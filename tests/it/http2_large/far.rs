@@ -1,4 +1,4 @@
-//! What one stream carries over 10 ms of round trip, which is told and not judged.
+//! Long bodies over a network with a round trip of 10 ms. The rate is printed, not checked.
 
 use tokio::time::Instant;
 
@@ -7,27 +7,27 @@ use crate::support::proxy::FaultyProxy;
 
 const ROUND_TRIP: u64 = 10;
 
-/// The way to this address, with so many milliseconds of round trip.
+/// Starts a proxy to this address with a round trip of [`ROUND_TRIP`] milliseconds, and returns its address.
 async fn far(address: SocketAddr) -> SocketAddr {
-    let way = FaultyProxy::start(address.port()).await;
-    way.delay(ROUND_TRIP, ROUND_TRIP);
-    SocketAddr::from(([127, 0, 0, 1], way.port))
+    let proxy = FaultyProxy::start(address.port()).await;
+    proxy.delay(ROUND_TRIP, ROUND_TRIP);
+    SocketAddr::from(([127, 0, 0, 1], proxy.port))
 }
 
-/// Sends so many bytes, of which the answer is read; the first megabyte opens what opens slowly.
-async fn time(echo: &Echo, address: SocketAddr, what: &str) {
+/// Exchanges a long body and prints the rate. A first megabyte opens the windows.
+async fn measure(echo: &Echo, address: SocketAddr, what: &str) {
     let mut client = echo.client_at(address).await;
     exchange(&mut client, MIB).await;
-    let (begin, length) = (Instant::now(), much(8));
+    let (begin, length) = (Instant::now(), body_length(8));
     exchange(&mut client, length).await;
-    tell(&format!("{what} {ROUND_TRIP} ms away"), begin, length);
+    print_rate(&format!("{what} {ROUND_TRIP} ms away"), begin, length);
 }
 
 #[tokio::test]
-async fn a_long_body_comes_whole_from_a_client_and_an_origin_that_are_far_away() {
-    let (near, tls) = (Echo::clear().await, Echo::tls());
-    time(&near, far(near.address).await, "a client in clear").await;
-    time(&tls, far(tls.address).await, "a client over TLS").await;
-    let behind = Echo::clear_to(far(origin().await).await);
-    time(&behind, behind.address, "an origin").await;
+async fn long_bodies_arrive_complete_over_a_slow_network() {
+    let (near, tls) = (Echo::plaintext().await, Echo::tls());
+    measure(&near, far(near.address).await, "a plaintext client").await;
+    measure(&tls, far(tls.address).await, "a TLS client").await;
+    let behind = Echo::plaintext_to(far(origin().await).await);
+    measure(&behind, behind.address, "an origin").await;
 }

@@ -1,5 +1,5 @@
-//! Long bodies over HTTP/2 on both sides, in both directions at once: what they take of memory, and who waits for whom.
-//! `TIDEGATE_ECHO_MIB=1024` makes it a gigabyte.
+//! Long bodies over HTTP/2 on both sides, in both directions at once: memory, and independence of streams.
+//! `TIDEGATE_ECHO_MIB=1024` makes the bodies a gigabyte long.
 
 mod far;
 mod unread;
@@ -25,36 +25,36 @@ use crate::support::tls_client::TlsClient;
 
 const MIB: u64 = 1024 * 1024;
 
-/// As much as both ends may have on their way, for one stream and for all of them.
+/// The windows of one stream and of a connection, at both ends.
 const WINDOW: u32 = 1 << 20;
 const ALL_WINDOWS: u32 = 128 << 20;
 
-/// How much memory it may take, whatever the length.
-const MOST: u64 = 32 * MIB;
+/// The maximum growth of memory for a body of any length.
+const MAX_GROWTH: u64 = 32 * MIB;
 
-/// A gateway in front of an origin that sends back what it is sent.
+/// A gateway in front of an origin that echoes bodies.
 struct Echo {
     program: Program,
     address: SocketAddr,
-    /// Who has signed for the gateway, where it speaks TLS.
+    /// The authority of the gateway's certificate, with TLS.
     authority: Option<Authority>,
-    /// The origin, where it is a program.
+    /// The origin, if it is a process.
     _origin: Option<Program>,
 }
 
 impl Echo {
-    /// In clear, with an origin of the test's own.
-    async fn clear() -> Self {
-        Self::clear_to(origin().await)
+    /// Starts a plaintext gateway, with an origin in the test.
+    async fn plaintext() -> Self {
+        Self::plaintext_to(origin().await)
     }
 
-    fn clear_to(origin: SocketAddr) -> Self {
+    fn plaintext_to(origin: SocketAddr) -> Self {
         let upstream = format!("targets: ['http://{origin}'], protocol: http2");
         let (program, address) = run("127.0.0.1:0", &upstream, "http");
         Self { program, address, authority: None, _origin: None }
     }
 
-    /// Over TLS on both sides. The origin is another gateway.
+    /// Starts a gateway with TLS on both sides. The origin is another gateway.
     fn tls() -> Self {
         let authority = Authority::new();
         authority.sign("api", &["api.example", "localhost"]);
@@ -70,13 +70,13 @@ impl Echo {
         self.client_at(self.address).await
     }
 
-    /// A client that finds the gateway at this address.
+    /// Connects to the gateway through this address.
     async fn client_at(&self, address: SocketAddr) -> SendRequest<Bytes> {
         match &self.authority {
-            None => greet(TcpStream::connect(address).await.expect("a gateway")).await,
+            None => handshake(TcpStream::connect(address).await.expect("a gateway")).await,
             Some(authority) => {
                 let client = TlsClient { protocols: &["h2"], ..TlsClient::new(authority) };
-                greet(client.connect(address).await.expect("a greeting").stream).await
+                handshake(client.connect(address).await.expect("a handshake").stream).await
             }
         }
     }
@@ -95,15 +95,15 @@ routes: [{{ name: all, match: {{}}, upstream: echo }}]\n"
     (program, address)
 }
 
-async fn greet(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> SendRequest<Bytes> {
+async fn handshake(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> SendRequest<Bytes> {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(WINDOW).initial_connection_window_size(ALL_WINDOWS);
-    let (sender, connection) = builder.handshake(stream).await.expect("a greeting");
+    let (sender, connection) = builder.handshake(stream).await.expect("a handshake");
     tokio::spawn(connection);
     sender
 }
 
-/// An origin that sends back what comes, as far as it is taken.
+/// Starts an origin that echoes bodies, as fast as the client reads.
 async fn origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -112,7 +112,7 @@ async fn origin() -> SocketAddr {
             tokio::spawn(async move {
                 let mut builder = h2::server::Builder::new();
                 builder.initial_window_size(WINDOW).initial_connection_window_size(ALL_WINDOWS);
-                let mut connection = builder.handshake::<_, Bytes>(stream).await.expect("a greeting");
+                let mut connection = builder.handshake::<_, Bytes>(stream).await.expect("a handshake");
                 while let Some(Ok((request, mut respond))) = connection.accept().await {
                     let mut to = respond.send_response(Response::new(()), false).expect("a client");
                     tokio::spawn(async move {
@@ -143,7 +143,7 @@ async fn send(to: &mut SendStream<Bytes>, mut data: Bytes) {
     }
 }
 
-/// Sends so many bytes, and then the end.
+/// Sends a body of this length.
 async fn send_all(to: &mut SendStream<Bytes>, length: u64) {
     let piece = Bytes::from(vec![b'x'; 64 * 1024]);
     for _ in 0..length / piece.len() as u64 {
@@ -152,7 +152,7 @@ async fn send_all(to: &mut SendStream<Bytes>, length: u64) {
     to.send_data(Bytes::new(), true).expect("a stream");
 }
 
-/// Reads to the end; returns how many bytes there were.
+/// Reads a body to its end, and returns its length.
 async fn read_all(from: &mut RecvStream) -> u64 {
     let mut read = 0;
     while let Some(data) = next(from).await {
@@ -162,36 +162,36 @@ async fn read_all(from: &mut RecvStream) -> u64 {
     read
 }
 
-/// Sends so many bytes, and reads as many back meanwhile.
+/// Sends a body of this length, and reads its echo in the meantime.
 async fn exchange(client: &mut SendRequest<Bytes>, length: u64) {
     let request = Request::post("http://api.example/").body(()).expect("a request");
     let (response, mut to) = client.send_request(request, false).expect("a stream");
-    let reading = async { read_all(&mut response.await.expect("an answer").into_body()).await };
+    let reading = async { read_all(&mut response.await.expect("a response").into_body()).await };
     let ((), read) = tokio::join!(send_all(&mut to, length), reading);
     assert_eq!(read, length);
 }
 
-/// How many bytes are much, unless somebody asks for more.
-fn much(mib: u64) -> u64 {
+/// Returns the length of a long body: `mib` MiB, or `TIDEGATE_ECHO_MIB`.
+fn body_length(mib: u64) -> u64 {
     let asked = std::env::var("TIDEGATE_ECHO_MIB").ok().map(|text| text.parse().expect("a number"));
     asked.unwrap_or(mib) * MIB
 }
 
 #[tokio::test]
-async fn an_echo_of_a_long_body_takes_no_more_memory_than_one_of_a_short_body() {
-    for (name, echo) in [("in clear", Echo::clear().await), ("over TLS", Echo::tls())] {
+async fn memory_is_independent_of_the_body_length() {
+    for (name, echo) in [("in plaintext", Echo::plaintext().await), ("over TLS", Echo::tls())] {
         let mut client = echo.client().await;
         exchange(&mut client, MIB).await;
         let before = echo.program.peak_memory();
-        let (begin, length) = (Instant::now(), much(64));
+        let (begin, length) = (Instant::now(), body_length(64));
         exchange(&mut client, length).await;
         let more = echo.program.peak_memory().saturating_sub(before) as u64;
-        assert!(more < MOST, "{name}: {} KiB", more / 1024);
-        tell(&format!("{} MiB both ways {name}: {} KiB more", length / MIB, more / 1024), begin, length);
+        assert!(more < MAX_GROWTH, "{name}: {} KiB", more / 1024);
+        print_rate(&format!("{} MiB both ways {name}: {} KiB more", length / MIB, more / 1024), begin, length);
     }
 }
 
-#[expect(clippy::print_stdout, reason = "what was measured is told")]
-fn tell(what: &str, begin: Instant, bytes: u64) {
+#[expect(clippy::print_stdout, reason = "prints measurements")]
+fn print_rate(what: &str, begin: Instant, bytes: u64) {
     println!("{what}, {:.1} MB/s", bytes as f64 / begin.elapsed().as_secs_f64() / 1e6);
 }

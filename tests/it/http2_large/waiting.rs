@@ -20,7 +20,7 @@ routes:
 
 async fn test_upload_with(waiting: usize) {
     let gateway = TestGateway::start(RULES);
-    let client = greet(TcpStream::connect(gateway.address).await.expect("a gateway")).await;
+    let client = handshake(TcpStream::connect(gateway.address).await.expect("a gateway")).await;
     assert_upload_completes(client, waiting).await;
 }
 
@@ -35,12 +35,12 @@ async fn assert_upload_completes(mut client: SendRequest<Bytes>, waiting: usize)
             response.await
         });
     }
-    // The first of them has the only permit.
+    // The first upload has the only permit.
     let first = timeout(Duration::from_secs(20), uploads.join_next()).await.expect("a response");
     assert!(first.expect("an upload").expect("no panic").is_ok());
     let upload = exchange(&mut client, 4 * MIB);
     timeout(Duration::from_secs(20), upload).await.expect("the upload completes");
-    assert!(uploads.try_join_next().is_none(), "the others wait");
+    assert!(uploads.try_join_next().is_none(), "the other uploads must wait");
 }
 
 #[tokio::test]
@@ -53,11 +53,11 @@ async fn upload_completes_while_30_uploads_wait() {
     test_upload_with(30).await;
 }
 
-/// The windows of a connection have grown after a long body.
+/// A long body has enlarged the windows of the connection before.
 #[tokio::test]
-async fn upload_completes_while_17_uploads_wait_in_larger_windows() {
+async fn upload_completes_after_windows_have_grown() {
     let gateway = TestGateway::start(RULES);
-    let mut client = greet(TcpStream::connect(gateway.address).await.expect("a gateway")).await;
+    let mut client = handshake(TcpStream::connect(gateway.address).await.expect("a gateway")).await;
     exchange(&mut client, 4 * MIB).await;
     assert_upload_completes(client, 17).await;
 }

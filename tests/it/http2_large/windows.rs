@@ -1,10 +1,10 @@
-//! How far ahead a client may send.
+//! The windows that the gateway opens for uploads.
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::frames::*;
 use crate::support::wire::upstream::Origin;
 
-/// SETTINGS_INITIAL_WINDOW_SIZE of 64 and of 96 KiB.
+/// SETTINGS_INITIAL_WINDOW_SIZE of 64 KiB and of 96 KiB.
 const NARROW: [u8; 6] = [0, 4, 0, 1, 0, 0];
 const WIDE: [u8; 6] = [0, 4, 0, 1, 0x80, 0];
 
@@ -17,7 +17,7 @@ routes: [{{ name: all, match: {{}}, upstream: origin }}]\n",
     ))
 }
 
-/// A client that has opened a stream, and knows of the narrow window.
+/// Connects a client that has acknowledged the narrow window and opened a stream.
 async fn client(gateway: &TestGateway) -> Frames {
     let mut client = Frames::connect(gateway.address, &[]).await;
     let settings = client.find(is_settings).await;
@@ -32,7 +32,7 @@ fn is_settings(frame: &Frame) -> bool {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_a_long_body_may_send_further_ahead() {
+async fn window_grows_for_a_long_upload() {
     let gateway = gateway().await;
     let mut client = client(&gateway).await;
     client.frame(DATA, 0, 1, &[7; 16 * 1024]).await;
@@ -45,7 +45,7 @@ async fn a_client_that_sends_a_long_body_may_send_further_ahead() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_many_small_messages_may_not() {
+async fn window_does_not_grow_for_small_messages() {
     let gateway = gateway().await;
     let mut client = client(&gateway).await;
     for _ in 0..70 {

@@ -1,11 +1,11 @@
-//! Counts grants by the clock of those who asked, and knows nothing of how they are kept.
+//! Counts grants on the clock of the clients, without knowledge of the stored data.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The microseconds between which a permit was granted.
+/// The start and the end of the call that granted a permit, in microseconds.
 pub type Grant = (u64, u64);
 
-/// The most grants that certainly lie in one window of so many microseconds: those that begin and end in it.
+/// Returns the largest number of grants that begin and end within one window of `length` microseconds.
 pub fn fullest_window(mut grants: Vec<Grant>, length: u64) -> usize {
     grants.sort_unstable();
     let certain = |first: usize| {
@@ -16,15 +16,15 @@ pub fn fullest_window(mut grants: Vec<Grant>, length: u64) -> usize {
     (0..grants.len()).map(certain).max().unwrap_or(0)
 }
 
-/// Now, as all programs of this machine see it.
-#[expect(clippy::disallowed_methods, reason = "other programs write by the same clock")]
+/// Returns the time that all programs of this machine share.
+#[expect(clippy::disallowed_methods, reason = "the Java services use the same clock")]
 pub fn micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     u64::try_from(since.as_micros()).expect("before the year 580000")
 }
 
 #[test]
-fn only_what_begins_and_ends_in_a_window_counts() {
+fn only_grants_within_a_window_count() {
     assert_eq!(fullest_window(vec![(0, 5), (3, 9), (4, 12), (11, 13)], 10), 2);
     assert_eq!(fullest_window(vec![(0, 5), (3, 9), (4, 12), (11, 13)], 11), 3);
     assert_eq!(fullest_window(Vec::new(), 11), 0);

@@ -1,4 +1,4 @@
-//! A Java service of the tests' own: `tests/interop/Peer.java`, told by lines what to do.
+//! Runs the Java service `tests/interop/Peer.java`, which executes commands from its standard input.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,18 +9,18 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::checker::Grant;
 
-/// A running service, gone with its owner.
+/// A running service. Dropping it kills the process.
 pub struct Java {
     _child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
 }
 
-/// How long an answer may take: Java compiles it first.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The timeout for a reply. Java compiles the service first.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Java {
-    /// Starts one with the Redisson in this folder.
+    /// Starts a service with the Redisson in this folder.
     pub async fn start(redisson: &Path, redis: &str) -> Self {
         let mut command = Command::new("java");
         command.arg("-cp").arg(redisson.join("*")).arg("tests/interop/Peer.java").arg(redis);
@@ -28,26 +28,27 @@ impl Java {
         let mut child = command.spawn().expect("java runs");
         let (input, output) = (child.stdin.take().expect("an input"), child.stdout.take().expect("an output"));
         let mut java = Self { _child: child, input, output: BufReader::new(output).lines() };
-        assert_eq!(java.hears().await, "ready");
+        assert_eq!(java.read_line().await, "ready");
         java
     }
 
-    /// Does what the line says; returns its answer.
-    pub async fn says(&mut self, line: &str) -> String {
-        self.input.write_all(format!("{line}\n").as_bytes()).await.expect("java listens");
-        self.hears().await
+    /// Runs a command, and returns its reply.
+    pub async fn run(&mut self, line: &str) -> String {
+        self.input.write_all(format!("{line}\n").as_bytes()).await.expect("java reads");
+        self.read_line().await
     }
 
-    /// Asks for single permits in so many threads; returns when each was granted.
+    /// Takes single permits in several threads for `millis`. Returns the time of each grant.
     pub async fn load(&mut self, name: &str, threads: u32, millis: u64) -> Vec<Grant> {
-        let grants = self.says(&format!("{name} load {threads} {millis}")).await;
+        let grants = self.run(&format!("{name} load {threads} {millis}")).await;
         let number = |text: &str| text.parse().expect("microseconds");
         let grant = |pair: &str| pair.split_once('-').map(|(begin, end)| (number(begin), number(end)));
         grants.split(' ').filter(|pair| !pair.is_empty()).map(|pair| grant(pair).expect("a pair")).collect()
     }
 
-    async fn hears(&mut self) -> String {
-        let line = tokio::time::timeout(LONGEST, self.output.next_line()).await.expect("an answer in time");
-        line.expect("java answers").expect("java lives")
+    async fn read_line(&mut self) -> String {
+        let line =
+            tokio::time::timeout(REPLY_TIMEOUT, self.output.next_line()).await.expect("java replies within 60 s");
+        line.expect("java replies").expect("java runs")
     }
 }

@@ -48,7 +48,8 @@ fn time_slots_are_evenly_spaced_and_the_queue_is_bounded() {
                 let ahead = free.saturating_sub(here);
                 let decision = stores.take(store, &[charge_of(&name, None, quota, permits)], now).decisions[0];
                 let delay = ahead.div_ceil(rate.into());
-                // Without a queue the request passes immediately; otherwise all permits but one wait, including its own.
+                // Without a queue the request passes immediately; otherwise all permits but one wait, including its
+                // own.
                 let in_line = ahead.div_ceil(interval.into()) + u128::from(permits) - 1;
                 let fits = ahead == 0 || (in_line <= length.into() && delay <= max_wait.into());
                 prop_assert_eq!(decision.granted, fits, "{} parts ahead of {:?}", ahead, quota);

@@ -95,7 +95,7 @@ fn permits_return_after_the_interval_on_both_stores() {
 }
 
 #[test]
-fn wait_for_many_permits_ends_when_enough_have_returned() {
+fn wait_ends_when_enough_permits_have_returned() {
     Stores::start().each(|name, take| {
         let take = |permits, at| take(&[overall(name, 100, 1_000, permits)], START + at).decisions[0];
         assert!(take(5, 10_000).granted && take(30, 10_100).granted);

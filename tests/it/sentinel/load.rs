@@ -1,4 +1,4 @@
-//! Clients that ask two gateways in turn while their master is replaced, and what became of their permits.
+//! Clients that send requests to two gateways in turn during a failover, and the number of their grants.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::support::wire::soon;
 
 const CLIENTS: u32 = 4;
 
-/// Ends when it is told so, or fails when somebody is told of an error.
+/// Clients that send requests until they are stopped. They panic if a response is not 200.
 pub struct Load {
     is_over: Arc<AtomicBool>,
     clients: JoinSet<Tally>,
 }
 
-/// What clients were granted.
+/// The grants of all clients.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// By the store or without it.
+    /// Grants of the store and of gateways.
     pub granted: u32,
-    /// Of these, by a gateway alone.
-    pub alone: u32,
-    /// What the store knows of.
+    /// Grants that a gateway decided locally.
+    pub local: u32,
+    /// Grants that the store has counted.
     pub known: u32,
 }
 
 impl Load {
-    /// Asks both from now on.
-    pub fn on(gateways: [&TestGateway; 2]) -> Self {
+    /// Starts clients of both gateways.
+    pub fn start(gateways: [&TestGateway; 2]) -> Self {
         let (is_over, mut clients) = (Arc::<AtomicBool>::default(), JoinSet::new());
         let addresses = gateways.map(|gateway| gateway.address);
         for number in 0..CLIENTS {
@@ -43,9 +43,8 @@ impl Load {
         Self { is_over, clients }
     }
 
-    /// What they were granted in all, and what the store knows of it when all connections of the gateways are open again and
-    /// nothing is owed any more.
-    pub async fn end(self, gateways: [&TestGateway; 2]) -> Tally {
+    /// Stops the clients, and waits until the gateways have reconnected and charged all debts. Returns the grants.
+    pub async fn stop(self, gateways: [&TestGateway; 2]) -> Tally {
         self.is_over.store(true, Ordering::SeqCst);
         let tallies = self.clients.join_all().await;
         for gateway in gateways {
@@ -56,33 +55,33 @@ impl Load {
         for (number, one) in (0..).zip(tallies) {
             let last = gateways[0].get("/", &key(number)).await;
             all.granted += one.granted + 1;
-            all.alone += one.alone;
+            all.local += one.local;
             all.known += RATE - remaining(&last).expect("a decision of the store");
         }
         all
     }
 }
 
-/// What tells a client from the others.
+/// Returns the field with the client key.
 fn key(number: u32) -> String {
     format!("k: of load {number}\r\n")
 }
 
 async fn client(number: u32, addresses: [SocketAddr; 2], is_over: Arc<AtomicBool>) -> Tally {
     let mut connections = [Raw::connect(addresses[0]).await, Raw::connect(addresses[1]).await];
-    let mut pace = interval(Duration::from_millis(5));
+    let mut ticks = interval(Duration::from_millis(5));
     let (fields, mut tally) = (key(number), Tally::default());
     loop {
-        let was_over = is_over.load(Ordering::SeqCst);
+        let is_last_round = is_over.load(Ordering::SeqCst);
         for connection in &mut connections {
-            let answer: Message = get(connection, "/", &fields).await;
-            assert_eq!(answer.status(), 200, "{}", answer.text());
+            let response: Message = get(connection, "/", &fields).await;
+            assert_eq!(response.status(), 200, "{}", response.text());
             tally.granted += 1;
-            tally.alone += u32::from(remaining(&answer).is_none());
+            tally.local += u32::from(remaining(&response).is_none());
         }
-        if was_over {
+        if is_last_round {
             return tally;
         }
-        pace.tick().await;
+        ticks.tick().await;
     }
 }

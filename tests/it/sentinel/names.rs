@@ -1,37 +1,37 @@
-//! Sentinels that tell names of hosts instead of addresses (`resolve-hostnames`, `announce-hostnames`).
+//! Sentinels that announce host names instead of addresses (`resolve-hostnames`, `announce-hostnames`).
 
-use super::{ask, config, remaining, rules, shared_again};
+use super::{ask, config, remaining, rules, wait_until_shared};
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, free_port};
-use crate::support::sentinel::{BY_NAME, MASTER, Watched};
+use crate::support::sentinel::{MASTER, SentinelSetup, WITH_HOSTNAMES};
 use crate::support::tls::Authority;
 use crate::support::wire::soon;
 
-/// A sentinel told of the master's name knows its replica by name, too.
+/// A sentinel with the master's host name announces the replica's host name, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_told_by_name_is_found_and_so_is_the_one_after_it() {
-    let Some(mut watched) = Watched::start_by_name() else { return };
-    let gateways = [(); 2].map(|()| TestGateway::start(&rules(&watched.rule())));
+async fn masters_announced_by_host_name_are_found() {
+    let Some(mut setup) = SentinelSetup::start_by_name() else { return };
+    let gateways = [(); 2].map(|()| TestGateway::start(&rules(&setup.rule())));
     let both = [&gateways[0], &gateways[1]];
-    shared_again(both, &watched.servers[0]).await;
-    drop(watched.servers.remove(0));
-    shared_again(both, &watched.servers[0]).await;
+    wait_until_shared(both, &setup.servers[0]).await;
+    drop(setup.servers.remove(0));
+    wait_until_shared(both, &setup.servers[0]).await;
 }
 
-/// Its certificate has the name, and not the address.
+/// The certificate contains the host name but not the address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_is_held_against_the_name_that_a_sentinel_tells() {
+async fn certificate_is_checked_against_the_announced_name() {
     let ca = Authority::new();
     ca.sign("redis", &["localhost"]);
-    let Some(server) = ca.server_settings("redis", "no") else { return };
+    let Some(server) = ca.redis_arguments("redis", "no") else { return };
     let port = free_port().to_string();
     let mut with = vec!["--tls-port", &port];
     with.extend(server.iter().map(String::as_str));
     let Some(redis) = RedisServer::start_with(None, &with) else { return };
-    let watched = Watched::of(redis);
+    let setup = SentinelSetup::without_sentinels(redis);
     let tls_port: u16 = port.parse().expect("a port");
-    for (more, host, is_found) in [(BY_NAME, "localhost", true), ("", "127.0.0.1", false)] {
-        let Some(sentinel) = watched.sentinel_at(host, host, tls_port, more) else { return };
+    for (more, host, is_found) in [(WITH_HOSTNAMES, "localhost", true), ("", "127.0.0.1", false)] {
+        let Some(sentinel) = setup.start_sentinel_at(host, host, tls_port, more) else { return };
         let at = format!("urls: ['{}'], master: {MASTER}", sentinel.url());
         let store = format!("{{ timeout: 2s, sentinel: {{ {at} }}, tls: {{ ca: '{}' }} }}", ca.path("ca.pem"));
         let gateway = TestGateway::start(&rules(&store));

@@ -1,6 +1,6 @@
-//! A Redis Cluster on free ports, gone with its owner.
+//! A Redis Cluster on free ports. Dropping it stops the nodes and removes their files.
 
-#![allow(dead_code, reason = "each user takes what it needs")]
+#![allow(dead_code, reason = "each user needs only some of the items")]
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,53 +13,53 @@ use tidegate::metrics::Metrics;
 use tidegate::store::Store;
 use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 
-use super::redis::{RedisServer, free_port_of_node, wait_a_little};
+use super::redis::{RedisServer, free_port_of_node, wait_for};
 use super::tls::Authority;
 
-const SLOTS: usize = 16_384;
+const HASH_SLOTS: usize = 16_384;
 
-/// Some primaries that share the slots, and a replica of each if there are any.
+/// Primaries that share the hash slots, each with one replica or none.
 pub struct RedisCluster {
     /// The primaries, then their replicas in the same order.
     pub nodes: Vec<RedisServer>,
-    /// How many of them are primaries.
+    /// The number of primaries in `nodes`.
     pub primaries: usize,
-    /// The ports at which they are reached by TLS; none if they are not.
+    /// The TLS port of each node; empty without TLS.
     tls_ports: Vec<u16>,
     folder: PathBuf,
 }
 
 impl RedisCluster {
-    /// Starts three primaries, and waits until they know of each other.
+    /// Starts three primaries, and waits until they form a cluster.
     pub fn start() -> Option<Self> {
         Self::start_with(3, false)
     }
 
-    /// Starts so many primaries, each with a replica or none.
+    /// Starts `primaries` primaries, each with a replica if `replicas` is set.
     pub fn start_with(primaries: usize, replicas: bool) -> Option<Self> {
         let cluster = Self::spawn(primaries, if replicas { 2 * primaries } else { primaries }, None)?;
         cluster.join();
         Some(cluster)
     }
 
-    /// Starts three primaries that talk to each other by TLS, and to whoever comes by it, with this certificate.
+    /// Starts three primaries with this certificate. They use TLS among themselves and for clients.
     pub fn start_with_tls(authority: &Authority, certificate: &str) -> Option<Self> {
-        let cluster = Self::spawn(3, 3, Some(&authority.server_settings(certificate, "no")?))?;
+        let cluster = Self::spawn(3, 3, Some(&authority.redis_arguments(certificate, "no")?))?;
         cluster.join();
         Some(cluster)
     }
 
-    /// Starts three nodes that do not know of each other yet.
+    /// Starts three nodes that are not joined to a cluster yet.
     pub fn start_alone() -> Option<Self> {
         Self::spawn(3, 3, None)
     }
 
-    /// Nobody yet, of whom so many will be primaries.
-    pub fn of_nobody(primaries: usize) -> Self {
+    /// Creates a cluster without nodes; the caller adds `primaries` primaries and their replicas.
+    pub fn without_nodes(primaries: usize) -> Self {
         Self { nodes: Vec::new(), primaries, tls_ports: Vec::new(), folder: folder() }
     }
 
-    /// Where a node may keep its data.
+    /// Creates and returns a folder for the data of a node.
     pub fn folder_of(&self, number: usize) -> String {
         let folder = self.folder.join(number.to_string());
         fs::create_dir_all(&folder).expect("a folder");
@@ -67,22 +67,22 @@ impl RedisCluster {
     }
 
     fn spawn(primaries: usize, count: usize, tls: Option<&[String]>) -> Option<Self> {
-        let mut cluster = Self::of_nobody(primaries);
+        let mut cluster = Self::without_nodes(primaries);
         for _ in 0..count {
-            let node = cluster.node(tls)?;
+            let node = cluster.start_node(tls)?;
             cluster.nodes.push(node);
         }
         Some(cluster)
     }
 
-    fn node(&mut self, tls: Option<&[String]>) -> Option<RedisServer> {
+    fn start_node(&mut self, tls: Option<&[String]>) -> Option<RedisServer> {
         let file = format!("{}.conf", self.nodes.len());
         let settings = ["--cluster-config-file", &file, "--dir", self.folder.to_str()?];
         let more = ["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no", "--appendonly", "no"];
         let replication = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
         let settings = [&settings[..], &more, &replication].concat();
         let Some(tls) = tls else { return RedisServer::start_node(&settings) };
-        // Nodes name each other by that port, and talk to each other at one that goes by it.
+        // The nodes announce this port. Their bus port is derived from it.
         let port = free_port_of_node();
         self.tls_ports.push(port);
         let (port, mut all) = (port.to_string(), settings);
@@ -91,7 +91,7 @@ impl RedisCluster {
         RedisServer::start_node(&all)
     }
 
-    /// The ports by which nodes name each other.
+    /// Returns the ports that the nodes announce to each other.
     pub fn ports(&self) -> Vec<u16> {
         match self.tls_ports.is_empty() {
             true => self.nodes.iter().map(|node| node.port).collect(),
@@ -99,32 +99,32 @@ impl RedisCluster {
         }
     }
 
-    /// Makes a cluster of nodes that do not know of each other yet.
+    /// Joins the nodes to a cluster, and waits until all of them are healthy.
     pub fn join(&self) {
-        let share = SLOTS.div_ceil(self.primaries);
+        let share = HASH_SLOTS.div_ceil(self.primaries);
         for (number, node) in self.nodes.iter().enumerate() {
             let mut redis = node.connection();
             cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(number + 1).exec(&mut redis).expect("an epoch");
             if number < self.primaries {
-                let slots: Vec<usize> = (number * share..((number + 1) * share).min(SLOTS)).collect();
-                cmd("CLUSTER").arg("ADDSLOTS").arg(slots).exec(&mut redis).expect("slots");
+                let slots: Vec<usize> = (number * share..((number + 1) * share).min(HASH_SLOTS)).collect();
+                cmd("CLUSTER").arg("ADDHASH_SLOTS").arg(slots).exec(&mut redis).expect("slots");
             }
             for other in &self.ports()[..number] {
                 cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(*other).exec(&mut redis).expect("met");
             }
         }
-        let knows_all = |node: &RedisServer| known_by(node) == self.nodes.len();
-        wait_for("they know of each other", || self.nodes.iter().all(knows_all));
+        let knows_all = |node: &RedisServer| known_nodes(node) == self.nodes.len();
+        wait_for("the nodes know each other", || self.nodes.iter().all(knows_all));
         for number in self.primaries..self.nodes.len() {
             let primary = self.id(number - self.primaries);
             let replicate = || cmd("CLUSTER").arg("REPLICATE").arg(&primary).exec(&mut self.nodes[number].connection());
-            wait_for("it replicates", || replicate().is_ok());
+            wait_for("a replica accepts its primary", || replicate().is_ok());
         }
-        wait_for("all is well", || self.nodes.iter().all(|node| self.is_well(node)));
+        wait_for("all nodes are healthy", || self.nodes.iter().all(|node| self.is_healthy(node)));
     }
 
-    /// Does it find all slots served, and have all that its primary has, if it is a replica?
-    pub fn is_well(&self, node: &RedisServer) -> bool {
+    /// Returns `true` if the node sees all hash slots served and, for a replica, is connected to its primary.
+    pub fn is_healthy(&self, node: &RedisServer) -> bool {
         let mut redis = node.connection();
         let info: String = cmd("CLUSTER").arg("INFO").query(&mut redis).expect("state");
         let replication: String = cmd("INFO").arg("replication").query(&mut redis).expect("state");
@@ -132,36 +132,36 @@ impl RedisCluster {
         info.contains("cluster_state:ok") && info.contains(&knows) && !replication.contains("master_link_status:down")
     }
 
-    /// The id of a node.
+    /// Returns the cluster id of a node.
     pub fn id(&self, number: usize) -> String {
         cmd("CLUSTER").arg("MYID").query(&mut self.nodes[number].connection()).expect("an id")
     }
 
-    /// The number of the primary that has a slot at the start.
+    /// Returns the number of the primary that owns a hash slot after [`join`](Self::join).
     pub fn owner_of(&self, slot: u16) -> usize {
-        usize::from(slot) / SLOTS.div_ceil(self.primaries)
+        usize::from(slot) / HASH_SLOTS.div_ceil(self.primaries)
     }
 
-    /// The slot of a key, as Redis says.
-    pub fn slot_of(&self, key: &str) -> u16 {
+    /// Asks Redis for the hash slot of a key.
+    pub fn hash_slot_of(&self, key: &str) -> u16 {
         cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut self.nodes[0].connection()).expect("a slot")
     }
 
-    /// The slots of a primary in which there are keys.
+    /// Returns the hash slots of a primary that contain keys.
     pub fn slots_with_keys(&self, number: usize) -> Vec<u16> {
         let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut self.nodes[number].connection()).expect("keys");
-        let mut slots: Vec<u16> = keys.iter().map(|key| self.slot_of(key)).collect();
+        let mut slots: Vec<u16> = keys.iter().map(|key| self.hash_slot_of(key)).collect();
         slots.sort_unstable();
         slots.dedup();
         slots
     }
 
-    /// Has the replica of this primary all that it has?
+    /// Returns `true` if the replica of this primary has no replication lag.
     pub fn has_replicated(&self, number: usize) -> bool {
         self.lag(number, number + self.primaries) == 0
     }
 
-    /// How much less a replica has, in bytes.
+    /// Returns the replication lag of a replica, in bytes.
     pub fn lag(&self, primary: usize, replica: usize) -> u64 {
         let offset = |number: usize, field: &str| {
             let info: InfoDict =
@@ -172,28 +172,28 @@ impl RedisCluster {
         offset(primary, "master_repl_offset").unwrap_or(u64::MAX).saturating_sub(has)
     }
 
-    /// Begins to move a slot from one primary to another.
+    /// Begins the migration of a hash slot from one primary to another.
     pub fn begin_move(&self, slot: u16, from: usize, to: usize) {
         let (source, target) = (self.id(from), self.id(to));
-        setslot(&mut self.nodes[to].connection(), slot, "IMPORTING", &source).expect("importing");
-        setslot(&mut self.nodes[from].connection(), slot, "MIGRATING", &target).expect("migrating");
+        set_slot(&mut self.nodes[to].connection(), slot, "IMPORTING", &source).expect("importing");
+        set_slot(&mut self.nodes[from].connection(), slot, "MIGRATING", &target).expect("migrating");
     }
 
-    /// Moves all keys of a slot.
+    /// Moves all keys of a hash slot, ten in each call.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize) {
-        self.move_keys_by(10, slot, from, to);
+        self.move_keys_in_batches(10, slot, from, to);
     }
 
-    /// The same, each in a call of its own.
-    pub fn move_one_by_one(&self, slot: u16, from: usize, to: usize) {
-        self.move_keys_by(1, slot, from, to);
+    /// Moves all keys of a hash slot, one in each call.
+    pub fn move_keys_one_by_one(&self, slot: u16, from: usize, to: usize) {
+        self.move_keys_in_batches(1, slot, from, to);
     }
 
-    fn move_keys_by(&self, at_a_time: u32, slot: u16, from: usize, to: usize) {
+    fn move_keys_in_batches(&self, batch: u32, slot: u16, from: usize, to: usize) {
         let (mut source, port) = (self.nodes[from].connection(), self.ports()[to]);
         loop {
             let keys: Vec<String> =
-                cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(at_a_time).query(&mut source).expect("keys");
+                cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(batch).query(&mut source).expect("keys");
             if keys.is_empty() {
                 return;
             }
@@ -203,40 +203,40 @@ impl RedisCluster {
         }
     }
 
-    /// The slot stays where it is.
-    pub fn give_up_move(&self, slot: u16, from: usize, to: usize) {
+    /// Aborts the migration: the hash slot keeps its owner.
+    pub fn abort_move(&self, slot: u16, from: usize, to: usize) {
         for number in [from, to] {
-            let mut stay = cmd("CLUSTER");
-            stay.arg("SETSLOT").arg(slot).arg("STABLE").exec(&mut self.nodes[number].connection()).expect("it stays");
+            let mut abort = cmd("CLUSTER");
+            abort.arg("SETSLOT").arg(slot).arg("STABLE").exec(&mut self.nodes[number].connection()).expect("aborted");
         }
     }
 
-    /// From now on the slot is at the other primary.
-    pub fn end_move(&self, slot: u16, from: usize, to: usize) {
+    /// Finishes the migration: all primaries learn the new owner of the hash slot.
+    pub fn finish_move(&self, slot: u16, from: usize, to: usize) {
         let others = (0..self.primaries).filter(|one| *one != to && *one != from);
-        self.give(slot, to, [to, from].into_iter().chain(others));
+        self.announce_owner(slot, to, [to, from].into_iter().chain(others));
     }
 
-    /// The same, told to all of these, in this order.
-    pub fn give(&self, slot: u16, to: usize, told: impl Iterator<Item = usize>) {
-        let target = self.id(to);
-        for number in told {
-            setslot(&mut self.nodes[number].connection(), slot, "NODE", &target).expect("a new owner");
+    /// Announces the owner of a hash slot to these nodes, in this order.
+    pub fn announce_owner(&self, slot: u16, owner: usize, nodes: impl Iterator<Item = usize>) {
+        let target = self.id(owner);
+        for number in nodes {
+            set_slot(&mut self.nodes[number].connection(), slot, "NODE", &target).expect("a new owner");
         }
     }
 
-    /// What a rule file says of it, with this timeout.
+    /// Returns the `store` of a rule file for this cluster, with this timeout.
     pub fn rule(&self, timeout: &str) -> String {
         let urls: Vec<_> = self.nodes.iter().map(|node| format!("'{}'", node.url())).collect();
         format!("{{ cluster: [{}], timeout: {timeout} }}", urls.join(", "))
     }
 
-    /// A store in it.
+    /// Opens a store in this cluster, with a timeout that a busy machine meets.
     pub fn store(&self) -> Store {
         self.store_with_timeout(Duration::from_secs(10))
     }
 
-    /// A store in it whose decisions are waited for so long.
+    /// Opens a store in this cluster with this timeout for a decision.
     pub fn store_with_timeout(&self, timeout: Duration) -> Store {
         let cluster = self.nodes.iter().map(|node| RedisUrl::new(node.url())).collect();
         let settings = RedisSettings { timeout, cluster, ..RedisSettings::new(RedisUrl::new(self.nodes[0].url())) };
@@ -251,7 +251,7 @@ impl Drop for RedisCluster {
     }
 }
 
-/// How often a node was asked to run a script.
+/// Returns the number of script calls that a node has run.
 pub fn calls(node: &RedisServer) -> u64 {
     let stats: String = cmd("INFO").arg("commandstats").query(&mut node.connection()).expect("statistics");
     let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
@@ -259,32 +259,21 @@ pub fn calls(node: &RedisServer) -> u64 {
     stats.lines().filter(is_script).filter_map(calls).sum()
 }
 
-/// How often a node answered with this error.
-pub fn errors(node: &RedisServer, word: &str) -> u64 {
+/// Returns the number of error replies of a node with this error code.
+pub fn errors(node: &RedisServer, code: &str) -> u64 {
     let stats: String = cmd("INFO").arg("errorstats").query(&mut node.connection()).expect("statistics");
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{word}:count=")));
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{code}:count=")));
     line.map_or(0, |count| count.trim().parse().expect("a number"))
 }
 
-/// How many nodes it knows, itself included.
-fn known_by(node: &RedisServer) -> usize {
+/// Returns the number of nodes that a node knows, including itself.
+fn known_nodes(node: &RedisServer) -> usize {
     let nodes: String = cmd("CLUSTER").arg("NODES").query(&mut node.connection()).expect("nodes");
     nodes.lines().filter(|line| !line.contains("handshake")).count()
 }
 
-fn setslot(redis: &mut Connection, slot: u16, what: &str, node: &str) -> RedisResult<()> {
-    cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(what).arg(node).exec(redis)
-}
-
-/// Waits until it is so.
-pub fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..3_000 {
-        if is_so() {
-            return;
-        }
-        wait_a_little();
-    }
-    panic!("not within half a minute: {what}");
+fn set_slot(redis: &mut Connection, slot: u16, state: &str, node: &str) -> RedisResult<()> {
+    cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(state).arg(node).exec(redis)
 }
 
 fn folder() -> PathBuf {

@@ -1,4 +1,4 @@
-//! What the tests stand on: a real Redis, real sockets, real gateways.
+//! Shared helpers of the tests: Redis servers, sockets, gateways and certificates.
 
 pub mod cluster;
 pub mod compose;
@@ -22,40 +22,40 @@ use tidegate::limit::redisson::Sharing;
 use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
 use tidegate::rate_limiter::RateLimiterError;
 
-/// Returns whether a limiter grants the permits now.
+/// Returns `true` if the limiter grants the permits immediately.
 pub async fn granted(limiter: &RateLimiter, permits: u32) -> Result<bool, RateLimiterError> {
     limiter.try_acquire(permits).await.map(|taken| taken.granted)
 }
 
-/// A charge on an OVERALL bucket.
+/// Creates a charge on an OVERALL bucket.
 pub fn overall(name: &str, rate: u64, interval: u64, permits: u32) -> Charge {
     charge(name, Mode::Overall, None, rate, interval, permits)
 }
 
-/// A charge on the PER_CLIENT bucket of a client that sent `value`.
+/// Creates a charge on the PER_CLIENT bucket of the client key `value`.
 pub fn per_client(name: &str, value: &[u8], rate: u64, interval: u64, permits: u32) -> Charge {
     charge(name, Mode::PerClient, Some(ClientId::Value(value.into())), rate, interval, permits)
 }
 
-/// A charge on a bucket with this quota: that of a client, or the OVERALL one.
+/// Creates a charge on a bucket with this quota: PER_CLIENT if there is a `client`, OVERALL otherwise.
 pub fn charge_of(name: &str, client: Option<&[u8]>, quota: Quota, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
     let client = client.map(|value| ClientId::Value(value.into()));
     Charge { limiter: Arc::new(Limiter::new(name.to_owned(), mode, quota)), client, permits, shadow: false }
 }
 
-/// A charge on a limiter that others configure; `client` is its suffix where each has its own.
+/// Creates a charge on a limiter that another program configures. `client` is the instance id in PER_CLIENT mode.
 pub fn adopted(name: &str, mode: Option<Mode>, client: Option<&str>, permits: u32) -> Charge {
     shared(name, Quota::adopted(Sharing::Adopt(mode)), client, permits)
 }
 
-/// A charge on a limiter that others use and we configure.
+/// Creates a charge on a shared limiter that Tidegate configures.
 pub fn configured(name: &str, rate: u64, interval: u64, permits: u32) -> Charge {
     let quota = Quota::new(rate, interval, Algorithm::Redisson(Sharing::Configure)).expect("a quota");
     shared(name, quota, None, permits)
 }
 
-/// A charge on a limiter with this quota, of this instance if each has its own.
+/// Creates a charge on a shared limiter with this quota: PER_CLIENT if there is an instance id, OVERALL otherwise.
 pub fn shared(name: &str, quota: Quota, client: Option<&str>, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
     let client = client.map(|client| ClientId::Instance(client.into()));

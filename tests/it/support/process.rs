@@ -1,4 +1,4 @@
-//! The program itself, as its users run it.
+//! Runs the `tidegate` binary as a process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -10,39 +10,39 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 pub use super::listening::address;
 
-/// A running `tidegate`, ended with its owner.
+/// A running `tidegate`. Dropping it kills the process.
 pub struct Program {
     child: Child,
-    /// What it writes to standard output.
+    /// The process's standard output.
     pub stdout: BufReader<std::process::ChildStdout>,
-    /// What it writes to standard error.
+    /// The process's standard error.
     pub stderr: BufReader<std::process::ChildStderr>,
 }
 
-/// `tidegate` with these arguments.
+/// Returns a command for `tidegate` with these arguments.
 pub fn tidegate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(arguments).env_remove("TIDEGATE_LOG").env_remove("TIDEGATE_WORKERS").env_remove("TIDEGATE_HANDOVER");
     command
 }
 
-/// Runs `tidegate` to its end.
+/// Runs `tidegate` until it exits, and returns its output.
 pub fn output(arguments: &[&str]) -> Output {
     tidegate(arguments).output().expect("tidegate runs")
 }
 
-/// A rule file that is gone with its owner.
+/// A rule file. Dropping it removes the file.
 pub struct RuleFile(PathBuf);
 
 impl RuleFile {
-    /// Writes a rule file under a name that no other test uses.
+    /// Writes a rule file. No other test may use `name`.
     pub fn new(name: &str, text: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.yaml", std::process::id()));
         std::fs::write(&path, text).expect("written");
         Self(path)
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &str {
         self.0.to_str().expect("a path in UTF-8")
     }
@@ -55,7 +55,7 @@ impl Drop for RuleFile {
 }
 
 impl Program {
-    /// Starts it.
+    /// Starts the command with pipes for its output.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("tidegate runs");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -63,7 +63,8 @@ impl Program {
         Self { child, stdout, stderr }
     }
 
-    /// Runs a gateway with this rule file; returns it with its addresses for clients and operators.
+    /// Starts a gateway with this rule file. Returns it with its addresses for clients and for the admin listener.
+    #[track_caller]
     pub fn run(file: &RuleFile, more: &[&str]) -> (Self, SocketAddr, SocketAddr) {
         let arguments = [&["run", "-c", file.path()], more].concat();
         let mut program = Self::start(&mut tidegate(&arguments));
@@ -72,24 +73,25 @@ impl Program {
         (program, address, admin)
     }
 
-    /// Runs a gateway with two workers and this many file descriptors at most; returns what it said before it listened.
+    /// Starts a gateway with two workers and a limit of file descriptors. Returns the first line of its log, too.
+    #[track_caller]
     pub fn run_with_descriptors(limit: u64, file: &RuleFile) -> (Self, String, SocketAddr, SocketAddr) {
         let mut shell = Command::new("sh");
         let limited = format!("ulimit -n {limit} && exec \"$0\" run --workers 2 -c \"$1\"");
         let mut program = Self::start(shell.args(["-c", &limited, env!("CARGO_BIN_EXE_tidegate"), file.path()]));
-        let mut said = String::new();
-        program.stderr.read_line(&mut said).expect("text");
+        let mut first_line = String::new();
+        program.stderr.read_line(&mut first_line).expect("text");
         let address = address(&mut program.stderr, "listening on http://");
         let admin = self::address(&mut program.stderr, "admin on http://");
-        (program, said, address, admin)
+        (program, first_line, address, admin)
     }
 
-    /// Allows it so many file descriptors, or none beyond those that it has; returns how many it had been allowed.
-    pub fn allow_descriptors(&self, limit: Option<u64>) -> u64 {
+    /// Sets the limit of file descriptors; `None` allows no further ones. Returns the former limit.
+    pub fn limit_descriptors(&self, limit: Option<u64>) -> u64 {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors");
         let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<u64>().ok();
         let open: Vec<_> = open.filter_map(number).collect();
-        // What it inherited may have a high number: those between are free.
+        // Inherited descriptors may have high numbers, so the count is not the lowest free number.
         let free = (0..).find(|number| !open.contains(number)).expect("a number");
         let pid = Pid::from_raw(self.child.id().try_into().expect("a pid"));
         let maximum = getrlimit(Resource::Nofile).maximum;
@@ -97,30 +99,30 @@ impl Program {
         prlimit(pid, Resource::Nofile, new).expect("a limit").current.expect("a number")
     }
 
-    /// The processor time that it has taken.
-    pub fn processor_time(&self) -> Duration {
+    /// Returns the CPU time that the process has used.
+    pub fn cpu_time(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("a status");
         let fields: Vec<_> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
         let ticks = [11, 12].map(|field: usize| fields[field].parse::<u64>().expect("ticks"));
-        Duration::from_millis(10) * u32::try_from(ticks.iter().sum::<u64>()).expect("a short life")
+        Duration::from_millis(10) * u32::try_from(ticks.iter().sum::<u64>()).expect("a 32-bit number")
     }
 
-    /// Sends it a signal, such as `TERM`.
+    /// Sends a signal, for example `TERM`.
     pub fn signal(&self, name: &str) {
         let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(kill.expect("kill runs").success());
     }
 
-    /// Waits for its end; returns its status and the rest of what it wrote.
-    pub fn end(mut self) -> (ExitStatus, String) {
-        let status = self.child.wait().expect("an end");
+    /// Waits until the process exits. Returns its status and the rest of its output.
+    pub fn wait_for_exit(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().expect("an exit status");
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("text");
         self.stderr.read_to_string(&mut rest).expect("text");
         (status, rest)
     }
 
-    /// Bytes of memory that it has occupied at most.
+    /// Returns the peak of the resident memory, in bytes.
     pub fn peak_memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a status");
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");

@@ -1,6 +1,6 @@
-//! A proxy before a Redis, which does to its connections what networks do.
+//! A TCP proxy in front of a Redis that injects network faults.
 
-#![allow(dead_code, reason = "each user takes what it needs")]
+#![allow(dead_code, reason = "each user needs only some of the items")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,43 +12,43 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Ends with the runtime that it was started on.
+/// A proxy for all connections to a port. It ends with the runtime that it was started on.
 pub struct FaultyProxy {
-    /// The port it listens on, on loopback.
+    /// The port of the proxy on loopback.
     pub port: u16,
     network: Arc<Network>,
 }
 
-/// The way between a client and Redis.
+/// The state that all connections of a proxy share.
 struct Network {
     faults: watch::Sender<Faults>,
     connections: AtomicU64,
-    answers: AtomicU64,
+    replies: AtomicU64,
 }
 
-/// What is wrong with it. Connections are numbered as they come.
+/// The injected faults. Connections are numbered in the order of arrival.
 #[derive(Clone, Copy, Default)]
 struct Faults {
-    /// How long answers take beyond their time, in milliseconds: every other one this, the others that.
+    /// The extra delay of even and of odd replies, in milliseconds.
     delays: (u64, u64),
-    /// How many bytes of answers pass in a second; any number, if it is 0.
+    /// The rate of reply bytes; 0 is unlimited.
     bytes_per_second: u64,
-    /// Connections before this one are closed, and so is each that comes if it is the last number there is.
+    /// Connections with a smaller number are closed. [`ALL`] includes future connections.
     closed_before: u64,
-    /// Connections before this one pass nothing in either direction, for as long as they are there.
+    /// Connections with a smaller number forward nothing in either direction, even after the proxy is healed.
     silent_before: u64,
 }
 
-/// More connections than there will be.
+/// Larger than the number of any connection.
 const ALL: u64 = u64::MAX;
 
 impl FaultyProxy {
-    /// Starts one that lets everything pass.
+    /// Starts a proxy that forwards everything.
     pub async fn start(redis: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let (faults, _) = watch::channel(Faults::default());
-        let network = Arc::new(Network { faults, connections: AtomicU64::new(0), answers: AtomicU64::new(0) });
+        let network = Arc::new(Network { faults, connections: AtomicU64::new(0), replies: AtomicU64::new(0) });
         let shared = Arc::clone(&network);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -58,33 +58,33 @@ impl FaultyProxy {
         Self { port, network }
     }
 
-    /// From now on answers are delayed by these in turn, in milliseconds.
+    /// Sets the delays of even and of odd replies, in milliseconds.
     pub fn delay(&self, of_even: u64, of_odd: u64) {
         self.change(|faults| faults.delays = (of_even, of_odd));
     }
 
-    /// From now on so many bytes of answers pass in a second.
+    /// Sets the rate of reply bytes.
     pub fn throttle(&self, bytes_per_second: u64) {
         self.change(|faults| faults.bytes_per_second = bytes_per_second);
     }
 
-    /// Closes all connections, and each that comes, until it is [healed](Self::heal).
+    /// Closes all connections, including new ones, until the proxy is [healed](Self::heal).
     pub fn cut(&self) {
         self.change(|faults| faults.closed_before = ALL);
     }
 
-    /// All connections stay open and pass nothing any more, and so does each that comes, until it is [healed](Self::heal).
+    /// Keeps all connections open, including new ones, but forwards nothing until the proxy is [healed](Self::heal).
     pub fn blackhole(&self) {
         self.change(|faults| faults.silent_before = ALL);
     }
 
-    /// The connections that are there pass nothing any more; those that come are whole.
+    /// Stops forwarding on all present connections without closing them. New connections work.
     pub fn half_open(&self) {
         let next = self.network.connections.load(Ordering::SeqCst);
         self.change(|faults| faults.silent_before = next);
     }
 
-    /// Lets everything pass on the connections that come.
+    /// Ends all faults for new connections.
     pub fn heal(&self) {
         let next = self.network.connections.load(Ordering::SeqCst);
         let before = |number: u64| number.min(next);
@@ -102,12 +102,12 @@ impl FaultyProxy {
 impl Network {
     fn next_delay(&self) -> Duration {
         let (of_even, of_odd) = self.faults.borrow().delays;
-        let is_even = self.answers.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+        let is_even = self.replies.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         Duration::from_millis(if is_even { of_even } else { of_odd })
     }
 
-    /// Returns when a connection is to be closed.
-    async fn closes(&self, number: u64) {
+    /// Waits until the connection must be closed.
+    async fn wait_until_closed(&self, number: u64) {
         _ = self.faults.subscribe().wait_for(|faults| number < faults.closed_before).await;
     }
 
@@ -129,25 +129,25 @@ async fn connect(client: TcpStream, redis: u16, network: Arc<Network>) {
     };
     tokio::select! {
         () = forward => {}
-        () = network.closes(number) => {}
+        () = network.wait_until_closed(number) => {}
     }
 }
 
-/// What is delayed holds up nothing that comes behind it for longer than that.
-async fn forward(mut from: OwnedReadHalf, to: OwnedWriteHalf, network: &Arc<Network>, number: u64, are_answers: bool) {
+/// Forwards one direction of a connection. Reading continues during a delay, so that delays do not add up.
+async fn forward(mut from: OwnedReadHalf, to: OwnedWriteHalf, network: &Arc<Network>, number: u64, are_replies: bool) {
     let (send, receive) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
-    let (pace, read) = (Arc::clone(network), async {
+    let read = async {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
-            let delay = if are_answers { network.next_delay() } else { Duration::ZERO };
+            let delay = if are_replies { network.next_delay() } else { Duration::ZERO };
             if send.send((Instant::now() + delay, buffer[..length].to_vec())).is_err() {
                 return;
             }
         }
-    });
+    };
     tokio::select! {
         () = read => {}
-        () = write(to, receive, pace, number, are_answers) => {}
+        () = write(to, receive, Arc::clone(network), number, are_replies) => {}
     }
 }
 
@@ -156,7 +156,7 @@ async fn write(
     mut receive: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
     network: Arc<Network>,
     number: u64,
-    are_answers: bool,
+    are_replies: bool,
 ) {
     while let Some((due, bytes)) = receive.recv().await {
         sleep_until(due).await;
@@ -166,8 +166,8 @@ async fn write(
         if to.write_all(&bytes).await.is_err() {
             return;
         }
-        let pace = if are_answers { network.faults.borrow().bytes_per_second } else { 0 };
-        if let Some(millis) = (bytes.len() as u64 * 1_000).checked_div(pace) {
+        let rate = if are_replies { network.faults.borrow().bytes_per_second } else { 0 };
+        if let Some(millis) = (bytes.len() as u64 * 1_000).checked_div(rate) {
             sleep(Duration::from_millis(millis)).await;
         }
     }

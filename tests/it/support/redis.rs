@@ -1,4 +1,4 @@
-//! A `redis-server` of the tests' own, on a free port, gone with its owner.
+//! Runs `redis-server` on a free port.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,16 @@ use tidegate::metrics::Metrics;
 use tidegate::store::Store;
 use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 
-/// A running Redis.
+/// A running Redis. Dropping it kills the process.
 pub struct RedisServer {
     child: Child,
-    /// The port it listens on, on loopback.
+    /// The port of Redis on loopback.
     pub port: u16,
 }
 
 impl RedisServer {
-    /// Starts a Redis, or says why the test cannot run. With `REQUIRE_REDIS=1` a missing one is a failure.
+    /// Starts a Redis on a free port. Without `redis-server` it prints `NOT TESTED` and returns `None`, or panics
+    /// if `REQUIRE_REDIS` is set.
     pub fn start() -> Option<Self> {
         Self::start_with(None, &["--appendonly", "no"])
     }
@@ -30,31 +31,30 @@ impl RedisServer {
         Self::start_with(Some(port), &["--appendonly", "no"])
     }
 
-    /// Starts a Redis on a free port that knows no functions, as none did before version 7.
+    /// Starts a Redis without functions, like a Redis before version 7.
     pub fn start_without_functions() -> Option<Self> {
         let settings = ["--appendonly", "no", "--rename-command", "FCALL", ""];
-        Self::start_with(None, if knows_functions() { &settings } else { &settings[..2] })
+        Self::start_with(None, if supports_functions() { &settings } else { &settings[..2] })
     }
 
-    /// Starts a Redis on a free port that writes down in this folder what it is told before it answers, and knows it when it
-    /// starts again.
+    /// Starts a Redis that persists every write in this folder before it replies.
     pub fn start_in(folder: &Path) -> Option<Self> {
         let dir = folder.to_str().expect("a path in UTF-8");
         Self::start_with(None, &["--appendonly", "yes", "--appendfsync", "always", "--dir", dir])
     }
 
-    /// Starts a Redis with more arguments. A port that was free may be somebody else's a moment later: then another is tried.
+    /// Starts a Redis with further arguments, on this port or a free one.
     pub fn start_with(port: Option<u16>, more: &[&str]) -> Option<Self> {
         Self::start_at(|| port.unwrap_or_else(free_port), more)
     }
 
-    /// Starts a node of a cluster, on a free port.
+    /// Starts a cluster node on a free port.
     pub fn start_node(more: &[&str]) -> Option<Self> {
         Self::start_at(free_port_of_node, &[&["--cluster-enabled", "yes"], more].concat())
     }
 
-    /// Starts a Redis on this port with these variables in its environment.
-    #[allow(dead_code, reason = "the chaos run alone needs it")]
+    /// Starts a Redis on this port with these environment variables.
+    #[allow(dead_code, reason = "only the chaos run needs it")]
     pub fn start_in_environment(port: u16, more: &[&str], environment: &[(&str, PathBuf)]) -> Option<Self> {
         Self::start_by(|| port, more, environment)
     }
@@ -64,26 +64,27 @@ impl RedisServer {
     }
 
     fn start_by(port: impl Fn() -> u16, more: &[&str], environment: &[(&str, PathBuf)]) -> Option<Self> {
+        // Another process may take a free port before Redis binds it.
         for _ in 0..5 {
             let mut server = Self::spawn(port(), more, environment)?;
-            if server.answers() {
+            if server.wait_until_ready() {
                 return Some(server);
             }
         }
-        panic!("redis-server does not answer");
+        panic!("redis-server does not reply");
     }
 
-    /// Starts a sentinel with this configuration, which it rewrites.
+    /// Starts a sentinel with this configuration file, which the sentinel rewrites.
     pub fn start_sentinel(file: &Path, config: &str) -> Option<Self> {
         for _ in 0..5 {
             let port = free_port();
             std::fs::write(file, format!("port {port}\nbind 127.0.0.1\n{config}")).expect("written");
             let mut sentinel = Self::run(Command::new("redis-server").arg(file).arg("--sentinel"), port)?;
-            if sentinel.answers() {
+            if sentinel.wait_until_ready() {
                 return Some(sentinel);
             }
         }
-        panic!("redis-server does not answer as a sentinel");
+        panic!("redis-server does not reply as a sentinel");
     }
 
     fn spawn(port: u16, more: &[&str], environment: &[(&str, PathBuf)]) -> Option<Self> {
@@ -93,7 +94,7 @@ impl RedisServer {
         Self::run(&mut command, port)
     }
 
-    #[expect(clippy::print_stdout, reason = "what was not tested must be said")]
+    #[expect(clippy::print_stdout, reason = "a skipped test must be visible")]
     fn run(command: &mut Command, port: u16) -> Option<Self> {
         match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(child) => Some(Self { child, port }),
@@ -105,10 +106,10 @@ impl RedisServer {
         }
     }
 
-    /// Waits until it answers, it and no other on this port. It may have ended before.
-    fn answers(&mut self) -> bool {
+    /// Waits until this process replies on the port. Returns `false` if it exits or takes longer than 5 s.
+    fn wait_until_ready(&mut self) -> bool {
         for _ in 0..500 {
-            if self.try_connection().is_ok_and(|mut connection| self.is_at(&mut connection)) {
+            if self.try_connection().is_ok_and(|mut connection| self.is_peer_of(&mut connection)) {
                 return true;
             }
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -119,28 +120,28 @@ impl RedisServer {
         false
     }
 
-    fn is_at(&self, connection: &mut Connection) -> bool {
-        let about: InfoDict = cmd("INFO").arg("server").query(connection).expect("what it is");
-        about.get("process_id") == Some(self.child.id())
+    fn is_peer_of(&self, connection: &mut Connection) -> bool {
+        let info: InfoDict = cmd("INFO").arg("server").query(connection).expect("server information");
+        info.get("process_id") == Some(self.child.id())
     }
 
-    /// The number of its process.
-    #[allow(dead_code, reason = "a measurement alone needs it")]
+    /// Returns the id of the process.
+    #[allow(dead_code, reason = "only a benchmark needs it")]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// `redis://127.0.0.1:PORT`.
+    /// Returns `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// What a rule file says of it, with a deadline that a busy machine keeps.
+    /// Returns the `store` of a rule file for this Redis, with a timeout that a busy machine meets.
     pub fn rule(&self) -> String {
         format!("{{ url: '{}', timeout: 2s }}", self.url())
     }
 
-    /// A connection to look behind the scenes with. A busy machine may need more than one attempt.
+    /// Opens a connection for the test itself. Retries, because a busy machine may need more than one attempt.
     pub fn connection(&self) -> Connection {
         let attempt = |_| self.try_connection().ok();
         (0..9).find_map(attempt).unwrap_or_else(|| self.try_connection().expect("a connection"))
@@ -152,38 +153,38 @@ impl RedisServer {
         Ok(connection)
     }
 
-    /// A store in this Redis, with a deadline that a busy machine keeps.
+    /// Opens a store in this Redis, with a timeout that a busy machine meets.
     pub fn store(&self) -> Store {
         self.store_with_timeout(Duration::from_secs(10))
     }
 
-    /// A store in this Redis with this deadline.
+    /// Opens a store in this Redis with this timeout.
     pub fn store_with_timeout(&self, timeout: Duration) -> Store {
         Self::store_at(self.url(), timeout)
     }
 
-    /// A store at this address with this deadline.
+    /// Opens a store at this URL with this timeout.
     pub fn store_at(url: String, timeout: Duration) -> Store {
         let settings = RedisSettings { timeout, ..RedisSettings::new(RedisUrl::new(url)) };
         Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new())).expect("a store")
     }
 
-    /// Sends it a signal, such as `STOP` or `CONT`.
+    /// Sends a signal, for example `STOP` or `CONT`.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(status.expect("kill runs").success());
-        // It may run on for a moment on another core.
+        // After SIGSTOP the process may still run for a moment on another core.
         while name == "STOP" && self.state().is_some_and(|state| state != "T") {
             wait_a_little();
         }
     }
 
-    /// Does it keep functions?
-    pub fn knows_functions(&self) -> bool {
+    /// Returns `true` if this Redis supports functions.
+    pub fn supports_functions(&self) -> bool {
         cmd("FUNCTION").arg("LIST").exec(&mut self.connection()).is_ok()
     }
 
-    /// What the system says it does, in a letter.
+    /// Returns the letter of the process state.
     fn state(&self) -> Option<String> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
         Some(stat.rsplit_once(") ")?.1.split(' ').next()?.to_owned())
@@ -197,32 +198,44 @@ impl Drop for RedisServer {
     }
 }
 
-/// A name that no other test has used.
+/// Returns a limiter name that no other test uses.
 pub fn fresh_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{{tidegate:test}}:{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A pause between two looks at another process.
-#[expect(clippy::disallowed_methods, reason = "another process gives no sign but its answer")]
+/// Pauses for 10 ms between two checks of another process.
+#[expect(clippy::disallowed_methods, reason = "another process can only be polled")]
 pub fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-/// A port that nobody listens on at this moment.
+/// Checks `condition` until it holds, for at most 30 s. `what` completes "waited 30 s until".
+#[allow(dead_code, reason = "not every user waits")]
+#[track_caller]
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..3_000 {
+        if condition() {
+            return;
+        }
+        wait_a_little();
+    }
+    panic!("waited 30 s until {what}");
+}
+
+/// Returns a port that is free at this moment.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
-/// A port that is free, as is the one that is 10,000 higher, on which nodes of a cluster talk to each other.
+/// Returns a free port whose cluster bus port (10,000 higher) is free, too.
 pub fn free_port_of_node() -> u16 {
     let has_both = |port: &u16| *port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
     std::iter::repeat_with(free_port).find(has_both).expect("a free port")
 }
 
-/// Is there a Redis of version 7 or later, or a Valkey? One that is older does not start when it is told of a command that it
-/// does not know.
-fn knows_functions() -> bool {
+/// Returns `true` for Redis 7 and later and for Valkey. An older Redis does not start if a setting names FCALL.
+fn supports_functions() -> bool {
     let version = Command::new("redis-server").arg("--version").output();
     !version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains(" v=6."))
 }

@@ -1,4 +1,4 @@
-//! A client of Redisson as a Redis sees it: the peer with whom limiters are shared.
+//! A Redisson client, as Redis sees it: runs its scripts on shared limiters.
 
 use deadpool_redis::redis::{Commands, Connection, RedisResult, cmd};
 
@@ -7,17 +7,17 @@ const RELEASE: &str = include_str!("redisson_release.lua");
 const AVAILABLE: &str = include_str!("redisson_available.lua");
 const UPDATE: &str = include_str!("redisson_update.lua");
 
-/// One limiter of one client.
+/// One limiter of one Redisson client.
 pub struct Peer {
     redis: Connection,
     keys: [String; 5],
-    /// 1 if each client has a bucket of its own.
+    /// 1 for PER_CLIENT, 0 for OVERALL.
     kind: u8,
     calls: u128,
 }
 
 impl Peer {
-    /// The limiter of this name, and a client id that matters for PER_CLIENT.
+    /// Creates a limiter with this name. `client` is its id, which only PER_CLIENT uses.
     pub fn new(redis: Connection, name: &str, client: &str) -> Self {
         let key = |suffix: &str| match name.contains('{') {
             true => format!("{name}:{suffix}"),
@@ -34,7 +34,7 @@ impl Peer {
         Self { redis, keys, kind: 0, calls: 0 }
     }
 
-    /// What `trySetRate` leaves in an empty Redis.
+    /// Writes the configuration that `trySetRate` writes to an empty Redis.
     pub fn configure(&mut self, kind: u8, rate: u64, interval: u64, keep_alive: u64) {
         let fields = [("rate", rate), ("interval", interval), ("keepAliveTime", keep_alive), ("type", kind.into())];
         self.kind = kind;
@@ -44,77 +44,77 @@ impl Peer {
         }
     }
 
-    /// Takes permits at `now`: nothing if they were granted, or the wait that it tells.
+    /// Takes permits at `now`. Returns `None` if they were granted, or the wait in milliseconds.
     pub fn acquire(&mut self, permits: u32, now: u64) -> Option<i64> {
         self.calls += 1;
-        self.acquire_as(self.calls, permits, now).expect("an answer")
+        self.acquire_as(self.calls, permits, now).expect("a reply")
     }
 
-    /// The same call as another with these arguments, if there was one.
+    /// Takes permits with these random bytes. A second call with the same arguments repeats the first one.
     pub fn acquire_as(&mut self, random: u128, permits: u32, now: u64) -> RedisResult<Option<i64>> {
         self.eval(ACQUIRE).arg(permits).arg(now).arg(&random.to_be_bytes()[..]).query(&mut self.redis)
     }
 
-    /// Raises the counter.
+    /// Releases permits: raises the counter and keeps the log.
     pub fn release(&mut self, permits: u32) {
         self.eval(RELEASE).arg(permits).exec(&mut self.redis).expect("released");
     }
 
-    /// `updateRate` with what is in use kept, or `setRate` without.
+    /// Runs `updateRate`, which keeps permits in use, or `setRate` if `keep` is `false`.
     pub fn update(&mut self, rate: u64, interval: u64, now: u64, keep: bool) {
         let mut call = self.eval(UPDATE);
         call.arg(rate).arg(interval).arg(self.kind).arg(0).arg(now).arg(u8::from(keep));
         call.exec(&mut self.redis).expect("updated");
     }
 
-    /// Counts, and frees what has expired.
+    /// Removes expired entries and returns the number of available permits.
     pub fn available(&mut self, now: u64) -> i64 {
         self.eval(AVAILABLE).arg(now).query(&mut self.redis).expect("a number")
     }
 
-    /// The counter.
+    /// Returns the counter.
     pub fn counter(&mut self) -> Option<i64> {
         self.redis.get(self.value()).expect("a counter")
     }
 
-    /// Sets the counter to anything.
-    pub fn tamper(&mut self, counter: i64) {
+    /// Sets the counter, without a check.
+    pub fn set_counter(&mut self, counter: i64) {
         self.redis.set::<_, _, ()>(self.value(), counter).expect("set");
     }
 
-    /// The log: members and scores.
+    /// Returns the members and scores of the log.
     pub fn log(&mut self) -> Vec<(Vec<u8>, u64)> {
         self.redis.zrange_withscores(self.permits(), 0, -1).expect("a log")
     }
 
-    /// Writes an entry as it is.
+    /// Adds a member to the log.
     pub fn write(&mut self, member: &[u8], at: u64) {
         cmd("ZADD").arg(self.permits()).arg(at).arg(member).exec(&mut self.redis).expect("written");
     }
 
-    /// The keys in Redisson's order.
+    /// Returns the keys in Redisson's order.
     pub fn keys(&self) -> &[String; 5] {
         &self.keys
     }
 
-    /// The keys that our scripts take: those, and our note about the client's log.
-    pub fn our_keys(&self) -> [String; 6] {
+    /// Returns the keys that Tidegate's scripts need: Redisson's keys, and Tidegate's own key for the client's log.
+    pub fn script_keys(&self) -> [String; 6] {
         let note = self.keys[4].replace(":permits:", ":tidegate:");
         let [hash, value, own_value, permits, own_permits] = self.keys.clone();
         [hash, value, own_value, permits, own_permits, note]
     }
 
-    /// The connection, to look at other things.
+    /// Returns the connection for other commands.
     pub fn redis(&mut self) -> &mut Connection {
         &mut self.redis
     }
 
-    /// The key of the counter.
+    /// Returns the key of the counter.
     pub fn value(&self) -> String {
         self.keys[1 + usize::from(self.kind)].clone()
     }
 
-    /// The key of the log.
+    /// Returns the key of the log.
     pub fn permits(&self) -> String {
         self.keys[3 + usize::from(self.kind)].clone()
     }
@@ -126,7 +126,7 @@ impl Peer {
     }
 }
 
-/// An entry in each of the formats that Redisson has had.
+/// Encodes a log entry in one of the formats that versions of Redisson use.
 pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
     let random = |length: u8| (0..length).map(|byte| salt.wrapping_mul(31).wrapping_add(byte)).collect::<Vec<_>>();
     let head = match format {
@@ -138,7 +138,7 @@ pub fn member(format: &str, salt: u8, permits: u32) -> Vec<u8> {
     [&head[..], &permits.to_le_bytes()].concat()
 }
 
-/// The script, for calls that no type can make.
+/// Returns Tidegate's script, for calls that the store would not make.
 pub fn script() -> String {
     let read = |name: &str| std::fs::read_to_string(format!("lua/{name}.lua")).expect("a script");
     let [shared, own, redisson] = ["shared", "token_bucket", "redisson"].map(read);
@@ -149,15 +149,15 @@ pub fn script() -> String {
     )
 }
 
-/// The one request of a call of `admit`: so many permits of its only bucket.
+/// Encodes the only request of an `admit` call: `permits` of its only bucket.
 pub fn request(permits: u32) -> Vec<u8> {
     [&1_u32.to_le_bytes()[..], &[1], &1_u16.to_le_bytes(), &[0], &permits.to_le_bytes()].concat()
 }
 
-/// What a call of `admit` about one request of one limit says: now, granted, remaining, wait, reset.
+/// Decodes the reply to an `admit` call with one request of one limit: now, granted, remaining, wait, reset.
 pub fn answer(bytes: &[u8]) -> [i64; 5] {
     let (now, bytes) = bytes.split_first_chunk().expect("the time");
-    assert_eq!(&bytes[..4], &1_u32.to_le_bytes(), "not one answer");
+    assert_eq!(&bytes[..4], &1_u32.to_le_bytes(), "not one decision");
     let number = |from: usize, length: usize| {
         let mut eight = [0; 8];
         eight[..length].copy_from_slice(&bytes[from..from + length]);

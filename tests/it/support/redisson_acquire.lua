@@ -1,6 +1,6 @@
--- What a client of Redisson does to take permits, written down from its described behaviour, weaknesses included.
+-- Takes permits as a Redisson client does. Written from its documented behaviour, weaknesses included.
 -- KEYS hash, value, client value, permits, client permits; ARGV permits, the client's clock (ms), 16 random bytes
-local function of(member)
+local function permits_of(member)
   local _, permits = struct.unpack('Bc0I', member)
   return permits
 end
@@ -16,7 +16,7 @@ local function grant()
   redis.call('DECRBY', value, ARGV[1])
 end
 
-local answer
+local wait
 local counter = redis.call('GET', value)
 if not counter then
   redis.call('SET', value, rate)
@@ -24,22 +24,22 @@ if not counter then
 else
   counter = tonumber(counter)
   local edge = now - tonumber(interval)
-  local back = 0
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', log, 0, edge)) do back = back + of(member) end
-  if back > 0 then
+  local expired = 0
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', log, 0, edge)) do expired = expired + permits_of(member) end
+  if expired > 0 then
     redis.call('ZREMRANGEBYSCORE', log, 0, edge)
-    if counter + back > tonumber(rate) then
+    if counter + expired > tonumber(rate) then
       local used = 0
-      for _, member in ipairs(redis.call('ZRANGE', log, 0, -1)) do used = used + of(member) end
+      for _, member in ipairs(redis.call('ZRANGE', log, 0, -1)) do used = used + permits_of(member) end
       counter = tonumber(rate) - used
     else
-      counter = counter + back
+      counter = counter + expired
     end
     redis.call('SET', value, counter)
   end
   if counter < asked then
     local first = redis.call('ZRANGE', log, 0, 0, 'WITHSCORES')
-    answer = 3 + tonumber(interval) - (now - tonumber(first[2]))
+    wait = 3 + tonumber(interval) - (now - tonumber(first[2]))
   else
     grant()
   end
@@ -55,4 +55,4 @@ else
     redis.call('PEXPIRE', log, left)
   end
 end
-return answer
+return wait

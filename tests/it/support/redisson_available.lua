@@ -1,4 +1,4 @@
--- What a client of Redisson does to count permits: expired ones are freed, without a cap and without a time to live.
+-- Counts permits as a Redisson client does: frees expired ones without a cap, and sets no time to live.
 -- KEYS hash, value, client value, permits, client permits; ARGV the client's clock (ms)
 local rate, interval, kind = unpack(redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type'))
 assert(rate and interval and kind, 'RateLimiter is not initialized')
@@ -10,12 +10,12 @@ if not counter then
   return rate
 end
 local edge = tonumber(ARGV[1]) - tonumber(interval)
-local back = 0
+local expired = 0
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', log, 0, edge)) do
   local _, permits = struct.unpack('Bc0I', member)
-  back = back + permits
+  expired = expired + permits
 end
-if back == 0 then return counter end
+if expired == 0 then return counter end
 redis.call('ZREMRANGEBYSCORE', log, 0, edge)
-redis.call('SET', value, tonumber(counter) + back)
-return tonumber(counter) + back
+redis.call('SET', value, tonumber(counter) + expired)
+return tonumber(counter) + expired

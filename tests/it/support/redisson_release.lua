@@ -1,4 +1,4 @@
--- What a client of Redisson does to put permits back: the counter is raised, the log is left alone.
+-- Releases permits as a Redisson client does: raises the counter and keeps the log.
 -- KEYS hash, value, client value, permits, client permits; ARGV permits
 local rate, kind = unpack(redis.call('HMGET', KEYS[1], 'rate', 'type'))
 assert(rate and kind, 'RateLimiter is not initialized')

@@ -1,6 +1,6 @@
--- What a client of Redisson does to give a limiter another rate, which is `updateRate` and `setRate` with arguments.
--- KEYS hash, value, client value, permits, client permits; ARGV rate, interval (ms), type, keepAliveTime (ms), the client's
--- clock (ms), 1 if what is in use is kept
+-- Changes the rate of a limiter as a Redisson client does with `updateRate` and `setRate`.
+-- KEYS hash, value, client value, permits, client permits; ARGV rate, interval (ms), type, keepAliveTime (ms), the
+-- client's clock (ms), 1 to keep permits in use
 local old = redis.call('HGET', KEYS[1], 'type')
 redis.call('HSET', KEYS[1], 'rate', ARGV[1], 'interval', ARGV[2], 'type', ARGV[3], 'keepAliveTime', ARGV[4])
 if tonumber(ARGV[4]) > 0 then redis.call('PEXPIRE', KEYS[1], ARGV[4]) end

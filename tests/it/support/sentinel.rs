@@ -1,6 +1,6 @@
-//! A master, its replica and three sentinels that watch them, on free ports, gone with their owner.
+//! Redis Sentinel on free ports: a master, its replica and three sentinels.
 
-#![allow(dead_code, reason = "each user takes what it needs")]
+#![allow(dead_code, reason = "each user needs only some of the items")]
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,66 +9,66 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use deadpool_redis::redis::{RedisResult, cmd};
 
-use super::redis::{RedisServer, wait_a_little};
+use super::redis::{RedisServer, wait_for};
 
-/// What the sentinels call the master.
+/// The name of the master in the sentinels' configuration.
 pub const MASTER: &str = "limits";
 
-/// What makes a sentinel tell names.
-pub const BY_NAME: &str = "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes";
+/// Settings that make a sentinel announce host names instead of addresses.
+pub const WITH_HOSTNAMES: &str = "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes";
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// What a sentinel says of somebody.
-type About = HashMap<String, String>;
+/// The fields of a server in a sentinel's reply.
+type Fields = HashMap<String, String>;
 
-/// Redis Sentinel as it is run in earnest, but for its haste.
-pub struct Watched {
-    /// The first master, and its replica.
+/// A master, its replica and sentinels, with short timeouts. Dropping it stops them and removes their files.
+pub struct SentinelSetup {
+    /// The first master and its replica.
     pub servers: Vec<RedisServer>,
-    /// Who watch them.
+    /// The sentinels that monitor the master.
     pub sentinels: Vec<RedisServer>,
     folder: PathBuf,
 }
 
-impl Watched {
-    /// Starts all of them, and waits until they know of each other.
+impl SentinelSetup {
+    /// Starts all servers and sentinels, and waits until they know each other.
     pub fn start() -> Option<Self> {
         Self::start_with(&[], LOOPBACK, "")
     }
 
-    /// The same, but they tell names instead of addresses.
+    /// Starts servers and sentinels that announce host names instead of addresses.
     pub fn start_by_name() -> Option<Self> {
-        Self::start_with(&["--replica-announce-ip", "localhost"], "localhost", BY_NAME)
+        Self::start_with(&["--replica-announce-ip", "localhost"], "localhost", WITH_HOSTNAMES)
     }
 
-    /// The same with servers that have more arguments and are at this host, and sentinels that are told more.
+    /// Starts servers with further arguments at this host, and sentinels with further settings.
     pub fn start_with(servers: &[&str], host: &str, sentinels: &str) -> Option<Self> {
         let folder = folder();
         let master = server(&folder, "first", servers)?;
         let replicates = ["--replicaof", host, &master.port.to_string()];
         let replica = server(&folder, "second", &[&replicates, servers].concat())?;
-        let mut watched = Self { servers: vec![master, replica], sentinels: Vec::new(), folder };
+        let mut setup = Self { servers: vec![master, replica], sentinels: Vec::new(), folder };
         for number in 0..3 {
-            let sentinel = watched.sentinel_at(host, &format!("{number}"), watched.servers[0].port, sentinels)?;
-            watched.sentinels.push(sentinel);
+            let sentinel = setup.start_sentinel_at(host, &format!("{number}"), setup.servers[0].port, sentinels)?;
+            setup.sentinels.push(sentinel);
         }
-        wait_for("they know of each other", || (0..3).all(|number| watched.knows_all(number)));
-        Some(watched)
+        wait_for("the sentinels know each other", || (0..3).all(|number| setup.knows_all(number)));
+        Some(setup)
     }
 
-    /// A server that nobody watches yet.
-    pub fn of(server: RedisServer) -> Self {
+    /// Creates a setup from a server, without sentinels.
+    pub fn without_sentinels(server: RedisServer) -> Self {
         Self { servers: vec![server], sentinels: Vec::new(), folder: folder() }
     }
 
-    /// Starts a sentinel, which takes this for the master.
-    pub fn sentinel(&self, name: &str, master: u16, more: &str) -> Option<RedisServer> {
-        self.sentinel_at(LOOPBACK, name, master, more)
+    /// Starts a sentinel that monitors the master on this port.
+    pub fn start_sentinel(&self, name: &str, master: u16, more: &str) -> Option<RedisServer> {
+        self.start_sentinel_at(LOOPBACK, name, master, more)
     }
 
-    /// The same, if that is at this host.
-    pub fn sentinel_at(&self, host: &str, name: &str, master: u16, more: &str) -> Option<RedisServer> {
+    /// Starts a sentinel that monitors the master at this host and port.
+    pub fn start_sentinel_at(&self, host: &str, name: &str, master: u16, more: &str) -> Option<RedisServer> {
         let config = format!(
             "dir {}\n{more}\nsentinel monitor {MASTER} {host} {master} 2\n\
              sentinel down-after-milliseconds {MASTER} 500\nsentinel failover-timeout {MASTER} 2000\n",
@@ -77,18 +77,18 @@ impl Watched {
         RedisServer::start_sentinel(&self.folder.join(name), &config)
     }
 
-    /// The `urls` of a rule file.
+    /// Returns the `urls` of a rule file.
     pub fn urls(&self) -> String {
         let urls: Vec<_> = self.sentinels.iter().map(|sentinel| format!("'{}'", sentinel.url())).collect();
         urls.join(", ")
     }
 
-    /// What a rule file says of the store.
+    /// Returns the `store` of a rule file for this setup.
     pub fn rule(&self) -> String {
         format!("{{ timeout: 2s, sentinel: {{ urls: [{}], master: {MASTER} }} }}", self.urls())
     }
 
-    /// Starts a server again that has ended, as a replica, with these arguments and what it had written down.
+    /// Starts a stopped server again as a replica, with its data and further arguments.
     pub fn restart(&mut self, number: usize, master: u16, more: &[&str]) {
         let (port, dir) = (self.servers[number].port, self.folder.join(["first", "second"][number]));
         let replicates = ["--replicaof", LOOPBACK, &master.to_string()];
@@ -97,25 +97,25 @@ impl Watched {
         self.servers[number] = server.expect("a Redis");
     }
 
-    /// Do all sentinels find a master and a replica of it that are well?
-    pub fn is_well(&self) -> bool {
+    /// Returns `true` if all sentinels see a healthy master and a healthy replica.
+    pub fn is_healthy(&self) -> bool {
         (0..self.sentinels.len()).all(|number| {
-            let (masters, replicas) = (self.told(number, "MASTERS"), self.told(number, "REPLICAS"));
-            let is = |told: &About, what: &str| told.get("flags").is_some_and(|flags| flags == what);
-            let has_link = |told: &About| told.get("master-link-status").is_some_and(|status| status == "ok");
-            masters.iter().all(|master| is(master, "master"))
-                && replicas.iter().any(|replica| is(replica, "slave") && has_link(replica))
+            let (masters, replicas) = (self.query(number, "MASTERS"), self.query(number, "REPLICAS"));
+            let has_flags =
+                |fields: &Fields, expected: &str| fields.get("flags").is_some_and(|flags| flags == expected);
+            let is_linked = |fields: &Fields| fields.get("master-link-status").is_some_and(|status| status == "ok");
+            masters.iter().all(|master| has_flags(master, "master"))
+                && replicas.iter().any(|replica| has_flags(replica, "slave") && is_linked(replica))
         })
     }
 
-    /// How often the master was replaced, as the sentinel knows that knows most.
+    /// Returns the highest epoch of all sentinels. Each failover increments it.
     pub fn epoch(&self) -> u64 {
-        let of =
-            |number| self.told(number, "MASTERS").iter().filter_map(|it| it.get("config-epoch")?.parse().ok()).max();
-        (0..self.sentinels.len()).filter_map(of).max().unwrap_or(0)
+        let masters = (0..self.sentinels.len()).flat_map(|number| self.query(number, "MASTERS"));
+        masters.filter_map(|master| master.get("config-epoch")?.parse().ok()).max().unwrap_or(0)
     }
 
-    /// Has the master replaced, though nothing ails it.
+    /// Starts a failover from a healthy master.
     pub fn fail_over(&self) {
         wait_for("a failover begins", || self.try_fail_over().is_ok());
     }
@@ -125,28 +125,28 @@ impl Watched {
     }
 
     fn knows_all(&self, number: usize) -> bool {
-        self.told(number, "SENTINELS").len() == 2 && self.is_well()
+        self.query(number, "SENTINELS").len() == 2 && self.is_healthy()
     }
 
-    /// What a sentinel says of masters, of their replicas, or of other sentinels.
-    fn told(&self, number: usize, what: &str) -> Vec<About> {
-        let mut ask = cmd("SENTINEL");
-        ask.arg(what);
-        if what != "MASTERS" {
-            ask.arg(MASTER);
+    /// Queries a sentinel for `MASTERS`, `REPLICAS` or `SENTINELS`.
+    fn query(&self, number: usize, kind: &str) -> Vec<Fields> {
+        let mut query = cmd("SENTINEL");
+        query.arg(kind);
+        if kind != "MASTERS" {
+            query.arg(MASTER);
         }
-        ask.query(&mut self.sentinels[number].connection()).expect("a list")
+        query.query(&mut self.sentinels[number].connection()).expect("a list")
     }
 }
 
-impl Drop for Watched {
+impl Drop for SentinelSetup {
     fn drop(&mut self) {
         self.sentinels.clear();
         _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A server with a folder of its own: whatever is replicated goes through a file there.
+/// Starts a server with its own folder, which replication needs for its files.
 fn server(folder: &Path, name: &str, more: &[&str]) -> Option<RedisServer> {
     let folder = folder.join(name);
     fs::create_dir(&folder).expect("a folder");
@@ -160,15 +160,4 @@ fn folder() -> PathBuf {
     let folder = std::env::temp_dir().join(name);
     fs::create_dir_all(&folder).expect("a folder");
     folder
-}
-
-/// Waits for what other processes do among themselves.
-pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..3_000 {
-        if condition() {
-            return;
-        }
-        wait_a_little();
-    }
-    panic!("it did not come true in half a minute: {what}");
 }

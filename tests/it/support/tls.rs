@@ -1,4 +1,4 @@
-//! Certificates of the tests' own, and a Redis that has one.
+//! Test certificates, and a Redis with TLS.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use super::redis::{RedisServer, free_port};
 
-/// An authority, and a folder of what it signed; gone with its owner.
+/// A certificate authority and the folder of its certificates. Dropping it removes the folder.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
@@ -30,12 +30,12 @@ impl Authority {
         authority
     }
 
-    /// Where a file of this name is.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, file: &str) -> String {
         self.folder.join(file).display().to_string()
     }
 
-    /// Writes a file, at once for those who read it meanwhile.
+    /// Writes a file atomically.
     pub fn write(&self, file: &str, text: &str) {
         fs::write(self.folder.join("new"), text).expect("written");
         fs::rename(self.folder.join("new"), self.folder.join(file)).expect("renamed");
@@ -46,14 +46,14 @@ impl Authority {
         self.sign_params(name, &params(name, hosts));
     }
 
-    /// The same, with these parameters besides.
+    /// Signs a certificate with changed parameters.
     pub fn sign_with(&self, name: &str, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) {
         let mut params = params(name, hosts);
         change(&mut params);
         self.sign_params(name, &params);
     }
 
-    /// The same, but it was over long ago.
+    /// Signs a certificate that has expired.
     pub fn sign_expired(&self, name: &str, hosts: &[&str]) {
         let mut params = params(name, hosts);
         (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
@@ -67,22 +67,22 @@ impl Authority {
         self.write(&format!("{name}.pem"), &certificate.pem());
     }
 
-    /// Starts a Redis that shows this certificate on a port of its own, which is returned; `auth` says whether it wants one of
-    /// its clients. Tests look behind the scenes by its other port.
+    /// Starts a Redis with this certificate on an additional TLS port, which is returned. `auth` is the setting
+    /// `tls-auth-clients`. The test itself uses the port without TLS.
     pub fn redis(&self, certificate: &str, auth: &str) -> Option<(RedisServer, u16)> {
-        let (settings, port) = (self.server_settings(certificate, auth)?, free_port());
+        let (settings, port) = (self.redis_arguments(certificate, auth)?, free_port());
         let (port_text, mut with) = (port.to_string(), vec!["--tls-port"]);
         with.push(&port_text);
         with.extend(settings.iter().map(String::as_str));
         Some((RedisServer::start_with(None, &with)?, port))
     }
 
-    /// What a server is told that shows this certificate, but for its port; nothing if servers have no TLS here.
-    pub fn server_settings(&self, certificate: &str, auth: &str) -> Option<Vec<String>> {
+    /// Returns the arguments of a `redis-server` with this certificate, except its port; `None` if it has no TLS.
+    pub fn redis_arguments(&self, certificate: &str, auth: &str) -> Option<Vec<String>> {
         let files = [("cert-file", format!("{certificate}.pem")), ("key-file", format!("{certificate}.key"))];
         let files = files.into_iter().chain([("ca-cert-file", "ca.pem".to_owned())]);
         let files = files.flat_map(|(setting, file)| [format!("--tls-{setting}"), self.path(&file)]);
-        knows_tls().then(|| files.chain(["--tls-auth-clients".to_owned(), auth.to_owned()]).collect())
+        has_tls().then(|| files.chain(["--tls-auth-clients".to_owned(), auth.to_owned()]).collect())
     }
 }
 
@@ -92,7 +92,7 @@ impl Drop for Authority {
     }
 }
 
-/// An entry of `listen` with the certificates of these names, and what else there is to say of TLS.
+/// Returns an entry of `listen` with these certificates. `more` is appended to its `tls` mapping.
 pub fn listener(authority: &Authority, names: &[&str], more: &str) -> String {
     let file = |name: &str, kind: &str| authority.path(&format!("{name}.{kind}"));
     let one = |name: &&str| format!("{{ cert: '{}', key: '{}' }}", file(name, "pem"), file(name, "key"));
@@ -100,17 +100,19 @@ pub fn listener(authority: &Authority, names: &[&str], more: &str) -> String {
     format!("{{ address: '127.0.0.1:0', tls: {{ certificates: [{}]{more} }} }}", certificates.join(", "))
 }
 
-/// Servers that `tests/server` builds have no TLS; it says so. Of any other one it is demanded.
-#[expect(clippy::print_stdout, reason = "what was not tested must be said")]
-fn knows_tls() -> bool {
-    // One that has TLS ends since it is given no certificate; one without says something else, or does not know the setting.
-    let told = Command::new("redis-server").args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
-    let knows = told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).contains("tls-cert-file configured"));
-    assert!(knows || std::env::var_os("REDIS_WITHOUT_TLS").is_some(), "this redis-server has no TLS");
-    if !knows {
+/// Returns `true` if `redis-server` supports TLS. Panics if it does not and `REDIS_WITHOUT_TLS` is unset;
+/// `tests/server` sets it, because the servers that it builds have no TLS.
+#[expect(clippy::print_stdout, reason = "a skipped test must be visible")]
+fn has_tls() -> bool {
+    // A server with TLS exits because it has no certificate. A server without TLS fails with another message.
+    let started = Command::new("redis-server").args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
+    let has_tls =
+        started.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("tls-cert-file configured"));
+    assert!(has_tls || std::env::var_os("REDIS_WITHOUT_TLS").is_some(), "this redis-server has no TLS");
+    if !has_tls {
         println!("NOT TESTED: this redis-server has no TLS");
     }
-    knows
+    has_tls
 }
 
 fn params(name: &str, hosts: &[&str]) -> CertificateParams {

@@ -1,4 +1,4 @@
-//! Clients of TLS, of which tests say what they can.
+//! Configurable TLS clients.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,27 +17,27 @@ use super::tls::Authority;
 use super::wire::raw::Raw;
 use super::wire::soon;
 
-/// What a client can, and whom it trusts.
+/// The settings of a TLS client.
 pub struct TlsClient<'a> {
     pub authority: &'a Authority,
     pub versions: Vec<&'static SupportedProtocolVersion>,
     pub protocols: &'static [&'static str],
-    /// The name of a certificate of the authority's, which it shows.
+    /// The name of the client certificate that the client presents.
     pub certificate: Option<&'static str>,
-    /// The name that it asks for.
-    pub asks_for: &'static str,
+    /// The server name in the handshake.
+    pub server_name: &'static str,
     pub resumption: Resumption,
 }
 
 impl<'a> TlsClient<'a> {
-    /// It trusts this authority, and speaks HTTP/1.1.
+    /// Creates a client that trusts this authority and offers HTTP/1.1.
     pub fn new(authority: &'a Authority) -> Self {
         let (versions, protocols): (_, &[&str]) = (ALL_VERSIONS.to_vec(), &["http/1.1"]);
         let resumption = Resumption::in_memory_sessions(8);
-        Self { authority, versions, protocols, certificate: None, asks_for: "api.example", resumption }
+        Self { authority, versions, protocols, certificate: None, server_name: "api.example", resumption }
     }
 
-    /// Its configuration; sessions are resumed among those that are made of one.
+    /// Returns the configuration. Connections with the same configuration resume each other's sessions.
     pub fn config(&self) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.authority.path("ca.pem")).unwrap()).unwrap();
@@ -56,13 +56,13 @@ impl<'a> TlsClient<'a> {
         Arc::new(config)
     }
 
-    /// Connects, and asks for its name.
+    /// Connects with the client's server name.
     pub async fn connect(&self, address: SocketAddr) -> io::Result<Raw<TlsStream<TcpStream>>> {
-        connect(&self.config(), self.asks_for, address).await
+        connect(&self.config(), self.server_name, address).await
     }
 }
 
-/// Connects, and asks for this name; none of an address.
+/// Connects with this server name. An IP address sends none.
 pub async fn connect(
     config: &Arc<ClientConfig>,
     name: &str,

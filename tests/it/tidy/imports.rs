@@ -1,32 +1,33 @@
-//! Who imports whom: between the modules of `src`, and between the files of each module.
+//! Finds import cycles between the modules of `src`, and between the files of each module.
 //!
-//! A file may use what the `mod.rs` above it declares, which is the vocabulary of all files beside it; that is no circle.
+//! A file may use the items that the `mod.rs` of its folder declares: all files of a folder share them. This is not a
+//! cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::samples::sample;
 use super::{Source, code_of, is_test_file, starts_a_word, without_tests};
 
-/// `["upstream", "pool"]` for `src/upstream/pool.rs`; nothing for the root.
+/// `["upstream", "pool"]` for `src/upstream/pool.rs`; empty for the root.
 type Module = Vec<String>;
 
-/// Modules, and files of a module, that import each other in a circle.
-pub(super) fn circles(sources: &[Source]) -> Vec<String> {
+/// Returns the import cycles of each folder.
+pub(super) fn find_cycles(sources: &[Source]) -> Vec<String> {
     let imports = imports(sources);
     let folders: BTreeSet<&[String]> = imports.keys().filter_map(|module| Some(module.split_last()?.1)).collect();
     let mut findings = Vec::new();
     for folder in folders {
         let path = ["src".to_owned()].iter().chain(folder).cloned().collect::<Vec<_>>().join("/");
-        let circle = circle(beside_each_other(&imports, folder));
-        if !circle.is_empty() {
-            findings.push(format!("in {path}: {}", circle.into_iter().collect::<Vec<_>>().join(", ")));
+        let cycle = cycle(siblings(&imports, folder));
+        if !cycle.is_empty() {
+            findings.push(format!("in {path}: {}", cycle.into_iter().collect::<Vec<_>>().join(", ")));
         }
     }
     findings
 }
 
-/// Who imports whom among what is right below a folder, with all that is below each.
-fn beside_each_other<'i>(
+/// Returns the imports between the direct children of a folder. A child includes all files below it.
+fn siblings<'i>(
     imports: &'i BTreeMap<Module, BTreeSet<Module>>,
     folder: &[String],
 ) -> BTreeMap<&'i str, BTreeSet<&'i str>> {
@@ -39,8 +40,8 @@ fn beside_each_other<'i>(
     units
 }
 
-/// Those that are left when whoever imports none of the others, or is imported by none of them, is taken away.
-fn circle<'i>(mut units: BTreeMap<&'i str, BTreeSet<&'i str>>) -> BTreeSet<&'i str> {
+/// Returns the units in cycles: repeatedly removes each unit that imports no other unit or that no other unit imports.
+fn cycle<'i>(mut units: BTreeMap<&'i str, BTreeSet<&'i str>>) -> BTreeSet<&'i str> {
     loop {
         let left: BTreeSet<&str> = units.keys().copied().collect();
         let imported: BTreeSet<&str> = units.values().flatten().copied().collect();
@@ -54,10 +55,10 @@ fn circle<'i>(mut units: BTreeMap<&'i str, BTreeSet<&'i str>>) -> BTreeSet<&'i s
     }
 }
 
-/// What each module imports, tests aside.
+/// Returns the imports of each module, without tests.
 fn imports(sources: &[Source]) -> BTreeMap<Module, BTreeSet<Module>> {
     let code = sources.iter().filter(|source| source.path.starts_with("src/") && !is_test_file(&source.path));
-    let code: BTreeMap<Module, String> = code.map(|source| (module(&source.path), code_alone(&source.text))).collect();
+    let code: BTreeMap<Module, String> = code.map(|source| (module(&source.path), code_only(&source.text))).collect();
     let imports = |(own, text): (&Module, &String)| {
         let found = paths(text).into_iter().filter_map(|path| resolve(own, &path, &code));
         (own.clone(), found.filter(|to| to != own).collect())
@@ -70,11 +71,11 @@ fn module(path: &str) -> Module {
     path.split('/').filter(|part| !["lib", "main"].contains(part)).map(str::to_owned).collect()
 }
 
-fn code_alone(text: &str) -> String {
+fn code_only(text: &str) -> String {
     without_tests(text).lines().map(|line| code_of(line).to_owned() + "\n").collect()
 }
 
-/// The module that a path leads to, or is in.
+/// Returns the module that a path names, or the module of the item that it names.
 fn resolve(own: &Module, path: &[String], modules: &BTreeMap<Module, String>) -> Option<Module> {
     let (first, mut rest) = path.split_first()?;
     let mut at = match first.as_str() {
@@ -96,7 +97,7 @@ fn resolve(own: &Module, path: &[String], modules: &BTreeMap<Module, String>) ->
     (!at.is_empty() && modules.contains_key(&at)).then_some(at)
 }
 
-/// Every path in a text, those in groups one by one.
+/// Returns all paths in a text, with groups expanded.
 fn paths(code: &str) -> Vec<Module> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("::") {
@@ -108,7 +109,7 @@ fn paths(code: &str) -> Vec<Module> {
     found
 }
 
-/// Reads a path, whose beginning was read before; returns what follows it.
+/// Reads the rest of a path that starts with `before`. Returns the text after the path.
 fn read<'c>(mut code: &'c str, before: &Module, found: &mut Vec<Module>) -> &'c str {
     let mut path = before.clone();
     loop {
@@ -132,12 +133,12 @@ fn read<'c>(mut code: &'c str, before: &Module, found: &mut Vec<Module>) -> &'c 
     }
 }
 
-// === the rule finds what it looks for ===
+// === test of the check itself ===
 
 #[test]
-fn a_circle_is_found_between_modules_between_files_and_between_folders() {
+fn import_cycles_are_found_at_all_levels() {
     let between_modules = [sample("src/a.rs", "use crate::b::B;"), sample("src/b/mod.rs", "use crate::{c::C, a::A};")];
-    assert_eq!(circles(&between_modules), ["in src: a, b"]);
+    assert_eq!(find_cycles(&between_modules), ["in src: a, b"]);
 
     let below = "mod a;\nmod b;\nfn f() { a::g() }";
     let files = |b: &str| {
@@ -146,10 +147,10 @@ fn a_circle_is_found_between_modules_between_files_and_between_folders() {
     for b in
         ["use super::a::A;", "use crate::m::{\n    a::{A, C},\n};", "fn f() -> super::a::A {}", "use super::{T, a};"]
     {
-        assert_eq!(circles(&files(b)), ["in src/m: a, b"], "{b}");
+        assert_eq!(find_cycles(&files(b)), ["in src/m: a, b"], "{b}");
     }
     for b in ["use super::M;", "// see super::a::A", "#[cfg(test)]\nmod tests {\nuse super::super::a::A;\n}"] {
-        assert!(circles(&files(b)).is_empty(), "{b}");
+        assert!(find_cycles(&files(b)).is_empty(), "{b}");
     }
 
     let folders = [
@@ -157,5 +158,5 @@ fn a_circle_is_found_between_modules_between_files_and_between_folders() {
         sample("src/m/x/deep.rs", "use super::super::y::Y;"),
         sample("src/m/y.rs", "use super::x::deep::D;"),
     ];
-    assert_eq!(circles(&folders), ["in src/m: x, y"]);
+    assert_eq!(find_cycles(&folders), ["in src/m: x, y"]);
 }

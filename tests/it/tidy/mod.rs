@@ -1,7 +1,6 @@
-//! What the compiler does not check of the source tree: who may know whom, and how files are kept.
+//! Checks of the source tree that the compiler does not make: layers, imports, and the form of files.
 //!
-//! Each rule is a function from text to findings, tried on a bad sample of its own below, so that a rule which finds
-//! nothing is known to look.
+//! Each check is a function from text to findings. `samples` tests each check with a bad sample.
 
 mod crates;
 mod imports;
@@ -13,12 +12,12 @@ use std::fs;
 
 use self::tree::{all, read, root, rust};
 
-/// The layers of `src/lib.rs`' map. A module names those of its own layer and of the layers below.
+/// The layers in the map of `src/lib.rs`. A module may use modules of the same layer and of lower layers.
 const LAYERS: [(&str, &[&str], &str); 7] = [
     (
         "0 core",
         &["boxed", "clock", "limit", "metrics", "timer"],
-        "arithmetic, time and memory: no request, no socket, no file",
+        "arithmetic, time and memory: no requests, no sockets, no files",
     ),
     (
         "1 vocabulary",
@@ -36,176 +35,191 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
             "sanitize",
             "upgrade",
         ],
-        "what a request says and costs: no IO",
+        "properties and cost of a request: no IO",
     ),
     (
         "2 machinery",
         &["http1", "http2", "store", "tls", "transport", "upstream"],
-        "IO that knows charges and addresses, but no routes and no YAML",
+        "IO with charges and addresses, without routes and YAML",
     ),
     (
         "3 meaning",
         &["admission", "config", "rate_limiter"],
-        "what the rules mean: once to a request, once to a reader of the file",
+        "the meaning of the rules: for requests, and for readers of the rule file",
     ),
-    ("4 gateway", &["forward", "headers", "layer", "local_response", "ruleset"], "the life of one request"),
-    ("5 services", &["access", "admin", "server"], "what stands around requests: connections, operators, logs"),
-    ("6 program", &["cli", "gateway", "internals", "lib", "main"], "every layer put together"),
+    ("4 gateway", &["forward", "headers", "layer", "local_response", "ruleset"], "the processing of one request"),
+    ("5 services", &["access", "admin", "server"], "services around requests: connections, operators, logs"),
+    ("6 program", &["cli", "gateway", "internals", "lib", "main"], "the program that combines all layers"),
 ];
 
-/// Modules of one layer that do not know each other: `check` needs no store, and a decision needs no file.
-const STRANGERS: [(&str, &str); 1] = [("admission", "config")];
+/// Modules of one layer that must not use each other: `check` needs no store, and a decision needs no rule file.
+const FORBIDDEN_PAIRS: [(&str, &str); 1] = [("admission", "config")];
 
-/// Files that may name a higher layer: where, what, why.
+/// Files that may use a higher layer: the path, the module, the reason.
 const UPWARD: [(&str, &str, &str); 1] =
-    [("src/forward/tests", "server", "forwarding is tried on real sockets, and a server is what reads them")];
+    [("src/forward/tests", "server", "tests of forwarding need a server for real sockets")];
 
-/// What is in `lib.rs` for tests alone.
-const TEST_ROOMS: [&str; 1] = ["wire"];
+/// Modules that `lib.rs` declares only for tests.
+const TEST_MODULES: [&str; 1] = ["wire"];
 
-/// Tests that may sleep: where, why. All others wait on a condition or in virtual time.
+/// Tests that may sleep: the path, the reason. All other tests wait for a condition or use virtual time.
 const SLEEPERS: &[(&str, &str)] = &[
     ("src/admin/tests.rs", "sleeps in virtual time"),
-    ("src/forward/tests/failures.rs", "the pauses of a slow client are what is tested"),
+    ("src/forward/tests/failures.rs", "tests the pauses of a slow client"),
     ("src/forward/tests/silence.rs", "sleeps in virtual time"),
-    ("src/forward/tests/slow.rs", "the pauses of a slow client are what is tested"),
-    ("src/server/tests", "the pauses of a slow client are what is tested"),
-    ("src/store/redis/mod.rs", "asks again until Redis answers"),
-    ("tests/it/http2_shutdown.rs", "a deadline passes while a client has sent half a frame"),
-    ("tests/chaos/", "what happens in so many seconds of faults and of calm is what is measured"),
-    ("tests/it/http2_slow.rs", "the pauses of a slow client are what is tested"),
-    ("tests/it/descriptors.rs", "what an idle program costs in a second is what is measured"),
-    ("tests/it/rate_limiter.rs", "sleeps in virtual time; and asks Redis again, and leaves it in the middle of calls"),
-    ("tests/it/redis_format.rs", "asks again until Redis has let its keys expire, on a clock that is not ours"),
+    ("src/forward/tests/slow.rs", "tests the pauses of a slow client"),
+    ("src/server/tests", "tests the pauses of a slow client"),
+    ("src/store/redis/mod.rs", "polls until Redis replies"),
+    ("tests/it/http2_shutdown.rs", "lets a deadline pass while a client has sent half a frame"),
+    ("tests/chaos/", "measures seconds with and without faults"),
+    ("tests/it/http2_slow.rs", "tests the pauses of a slow client"),
+    ("tests/it/descriptors.rs", "measures the CPU time of an idle program in one second"),
+    ("tests/it/rate_limiter.rs", "sleeps in virtual time, polls Redis, and cancels calls"),
+    ("tests/it/redis_format.rs", "polls until keys expire on the clock of Redis"),
     ("tests/it/replaced_rules.rs", "sleeps in virtual time"),
-    ("tests/it/support/", "asks again until a condition holds; here, so that no test has to"),
-    ("tests/it/tidy/", "names what it looks for"),
+    ("tests/it/support/", "polls conditions on behalf of the tests"),
+    ("tests/it/tidy/", "contains the word that it searches for"),
     ("tests/it/waiting.rs", "sleeps in virtual time"),
 ];
 
-const LONGEST_FILE: usize = 400;
+/// The maximum length of a file, without comment lines.
+const MAX_LINES: usize = 400;
 
-/// A file of the tree, its path relative to the root.
+/// A file of the source tree. Its path is relative to the root.
 struct Source {
     path: String,
     text: String,
 }
 
-// === the rules, held against the tree ===
+// === the checks, applied to the source tree ===
 
 #[test]
-fn every_file_opens_by_saying_what_it_is() {
-    none(rust().iter().filter(|source| !source.text.starts_with("//! ")).map(|source| source.path.clone()));
+fn every_file_has_a_module_doc() {
+    let missing = |source: &&Source| !source.text.starts_with("//! ");
+    let advice = "start each file with a line `//! ` that says what the file contains";
+    assert_none(advice, rust().iter().filter(missing).map(|source| source.path.clone()));
 }
 
 #[test]
-fn no_module_names_a_higher_layer() {
-    none(rust().iter().flat_map(upward));
+fn no_module_uses_a_higher_layer() {
+    let advice = "use only modules of the same layer or of lower layers: move the item down, or pass it as an argument";
+    assert_none(advice, rust().iter().flat_map(find_higher_layers));
 }
 
 #[test]
-fn no_modules_import_each_other_in_a_circle() {
-    none(imports::circles(&rust()).into_iter());
+fn no_modules_have_import_cycles() {
+    let advice =
+        "remove one import of each cycle: move the shared items to the `mod.rs` of the folder or to a new file";
+    assert_none(advice, imports::find_cycles(&rust()).into_iter());
 }
 
 #[test]
-fn no_layer_knows_a_crate_of_a_higher_one() {
-    none(rust().iter().flat_map(crates::strange));
+fn layers_use_no_crates_of_higher_layers() {
+    let advice = "move the code to a higher layer, or lower the layer of the crate in tests/it/tidy/crates.rs";
+    assert_none(advice, rust().iter().flat_map(crates::find_higher_crates));
 }
 
 #[test]
-fn the_layers_are_those_of_the_map_and_of_the_tree() {
-    let of_the_table: BTreeSet<String> = LAYERS
+fn layers_match_the_map_and_the_source_tree() {
+    let table: BTreeSet<String> = LAYERS
         .iter()
         .flat_map(|(layer, modules, _)| modules.iter().map(move |module| format!("{layer}: {module}")))
         .collect();
-    let map = read("src/lib.rs");
-    let mut of_the_map = modules_of_the_map(&map.text);
-    of_the_map.extend(["6 program: lib", "6 program: main"].map(String::from)); // they are the house, not modules of it
-    assert_eq!(of_the_table, of_the_map);
+    let mut map = modules_of_the_map(&read("src/lib.rs").text);
+    map.extend(["6 program: lib", "6 program: main"].map(String::from)); // the map lists no crate roots
+    assert_eq!(table, map, "list each module in `LAYERS` of tests/it/tidy/mod.rs and in the map of src/lib.rs");
 
     let folder = fs::read_dir(root().join("src")).expect("src");
-    let in_the_tree: BTreeSet<String> =
+    let tree: BTreeSet<String> =
         folder.map(|entry| module_of(&format!("src/{}", entry.expect("a file").file_name().display()))).collect();
-    let in_the_table = LAYERS.iter().flat_map(|(_, modules, _)| modules.iter().map(ToString::to_string)).collect();
-    assert_eq!(in_the_tree, in_the_table);
+    let listed = LAYERS.iter().flat_map(|(_, modules, _)| modules.iter().map(ToString::to_string)).collect();
+    assert_eq!(tree, listed, "list each module of src in `LAYERS` of tests/it/tidy/mod.rs, and no others");
 }
 
 #[test]
-fn nothing_unfinished_is_left_in_the_code() {
-    none(rust().iter().flat_map(unfinished));
+fn code_has_no_unfinished_parts() {
+    assert_none("finish this code, or remove it", rust().iter().flat_map(find_unfinished));
 }
 
 #[test]
-fn no_test_hopes_that_a_while_is_long_enough() {
+fn only_listed_tests_sleep() {
     let allowed = |source: &&Source| !SLEEPERS.iter().any(|(path, _)| source.path.starts_with(path));
-    none(rust().iter().filter(allowed).flat_map(sleeps));
+    let advice = "wait for a condition (`until`, `wait_for`) or use virtual time (`start_paused`) instead of sleeping";
+    assert_none(advice, rust().iter().filter(allowed).flat_map(find_sleeps));
 }
 
 #[test]
-fn every_exception_is_still_needed() {
+fn all_exceptions_are_still_needed() {
     let sources = rust();
-    let sleeps = |path: &str| sources.iter().any(|source| source.path.starts_with(path) && !sleeps(source).is_empty());
-    none(SLEEPERS.iter().filter(|(path, _)| !sleeps(path)).map(|(path, _)| format!("{path} does not sleep")));
+    let sleeps =
+        |path: &str| sources.iter().any(|source| source.path.starts_with(path) && !find_sleeps(source).is_empty());
+    let unused = SLEEPERS.iter().filter(|(path, _)| !sleeps(path)).map(|(path, _)| (*path).to_owned());
+    assert_none("does not sleep: remove it from `SLEEPERS` in tests/it/tidy/mod.rs", unused);
     let names =
         |source: &Source, module: &str| references(&source.path, &source.text).iter().any(|(_, name)| name == module);
-    let used = |path: &str, module: &str| sources.iter().any(|one| one.path.starts_with(path) && names(one, module));
-    none(
-        UPWARD
-            .iter()
-            .filter(|(path, module, _)| !used(path, module))
-            .map(|(path, module, _)| format!("{path}: {module}")),
+    let uses = |path: &str, module: &str| sources.iter().any(|one| one.path.starts_with(path) && names(one, module));
+    let unused = UPWARD.iter().filter(|(path, module, _)| !uses(path, module));
+    assert_none(
+        "does not use this module: remove it from `UPWARD` in tests/it/tidy/mod.rs",
+        unused.map(|(path, module, _)| format!("{path}: {module}")),
     );
 }
 
 #[test]
-fn no_line_ends_in_blanks() {
-    none(all(&["rs", "lua", "toml", "md", "conf"]).iter().flat_map(trailing));
-    none(all(&["yaml", "yml"]).iter().filter(|source| !source.path.contains("fixtures")).flat_map(trailing));
+fn no_line_has_trailing_whitespace() {
+    let mut sources = all(&["rs", "lua", "toml", "md", "conf", "yaml", "yml"]);
+    sources.retain(|source| !source.path.contains("fixtures") || !source.path.contains(".y"));
+    assert_none("remove the whitespace at the end of the line", sources.iter().flat_map(find_trailing_whitespace));
 }
 
 #[test]
-fn no_file_is_longer_than_can_be_kept_in_mind() {
-    none(rust().iter().filter_map(too_long));
+fn no_file_is_too_long() {
+    let advice = format!("move items to other files: a file has at most {MAX_LINES} lines without comment lines");
+    assert_none(&advice, rust().iter().filter_map(check_length));
 }
 
 #[test]
-fn a_module_of_several_files_has_one_shape() {
+fn modules_with_folders_use_mod_rs() {
     let sources = rust();
-    none(sources.iter().filter_map(|source| beside_its_folder(&source.path, &sources)));
+    let advice = "a module with a folder is in the `mod.rs` of the folder";
+    assert_none(advice, sources.iter().filter_map(|source| check_module_file(&source.path, &sources)));
 }
 
 #[test]
-fn every_script_opens_with_its_contract() {
+fn every_script_starts_with_its_contract() {
     let mut scripts = all(&["lua"]);
     scripts.retain(|script| script.path.starts_with("lua/"));
     assert!(!scripts.is_empty());
-    none(scripts.iter().flat_map(without_contract));
+    let advice = "start the script with comments that document its keys, its arguments and its invariant";
+    assert_none(advice, scripts.iter().flat_map(check_contract));
 }
 
 #[test]
-fn every_link_to_a_file_leads_to_one() {
+fn links_in_documentation_lead_to_files() {
     let pages = all(&["md"]);
-    none(pages.iter().flat_map(|page| links(&page.text).into_iter().filter_map(|link| dangling(page, &link))));
+    let dead = pages.iter().flat_map(|page| links(&page.text).into_iter().filter_map(|link| check_link(page, &link)));
+    assert_none("correct the link: its file does not exist", dead);
 }
 
-// === the rules ===
+// === the checks ===
 
-/// References to modules on higher layers, to strangers, and to what is in no module.
-fn upward(source: &Source) -> Vec<String> {
+/// Returns the uses of higher layers, of forbidden modules, and of items outside modules.
+fn find_higher_layers(source: &Source) -> Vec<String> {
     let Source { path, text } = source;
     let Some(own) = path.starts_with("src/").then(|| module_of(path)) else { return Vec::new() };
     let mut findings = Vec::new();
     for (line, module) in references(path, text) {
-        let say = |what: &str| format!("{path}:{line}: `{own}` names `{module}`, {what}");
+        let report = |fault: &str| format!("{path}:{line}: `{own}` uses `{module}`, {fault}");
         match (layer(&own), layer(&module)) {
-            _ if TEST_ROOMS.contains(&module.as_str()) && is_test_file(path) => {}
+            _ if TEST_MODULES.contains(&module.as_str()) && is_test_file(path) => {}
             _ if UPWARD.iter().any(|(from, to, _)| path.starts_with(from) && module == *to) => {}
-            (_, None) => findings.push(say("which is on no layer: name the module that it is from")),
-            (None, _) => findings.push(say("but is on no layer itself")),
-            (Some(from), Some(to)) if to > from => findings.push(say(&format!("{} layers up", to - from))),
-            _ if STRANGERS.contains(&(&own, &module)) || STRANGERS.contains(&(&module, &own)) => {
-                findings.push(say("and they do not know each other"));
+            (_, None) => findings.push(report("which is in no layer: write the path of its module")),
+            (None, _) => findings.push(report(&format!("but `LAYERS` does not list `{own}`"))),
+            (Some(from), Some(to)) if to > from => {
+                findings.push(report(&format!("which is in the higher layer `{}`", LAYERS[to].0)));
+            }
+            _ if FORBIDDEN_PAIRS.contains(&(&own, &module)) || FORBIDDEN_PAIRS.contains(&(&module, &own)) => {
+                findings.push(report("which `FORBIDDEN_PAIRS` forbids"));
             }
             _ => {}
         }
@@ -213,7 +227,7 @@ fn upward(source: &Source) -> Vec<String> {
     findings
 }
 
-/// What stands after `crate::`, alone or in a group, or after as many `super::` as lead there; each with its line.
+/// Returns each name after `crate::`, or after enough `super::` to reach the root, with its line.
 fn references(path: &str, text: &str) -> Vec<(usize, String)> {
     let code: String = text.lines().map(|line| code_of(line).to_owned() + "\n").collect();
     let depth = path.trim_end_matches("/mod.rs").matches('/').count();
@@ -223,7 +237,7 @@ fn references(path: &str, text: &str) -> Vec<(usize, String)> {
         for (at, _) in code.match_indices(way).filter(|(at, _)| starts_a_word(&code, *at)) {
             let line = code[..at].matches('\n').count() + 1;
             let names = first_names(&code[at + way.len()..]);
-            // A `super::` too few or in an inner module leads elsewhere; what is there has other names than modules.
+            // In an inner module the same `super::` leads elsewhere, where no item has the name of a top-level module.
             let names = names.into_iter().filter(|name| way == "crate::" || layer(name).is_some());
             found.extend(names.map(|name| (line, name)));
         }
@@ -235,7 +249,7 @@ fn starts_a_word(code: &str, at: usize) -> bool {
     !code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == ':')
 }
 
-/// `a` of `a::b`, and `a` and `c` of `{a::b, c::{d, e}}`.
+/// Returns `a` for `a::b`, and `a` and `c` for `{a::b, c::{d, e}}`.
 fn first_names(path: &str) -> Vec<String> {
     let name = |part: &str| part.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
@@ -258,7 +272,7 @@ fn first_names(path: &str) -> Vec<String> {
     names
 }
 
-/// The modules in the rows of the map, as `6 program: cli`.
+/// Returns the modules in the rows of the map, in the form `6 program: cli`.
 fn modules_of_the_map(lib: &str) -> BTreeSet<String> {
     let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | "));
     let rows = rows.filter(|row| row.starts_with(|c: char| c.is_ascii_digit()));
@@ -269,61 +283,63 @@ fn modules_of_the_map(lib: &str) -> BTreeSet<String> {
     rows.flat_map(modules).collect()
 }
 
-fn unfinished(source: &Source) -> Vec<String> {
-    // Put together, so that this file is none of those it looks for.
+fn find_unfinished(source: &Source) -> Vec<String> {
+    // Split, so that this file does not contain the words.
     let words = [["to", "do!"], ["unimple", "mented!"], ["db", "g!"], ["#[ign", "ore"]].map(|halves| halves.concat());
     let unfinished = |line: &str| words.iter().any(|word| code_of(line).contains(word));
     lines(source, unfinished)
 }
 
-fn sleeps(source: &Source) -> Vec<String> {
+fn find_sleeps(source: &Source) -> Vec<String> {
     let from = if is_test_file(&source.path) { 0 } else { without_tests(&source.text).len() };
     let before = source.text[..from].matches('\n').count();
     let tests = source.text[from..].lines().enumerate().filter(|(_, line)| code_of(line).contains("sleep("));
     tests.map(|(number, _)| format!("{}:{}", source.path, before + number + 1)).collect()
 }
 
-fn trailing(source: &Source) -> Vec<String> {
+fn find_trailing_whitespace(source: &Source) -> Vec<String> {
     lines(source, |line| line.ends_with([' ', '\t', '\r']))
 }
 
-fn too_long(source: &Source) -> Option<String> {
+fn check_length(source: &Source) -> Option<String> {
     let length = source.text.lines().filter(|line| !line.trim_start().starts_with("//")).count();
-    (length > LONGEST_FILE).then(|| format!("{}: {length} lines", source.path))
+    (length > MAX_LINES).then(|| format!("{}: {length} lines", source.path))
 }
 
-/// A file `a.rs` with files in `a/`; their module is `a/mod.rs`.
-fn beside_its_folder(path: &str, sources: &[Source]) -> Option<String> {
+/// Finds a file `a.rs` next to a folder `a/`; the module belongs into `a/mod.rs`.
+fn check_module_file(path: &str, sources: &[Source]) -> Option<String> {
     let folder = format!("{}/", path.strip_suffix(".rs")?);
     let inside = |source: &Source| source.path.starts_with(&folder);
-    sources.iter().any(inside).then(|| format!("{path} stands beside {folder}, and should be {folder}mod.rs"))
+    sources.iter().any(inside).then(|| format!("{path}: move it to {folder}mod.rs"))
 }
 
-fn without_contract(script: &Source) -> Vec<String> {
+fn check_contract(script: &Source) -> Vec<String> {
     let opening: Vec<&str> = script.text.lines().take_while(|line| line.starts_with("--")).collect();
     let missing = |word: &&str| !opening.iter().any(|line| line.trim_start_matches("-- ").starts_with(word));
     let words = ["KEYS", "ARGV", "Invariant:"];
-    words.iter().copied().filter(missing).map(|word| format!("{}: no {word}", script.path)).collect()
+    words.iter().copied().filter(missing).map(|word| format!("{}: `-- {word}` is missing", script.path)).collect()
 }
 
-/// The targets of the page's links that are files.
+/// Returns the targets of the page's links to files.
 fn links(page: &str) -> Vec<String> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
     let files = targets.filter(|target| !target.contains("://") && !target.starts_with(['#', '<']));
     files.map(|target| target.split('#').next().unwrap_or_default().to_owned()).collect()
 }
 
-fn dangling(page: &Source, link: &str) -> Option<String> {
+fn check_link(page: &Source, link: &str) -> Option<String> {
     let folder = root().join(&page.path);
     let target = folder.parent().expect("a folder").join(link);
     (!target.exists()).then(|| format!("{}: {link}", page.path))
 }
 
-// === what the rules stand on ===
+// === helpers of the checks ===
 
-fn none(findings: impl Iterator<Item = String>) {
+/// Panics with the advice and all findings if there are any.
+#[track_caller]
+fn assert_none(advice: &str, findings: impl Iterator<Item = String>) {
     let findings: Vec<String> = findings.collect();
-    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+    assert!(findings.is_empty(), "{advice}:\n{}\n", findings.join("\n"));
 }
 
 fn lines(source: &Source, bad: impl Fn(&str) -> bool) -> Vec<String> {
@@ -331,13 +347,13 @@ fn lines(source: &Source, bad: impl Fn(&str) -> bool) -> Vec<String> {
     found.map(|(number, line)| format!("{}:{}: {}", source.path, number + 1, line.trim())).collect()
 }
 
-/// The line without its comment; `//` after a colon is an address.
+/// Returns the line without its comment. `//` after a colon is part of a URL.
 fn code_of(line: &str) -> &str {
     let comment = line.match_indices("//").find(|(at, _)| !line[..*at].ends_with(':'));
     comment.map_or(line, |(at, _)| &line[..at])
 }
 
-/// The top-level module that a file of `src` belongs to.
+/// Returns the top-level module of a file in `src`.
 fn module_of(path: &str) -> String {
     let module = path.trim_start_matches("src/").split('/').next().unwrap_or_default();
     module.trim_end_matches(".rs").to_owned()
@@ -354,7 +370,7 @@ fn is_test_file(path: &str) -> bool {
         || path.ends_with("/testing.rs")
 }
 
-/// A file up to its module of tests.
+/// Returns the part of a file before its test module.
 fn without_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
 }

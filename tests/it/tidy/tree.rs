@@ -1,4 +1,4 @@
-//! The files of the tree.
+//! Reads the files of the source tree.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,10 @@ pub(super) fn root() -> &'static Path {
 
 pub(super) fn rust() -> Vec<Source> {
     let sources = all(&["rs"]);
-    assert!(sources.iter().any(|source| source.path == "src/lib.rs"), "this is not the source tree");
+    assert!(
+        sources.iter().any(|source| source.path == "src/lib.rs"),
+        "src/lib.rs is missing: run the tests in the source tree"
+    );
     sources
 }
 
@@ -20,7 +23,7 @@ pub(super) fn read(path: &str) -> Source {
     Source { path: path.to_owned(), text }
 }
 
-/// All files of ours that end so.
+/// Returns all files of the project with one of these extensions.
 pub(super) fn all(endings: &[&str]) -> Vec<Source> {
     let mut found = Vec::new();
     for folder in ["", "src", "tests", "examples", "benches", "docs", "lua", "config"] {
@@ -32,7 +35,7 @@ pub(super) fn all(endings: &[&str]) -> Vec<Source> {
 }
 
 fn walk(folder: &str, deep: bool, found: &mut Vec<String>) {
-    let Ok(entries) = fs::read_dir(root().join(folder)) else { return }; // not every tree has examples
+    let Ok(entries) = fs::read_dir(root().join(folder)) else { return }; // the published crate has fewer folders
     for entry in entries {
         let entry = entry.expect("a file");
         let path = format!("{folder}/{}", entry.file_name().display()).trim_start_matches('/').to_owned();

@@ -1,4 +1,4 @@
-//! How long a switched connection may last, what it holds meanwhile, and what is told of it.
+//! Limits of upgraded connections, their upstream slots, and drains.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use tidegate::{Config, Gateway};
 use super::*;
 
 #[tokio::test]
-async fn a_connection_ends_that_is_idle_too_old_or_has_carried_too_much() {
+async fn upgrade_limits_end_a_connection() {
     let origin = echo().await;
     for (bound, cause) in
         [("idle_timeout: 100ms", "idle"), ("max_time: 100ms", "max_time"), ("max_bytes: 15B", "max_bytes")]
     {
         let gateway = gateway(&origin, &format!("upgrades: {{ {bound} }}"));
-        let mut client = switched(&gateway).await;
+        let mut client = upgraded(&gateway).await;
         client.send("hello").await;
         assert_eq!(client.exactly(5).await.unwrap(), b"hello");
         if cause == "max_bytes" {
             client.send("hello").await;
         }
-        client.rest().await.expect("an end in order");
-        ends(&gateway, cause).await;
+        client.rest().await.expect("an end without a reset");
+        wait_for_end(&gateway, cause).await;
     }
 }
 
 #[tokio::test]
-async fn neither_bounds_of_bodies_nor_of_requests_hold_for_it() {
+async fn limits_of_bodies_and_requests_do_not_apply() {
     let origin = echo().await;
     let listen = "{ address: 127.0.0.1:0, body_timeout: 50ms, idle_timeout: 50ms, min_rate: 1MiB }";
     let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 1s }", "body_timeout: 50ms");
     let gateway = TestGateway::start_at(listen, &rules);
-    let mut client = switched(&gateway).await;
+    let mut client = upgraded(&gateway).await;
     client.send("many bytes").await;
     assert_eq!(client.exactly(10).await.unwrap(), b"many bytes");
     client.closed().await.unwrap();
-    ends(&gateway, "idle").await;
+    wait_for_end(&gateway, "idle").await;
 }
 
 #[tokio::test]
-async fn it_holds_its_seat_at_the_upstream_until_it_ends() {
+async fn upgraded_connection_keeps_its_upstream_slot() {
     let origin = echo().await;
     let gateway = TestGateway::start(&rules(&origin, "", "max_connections: 2, queue: 0")); // one for each worker
     let mut open = Vec::new();
@@ -52,12 +52,12 @@ async fn it_holds_its_seat_at_the_upstream_until_it_ends() {
     }
     assert!((1..=2).contains(&open.len()));
     open.clear();
-    ends(&gateway, "closed").await;
-    switched(&gateway).await;
+    wait_for_end(&gateway, "closed").await;
+    upgraded(&gateway).await;
 }
 
 #[tokio::test]
-async fn a_drain_waits_for_it_until_the_deadline_and_then_ends_it() {
+async fn drain_ends_upgraded_connections_at_its_deadline() {
     let origin = echo().await;
     let text = format!("listen: 127.0.0.1:0\nadmin: off\n{}", rules(&origin, "", ""));
     let gateway = Gateway::start(Config::parse_for_gateway(&text).unwrap(), 1).unwrap();

@@ -1,10 +1,10 @@
-//! Tunnels that clients of HTTP/2 ask for (extended CONNECT, RFC 8441).
+//! Tunnels over HTTP/2 (extended CONNECT, RFC 8441).
 
 use super::*;
 use crate::support::wire::frames::*;
 
-/// What a client asks for a tunnel by.
-const ASKS: [(&str, &str); 6] = [
+/// The fields of a request for a tunnel.
+const CONNECT_FIELDS: [(&str, &str); 6] = [
     (":method", "CONNECT"),
     (":protocol", "websocket"),
     (":scheme", "http"),
@@ -13,14 +13,14 @@ const ASKS: [(&str, &str); 6] = [
     ("sec-websocket-version", "13"),
 ];
 
-async fn connects(client: &mut Frames, stream: u32, path: &str, more: &[(&str, &str)]) {
-    let mut block = ASKS.to_vec();
+async fn open_tunnel(client: &mut Frames, stream: u32, path: &str, more: &[(&str, &str)]) {
+    let mut block = CONNECT_FIELDS.to_vec();
     block[4].1 = path;
     block.extend(more);
     client.frame(HEADERS, END_HEADERS, stream, &fields(block)).await;
 }
 
-/// The bytes of a stream, so many.
+/// Reads `count` bytes of a stream.
 async fn take(client: &mut Frames, stream: u32, count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < count {
@@ -29,7 +29,7 @@ async fn take(client: &mut Frames, stream: u32, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Switches as a server of WebSocket does, and sends back what it is sent.
+/// Starts an origin that accepts WebSocket and echoes all bytes.
 async fn server() -> Origin {
     Origin::start(|mut visit: Visit| async move {
         let request = visit.request().await.expect("a request");
@@ -41,13 +41,13 @@ async fn server() -> Origin {
     .await
 }
 
-/// Of RFC 6455 section 4.2.2, by a crate that the gateway's encoding is not of.
+/// Returns `Sec-WebSocket-Accept` (RFC 6455 section 4.2.2), without code of the gateway.
 fn accept(key: &str) -> String {
     let digest = sha1_smol::Sha1::from(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")).digest();
-    data_encoding(&digest.bytes())
+    base64(&digest.bytes())
 }
 
-fn data_encoding(bytes: &[u8; 20]) -> String {
+fn base64(bytes: &[u8; 20]) -> String {
     let letters: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
     let bits: Vec<usize> =
         bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| usize::from(byte >> bit & 1))).collect();
@@ -56,15 +56,15 @@ fn data_encoding(bytes: &[u8; 20]) -> String {
 }
 
 #[tokio::test]
-async fn a_tunnel_for_websocket_is_a_switched_connection_behind_the_gateway() {
+async fn websocket_over_http2_is_an_upgrade_upstream() {
     let origin = server().await;
     let gateway = gateway(&origin, "limits: [{ name: shakes, mode: OVERALL, rate: 1, interval: 1h }]");
     let mut client = Frames::connect(gateway.address, &[]).await;
     let settings = client.find(|frame| frame.kind == SETTINGS && frame.flags & ACK == 0).await;
     assert!(settings.payload.chunks(6).any(|one| one == [0, 8, 0, 0, 0, 1]), "{settings:?}");
-    connects(&mut client, 1, "/chat?room=1", &[("sec-websocket-protocol", "chat")]).await;
-    let answer = client.find(|frame| (frame.stream, frame.kind) == (1, HEADERS)).await;
-    assert_eq!((answer.status(), answer.ends_stream()), (200, false));
+    open_tunnel(&mut client, 1, "/chat?room=1", &[("sec-websocket-protocol", "chat")]).await;
+    let response = client.find(|frame| (frame.stream, frame.kind) == (1, HEADERS)).await;
+    assert_eq!((response.status(), response.ends_stream()), (200, false));
     let sent = origin.last();
     assert_eq!(sent.start, "GET /chat?room=1 HTTP/1.1");
     for (name, value) in [
@@ -82,18 +82,18 @@ async fn a_tunnel_for_websocket_is_a_switched_connection_behind_the_gateway() {
         client.frame(DATA, 0, 1, b"hello").await;
         assert_eq!(take(&mut client, 1, 5).await, b"hello");
     }
-    assert_eq!(open_ones(&gateway).await, 1);
-    connects(&mut client, 3, "/", &[]).await;
+    assert_eq!(count_open(&gateway).await, 1);
+    open_tunnel(&mut client, 3, "/", &[]).await;
     assert_eq!(client.status(3).await, 429);
-    // The end of one half is the end of the other: so does the origin.
+    // The origin closes its half when the client closes its own.
     client.frame(DATA, END_STREAM, 1, b"bye").await;
-    let rest = client.rest_of(1).await;
+    let rest = client.rest_of_stream(1).await;
     assert_eq!(rest.iter().flat_map(|frame| frame.payload.clone()).collect::<Vec<_>>(), b"bye");
-    ends(&gateway, "closed").await;
+    wait_for_end(&gateway, "closed").await;
 }
 
 #[tokio::test]
-async fn an_origin_may_end_first_and_the_client_after_it() {
+async fn origin_can_close_its_half_first() {
     let origin = Origin::start(|mut visit: Visit| async move {
         visit.request().await;
         visit.raw.send(SWITCH.replace("websocket", "tcp")).await;
@@ -104,28 +104,28 @@ async fn an_origin_may_end_first_and_the_client_after_it() {
     .await;
     let gateway = gateway(&origin, "upgrades: [tcp]");
     let mut client = Frames::connect(gateway.address, &[]).await;
-    let mut block = ASKS.to_vec();
+    let mut block = CONNECT_FIELDS.to_vec();
     block[1].1 = "tcp";
     client.frame(HEADERS, END_HEADERS, 1, &fields(block)).await;
     assert_eq!(client.status(1).await, 200);
-    let came: Vec<_> = client.rest_of(1).await.into_iter().flat_map(|frame| frame.payload).collect();
-    assert_eq!(came, b"first");
+    let received: Vec<_> = client.rest_of_stream(1).await.into_iter().flat_map(|frame| frame.payload).collect();
+    assert_eq!(received, b"first");
     client.frame(DATA, END_STREAM, 1, b"last").await;
-    ends(&gateway, "closed").await;
+    wait_for_end(&gateway, "closed").await;
 }
 
 #[tokio::test]
-async fn a_tunnel_that_cannot_be_is_refused() {
+async fn impossible_tunnel_is_rejected() {
     let origin = echo().await;
     let gateway = gateway(&origin, "");
     let mut client = Frames::connect(gateway.address, &[]).await;
-    // The wrong answer to its key; an answer that is no switch but a success; one that is another; another protocol.
+    // The origin returns a wrong `Sec-WebSocket-Accept`, or rejects the upgrade.
     for (stream, path, status) in [(1, "/", 502), (3, "/refused", 403)] {
-        connects(&mut client, stream, path, &[]).await;
+        open_tunnel(&mut client, stream, path, &[]).await;
         assert_eq!(client.status(stream).await, status, "{path}");
     }
     for (stream, protocol) in [(5, "tcp"), (7, "h2c"), (9, "")] {
-        let mut block = ASKS.to_vec();
+        let mut block = CONNECT_FIELDS.to_vec();
         block[1].1 = protocol;
         client.frame(HEADERS, END_HEADERS, stream, &fields(block)).await;
         assert_eq!(client.status(stream).await, 501, "{protocol}");
@@ -137,17 +137,17 @@ async fn a_tunnel_that_cannot_be_is_refused() {
     let get =
         [(":method", "GET"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
     client.frame(HEADERS, END_STREAM | END_HEADERS, 13, &fields(get)).await;
-    assert_eq!(client.reset_of(13).await, PROTOCOL_ERROR);
-    connects(&mut client, 15, "/", &[("content-length", "5")]).await;
+    assert_eq!(client.reset_code(13).await, PROTOCOL_ERROR);
+    open_tunnel(&mut client, 15, "/", &[("content-length", "5")]).await;
     assert!(matches!(
         client.find(|frame| frame.stream == 15 && frame.kind != WINDOW_UPDATE).await.kind,
         HEADERS | RST_STREAM
     ));
-    assert_eq!((open_ones(&gateway).await, origin.requests().len()), (0, 2));
+    assert_eq!((count_open(&gateway).await, origin.requests().len()), (0, 2));
     let plain = Origin::saying(OK).await;
     let gateway = super::gateway(&plain, "");
     let mut client = Frames::connect(gateway.address, &[]).await;
-    connects(&mut client, 1, "/", &[]).await;
+    open_tunnel(&mut client, 1, "/", &[]).await;
     client.frame(DATA, 0, 1, b"not yet").await;
     assert_eq!(client.status(1).await, 502);
     assert_eq!(plain.last().body, b"");
@@ -161,7 +161,7 @@ async fn impossible_tunnel_takes_no_permit() {
     for (upstream, protocol) in [("", "tcp"), ("protocol: http2", "websocket")] {
         let gateway = TestGateway::start(&rules(&origin, limits, upstream));
         let mut client = Frames::connect(gateway.address, &[]).await;
-        let mut block = ASKS.to_vec();
+        let mut block = CONNECT_FIELDS.to_vec();
         block[1].1 = protocol;
         for stream in [1, 3, 5] {
             client.frame(HEADERS, END_HEADERS, stream, &fields(block.clone())).await;
@@ -176,13 +176,13 @@ async fn impossible_tunnel_takes_no_permit() {
 }
 
 #[tokio::test]
-async fn a_tunnel_has_the_bounds_of_upgrades_and_not_those_of_bodies() {
+async fn only_upgrade_limits_apply_to_tunnels() {
     let origin = server().await;
     let listen = "{ address: 127.0.0.1:0, body_timeout: 300ms, idle_timeout: 300ms, min_rate: 1MiB }";
     let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 2s }", "body_timeout: 300ms");
     let gateway = TestGateway::start_at(listen, &rules);
     let mut client = Frames::connect(gateway.address, &[]).await;
-    connects(&mut client, 1, "/", &[]).await;
+    open_tunnel(&mut client, 1, "/", &[]).await;
     assert_eq!(client.status(1).await, 200);
     client.frame(DATA, 0, 1, b"many bytes").await;
     assert_eq!(take(&mut client, 1, 10).await, b"many bytes");
@@ -194,18 +194,18 @@ async fn a_tunnel_has_the_bounds_of_upgrades_and_not_those_of_bodies() {
             _ => {}
         }
     }
-    ends(&gateway, "idle").await;
+    wait_for_end(&gateway, "idle").await;
 }
 
 #[tokio::test]
-async fn a_reset_of_the_stream_ends_the_connection_behind_it_and_the_other_way_round() {
+async fn reset_passes_between_stream_and_connection() {
     let origin = server().await;
     let gateway = gateway(&origin, "");
     let mut client = Frames::connect(gateway.address, &[]).await;
-    connects(&mut client, 1, "/", &[]).await;
+    open_tunnel(&mut client, 1, "/", &[]).await;
     assert_eq!(client.status(1).await, 200);
     client.reset(1).await;
-    while open_ones(&gateway).await > 0 {
+    while count_open(&gateway).await > 0 {
         tokio::task::yield_now().await;
     }
     let origin = Origin::start(|mut visit: Visit| async move {
@@ -218,8 +218,8 @@ async fn a_reset_of_the_stream_ends_the_connection_behind_it_and_the_other_way_r
     .await;
     let gateway = super::gateway(&origin, "");
     let mut client = Frames::connect(gateway.address, &[]).await;
-    connects(&mut client, 1, "/", &[]).await;
+    open_tunnel(&mut client, 1, "/", &[]).await;
     assert_eq!(client.status(1).await, 200);
     client.frame(DATA, 0, 1, b"x").await;
-    assert_eq!(client.reset_of(1).await, CANCEL);
+    assert_eq!(client.reset_code(1).await, CANCEL);
 }

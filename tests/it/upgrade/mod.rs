@@ -1,4 +1,4 @@
-//! Connections that are switched to another protocol: WebSocket, on real sockets.
+//! Connections that are upgraded to another protocol, for example WebSocket.
 
 mod bounds;
 mod carrying;
@@ -20,7 +20,7 @@ const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A request for WebSocket, as browsers send it.
+/// Returns a WebSocket request as browsers send it.
 fn handshake(path: &str, more: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
@@ -28,7 +28,7 @@ fn handshake(path: &str, more: &str) -> String {
     )
 }
 
-/// One route to this origin, with these keys, and these of the upstream.
+/// Returns rules with one route to this origin, with further settings of the route and of the upstream.
 fn rules(origin: &Origin, route: &str, upstream: &str) -> String {
     format!(
         "upstreams: {{ origin: {{ targets: ['http://{}'], {upstream} }} }}
@@ -41,7 +41,7 @@ fn gateway(origin: &Origin, route: &str) -> TestGateway {
     TestGateway::start(&rules(origin, route, ""))
 }
 
-/// Switches, and sends back what it is sent; `/refused` is answered 403.
+/// Starts an origin that accepts upgrades and echoes all bytes. It responds to `/refused` with 403.
 async fn echo() -> Origin {
     Origin::start(|mut visit: Visit| async move {
         while let Some(request) = visit.request().await {
@@ -62,29 +62,29 @@ async fn echo() -> Origin {
     .await
 }
 
-/// A client that has switched.
-async fn switched(gateway: &TestGateway) -> Raw {
+/// Connects a client and upgrades the connection.
+async fn upgraded(gateway: &TestGateway) -> Raw {
     let mut client = gateway.client().await;
     client.send(handshake("/", "")).await;
-    let answer = client.head().await.expect("an answer");
-    assert_eq!(answer.status(), 101, "{answer:?}");
+    let response = client.head().await.expect("a response");
+    assert_eq!(response.status(), 101, "{response:?}");
     client
 }
 
-async fn open_ones(gateway: &TestGateway) -> u64 {
+async fn count_open(gateway: &TestGateway) -> u64 {
     gateway.counter("tidegate_upgraded_connections{upstream=\"origin\"}").await
 }
 
-async fn ended(gateway: &TestGateway, cause: &str) -> u64 {
+async fn count_ended(gateway: &TestGateway, cause: &str) -> u64 {
     let series = format!("tidegate_upgraded_connections_ended_total{{upstream=\"origin\",cause=\"{cause}\"}}");
     gateway.counter(&series).await
 }
 
-async fn ends(gateway: &TestGateway, cause: &str) {
-    while ended(gateway, cause).await == 0 {
+async fn wait_for_end(gateway: &TestGateway, cause: &str) {
+    while count_ended(gateway, cause).await == 0 {
         tokio::task::yield_now().await;
     }
-    while open_ones(gateway).await > 0 {
+    while count_open(gateway).await > 0 {
         tokio::task::yield_now().await;
     }
 }

@@ -1,16 +1,16 @@
-//! Which offers reach an upstream, and what of its answers is believed.
+//! Upgrade requests that reach an upstream, and validation of its 101 responses.
 
 use super::*;
 
 #[tokio::test]
-async fn a_handshake_passes_whole_and_is_charged_once() {
+async fn handshake_is_forwarded_and_charged_once() {
     let origin = echo().await;
     let limits = "limits: [{ name: shakes, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }]";
     let gateway = gateway(&origin, limits);
     let mut client = gateway.client().await;
     client.send(handshake("/chat?room=1", "TE: trailers\r\n")).await;
-    let answer = client.head().await.unwrap();
-    assert_eq!(answer.start, "HTTP/1.1 101 Switching Protocols");
+    let response = client.head().await.unwrap();
+    assert_eq!(response.start, "HTTP/1.1 101 Switching Protocols");
     for (name, value) in [
         ("connection", Some("upgrade")),
         ("upgrade", Some("websocket")),
@@ -19,7 +19,7 @@ async fn a_handshake_passes_whole_and_is_charged_once() {
         ("content-length", None),
         ("ratelimit", Some("\"shakes\";r=0;t=3600")),
     ] {
-        assert_eq!(answer.field(name).as_deref(), value, "{name}: {answer:?}");
+        assert_eq!(response.field(name).as_deref(), value, "{name}: {response:?}");
     }
     let sent = origin.last();
     assert_eq!(sent.start, "GET /chat?room=1 HTTP/1.1");
@@ -36,26 +36,26 @@ async fn a_handshake_passes_whole_and_is_charged_once() {
         client.send("hello").await;
         assert_eq!(client.exactly(5).await.unwrap(), b"hello");
     }
-    assert_eq!(open_ones(&gateway).await, 1);
+    assert_eq!(count_open(&gateway).await, 1);
     let refused = gateway.client().await.ask(handshake("/", "")).await;
     assert_eq!((refused.status(), refused.field("connection").as_deref()), (429, Some("close")));
     assert_eq!(origin.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn what_comes_behind_an_offer_is_no_request_whatever_the_answer() {
+async fn bytes_after_an_upgrade_request_are_no_request() {
     let origin = echo().await;
     let gateway = gateway(&origin, "");
     let behind = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
     for path in ["/refused", "/..%5c"] {
         let mut client = gateway.client().await;
         client.send(handshake(path, "") + behind).await;
-        let answer = client.answer(false).await;
-        assert!(matches!(answer.status(), 400 | 403), "{answer:?}");
-        assert_eq!(answer.field("connection").as_deref(), Some("close"));
+        let response = client.answer(false).await;
+        assert!(matches!(response.status(), 400 | 403), "{response:?}");
+        assert_eq!(response.field("connection").as_deref(), Some("close"));
         client.closed().await.ok(); // unread bytes may make it a reset
     }
-    // Of an upstream that switches, it is the first that is said in the other protocol.
+    // After an accepted upgrade the bytes belong to the other protocol.
     let mut client = gateway.client().await;
     client.send(handshake("/", "") + behind).await;
     assert_eq!(client.head().await.unwrap().status(), 101);
@@ -64,24 +64,28 @@ async fn what_comes_behind_an_offer_is_no_request_whatever_the_answer() {
 }
 
 #[tokio::test]
-async fn any_other_answer_than_101_is_an_answer() {
+async fn response_other_than_101_is_forwarded() {
     let origin = echo().await;
     let gateway = gateway(&origin, "");
-    let answer = gateway.client().await.ask(handshake("/refused", "")).await;
-    assert_eq!((answer.status(), answer.text().as_str()), (403, "no"));
-    assert_eq!((answer.field("upgrade"), open_ones(&gateway).await), (None, 0));
+    let response = gateway.client().await.ask(handshake("/refused", "")).await;
+    assert_eq!((response.status(), response.text().as_str()), (403, "no"));
+    assert_eq!((response.field("upgrade"), count_open(&gateway).await), (None, 0));
 }
 
-/// Which offer the origin hears of, if it hears of any.
-async fn heard(gateway: &TestGateway, origin: &Origin, request: impl AsRef<[u8]>) -> (Option<String>, Message) {
+/// Sends a request. Returns the `Upgrade` field that the origin received, and the response.
+async fn offered_upgrade(
+    gateway: &TestGateway,
+    origin: &Origin,
+    request: impl AsRef<[u8]>,
+) -> (Option<String>, Message) {
     let mut client = gateway.client().await;
     client.send(request).await;
-    let answer = client.head().await.expect("an answer");
-    (origin.last().field("upgrade"), answer)
+    let response = client.head().await.expect("a response");
+    (origin.last().field("upgrade"), response)
 }
 
 #[tokio::test]
-async fn an_origin_hears_of_the_protocols_of_the_route_and_of_no_others() {
+async fn only_protocols_of_the_route_are_offered() {
     let origin = Origin::saying(OK).await;
     let offer = |offer: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: {offer}\r\n\r\n");
     for (route, offered, expected) in [
@@ -97,15 +101,15 @@ async fn an_origin_hears_of_the_protocols_of_the_route_and_of_no_others() {
         ("upgrades: { idle_timeout: 1m }", "websocket", Some("websocket")),
     ] {
         let gateway = gateway(&origin, route);
-        let (heard, answer) = heard(&gateway, &origin, offer(offered)).await;
-        assert_eq!((heard.as_deref(), answer.status()), (expected, 200), "{route} {offered}");
+        let (offered_upgrade, response) = offered_upgrade(&gateway, &origin, offer(offered)).await;
+        assert_eq!((offered_upgrade.as_deref(), response.status()), (expected, 200), "{route} {offered}");
         let expected_of_connection = expected.map(|_| "upgrade");
         assert_eq!(origin.last().field("connection").as_deref(), expected_of_connection, "{route} {offered}");
     }
 }
 
 #[tokio::test]
-async fn what_is_no_whole_offer_is_a_request_like_any_other() {
+async fn incomplete_upgrade_request_is_a_plain_request() {
     let origin = Origin::saying(OK).await;
     let gateway = gateway(&origin, "");
     for (what, head) in [
@@ -122,33 +126,34 @@ async fn what_is_no_whole_offer_is_a_request_like_any_other() {
         ),
         (
             "a body in chunks",
-            "POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n\
-             0\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+             Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         ),
         ("HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
     ] {
-        let (heard, answer) = heard(&gateway, &origin, head).await;
-        assert_eq!((heard, answer.status()), (None, 200), "{what}");
+        let (offered_upgrade, response) = offered_upgrade(&gateway, &origin, head).await;
+        assert_eq!((offered_upgrade, response.status()), (None, 200), "{what}");
     }
 }
 
-/// Clients of Java offer HTTP/2 with every first request, and keep their connections.
+/// Java clients offer h2c in the first request of a connection, and reuse the connection.
 #[tokio::test]
-async fn an_offer_of_http2_is_ignored_and_the_connection_stays() {
+async fn h2c_upgrade_request_is_ignored() {
     let origin = Origin::saying(OK).await;
     let gateway = gateway(&origin, "");
     let mut client = gateway.client().await;
-    let offer = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
+    let offer = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+                 HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
     for _ in 0..2 {
-        let answer = client.ask(offer).await;
-        assert_eq!((answer.status(), answer.field("connection")), (200, None));
+        let response = client.ask(offer).await;
+        assert_eq!((response.status(), response.field("connection")), (200, None));
         assert_eq!((origin.last().field("upgrade"), origin.last().field("http2-settings")), (None, None));
     }
 }
 
 #[tokio::test]
-async fn a_switch_that_was_not_offered_is_no_answer() {
-    for (what, answer) in [
+async fn unexpected_101_is_502() {
+    for (what, response) in [
         ("another protocol", "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"),
         ("two protocols", "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket, h2c\r\n\r\n"),
         ("two lines", "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\nUpgrade: websocket\r\n\r\n"),
@@ -157,10 +162,10 @@ async fn a_switch_that_was_not_offered_is_no_answer() {
         ("a length", "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 2\r\n\r\nhi"),
         ("chunks", "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n"),
     ] {
-        let origin = Origin::saying(answer).await;
+        let origin = Origin::saying(response).await;
         let gateway = gateway(&origin, "");
-        let told = gateway.client().await.ask(handshake("/", "")).await;
-        assert_eq!((told.status(), open_ones(&gateway).await), (502, 0), "{what}");
+        let forwarded = gateway.client().await.ask(handshake("/", "")).await;
+        assert_eq!((forwarded.status(), count_open(&gateway).await), (502, 0), "{what}");
     }
     let origin = Origin::saying(SWITCH).await;
     for (route, request) in [

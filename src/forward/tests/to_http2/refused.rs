@@ -123,7 +123,7 @@ async fn a_request_behind_the_last_of_a_goaway_is_sent_on_another_connection() {
         if index > 0 {
             return answer_all(visit).await;
         }
-        let asked = visit.find(frames::is_end).await;
+        let asked = visit.find(frames::Frame::ends_stream).await;
         visit.frame(frames::GOAWAY, 0, 0, &go_away(asked.stream - 1)).await;
         while visit.next().await.is_ok() {}
     })
@@ -141,7 +141,7 @@ async fn a_request_before_the_last_of_a_goaway_is_answered_and_the_next_goes_els
         if index > 0 {
             return answer_all(visit).await;
         }
-        let asked = visit.find(frames::is_end).await;
+        let asked = visit.find(frames::Frame::ends_stream).await;
         visit.frame(frames::GOAWAY, 0, 0, &go_away(asked.stream)).await;
         visit.frame(frames::HEADERS, frames::END_HEADERS | frames::END_STREAM, asked.stream, &[0x89]).await;
         while visit.next().await.is_ok() {}
@@ -160,9 +160,9 @@ async fn what_was_taken_by_a_connection_that_ends_is_sent_again_if_that_does_no_
             if index > 0 {
                 return answer_all(visit).await;
             }
-            let first = visit.find(frames::is_end).await;
+            let first = visit.find(frames::Frame::ends_stream).await;
             visit.frame(frames::HEADERS, frames::END_HEADERS | frames::END_STREAM, first.stream, &[0x88]).await;
-            visit.find(frames::is_end).await;
+            visit.find(frames::Frame::ends_stream).await;
         })
         .await;
         let gateway = to(address).start();
@@ -178,7 +178,7 @@ async fn what_was_taken_by_a_connection_that_ends_is_sent_again_if_that_does_no_
 #[tokio::test]
 async fn a_new_connection_that_ends_unanswered_is_the_last() {
     let (address, connections) = spelled(|mut visit, _| async move {
-        visit.find(frames::is_end).await;
+        visit.find(frames::Frame::ends_stream).await;
     })
     .await;
     let gateway = to(address).start();

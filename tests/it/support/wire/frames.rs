@@ -1,4 +1,4 @@
-//! HTTP/2 spelled out on a socket: a client that sends what it likes.
+//! HTTP/2 frames on a socket, for clients and servers that break rules.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,10 +29,10 @@ pub const REFUSED_STREAM: u32 = 7;
 pub const CANCEL: u32 = 8;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// SETTINGS: no memory of fields, so that answers can be read one by one.
+/// SETTINGS_HEADER_TABLE_SIZE of 0, so that each header block can be decoded without state.
 const NO_TABLE: [u8; 6] = [0, 1, 0, 0, 0, 0];
 
-/// A frame as it came.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub kind: u8,
@@ -41,7 +41,7 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// A client's end of a connection.
+/// One end of an HTTP/2 connection.
 #[derive(Debug)]
 pub struct Frames {
     pub stream: TcpStream,
@@ -57,7 +57,7 @@ impl Frame {
         bytes
     }
 
-    /// A number at this place of the payload: the error of RST_STREAM is at 0, that of GOAWAY at 4.
+    /// Returns the number at this offset of the payload. The error code is at 0 in RST_STREAM and at 4 in GOAWAY.
     pub fn number(&self, at: usize) -> u32 {
         u32::from_be_bytes(self.payload[at..at + 4].try_into().expect("four bytes"))
     }
@@ -66,7 +66,7 @@ impl Frame {
         matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
     }
 
-    /// The status of an answer's HEADERS, whose first field it is.
+    /// Returns the status of a response, which must be the first field of its HEADERS.
     pub fn status(&self) -> u16 {
         let size_updates = self.payload.iter().take_while(|byte| **byte & 0xe0 == 0x20).count();
         let block = &self.payload[size_updates..];
@@ -81,7 +81,7 @@ impl Frame {
     }
 }
 
-/// Three digits in the code of RFC 7541's appendix B.
+/// Decodes three digits in the Huffman code of RFC 7541, appendix B.
 fn digits(bytes: &[u8]) -> u16 {
     let bits: Vec<u8> = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
     let number = |bits: &[u8]| bits.iter().fold(0, |number, bit| number * 2 + u16::from(*bit));
@@ -95,7 +95,7 @@ fn digits(bytes: &[u8]) -> u16 {
     value
 }
 
-/// A block of fields, each written out.
+/// Encodes fields as literals without indexing.
 pub fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -119,18 +119,13 @@ pub fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u
     block
 }
 
-/// What every request says.
-pub fn asks<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
+/// Returns the pseudo-header fields of a request.
+pub fn request_fields<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
     [(":method", method), (":scheme", "http"), (":authority", "test.example"), (":path", path)]
 }
 
-/// Whether a frame ends its stream.
-pub fn is_end(frame: &Frame) -> bool {
-    frame.ends_stream()
-}
-
 impl Frames {
-    /// Says hello with these settings.
+    /// Connects and sends the preface with these settings.
     pub async fn connect(address: SocketAddr, settings: &[u8]) -> Self {
         let stream = soon(TcpStream::connect(address)).await.expect("should connect");
         stream.set_nodelay(true).expect("no delay");
@@ -140,7 +135,7 @@ impl Frames {
         client
     }
 
-    /// The other end: takes a client's preface, and says hello with these settings.
+    /// Serves a connection: reads the client's preface and sends these settings.
     pub async fn accept(stream: TcpStream, settings: &[u8]) -> Self {
         let mut server = Self { stream, buffer: Vec::new() };
         server.fill(24).await.expect("a preface");
@@ -153,7 +148,7 @@ impl Frames {
         soon(self.stream.write_all(bytes.as_ref())).await.expect("should write");
     }
 
-    /// Sends; false if the other side takes no more.
+    /// Sends bytes. Returns `false` if the peer has closed the connection.
     pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         soon(self.stream.write_all(bytes.as_ref())).await.is_ok()
     }
@@ -162,9 +157,9 @@ impl Frames {
         self.send(Frame::bytes(kind, flags, stream, payload)).await;
     }
 
-    /// Opens a stream with this request and these further fields.
+    /// Sends the HEADERS of a request with further fields.
     pub async fn open(&mut self, stream: u32, method: &str, path: &str, more: &[(&str, &str)], ends: bool) {
-        let block = fields(asks(method, path).into_iter().chain(more.iter().copied()));
+        let block = fields(request_fields(method, path).into_iter().chain(more.iter().copied()));
         self.frame(HEADERS, END_HEADERS | u8::from(ends), stream, &block).await;
     }
 
@@ -176,7 +171,7 @@ impl Frames {
         self.frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()).await;
     }
 
-    /// The next frame; an error once the other side has closed.
+    /// Reads the next frame. Returns an error if the peer has closed the connection.
     pub async fn next(&mut self) -> io::Result<Frame> {
         self.fill(9).await?;
         let length = usize::from(self.buffer[0]) << 16 | usize::from(self.buffer[1]) << 8 | usize::from(self.buffer[2]);
@@ -186,18 +181,18 @@ impl Frames {
         Ok(Frame { kind: bytes[3], flags: bytes[4], stream, payload: bytes[9..].to_vec() })
     }
 
-    /// The next frame like this; those before it are let go.
+    /// Reads until a frame matches, and discards the frames before it.
     pub async fn find(&mut self, mut like: impl FnMut(&Frame) -> bool) -> Frame {
         loop {
-            let frame = self.next().await.expect("should be such a frame");
+            let frame = self.next().await.expect("the connection ended before a frame matched");
             if like(&frame) {
                 return frame;
             }
         }
     }
 
-    /// The frames of a stream until it ends, in whatever way.
-    pub async fn rest_of(&mut self, stream: u32) -> Vec<Frame> {
+    /// Reads the frames of a stream until END_STREAM or RST_STREAM, without WINDOW_UPDATE.
+    pub async fn rest_of_stream(&mut self, stream: u32) -> Vec<Frame> {
         let mut frames = Vec::new();
         loop {
             let frame = self.find(|frame| frame.stream == stream && frame.kind != WINDOW_UPDATE).await;
@@ -209,18 +204,18 @@ impl Frames {
         }
     }
 
-    /// The status of a stream's answer.
+    /// Reads until the response of a stream begins, and returns its status.
     pub async fn status(&mut self, stream: u32) -> u16 {
         self.find(|frame| (frame.stream, frame.kind) == (stream, HEADERS)).await.status()
     }
 
-    /// With which error a stream is reset.
-    pub async fn reset_of(&mut self, stream: u32) -> u32 {
+    /// Reads until the stream is reset, and returns the error code.
+    pub async fn reset_code(&mut self, stream: u32) -> u32 {
         self.find(|frame| (frame.stream, frame.kind) == (stream, RST_STREAM)).await.number(0)
     }
 
-    /// With which error the connection ends.
-    pub async fn end(&mut self) -> u32 {
+    /// Reads until the connection ends, and returns the error code of its GOAWAY.
+    pub async fn goaway_code(&mut self) -> u32 {
         let reason = self.find(|frame| frame.kind == GOAWAY).await.number(4);
         while self.next().await.is_ok() {}
         reason

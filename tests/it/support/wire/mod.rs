@@ -1,36 +1,51 @@
-//! What tests of the gateway talk to and talk with: raw sockets at both ends.
+//! Raw sockets for tests: clients and origins that control every byte.
 
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each user takes what it needs")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each user needs only some of the items")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 pub mod frames;
 pub mod raw;
 pub mod upstream;
 
 use std::future::Future;
+use std::panic::Location;
 use std::time::Duration;
 
-/// Waits for what must happen soon; longer than any machine needs, and shorter than anybody's patience.
-pub async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(10), what).await.expect("should have happened long ago")
+/// Longer than a busy machine needs for one step of a test.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Completes with `future`, or panics after 10 s with the place of the call.
+#[track_caller]
+pub fn soon<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
+    within(PATIENCE, "the awaited step", Location::caller(), future)
 }
 
-/// Waits until `condition` holds.
-pub async fn until(mut condition: impl FnMut() -> bool) {
-    soon(async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+/// Waits until `condition` holds, or panics after 10 s with the place of the call.
+#[track_caller]
+pub fn until(condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    within(PATIENCE, "the condition", Location::caller(), poll(Duration::from_millis(1), condition))
 }
 
-/// Waits until `condition` holds, for what takes its time.
-pub async fn until_within(patience: Duration, mut condition: impl FnMut() -> bool) {
-    let holds = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+/// Waits until `condition` holds, or panics after `patience` with the place of the call.
+#[track_caller]
+pub fn until_within(patience: Duration, condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    within(patience, "the condition", Location::caller(), poll(Duration::from_millis(20), condition))
+}
+
+async fn within<T>(
+    patience: Duration,
+    what: &'static str,
+    caller: &'static Location<'static>,
+    future: impl Future<Output = T>,
+) -> T {
+    let Ok(output) = tokio::time::timeout(patience, future).await else {
+        panic!("waited {patience:?} for {what} at {caller}");
     };
-    tokio::time::timeout(patience, holds).await.expect("should have happened long ago");
+    output
+}
+
+async fn poll(pause: Duration, mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        tokio::time::sleep(pause).await;
+    }
 }

@@ -1,4 +1,4 @@
-//! HTTP/1 spelled out on a socket, for either end of a connection.
+//! HTTP/1 bytes on a socket, for clients and servers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,14 +8,14 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::soon;
 
-/// One end of a connection, in clear unless said otherwise.
+/// One end of a connection: plaintext by default, or another stream `S`.
 #[derive(Debug)]
 pub struct Raw<S = TcpStream> {
     pub stream: S,
     buffer: Vec<u8>,
 }
 
-/// A message that was read to its end.
+/// A complete message.
 #[derive(Debug, Default, Clone)]
 pub struct Message {
     /// The request line or status line.
@@ -26,12 +26,12 @@ pub struct Message {
 }
 
 impl Message {
-    /// The status of an answer.
+    /// Returns the status of a response.
     pub fn status(&self) -> u16 {
         self.start.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line")
     }
 
-    /// The values of a field, joined.
+    /// Returns the values of a field, joined with ` | `.
     pub fn field(&self, name: &str) -> Option<String> {
         let values: Vec<_> = self
             .fields
@@ -52,7 +52,7 @@ impl Raw {
         Self::new(soon(TcpStream::connect(address)).await.expect("should connect"))
     }
 
-    /// From another address of this machine.
+    /// Connects from another loopback address.
     pub async fn connect_from(source: &str, address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(SocketAddr::new(source.parse().expect("an address"), 0)).expect("should bind");
@@ -73,29 +73,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         soon(sending).await.expect("should write");
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     pub async fn ask(&mut self, request: impl AsRef<[u8]>) -> Message {
         let bodiless = request.as_ref().starts_with(b"HEAD ");
         self.send(request).await;
         self.answer(bodiless).await
     }
 
-    /// Reads an answer; hints before it are let go.
+    /// Reads a response, and discards informational responses except 100 and 101.
     pub async fn answer(&mut self, bodiless: bool) -> Message {
         loop {
-            let answer = self.try_message(bodiless, true).await.expect("should be a whole answer");
+            let answer = self.try_message(bodiless, true).await.expect("should be a complete response");
             if !matches!(answer.status(), 102..200) {
                 return answer;
             }
         }
     }
 
-    /// Reads a request; nothing if the other side closed instead.
+    /// Reads a request. Returns `None` if the peer has closed the connection.
     pub async fn request(&mut self) -> Option<Message> {
         self.try_message(false, false).await.ok()
     }
 
-    /// Reads a message to its end.
+    /// Reads a complete message: a response if `answer` is set, or a request.
     pub async fn try_message(&mut self, bodiless: bool, answer: bool) -> io::Result<Message> {
         let mut message = self.head().await?;
         let status = if answer { message.status() } else { 0 };
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         Ok(message)
     }
 
-    /// Reads a head.
+    /// Reads the start line and the fields of a message.
     pub async fn head(&mut self) -> io::Result<Message> {
         let start = self.line().await?;
         Ok(Message { start, fields: self.fields().await?, ..Message::default() })
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
             match line.split_once(':') {
                 Some((name, value)) => fields.push((name.to_owned(), value.trim().to_owned())),
                 None if line.is_empty() => return Ok(fields),
-                None => panic!("no field: {line:?}"),
+                None => panic!("a field without a colon: {line:?}"),
             }
         }
     }
@@ -141,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         }
     }
 
-    /// Reads one chunk; the last one is empty, and its trailers follow.
+    /// Reads one chunk. The last chunk is empty; its trailers are not read.
     pub async fn chunk(&mut self) -> io::Result<Vec<u8>> {
         let size = self.line().await?;
         let size = usize::from_str_radix(&size, 16).expect("a chunk size");
@@ -171,7 +171,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         Ok(self.buffer.drain(..count).collect())
     }
 
-    /// Waits for the other side to close without another byte; says whether it was a reset.
+    /// Waits until the peer closes the connection. Panics if it sends a byte; returns an error for a reset.
     pub async fn closed(&mut self) -> io::Result<()> {
         assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
         match self.fill().await? {
@@ -180,13 +180,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         }
     }
 
-    /// Everything until the other side closes.
+    /// Reads until the peer closes the connection.
     pub async fn rest(&mut self) -> io::Result<Vec<u8>> {
         while self.fill().await? > 0 {}
         Ok(std::mem::take(&mut self.buffer))
     }
 
-    /// Takes everything until the other side closes, however long that is.
+    /// Reads until the peer closes the connection, without a timeout. Returns the number of bytes.
     pub async fn take_all(&mut self) -> io::Result<usize> {
         let mut count = 0;
         loop {

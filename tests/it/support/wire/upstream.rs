@@ -1,4 +1,4 @@
-//! An origin that does what a test tells it, and remembers what it was sent.
+//! A scripted origin that records the requests it receives.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::raw::{Message, Raw};
 
-/// An origin on a port of its own.
+/// An origin server on a free port.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub address: SocketAddr,
@@ -18,17 +18,17 @@ pub struct Origin {
     requests: Arc<Mutex<Vec<Message>>>,
 }
 
-/// One connection to it.
+/// One connection to the origin.
 #[derive(Debug)]
 pub struct Visit {
-    /// How many connections came before.
+    /// The number of earlier connections.
     pub index: usize,
     pub raw: Raw,
     requests: Arc<Mutex<Vec<Message>>>,
 }
 
 impl Origin {
-    /// Runs `script` on every connection.
+    /// Starts an origin that runs `script` on every connection.
     pub async fn start<F, S>(script: S) -> Self
     where
         S: Fn(Visit) -> F + Send + 'static,
@@ -47,7 +47,7 @@ impl Origin {
         origin
     }
 
-    /// Answers every request with the same bytes.
+    /// Starts an origin that answers every request with the same bytes.
     pub async fn saying(answer: &'static str) -> Self {
         Self::start(move |mut visit| async move {
             while visit.request().await.is_some() {
@@ -57,42 +57,42 @@ impl Origin {
         .await
     }
 
-    /// Nobody listens at its address.
+    /// Returns an address that refuses connections.
     pub async fn absent() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("should bind");
         listener.local_addr().expect("should have an address")
     }
 
-    /// How many connections it has had.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    /// The requests it was sent.
+    /// Returns the recorded requests.
     pub fn requests(&self) -> Vec<Message> {
         self.requests.lock().clone()
     }
 
-    /// Forgets the requests so far.
+    /// Clears the recorded requests.
     pub fn forget(&self) {
         self.requests.lock().clear();
     }
 
-    /// The last of them.
+    /// Returns the last recorded request.
     pub fn last(&self) -> Message {
-        self.requests().pop().expect("should have been sent a request")
+        self.requests().pop().expect("should have received a request")
     }
 }
 
 impl Visit {
-    /// Reads a request to its end and remembers it; nothing once the other side has closed.
+    /// Reads and records a complete request. Returns `None` if the peer has closed the connection.
     pub async fn request(&mut self) -> Option<Message> {
         let request = self.raw.try_message(false, false).await.ok()?;
         self.requests.lock().push(request.clone());
         Some(request)
     }
 
-    /// Reads a head and remembers it.
+    /// Reads and records the head of a request.
     pub async fn head(&mut self) -> Option<Message> {
         let head = self.raw.head().await.ok()?;
         self.requests.lock().push(head.clone());
