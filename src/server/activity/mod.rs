@@ -20,7 +20,7 @@ const HTTP2_HANDSHAKE_BYTES: u64 = 24 + 9;
 /// How long a connection without requests keeps its buffers. Most clients send their next request within this time.
 pub(crate) const IDLE_DELAY: Duration = Duration::from_secs(1);
 
-/// The activity record of one connection. Times are milliseconds after `begin`.
+/// The activity record of one connection. Times are milliseconds after `opened_at`.
 #[derive(Debug)]
 pub(crate) struct Activity {
     opened_at: Instant,
@@ -107,7 +107,7 @@ pub(crate) const SLOW_UPLOAD: &str = "slow_upload";
 pub(crate) const SLOW_READER: &str = "slow_reader";
 
 impl Activity {
-    /// Creates the record of a connection that was opened at `begin`.
+    /// Creates the record of a connection that was opened at this time.
     pub(crate) fn new(opened_at: Instant) -> Self {
         Self {
             opened_at,
@@ -336,12 +336,12 @@ impl Activity {
         self.since.store(self.now(), Relaxed);
     }
 
-    /// Returns the time since `begin` in milliseconds.
+    /// Returns the time since `opened_at` in milliseconds.
     pub(crate) fn now(&self) -> u64 {
         millis(self.opened_at.elapsed())
     }
 
-    /// Converts a time in milliseconds since `begin`.
+    /// Converts a time in milliseconds since `opened_at`.
     pub(crate) fn instant(&self, time: u64) -> Instant {
         self.opened_at + Duration::from_millis(time)
     }

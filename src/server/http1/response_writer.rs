@@ -31,7 +31,7 @@ pub(super) struct ResponseWriter<B> {
 /// The state of the upstream's direction of an upgraded connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UpstreamHalf {
-    OpenConnections,
+    Open,
     /// The upstream has closed it, and the client must be notified.
     Closed,
     Forwarded,
@@ -57,8 +57,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
             keeps_open: exchange.keeps_open,
         };
         let framing = write_response(outgoing.bytes(), &response, context);
-        let upstream_half =
-            (response.status() == StatusCode::SWITCHING_PROTOCOLS).then_some(UpstreamHalf::OpenConnections);
+        let upstream_half = (response.status() == StatusCode::SWITCHING_PROTOCOLS).then_some(UpstreamHalf::Open);
         let (mut head, body) = response.into_parts();
         head.headers.clear();
         head.extensions.clear();
