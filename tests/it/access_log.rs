@@ -16,7 +16,7 @@ use crate::support::process::{Program, RuleFile};
 use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 /// A gateway whose log is read when it has ended.
 struct Logged {
@@ -81,12 +81,12 @@ fn line<'l>(lines: &'l [Value], message: &str) -> &'l Value {
 /// An origin that takes requests and answers none; it tells of each.
 async fn silent_origin() -> (Origin, UnboundedReceiver<()>) {
     let (arrived, arrival) = unbounded_channel();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let arrived = arrived.clone();
         async move {
-            visit.request().await;
+            conn.request().await;
             arrived.send(()).expect("told");
-            _ = visit.raw.closed().await;
+            _ = conn.raw.closed().await;
         }
     })
     .await;
@@ -157,14 +157,14 @@ async fn a_client_that_leaves_while_it_waits_for_a_permit_is_told_of() {
 async fn an_answer_that_breaks_off_shows_in_its_line() {
     let seen = Arc::new(Notify::new());
     let sees = Arc::clone(&seen);
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let seen = Arc::clone(&seen);
         async move {
-            let request = visit.request().await.expect("a request");
-            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nhello").await;
+            let request = conn.request().await.expect("a request");
+            conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nhello").await;
             match request.start.starts_with("GET /origin") {
                 true => seen.notified().await,
-                false => _ = visit.raw.closed().await,
+                false => _ = conn.raw.closed().await,
             }
         }
     })
@@ -239,7 +239,7 @@ async fn a_connection_beyond_the_cap_is_told_of() {
     let gateway = Logged::listening("full", limited, "builtin:echo", "");
     let mut first = gateway.client().await;
     assert_eq!(get(&mut first, "/", "").await.status(), 200);
-    assert_eq!(gateway.client().await.answer(false).await.status(), 503);
+    assert_eq!(gateway.client().await.response(false).await.status(), 503);
     gateway.counts(r#"tidegate_rejected_total{cause="listener_connections"}"#, 1).await;
     let lines = gateway.lines().await;
     let line = line(&lines, "- -");
@@ -348,7 +348,7 @@ async fn what_a_call_of_grpc_came_to_is_in_its_fields_or_its_trailers() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/grpc\r\n\r\n",
         "2\r\nok\r\n0\r\ngrpc-status: 5\r\n\r\n"
     );
-    let origin = Origin::saying(answer).await;
+    let origin = Origin::with_response(answer).await;
     let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 1h }";
     let gateway = Logged::start("grpc", &format!("http://{}", origin.address), limit);
     let mut client = gateway.client().await;

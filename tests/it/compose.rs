@@ -31,14 +31,14 @@ async fn no_client_of_compose_says_through_the_balancer_who_it_is_or_what_it_ask
     if !has_nginx() {
         return;
     }
-    let gateway = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let gateway = Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     let compose = Compose::read("docker-compose.yml");
     let balancer = Nginx::start(&compose.mounted_file("balancer"), [gateway.address; 2]).await;
     let mut client = Raw::connect(balancer.address).await;
     for name in believed() {
         let answer = client.ask(format!("GET /a HTTP/1.1\r\nHost: a.example\r\n{name}: FORGED\r\n\r\n")).await;
         assert_eq!(answer.status(), 200, "{name}");
-        let (value, passed) = (gateway.last().field(&name), format!("{:?}", gateway.last()));
+        let (value, passed) = (gateway.last_request().field(&name), format!("{:?}", gateway.last_request()));
         assert!(!passed.contains("FORGED"), "{name}: {passed}");
         let own = [("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-Host", "a.example"), ("X-Forwarded-Proto", "http")];
         let own = own.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());

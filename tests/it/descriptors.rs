@@ -95,7 +95,7 @@ async fn with_no_descriptors_at_all_clients_wait_and_operators_are_answered() {
     assert!(series(admin, "tidegate_accept_failures_total").await > 0);
     program.limit_descriptors(Some(before));
     for mut client in clients {
-        assert_eq!(soon(client.answer(false)).await.status(), 200);
+        assert_eq!(soon(client.response(false)).await.status(), 200);
     }
     until_served(address).await;
 }

@@ -28,7 +28,7 @@ async fn ask(gateway: &TestGateway, fields: &str) -> Message {
 
 #[tokio::test]
 async fn a_client_is_not_told_by_a_field_that_it_has_removed() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, "", "header:X-Api-Key");
     for option in ["X-Api-Key", "close, x-api-key", "keep-alive\r\nConnection: X-API-KEY"] {
         for key in 0..3 {
@@ -39,12 +39,12 @@ async fn a_client_is_not_told_by_a_field_that_it_has_removed() {
     assert!(origin.requests().is_empty());
     assert_eq!(gateway.counter(r#"tidegate_rejected_total{cause="connection_option"}"#).await, 9);
     assert_eq!(ask(&gateway, "X-Api-Key: 0\r\nConnection: X-Other\r\nX-Other: 1\r\n").await.status(), 200);
-    assert_eq!(origin.last().field("x-other"), None);
+    assert_eq!(origin.last_request().field("x-other"), None);
 }
 
 #[tokio::test]
 async fn a_connection_names_no_field_that_routes_frames_or_authorises() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, "", "ip");
     for name in ["Host", "Content-Length", "Transfer-Encoding", "Authorization", "Cookie", "X-Forwarded-For", "Via"] {
         assert_eq!(ask(&gateway, &format!("Connection: {name}\r\n")).await.status(), 400, "{name}");
@@ -56,7 +56,7 @@ const TRUSTING: &str = "clients: { trusted_proxies: [127.0.0.0/8] }\n";
 
 #[tokio::test]
 async fn a_client_that_names_itself_is_none_and_a_trusted_proxy_names_it() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     // Loopback is no network of 10.0.0.0/8, so here nobody is trusted who could be.
     let elsewhere = "clients: { trusted_proxies: [10.0.0.0/8] }\n";
     let untrusting = gateway(&origin, elsewhere, "header:X-Real-IP");
@@ -70,16 +70,16 @@ async fn a_client_that_names_itself_is_none_and_a_trusted_proxy_names_it() {
         statuses.push(ask(&trusting, &format!("X-Real-IP: 192.0.2.{address}\r\n")).await.status());
     }
     assert_eq!(statuses, [200, 200, 429]);
-    assert_eq!(origin.last().field("x-real-ip").as_deref(), Some("192.0.2.2"));
+    assert_eq!(origin.last_request().field("x-real-ip").as_deref(), Some("192.0.2.2"));
 }
 
 /// What of these fields arrives at the origin.
 async fn arriving(more: &str, names: &[&str]) -> Vec<String> {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, more, "ip");
     let fields: String = names.iter().map(|name| format!("{name}: spoofed\r\n")).collect();
     assert_eq!(ask(&gateway, &fields).await.status(), 200);
-    let spoofed = origin.last().fields.into_iter().filter(|(_, value)| value.contains("spoofed"));
+    let spoofed = origin.last_request().fields.into_iter().filter(|(_, value)| value.contains("spoofed"));
     let mut names: Vec<_> = spoofed.map(|(name, _)| name).collect();
     names.sort();
     names
@@ -126,7 +126,7 @@ async fn names_that_some_origins_take_for_others_are_dropped_refused_or_kept() {
     assert_eq!(arriving("", &names).await, [""; 0]);
     assert_eq!(arriving(TRUSTING, &names).await, [""; 0], "proxies pass on what they do not know");
     assert_eq!(arriving("requests: { underscores: keep }", &names).await, ["x.own", "x_own"]);
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let rejecting = gateway(&origin, "requests: { underscores: reject }", "ip");
     assert_eq!(ask(&rejecting, "X_Own: 1\r\n").await.status(), 400);
     assert_eq!(rejecting.counter(r#"tidegate_rejected_total{cause="field_name"}"#).await, 1);

@@ -372,7 +372,7 @@ async fn connections_are_counted_while_they_are_open() {
 
 #[tokio::test]
 async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
-    let absent = crate::support::wire::upstream::Origin::absent().await;
+    let absent = crate::support::wire::upstream::Origin::closed_port().await;
     let redis = RedisServer::start();
     let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::rule));
     for store in stores {

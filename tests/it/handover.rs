@@ -265,7 +265,7 @@ async fn systemd_sockets_survive_a_service_restart() {
         let mut client = Raw::connect(gateway).await;
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         let mut service = socket_activated(&file, &listen, &admin).spawn().expect("a service");
-        assert_eq!(soon(client.answer(false)).await.status(), 200);
+        assert_eq!(soon(client.response(false)).await.status(), 200);
         assert_eq!(get(&mut Raw::connect(operators).await, "/healthz", "").await.status(), 200);
         service.kill().expect("killed");
         service.wait().expect("an exit status");

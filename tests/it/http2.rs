@@ -3,7 +3,7 @@
 use crate::support::gateway::TestGateway;
 use crate::support::wire::frames::*;
 use crate::support::wire::raw::Raw;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 use crate::support::wire::{soon, until};
 
 /// Returns rules with one route to this origin and a limit of `rate` requests.
@@ -23,12 +23,12 @@ routes:
 }
 
 async fn healthy() -> Origin {
-    Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
+    Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
 }
 
 /// Starts an origin that reads requests and answers none.
 async fn silent() -> Origin {
-    Origin::start(|mut visit: Visit| async move { while visit.request().await.is_some() {} }).await
+    Origin::start(|mut conn: OriginConnection| async move { while conn.request().await.is_some() {} }).await
 }
 
 /// Waits until the gateway has read all earlier frames.
@@ -156,11 +156,11 @@ async fn flood_of_frames_without_effect_ends_the_connection() {
 #[tokio::test]
 async fn large_download_allows_many_window_updates() {
     let size = 2 << 20;
-    let origin = Origin::start(move |mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n")).await;
-        visit.raw.send(vec![7; size]).await;
-        visit.request().await;
+    let origin = Origin::start(move |mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n")).await;
+        conn.raw.send(vec![7; size]).await;
+        conn.request().await;
     })
     .await;
     let gateway = TestGateway::start(&rules(&origin, 10));
@@ -321,9 +321,9 @@ async fn streams_beyond_the_concurrency_limit_are_refused() {
 #[tokio::test]
 async fn early_response_reaches_a_client_that_still_sends() {
     let early = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig";
-    let origin = Origin::start(move |mut visit: Visit| async move {
-        visit.head().await;
-        visit.raw.send(early).await;
+    let origin = Origin::start(move |mut conn: OriginConnection| async move {
+        conn.head().await;
+        conn.raw.send(early).await;
     })
     .await;
     let gateway = TestGateway::start(&rules(&origin, 1));

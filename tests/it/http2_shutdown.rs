@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::frames::*;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 use crate::support::wire::{soon, until, until_within};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -33,14 +33,14 @@ routes:
 /// Returns an origin that reads requests and answers each of them once `open` is true.
 async fn gated() -> (Origin, watch::Sender<bool>) {
     let (open, is_open) = watch::channel(false);
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let mut is_open = is_open.clone();
         async move {
-            while visit.request().await.is_some() {
+            while conn.request().await.is_some() {
                 if is_open.wait_for(|open| *open).await.is_err() {
                     return;
                 }
-                visit.raw.send(OK).await;
+                conn.raw.send(OK).await;
             }
         }
     })
@@ -58,7 +58,7 @@ async fn go_away(client: &mut Frames) -> u32 {
 /// Regression test: a client that never acknowledges the PING of the graceful shutdown got 60 of 60 requests answered.
 #[tokio::test]
 async fn max_requests_binds_without_ping_ack() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, "max_requests: 5");
     let mut client = Frames::connect(gateway.address, &[]).await;
     let (mut answered, mut refused) = (0, 0);
@@ -106,7 +106,7 @@ async fn refused_streams_end_with_the_final_goaway() {
 /// Clients get the announcement before the last request, so that conforming ones lose none.
 #[tokio::test]
 async fn goaway_precedes_the_last_request_of_many() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, "max_requests: 40");
     let mut client = Frames::connect(gateway.address, &[]).await;
     let mut announced_at = None;

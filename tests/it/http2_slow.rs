@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use crate::support::gateway::TestGateway;
 use crate::support::wire::frames::*;
 use crate::support::wire::until;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 const SLOW_READER: &str = "tidegate_rejected_total{cause=\"slow_reader\"}";
 const GONE: &str = "tidegate_rejected_total{cause=\"gone\"}";
@@ -37,14 +37,14 @@ routes:
 }
 
 async fn healthy() -> Origin {
-    Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
+    Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
 }
 
 /// Starts an origin that reads everything and sends nothing.
 async fn silent() -> Origin {
-    Origin::start(|mut visit: Visit| async move {
-        visit.head().await;
-        _ = visit.raw.take_all().await;
+    Origin::start(|mut conn: OriginConnection| async move {
+        conn.head().await;
+        _ = conn.raw.take_all().await;
     })
     .await
 }
@@ -68,11 +68,11 @@ async fn stream_with_a_closed_window_is_reset() {
 
 #[tokio::test]
 async fn tiny_window_updates_do_not_extend_the_timeout() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").await;
-        visit.raw.send(vec![7; 100_000]).await;
-        visit.request().await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").await;
+        conn.raw.send(vec![7; 100_000]).await;
+        conn.request().await;
     })
     .await;
     let gateway = gateway(&origin, "body_timeout: 300ms, min_rate: 1000B");
@@ -115,11 +115,11 @@ async fn stalled_or_slow_upload_is_rejected_with_408() {
 
 #[tokio::test]
 async fn short_messages_in_flight_end_no_connection() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        if visit.head().await.is_some_and(|head| head.field("expect").is_some()) {
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        if conn.head().await.is_some_and(|head| head.field("expect").is_some()) {
             return std::future::pending().await; // never sends 100 (Continue)
         }
-        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     })
     .await;
     let gateway = gateway(&origin, "body_timeout: 30s");
@@ -192,10 +192,10 @@ async fn unread_client(gateway: &TestGateway) -> Frames {
 }
 
 async fn large() -> Origin {
-    Origin::start(|mut visit: Visit| async move {
-        while visit.request().await.is_some() {
-            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n").await;
-            if visit.raw.stream.write_all(&[7; 60_000]).await.is_err() {
+    Origin::start(|mut conn: OriginConnection| async move {
+        while conn.request().await.is_some() {
+            conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n").await;
+            if conn.raw.stream.write_all(&[7; 60_000]).await.is_err() {
                 return;
             }
         }

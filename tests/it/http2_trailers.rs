@@ -15,7 +15,7 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: origin }}]
 }
 
 async fn healthy() -> Origin {
-    Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
+    Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
 }
 
 /// Opens a stream with a body and these trailers.

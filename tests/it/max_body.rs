@@ -1,7 +1,7 @@
 //! `max_body`, the maximum length of a request body.
 
 use crate::support::gateway::TestGateway;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
@@ -25,7 +25,7 @@ fn post(path: &str, fields: &str, body: &str) -> String {
 
 #[tokio::test]
 async fn declared_long_body_is_rejected_uncharged() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = TestGateway::start(&rules(&origin));
     let mut client = gateway.client().await;
     assert_eq!(client.ask(post("/small", "Content-Length: 5", "12345")).await.status(), 200);
@@ -43,7 +43,8 @@ async fn declared_long_body_is_rejected_uncharged() {
 
 #[tokio::test]
 async fn chunked_body_above_max_body_is_413() {
-    let origin = Origin::start(|mut visit: Visit| async move { while visit.request().await.is_some() {} }).await;
+    let origin =
+        Origin::start(|mut conn: OriginConnection| async move { while conn.request().await.is_some() {} }).await;
     let gateway = TestGateway::start(&rules(&origin));
     let mut client = gateway.client().await;
     let body = "3\r\n123\r\n3\r\n456\r\n";

@@ -8,7 +8,7 @@ use crate::support::process::{Program, RuleFile, address, output, tidegate};
 use crate::support::tls::Authority;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 /// Returns rules with one origin and a limit of three requests in an hour.
 fn rules(target: &str, more: &str) -> String {
@@ -157,13 +157,13 @@ fn error_names_the_path_that_cannot_be_opened() {
 async fn sigterm_fails_readiness_then_drains_requests() {
     let (arrived, mut arrival) = tokio::sync::mpsc::unbounded_channel();
     let (release, released) = tokio::sync::watch::channel(false);
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let (arrived, mut released) = (arrived.clone(), released.clone());
         async move {
-            visit.request().await;
+            conn.request().await;
             arrived.send(()).expect("sent");
             released.wait_for(|released| *released).await.expect("released");
-            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+            conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
         }
     })
     .await;
@@ -178,7 +178,7 @@ async fn sigterm_fails_readiness_then_drains_requests() {
     soon(idle.closed()).await.expect("an idle connection is closed");
     soon(async { while tokio::net::TcpStream::connect(address).await.is_ok() {} }).await;
     release.send(true).expect("released");
-    let response = soon(running.answer(false)).await;
+    let response = soon(running.response(false)).await;
     assert_eq!((response.status(), response.text().as_str()), (200, "done"));
     let (status, rest) = program.wait_for_exit();
     assert!(status.success(), "{rest}");
@@ -228,11 +228,11 @@ async fn access_log_has_shadow_rejections() {
 #[tokio::test]
 async fn large_bodies_stream_both_ways_in_little_memory() {
     const LARGE: usize = 256 << 20;
-    let origin = Origin::start(async |mut visit: Visit| {
+    let origin = Origin::start(async |mut conn: OriginConnection| {
         // The origin echoes the body while it arrives.
-        visit.head().await;
-        visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
-        let (mut reader, mut writer) = visit.raw.stream.split();
+        conn.head().await;
+        conn.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+        let (mut reader, mut writer) = conn.raw.stream.split();
         _ = tokio::io::copy(&mut reader, &mut writer).await;
     })
     .await;

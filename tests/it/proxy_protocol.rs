@@ -102,7 +102,7 @@ async fn proxy_header_can_arrive_byte_by_byte() {
             client.send([*byte]).await;
             tokio::task::yield_now().await;
         }
-        assert_eq!(client.answer(false).await.status(), 200, "{number}");
+        assert_eq!(client.response(false).await.status(), 200, "{number}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::support::gateway::{TestGateway, get};
 use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 const SLOT: u64 = 5;
 const WAITERS: u64 = 200;
@@ -46,12 +46,12 @@ async fn two_stores_share_evenly_spaced_time_slots() {
 async fn requests_are_never_forwarded_before_their_time_slots() {
     let Some(redis) = RedisServer::start() else { return };
     let (arrived, mut arrival) = unbounded_channel();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let arrived = arrived.clone();
         async move {
-            while visit.request().await.is_some() {
+            while conn.request().await.is_some() {
                 arrived.send(Instant::now()).expect("heard");
-                visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+                conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
             }
         }
     })

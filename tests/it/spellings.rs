@@ -26,7 +26,7 @@ const LOGIN: &str = "{ name: login, mode: PER_CLIENT, client: ip, rate: 1000, in
 /// Sends a request for each path. Returns the route (`login` or `rest`) with the forwarded target, or the status of a
 /// rejection.
 async fn outcomes(more: &str, paths: &[&str]) -> Vec<String> {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = TestGateway::start(&rules(&origin, more, LOGIN));
     let mut outcomes = Vec::new();
     for path in paths {
@@ -81,7 +81,7 @@ async fn encoded_slash_is_forwarded_as_it_was_matched() {
 
 #[tokio::test]
 async fn no_spelling_of_a_method_bypasses_its_route() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let rules = rules(&origin, "", LOGIN).replace("path: /api/login }", "path: /api/login, methods: [POST, SWEEP] }");
     let gateway = TestGateway::start(&rules);
     for (method, status, is_login) in
@@ -95,7 +95,7 @@ async fn no_spelling_of_a_method_bypasses_its_route() {
 
 #[tokio::test]
 async fn repeated_field_of_a_matcher_is_rejected() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let rules =
         rules(&origin, "", LOGIN).replace("path: /api/login }", "path: /api/login, headers: { X-Tier: free } }");
     let gateway = TestGateway::start(&rules);
@@ -112,7 +112,7 @@ async fn repeated_field_of_a_matcher_is_rejected() {
 
 /// Takes the only permit of a client with the request `same`, and checks the statuses of the other requests.
 async fn assert_statuses(client: &str, same: (&str, &str), others: &[(&str, &str, u16)]) {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let limit = format!("{{ name: own, mode: PER_CLIENT, client: '{client}', rate: 1, interval: 1h }}");
     let gateway = TestGateway::start(&rules(&origin, "", &limit));
     let ask = async |query: &str, fields: &str| gateway.get(&format!("/api/login?{query}"), fields).await.status();
@@ -156,7 +156,7 @@ async fn no_spelling_gets_a_client_a_new_bucket() {
 
 #[tokio::test]
 async fn parameters_and_slashes_get_no_new_bucket() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let limit = "{ name: path, mode: PER_CLIENT, client: path, rate: 1, interval: 1h }";
     let gateway = TestGateway::start(&rules(&origin, "", limit));
     assert_eq!(gateway.get("/api/login", "").await.status(), 200);

@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 use crate::support::gateway::{TestGateway, get};
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 /// More clients than the upstream has connections.
 const FLOOD: u64 = 60;
@@ -28,11 +28,11 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]",
 
 /// Starts an origin that responds to complete requests; to `/long` with a long body.
 async fn origin() -> Origin {
-    Origin::start(|mut visit: Visit| async move {
-        while let Some(request) = visit.request().await {
+    Origin::start(|mut conn: OriginConnection| async move {
+        while let Some(request) = conn.request().await {
             let body = if request.start.contains("/long") { vec![b'x'; LONG] } else { b"ok".to_vec() };
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-            if visit.raw.stream.write_all(&[head.as_bytes(), &body].concat()).await.is_err() {
+            if conn.raw.stream.write_all(&[head.as_bytes(), &body].concat()).await.is_err() {
                 return;
             }
         }

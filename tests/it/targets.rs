@@ -27,16 +27,16 @@ async fn ask(gateway: &TestGateway, head: impl AsRef<[u8]>) -> Message {
 
 #[tokio::test]
 async fn http_1_0_request_gets_the_upstream_host() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = start(&origin);
     assert_eq!(ask(&gateway, "GET /health HTTP/1.0").await.status(), 200);
-    let sent = origin.last();
+    let sent = origin.last_request();
     assert_eq!(sent.start, "GET /health HTTP/1.1");
     assert_eq!(sent.field("host"), Some(origin.address.to_string()));
     assert_eq!(sent.field("x-forwarded-host"), None);
     assert_eq!(ask(&gateway, "GET /counted HTTP/1.0").await.status(), 400, "a missing client");
     assert_eq!(ask(&gateway, "GET /counted HTTP/1.0\r\nHost: a").await.status(), 200);
-    assert_eq!(origin.last().field("host").as_deref(), Some("a"));
+    assert_eq!(origin.last_request().field("host").as_deref(), Some("a"));
     for bad in ["GET / HTTP/1.1", "GET / HTTP/1.0\r\nHost: a\r\nHost: b", "GET / HTTP/1.0\r\nHost:"] {
         assert_eq!(ask(&gateway, bad).await.status(), 400, "{bad}");
     }
@@ -44,7 +44,7 @@ async fn http_1_0_request_gets_the_upstream_host() {
 
 #[tokio::test]
 async fn gateway_answers_requests_addressed_to_itself() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = start(&origin);
     for (head, status) in [
         ("OPTIONS * HTTP/1.1\r\nHost: a", 204),
@@ -70,26 +70,26 @@ async fn gateway_answers_requests_addressed_to_itself() {
     }
     assert!(origin.requests().is_empty());
     assert_eq!(ask(&gateway, "OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 5").await.status(), 200);
-    assert_eq!(origin.last().field("max-forwards").as_deref(), Some("4"));
+    assert_eq!(origin.last_request().field("max-forwards").as_deref(), Some("4"));
 }
 
 #[tokio::test]
 async fn bytes_after_a_rejected_connect_are_discarded() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = start(&origin);
     let mut client = gateway.client().await;
     client.send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    assert_eq!(client.answer(false).await.status(), 501);
+    assert_eq!(client.response(false).await.status(), 501);
     _ = client.closed().await; // unread bytes may cause a reset
     assert!(origin.requests().is_empty());
 }
 
 #[tokio::test]
 async fn target_allows_quotes_but_only_ascii() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = start(&origin);
     assert_eq!(ask(&gateway, "GET /a\"b?c=\"d\"&e HTTP/1.1\r\nHost: a").await.status(), 200);
-    assert_eq!(origin.last().start, "GET /a\"b?c=%22d%22&e HTTP/1.1");
+    assert_eq!(origin.last_request().start, "GET /a\"b?c=%22d%22&e HTTP/1.1");
     for target in [&b"/caf\xc3\xa9"[..], b"/?caf\xc3\xa9", b"/\xff", b"/?\xff", b"/?a\x7f", b"/a\x7f"] {
         let head = [b"GET ", target, b" HTTP/1.1\r\nHost: a"].concat();
         assert_eq!(ask(&gateway, head).await.status(), 400, "{}", target.escape_ascii());
@@ -100,7 +100,7 @@ async fn target_allows_quotes_but_only_ascii() {
 /// Regression test: `max_target` could only be lowered, because the parser of the path had its own limit.
 #[tokio::test]
 async fn max_target_limits_the_target_length() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let rules = format!(
         "upstreams: {{ api: {{ targets: ['http://{}'] }} }}
 routes: [{{ name: all, match: {{}}, upstream: api }}]",

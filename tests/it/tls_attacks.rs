@@ -15,7 +15,7 @@ use crate::support::tls::{Authority, listener};
 use crate::support::tls_client::TlsClient;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 const ECHO: &str = "store: memory
 upstreams: { echo: { targets: [builtin:echo] } }
@@ -149,9 +149,9 @@ async fn stalled_handshakes_are_evicted_for_new_clients() {
 async fn truncated_body_is_not_forwarded_as_complete() {
     let authority = authority();
     let (report, mut is_complete) = tokio::sync::mpsc::unbounded_channel();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let report = report.clone();
-        async move { _ = report.send(visit.request().await.is_some()) }
+        async move { _ = report.send(conn.request().await.is_some()) }
     })
     .await;
     let gateway = start(&authority, "", &ECHO.replace("builtin:echo", &format!("'http://{}'", origin.address)));

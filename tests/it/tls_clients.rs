@@ -89,7 +89,7 @@ async fn protocol_is_negotiated_by_alpn() {
 #[tokio::test]
 async fn http2_over_tls_forwards_the_proto_https() {
     let authority = authority();
-    let origin = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let origin = Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let rules = ECHO.replace("builtin:echo", &format!("'http://{}'", origin.address));
     let gateway = TestGateway::start_at(&listener(&authority, &["api"], ""), &rules);
     let client = TlsClient { protocols: &["h2"], ..TlsClient::new(&authority) };
@@ -99,7 +99,7 @@ async fn http2_over_tls_forwards_the_proto_https() {
     let request = http::Request::get("https://api.example/").body(()).unwrap();
     let response = soon(client.send_request(request, true).unwrap().0).await.unwrap();
     assert_eq!(response.status(), 200);
-    assert_eq!(origin.last().field("x-forwarded-proto").as_deref(), Some("https"));
+    assert_eq!(origin.last_request().field("x-forwarded-proto").as_deref(), Some("https"));
 }
 
 #[tokio::test]

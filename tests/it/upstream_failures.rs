@@ -8,7 +8,7 @@ use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile};
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
@@ -85,7 +85,7 @@ async fn fail_once(name: &str, target: &str, more: &str) -> (Message, Value, Val
 
 #[tokio::test]
 async fn dead_target_is_logged_while_another_answers() {
-    let (live, dead) = (Origin::saying(OK).await, Origin::absent().await);
+    let (live, dead) = (Origin::with_response(OK).await, Origin::closed_port().await);
     let gateway = Gateway::start("one-dead", &format!("targets: ['http://{}', 'http://{dead}']", live.address));
     for _ in 0..200 {
         assert_eq!(gateway.get("/").await.status(), 200);
@@ -113,9 +113,9 @@ async fn unresolvable_name_is_logged_at_warn() {
 
 #[tokio::test]
 async fn timeout_of_an_upstream_is_logged() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        _ = visit.raw.closed().await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        _ = conn.raw.closed().await;
     })
     .await;
     let target = format!("http://{}", origin.address);
@@ -126,17 +126,17 @@ async fn timeout_of_an_upstream_is_logged() {
 
 #[tokio::test]
 async fn closed_and_invalid_responses_have_different_reasons() {
-    let closed = Origin::start(|mut visit: Visit| async move { _ = visit.request().await }).await;
+    let closed = Origin::start(|mut conn: OriginConnection| async move { _ = conn.request().await }).await;
     let (response, access, failure) = fail_once("closes", &format!("http://{}", closed.address), "").await;
     assert_eq!((response.status(), &access["reason"]), (502, &"closed".into()), "{access} {failure}");
-    let invalid = Origin::saying("no HTTP\r\n\r\n").await;
+    let invalid = Origin::with_response("no HTTP\r\n\r\n").await;
     let (response, access, failure) = fail_once("invalid", &format!("http://{}", invalid.address), "").await;
     assert_eq!((response.status(), &access["reason"]), (502, &"invalid_response".into()), "{access} {failure}");
 }
 
 #[tokio::test]
 async fn failed_tls_handshake_is_logged() {
-    let plaintext = Origin::saying(OK).await;
+    let plaintext = Origin::with_response(OK).await;
     let target = format!("https://{}", plaintext.address);
     let (response, access, failure) = fail_once("no-tls", &target, ", tls: { verify: false }").await;
     assert_eq!((response.status(), &access["reason"]), (502, &"tls_failed".into()), "{access}");
@@ -145,9 +145,9 @@ async fn failed_tls_handshake_is_logged() {
 
 #[tokio::test]
 async fn full_queue_is_logged_with_its_reason() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        _ = visit.raw.closed().await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        _ = conn.raw.closed().await;
     })
     .await;
     let target = format!("http://{}", origin.address);
@@ -176,10 +176,10 @@ async fn full_queue_is_logged_with_its_reason() {
 
 #[tokio::test]
 async fn recovery_of_a_target_is_logged() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        if visit.request().await.is_some() && visit.index >= 3 {
-            visit.raw.send(OK).await;
-            _ = visit.raw.closed().await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        if conn.request().await.is_some() && conn.index >= 3 {
+            conn.raw.send(OK).await;
+            _ = conn.raw.closed().await;
         }
     })
     .await;
@@ -197,9 +197,9 @@ async fn recovery_of_a_target_is_logged() {
 
 #[tokio::test]
 async fn broken_response_is_a_failure_of_its_target() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
     })
     .await;
     let target = format!("http://{}", origin.address);
@@ -215,9 +215,9 @@ async fn broken_response_is_a_failure_of_its_target() {
 
 #[tokio::test]
 async fn attempt_whose_client_leaves_counts_as_canceled() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        _ = visit.raw.closed().await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        _ = conn.raw.closed().await;
     })
     .await;
     let target = format!("http://{}", origin.address);

@@ -4,11 +4,11 @@ use super::*;
 
 #[tokio::test]
 async fn trailers_pass_in_both_directions_without_those_that_frame() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        while visit.request().await.is_some() {
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        while conn.request().await.is_some() {
             let fields = "Transfer-Encoding: chunked\r\nTrailer: X-Sum, Transfer-Encoding\r\n";
-            visit.raw.send(format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).await;
-            visit.raw.send("2\r\nok\r\n0\r\nX-Sum: 7\r\nTransfer-Encoding: x\r\n\r\n").await;
+            conn.raw.send(format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).await;
+            conn.raw.send("2\r\nok\r\n0\r\nX-Sum: 7\r\nTransfer-Encoding: x\r\n\r\n").await;
         }
     })
     .await;
@@ -21,15 +21,15 @@ async fn trailers_pass_in_both_directions_without_those_that_frame() {
         .await;
     assert_eq!(answer.field("trailer").as_deref(), Some("x-sum"));
     assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
-    assert_eq!(origin.last().field("trailer").as_deref(), Some("x-sent"));
-    assert_eq!(origin.last().trailers, [("x-sent".to_owned(), "1".to_owned())]);
+    assert_eq!(origin.last_request().field("trailer").as_deref(), Some("x-sent"));
+    assert_eq!(origin.last_request().trailers, [("x-sent".to_owned(), "1".to_owned())]);
     let plain = gateway.ask(get("/")).await;
     assert_eq!((plain.field("trailer"), plain.trailers.len()), (None, 0), "a client that takes none is promised none");
 }
 
 #[tokio::test]
 async fn what_was_removed_from_the_head_does_not_come_again_as_a_trailer() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings { trusted_peer: true, ..Settings::to(origin.address) }.start();
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n";
     for name in
@@ -37,22 +37,22 @@ async fn what_was_removed_from_the_head_does_not_come_again_as_a_trailer() {
     {
         let announced = format!("{head}Trailer: {name}, X-Sum\r\n\r\n0\r\n{name}: 1\r\nX-Sum: 7\r\n\r\n");
         assert_eq!(gateway.ask(announced).await.status(), 200);
-        assert_eq!(origin.last().trailers, [("x-sum".to_owned(), "7".to_owned())], "{name}");
-        assert_eq!(origin.last().field("trailer").as_deref(), Some("x-sum"), "{name}");
+        assert_eq!(origin.last_request().trailers, [("x-sum".to_owned(), "7".to_owned())], "{name}");
+        assert_eq!(origin.last_request().field("trailer").as_deref(), Some("x-sum"), "{name}");
     }
     let with_length = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nTrailer: X-Sum\r\n\r\nhi";
     assert_eq!(gateway.ask(with_length).await.status(), 200);
-    assert_eq!(origin.last().field("trailer"), None, "there is no place for trailers");
+    assert_eq!(origin.last_request().field("trailer"), None, "there is no place for trailers");
 }
 
 #[tokio::test]
 async fn a_body_is_passed_on_as_it_comes() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.head().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.head().await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
         loop {
-            let chunk = visit.raw.chunk().await.unwrap();
-            visit.raw.send(format!("{:x}\r\n{}\r\n", chunk.len(), String::from_utf8_lossy(&chunk))).await;
+            let chunk = conn.raw.chunk().await.unwrap();
+            conn.raw.send(format!("{:x}\r\n{}\r\n", chunk.len(), String::from_utf8_lossy(&chunk))).await;
             if chunk.is_empty() {
                 return;
             }
@@ -74,10 +74,10 @@ async fn a_body_is_passed_on_as_it_comes() {
 const LARGE: usize = 256 << 20;
 
 /// Sends back what it is sent, by the megabyte, in a thread of its own so that its speed is not ours.
-async fn mirror(mut visit: Visit) {
-    visit.raw.head().await.unwrap();
-    visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
-    let (mut reader, mut writer) = visit.raw.stream.split();
+async fn mirror(mut conn: OriginConnection) {
+    conn.raw.head().await.unwrap();
+    conn.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+    let (mut reader, mut writer) = conn.raw.stream.split();
     tokio::io::copy(&mut (&mut reader).take(LARGE as u64), &mut writer).await.unwrap();
 }
 
@@ -108,16 +108,16 @@ async fn large_bodies_stream_in_both_directions_at_once() {
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_its_origin_back() {
     let (stalled, mut result) = tokio::sync::mpsc::unbounded_channel();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let stalled = stalled.clone();
         async move {
-            visit.request().await;
-            visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+            conn.request().await;
+            conn.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
             let part = vec![7; 1 << 16];
             let mut sent = 0;
             // The way is full for good when it has taken nothing for a while.
             let patience = Duration::from_millis(300);
-            while let Ok(Ok(count)) = tokio::time::timeout(patience, visit.raw.stream.write(&part)).await {
+            while let Ok(Ok(count)) = tokio::time::timeout(patience, conn.raw.stream.write(&part)).await {
                 sent += count;
             }
             stalled.send(sent).unwrap();

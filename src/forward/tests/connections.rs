@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn connections_are_used_again() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
     for _ in 0..10 {
@@ -19,9 +19,9 @@ async fn connections_are_used_again() {
 
 #[tokio::test]
 async fn a_request_that_meets_a_closed_connection_goes_out_once_on_a_new_one() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send(OK).await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send(OK).await;
     })
     .await;
     let gateway = Settings::to(origin.address).start();
@@ -35,11 +35,11 @@ async fn a_request_that_meets_a_closed_connection_goes_out_once_on_a_new_one() {
 
 #[tokio::test]
 async fn an_answer_that_was_not_read_to_its_end_does_not_leave_its_connection_to_another() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
-        visit.raw.closed().await.ok();
-        visit.raw.send("never").await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+        conn.raw.closed().await.ok();
+        conn.raw.send("never").await;
     })
     .await;
     let gateway = Settings::to(origin.address).start();
@@ -54,7 +54,7 @@ async fn an_answer_that_was_not_read_to_its_end_does_not_leave_its_connection_to
 
 #[tokio::test]
 async fn no_connection_is_an_answer_of_its_own_and_nothing_was_sent() {
-    let gateway = Settings::to(Origin::absent().await).start();
+    let gateway = Settings::to(Origin::closed_port().await).start();
     let answer = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!((answer.status(), answer.field("x-not-sent").as_deref()), (502, Some("yes")));
     assert!(gateway.metrics.render().contains(r#"outcome="unreachable"} 1"#));
@@ -62,8 +62,8 @@ async fn no_connection_is_an_answer_of_its_own_and_nothing_was_sent() {
 
 #[tokio::test]
 async fn a_target_that_is_down_leaves_its_turn_to_the_next() {
-    let (one, two) = (Origin::saying(OK).await, Origin::saying(OK).await);
-    let targets = vec![target(one.address), target(Origin::absent().await), target(two.address)];
+    let (one, two) = (Origin::with_response(OK).await, Origin::with_response(OK).await);
+    let targets = vec![target(one.address), target(Origin::closed_port().await), target(two.address)];
     let gateway = Settings::targets(targets).start();
     for _ in 0..6 {
         assert_eq!(gateway.ask(get("/")).await.status(), 200);
@@ -74,12 +74,12 @@ async fn a_target_that_is_down_leaves_its_turn_to_the_next() {
 #[tokio::test]
 async fn idle_connections_are_closed_before_common_origins_close_them() {
     let (signal, mut gone) = tokio::sync::mpsc::unbounded_channel();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let signal = signal.clone();
         async move {
-            visit.request().await;
-            visit.raw.send(OK).await;
-            visit.raw.closed().await.unwrap();
+            conn.request().await;
+            conn.raw.send(OK).await;
+            conn.raw.closed().await.unwrap();
             signal.send(tokio::time::Instant::now()).unwrap();
         }
     })

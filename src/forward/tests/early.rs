@@ -8,7 +8,7 @@ const UPLOAD: usize = 32 << 20;
 /// Sends a large upload while it waits for the answer.
 pub(super) async fn upload(gateway: &Gateway) -> (Raw, Message) {
     let (mut client, sending) = begin_upload(gateway).await;
-    let answer = client.answer(false).await;
+    let answer = client.response(false).await;
     sending.abort();
     (client, answer)
 }
@@ -31,9 +31,9 @@ fn refusal(status: u16, connection: &str) -> String {
 #[tokio::test]
 async fn an_early_refusal_reaches_the_client_whole_though_its_connection_is_reset() {
     for status in [401, 413, 429, 503] {
-        let origin = Origin::start(move |mut visit: Visit| async move {
-            visit.head().await;
-            visit.raw.send(refusal(status, "close")).await;
+        let origin = Origin::start(move |mut conn: OriginConnection| async move {
+            conn.head().await;
+            conn.raw.send(refusal(status, "close")).await;
         })
         .await;
         let gateway = Settings::to(origin.address).start();
@@ -48,15 +48,15 @@ async fn an_origin_that_refuses_and_closes_is_sent_no_more() {
     let (sent, mut counts) = tokio::sync::mpsc::unbounded_channel();
     let refused = Arc::new(Notify::new());
     let was_refused = refused.clone();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let (sent, was_refused) = (sent.clone(), was_refused.clone());
         async move {
-            visit.head().await;
+            conn.head().await;
             // The answer is not over, but it is clear what it says.
-            visit.raw.send("HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nno").await;
+            conn.raw.send("HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nno").await;
             was_refused.notified().await;
-            visit.raw.send("no").await;
-            sent.send(visit.raw.rest().await.unwrap_or_default().len()).unwrap();
+            conn.raw.send("no").await;
+            sent.send(conn.raw.rest().await.unwrap_or_default().len()).unwrap();
         }
     })
     .await;
@@ -72,9 +72,9 @@ async fn an_origin_that_refuses_and_closes_is_sent_no_more() {
 
 #[tokio::test]
 async fn an_upload_that_is_under_way_when_its_answer_is_over_ends_its_connection() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.head().await;
-        visit.raw.send(refusal(413, "keep-alive")).await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.head().await;
+        conn.raw.send(refusal(413, "keep-alive")).await;
         // It reads no more, so that the upload is under way when its answer is over.
         std::future::pending::<()>().await;
     })

@@ -8,16 +8,15 @@ const MESSAGE: &[u8] = &[0, 0, 0, 0, 1, 7];
 /// Answers with the beginning of a stream of messages, and no more until its peer is gone.
 async fn unending(gone: &Arc<Notify>) -> Origin {
     let signal = gone.clone();
-    Origin::start(move |mut visit: Visit| {
+    Origin::start(move |mut conn: OriginConnection| {
         let signal = signal.clone();
         async move {
-            visit.request().await;
-            visit
-                .raw
+            conn.request().await;
+            conn.raw
                 .send("HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nTransfer-Encoding: chunked\r\n\r\n")
                 .await;
-            visit.raw.send("6\r\n\0\0\0\0\x01\x07\r\n").await;
-            visit.raw.closed().await.ok();
+            conn.raw.send("6\r\n\0\0\0\0\x01\x07\r\n").await;
+            conn.raw.closed().await.ok();
             signal.notify_one();
         }
     })
@@ -26,11 +25,11 @@ async fn unending(gone: &Arc<Notify>) -> Origin {
 
 async fn silent(gone: &Arc<Notify>) -> Origin {
     let signal = gone.clone();
-    Origin::start(move |mut visit: Visit| {
+    Origin::start(move |mut conn: OriginConnection| {
         let signal = signal.clone();
         async move {
-            visit.request().await;
-            visit.raw.closed().await.ok();
+            conn.request().await;
+            conn.raw.closed().await.ok();
             signal.notify_one();
         }
     })
@@ -63,7 +62,7 @@ async fn a_call_without_an_answer_has_a_status_of_grpc() {
     let slow = Settings { response_timeout: Duration::from_millis(50), ..Settings::to(slow.address) }.start();
     assert_eq!(told(&slow, call("application/grpc", None)).await, (200, "4".to_owned(), false));
 
-    let broken = Origin::saying("nonsense\r\n\r\n").await;
+    let broken = Origin::with_response("nonsense\r\n\r\n").await;
     let broken = Settings::to(broken.address).start();
     assert_eq!(told(&broken, call("application/grpc", None)).await, (200, "14".to_owned(), false));
 }
@@ -75,7 +74,7 @@ async fn a_deadline_that_passes_before_the_answer_is_told_by_fields_alone_and_en
     let gateway = Settings::to(origin.address).start();
     assert_eq!(told(&gateway, call("application/grpc", Some("50m"))).await, (200, "4".to_owned(), false));
     soon(gone.notified()).await;
-    assert_eq!(origin.last().field("grpc-timeout").as_deref(), Some("50m"));
+    assert_eq!(origin.last_request().field("grpc-timeout").as_deref(), Some("50m"));
     let series = r#"tidegate_upstream_requests_total{upstream="api",outcome="timed_out"} 1"#;
     assert!(gateway.metrics.render().contains(series));
 }
@@ -111,10 +110,9 @@ async fn the_answer_to_a_call_of_grpc_web_breaks_off_at_its_deadline() {
 
 #[tokio::test]
 async fn an_answer_that_is_in_time_is_left_alone_and_other_requests_have_no_deadline() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        while visit.request().await.is_some() {
-            visit
-                .raw
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        while conn.request().await.is_some() {
+            conn.raw
                 .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\ngrpc-status: 0\r\n\r\n")
                 .await;
         }

@@ -4,15 +4,16 @@ use super::*;
 
 #[tokio::test]
 async fn a_request_arrives_without_what_was_for_one_connection_and_with_what_tells_of_the_way() {
-    let origin =
-        Origin::saying("HTTP/1.1 200 Fine\r\nContent-Length: 0\r\nConnection: x-hop\r\nX-Hop: 1\r\nVia: 1.1 o\r\n\r\n")
-            .await;
+    let origin = Origin::with_response(
+        "HTTP/1.1 200 Fine\r\nContent-Length: 0\r\nConnection: x-hop\r\nX-Hop: 1\r\nVia: 1.1 o\r\n\r\n",
+    )
+    .await;
     let gateway = Settings::to(origin.address).start();
     let request = "GET /a/b?q=1 HTTP/1.1\r\nHost: api.example\r\nConnection: x-hop, keep-alive\r\nX-Hop: 1\r\n\
                    Keep-Alive: 5\r\nProxy-Connection: x\r\nTE: gzip, trailers\r\nUpgrade: websocket\r\n\
                    X-Forwarded-For: 192.0.2.1\r\nX-End: 1\r\n\r\n";
     let answer = gateway.ask(request).await;
-    let sent = origin.last();
+    let sent = origin.last_request();
     assert_eq!(sent.start, "GET /a/b?q=1 HTTP/1.1");
     for (name, value) in [
         ("host", Some("api.example")),
@@ -39,16 +40,16 @@ async fn a_request_arrives_without_what_was_for_one_connection_and_with_what_tel
 
 #[tokio::test]
 async fn a_trusted_peer_continues_the_chain() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings { trusted_peer: true, ..Settings::to(origin.address) }.start();
     gateway.ask("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\r\n").await;
-    assert_eq!(origin.last().field("x-forwarded-for").as_deref(), Some("192.0.2.1, 127.0.0.1"));
-    assert_eq!(origin.last().field("x-forwarded-proto").as_deref(), Some("https"));
+    assert_eq!(origin.last_request().field("x-forwarded-for").as_deref(), Some("192.0.2.1, 127.0.0.1"));
+    assert_eq!(origin.last_request().field("x-forwarded-proto").as_deref(), Some("https"));
 }
 
 #[tokio::test]
 async fn what_could_be_read_in_two_ways_arrives_in_one_or_not_at_all() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let chunk = "1\r\nx\r\n0\r\n\r\n";
     for (head, status) in [
@@ -65,7 +66,7 @@ async fn what_could_be_read_in_two_ways_arrives_in_one_or_not_at_all() {
         assert_eq!(answer.status(), status, "{head:?}: {}", answer.text());
         assert_eq!(origin.requests().len() - before, usize::from(status == 200), "{head:?}");
         if status == 200 {
-            let sent = origin.last();
+            let sent = origin.last_request();
             assert_eq!(sent.body, b"x", "{head:?}");
             assert_eq!((sent.field("content-length"), sent.field("transfer-encoding")), (None, Some("chunked".into())));
             let host = if head.contains("//b/") { "b" } else { "a" };
@@ -77,7 +78,7 @@ async fn what_could_be_read_in_two_ways_arrives_in_one_or_not_at_all() {
 
 #[tokio::test]
 async fn a_length_is_sent_on_as_everybody_reads_it_and_one_that_is_repeated_not_at_all() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     for lengths in ["5, 5\r\n", "5,\r\n", "5\r\nContent-Length: 5\r\n", "5\r\nContent-Length: 05\r\n"] {
         let answer = gateway.ask(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {lengths}\r\nhello")).await;
@@ -87,7 +88,7 @@ async fn a_length_is_sent_on_as_everybody_reads_it_and_one_that_is_repeated_not_
     let body = "0123456789";
     let answer = gateway.ask(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 010\r\n\r\n{body}")).await;
     assert_eq!(answer.status(), 200);
-    let sent = origin.last();
+    let sent = origin.last_request();
     assert_eq!((sent.field("content-length").as_deref(), sent.text().as_str()), (Some("10"), body), "eight, to some");
 }
 
@@ -95,7 +96,7 @@ async fn a_length_is_sent_on_as_everybody_reads_it_and_one_that_is_repeated_not_
 async fn a_length_of_an_answer_is_told_as_everybody_reads_it() {
     for (length, told) in [("002", Some("2")), ("2, 2", None), ("2\r\nContent-Length: 2", None)] {
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nok");
-        let origin = Origin::saying(answer.leak()).await;
+        let origin = Origin::with_response(answer.leak()).await;
         let gateway = Settings::to(origin.address).start();
         for method in ["GET", "HEAD"] {
             let answer = gateway.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
@@ -109,7 +110,7 @@ async fn a_length_of_an_answer_is_told_as_everybody_reads_it() {
 
 #[tokio::test]
 async fn a_request_that_goes_in_a_circle_is_told_so_and_goes_no_further() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let passed = async |times: usize| {
         let via = vec!["1.1 tidegate"; times].join(", ");
@@ -123,7 +124,7 @@ async fn a_request_that_goes_in_a_circle_is_told_so_and_goes_no_further() {
 async fn an_upstream_cannot_have_removed_what_is_for_its_client() {
     let fields =
         "Connection: set-cookie, cache-control, x-own\r\nSet-Cookie: a\r\nCache-Control: no-store\r\nX-Own: 1\r\n";
-    let origin = Origin::saying(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{fields}\r\n").leak()).await;
+    let origin = Origin::with_response(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{fields}\r\n").leak()).await;
     let answer = Settings::to(origin.address).start().ask(get("/")).await;
     assert_eq!((answer.field("set-cookie").as_deref(), answer.field("x-own")), (Some("a"), None));
     assert_eq!(answer.field("cache-control").as_deref(), Some("no-store"));
@@ -131,7 +132,7 @@ async fn an_upstream_cannot_have_removed_what_is_for_its_client() {
 
 #[tokio::test]
 async fn methods_for_the_gateway_itself_do_not_reach_the_origin() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     for (head, status) in [
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 501),
@@ -147,15 +148,14 @@ async fn methods_for_the_gateway_itself_do_not_reach_the_origin() {
     assert_eq!(gateway.ask(traced.replace(": 0", ": 1")).await.status(), 501);
     assert!(origin.requests().is_empty());
     gateway.ask("OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 5\r\n\r\n").await;
-    assert_eq!(origin.last().field("max-forwards").as_deref(), Some("4"));
+    assert_eq!(origin.last_request().field("max-forwards").as_deref(), Some("4"));
 }
 
 #[tokio::test]
 async fn answers_without_a_body_leave_the_connection_in_step() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        while let Some(request) = visit.request().await {
-            visit
-                .raw
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        while let Some(request) = conn.request().await {
+            conn.raw
                 .send(match request.start.split(' ').nth(1).unwrap() {
                     "/204" => "HTTP/1.1 204 No Content\r\n\r\n",
                     "/304" => "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
@@ -189,7 +189,7 @@ async fn answers_that_could_be_read_in_two_ways_are_refused() {
         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "no http\r\n\r\n",
     ] {
-        let origin = Origin::saying(answer).await;
+        let origin = Origin::with_response(answer).await;
         let gateway = Settings::to(origin.address).start();
         let refusal = gateway.ask(get("/")).await;
         assert_eq!((refusal.status(), refusal.field("x-not-sent")), (502, None), "{answer:?}");
@@ -199,9 +199,9 @@ async fn answers_that_could_be_read_in_two_ways_are_refused() {
 
 #[tokio::test]
 async fn an_origin_of_http_1_0_is_understood() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send("HTTP/1.0 200 OK\r\n\r\nuntil the end").await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send("HTTP/1.0 200 OK\r\n\r\nuntil the end").await;
     })
     .await;
     let gateway = Settings::to(origin.address).start();

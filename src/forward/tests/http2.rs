@@ -16,10 +16,10 @@ pub(super) async fn http2(address: SocketAddr) -> H2Sender {
 
 #[tokio::test]
 async fn a_request_of_http2_reaches_an_origin_of_http1_with_its_trailers() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum, content-length\r\n\r\n").await;
-        visit.raw.send("2\r\nok\r\n0\r\nx-sum: 7\r\ncontent-length: 9\r\n\r\n").await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum, content-length\r\n\r\n").await;
+        conn.raw.send("2\r\nok\r\n0\r\nx-sum: 7\r\ncontent-length: 9\r\n\r\n").await;
     })
     .await;
     let gateway = Settings::to(origin.address).start();
@@ -41,7 +41,7 @@ async fn a_request_of_http2_reaches_an_origin_of_http1_with_its_trailers() {
     let trailers = body.trailers().unwrap();
     assert_eq!((trailers.len(), &trailers["x-sum"]), (1, &HeaderValue::from_static("7")));
     assert_eq!(body.to_bytes(), "ok");
-    let sent = origin.last();
+    let sent = origin.last_request();
     assert_eq!(sent.start, "POST /a HTTP/1.1");
     assert_eq!(
         (sent.field("host").as_deref(), sent.field("cookie").as_deref()),
@@ -53,7 +53,7 @@ async fn a_request_of_http2_reaches_an_origin_of_http1_with_its_trailers() {
 
 #[tokio::test]
 async fn trailers_behind_a_body_of_known_length_arrive_and_its_length_is_written_anew() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let mut sender = http2(gateway.address).await;
     let body = |trailers: &[(&'static str, &'static str)]| {
@@ -63,12 +63,15 @@ async fn trailers_behind_a_body_of_known_length_arrive_and_its_length_is_written
     let post = || Request::post("http://a/").header("content-length", "03");
     let request = post().header("trailer", "x-sum").body(body(&[("x-sum", "7")])).unwrap();
     assert_eq!(soon(sender.send_request(request)).await.unwrap().status(), 200);
-    assert_eq!(origin.last().trailers, [("x-sum".to_owned(), "7".to_owned())]);
-    assert_eq!((origin.last().field("content-length"), origin.last().text().as_str()), (None, "abc"));
+    assert_eq!(origin.last_request().trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    assert_eq!((origin.last_request().field("content-length"), origin.last_request().text().as_str()), (None, "abc"));
 
     let request = post().body(H2Body::new(Full::from("abc"))).unwrap();
     assert_eq!(soon(sender.send_request(request)).await.unwrap().status(), 200);
-    assert_eq!((origin.last().field("content-length").as_deref(), origin.last().text().as_str()), (Some("3"), "abc"));
+    assert_eq!(
+        (origin.last_request().field("content-length").as_deref(), origin.last_request().text().as_str()),
+        (Some("3"), "abc")
+    );
 
     let request = Request::post("http://a/").body(body(&[("x-sum", " 7")])).unwrap();
     assert_eq!(soon(sender.send_request(request)).await.unwrap().status(), 400, "a trailer with a blank before it");
@@ -76,7 +79,7 @@ async fn trailers_behind_a_body_of_known_length_arrive_and_its_length_is_written
 
 #[tokio::test]
 async fn a_value_of_http2_with_a_blank_around_it_is_malformed_and_never_trimmed() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let mut sender = http2(gateway.address).await;
     for (value, passes) in [(" a", false), ("a ", false), ("\ta", false), (" ", false), ("a b", true), ("", true)] {
@@ -92,14 +95,14 @@ async fn a_value_of_http2_with_a_blank_around_it_is_malformed_and_never_trimmed(
 async fn a_stream_of_http2_is_reset_when_its_origin_dies_and_the_others_go_on() {
     let end = Arc::new(Notify::new());
     let ends = end.clone();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let ends = ends.clone();
         async move {
-            if visit.request().await.unwrap().start.contains("/dies") {
-                visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+            if conn.request().await.unwrap().start.contains("/dies") {
+                conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
                 ends.notified().await;
             } else {
-                visit.raw.send(OK).await;
+                conn.raw.send(OK).await;
             }
         }
     })

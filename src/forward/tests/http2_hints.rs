@@ -14,15 +14,15 @@ async fn next(client: &mut Frames) -> Frame {
 
 #[tokio::test]
 async fn hints_come_before_the_answer_and_a_body_that_waits_is_asked_for() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.head().await;
-        visit.raw.send("HTTP/1.1 103 Early Hints\r\nLink: x\r\nConnection: y\r\nY: 1\r\n\r\n").await;
-        let early = tokio::time::timeout(Duration::from_millis(100), visit.raw.exactly(1)).await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.head().await;
+        conn.raw.send("HTTP/1.1 103 Early Hints\r\nLink: x\r\nConnection: y\r\nY: 1\r\n\r\n").await;
+        let early = tokio::time::timeout(Duration::from_millis(100), conn.raw.exactly(1)).await;
         assert!(early.is_err(), "nobody has asked for the body");
-        visit.raw.send("HTTP/1.1 100 Continue\r\n\r\n").await;
-        assert_eq!(visit.raw.exactly(4).await.unwrap(), b"body");
-        visit.raw.send(OK).await;
-        visit.raw.rest().await.ok();
+        conn.raw.send("HTTP/1.1 100 Continue\r\n\r\n").await;
+        assert_eq!(conn.raw.exactly(4).await.unwrap(), b"body");
+        conn.raw.send(OK).await;
+        conn.raw.rest().await.ok();
     })
     .await;
     let gateway = Settings::to(origin.address).start();
@@ -32,17 +32,17 @@ async fn hints_come_before_the_answer_and_a_body_that_waits_is_asked_for() {
         let hint = next(&mut client).await;
         assert_eq!((hint.status(), hint.ends_stream()), (status, false));
     }
-    assert_eq!(origin.last().field("expect").as_deref(), Some("100-continue"));
+    assert_eq!(origin.last_request().field("expect").as_deref(), Some("100-continue"));
     client.frame(DATA, END_STREAM, 1, b"body").await;
     assert_eq!(next(&mut client).await.status(), 200);
 }
 
 #[tokio::test]
 async fn an_answer_that_comes_instead_of_a_100_asks_for_nothing() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.head().await;
-        visit.raw.send("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno").await;
-        visit.raw.rest().await.ok();
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.head().await;
+        conn.raw.send("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno").await;
+        conn.raw.rest().await.ok();
     })
     .await;
     let gateway = Settings::to(origin.address).start();
@@ -55,16 +55,15 @@ async fn an_answer_that_comes_instead_of_a_100_asks_for_nothing() {
 async fn events() -> (Gateway, Arc<Notify>) {
     let let_go = Arc::new(Notify::new());
     let go_on = Arc::clone(&let_go);
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let go_on = Arc::clone(&go_on);
         async move {
-            visit.request().await;
-            visit
-                .raw
+            conn.request().await;
+            conn.raw
                 .send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
                 .await;
             loop {
-                visit.raw.send("9\r\ndata: 1\n\n\r\n").await;
+                conn.raw.send("9\r\ndata: 1\n\n\r\n").await;
                 go_on.notified().await;
             }
         }
@@ -95,7 +94,7 @@ async fn an_event_is_seen_before_the_next_is_sent_in_either_version() {
 
 #[tokio::test]
 async fn priorities_are_for_the_origin_and_frames_of_them_for_nobody() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let mut client = client(&gateway).await;
     client.frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 255]).await;
@@ -103,5 +102,5 @@ async fn priorities_are_for_the_origin_and_frames_of_them_for_nobody() {
     client.open(1, "GET", "/", &[("priority", "u=1, i")], true).await;
     client.frame(PRIORITY, 0, 1, &[0, 0, 0, 3, 1]).await;
     assert_eq!(next(&mut client).await.status(), 200);
-    assert_eq!(origin.last().field("priority").as_deref(), Some("u=1, i"));
+    assert_eq!(origin.last_request().field("priority").as_deref(), Some("u=1, i"));
 }

@@ -48,7 +48,7 @@ use crate::upstream::TargetStates;
 use crate::upstream::settings::{Protocol, Target, UpstreamSettings, UpstreamTls};
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::wire::raw::{Message, Raw};
-use crate::wire::upstream::{Origin, Visit};
+use crate::wire::upstream::{Origin, OriginConnection};
 use crate::wire::{soon, until, until_within};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_request_without_a_permit_is_not_forwarded() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let forward = Forward::new(Arc::new(Upstreams::new([], 1, &Metrics::new())));
     let listen = Listen::new("127.0.0.1:0".parse().unwrap());
     let listener = bind_one(&listen.address);

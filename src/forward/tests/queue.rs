@@ -15,12 +15,12 @@ fn narrow(address: SocketAddr) -> Settings {
 async fn held() -> (Origin, Arc<tokio::sync::Semaphore>) {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let opened = gate.clone();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let opened = opened.clone();
         async move {
-            while visit.request().await.is_some() {
+            while conn.request().await.is_some() {
                 opened.acquire().await.unwrap().forget();
-                visit.raw.send(OK).await;
+                conn.raw.send(OK).await;
             }
         }
     })
@@ -53,7 +53,7 @@ async fn who_waits_for_a_connection_has_it_in_the_order_of_arrival() {
     let mut third = gateway.waiter("/3", 1).await;
     gate.add_permits(3);
     for client in [&mut first, &mut second, &mut third] {
-        assert_eq!(client.answer(false).await.status(), 200);
+        assert_eq!(client.response(false).await.status(), 200);
     }
     let paths: Vec<_> = origin.requests().into_iter().map(|request| request.start).collect();
     assert_eq!(paths, ["GET /1 HTTP/1.1", "GET /2 HTTP/1.1", "GET /3 HTTP/1.1"]);
@@ -76,7 +76,7 @@ async fn beyond_the_queue_a_request_is_refused_and_was_not_sent() {
     assert!(gateway.shows(r#"tidegate_upstream_requests_total{upstream="api",outcome="queue_full"} 1"#));
     gate.add_permits(3);
     for client in [&mut first, &mut second, &mut third] {
-        assert_eq!(client.answer(false).await.status(), 200);
+        assert_eq!(client.response(false).await.status(), 200);
     }
 }
 
@@ -93,7 +93,7 @@ async fn who_waits_for_too_long_is_refused_and_was_not_sent() {
     assert_eq!((refused.status(), refused.field("x-not-sent").as_deref()), (503, Some("yes")));
     assert!(gateway.shows(r#"tidegate_upstream_requests_total{upstream="api",outcome="queue_timeout"} 1"#));
     gate.add_permits(2);
-    assert_eq!(first.answer(false).await.status(), 200);
+    assert_eq!(first.response(false).await.status(), 200);
     assert_eq!(gateway.ask(get("/")).await.status(), 200);
     assert_eq!(origin.requests().len(), 2);
 }
@@ -112,16 +112,16 @@ async fn who_leaves_the_queue_gives_up_the_place_in_it() {
     let mut fourth = gateway.waiter("/4", 1).await;
     gate.add_permits(3);
     for client in [&mut first, &mut third, &mut fourth] {
-        assert_eq!(client.answer(false).await.status(), 200);
+        assert_eq!(client.response(false).await.status(), 200);
     }
     assert_eq!(origin.requests().len(), 3);
 }
 
 #[tokio::test]
 async fn a_connection_that_ends_or_cannot_be_opened_leaves_its_place_to_the_next() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await;
     })
     .await;
     let gateway = narrow(origin.address).start();
@@ -130,7 +130,7 @@ async fn a_connection_that_ends_or_cannot_be_opened_leaves_its_place_to_the_next
     assert_eq!(soon(&mut asked).await, [200, 200, 200]);
     assert_eq!(origin.connections(), 3);
 
-    let gateway = narrow(Origin::absent().await).start();
+    let gateway = narrow(Origin::closed_port().await).start();
     for _ in 0..3 {
         assert_eq!(gateway.ask(get("/")).await.status(), 502);
     }
@@ -166,7 +166,7 @@ async fn no_more_connections_are_open_than_may_be() {
 
 #[tokio::test]
 async fn a_target_with_room_is_asked_before_anybody_waits() {
-    let ((one, gate), other) = (held().await, Origin::saying(OK).await);
+    let ((one, gate), other) = (held().await, Origin::with_response(OK).await);
     let settings = Settings::targets(vec![target(one.address), target(other.address)]);
     let gateway = Settings { adjust: ONE, ..settings }.start();
     let mut first = gateway.client().await;
@@ -177,5 +177,5 @@ async fn a_target_with_room_is_asked_before_anybody_waits() {
     }
     assert_eq!((one.requests().len(), other.requests().len()), (1, 4));
     gate.add_permits(1);
-    assert_eq!(first.answer(false).await.status(), 200);
+    assert_eq!(first.response(false).await.status(), 200);
 }

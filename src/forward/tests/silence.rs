@@ -18,12 +18,12 @@ async fn an_origin_that_falls_silent_in_the_middle_of_an_answer_breaks_it_off() 
         for version in ["1.1", "1.0"] {
             let gone = Arc::new(Notify::new());
             let signal = gone.clone();
-            let origin = Origin::start(move |mut visit: Visit| {
+            let origin = Origin::start(move |mut conn: OriginConnection| {
                 let signal = signal.clone();
                 async move {
-                    visit.request().await;
-                    visit.raw.send(answer).await;
-                    visit.raw.closed().await.ok();
+                    conn.request().await;
+                    conn.raw.send(answer).await;
+                    conn.raw.closed().await.ok();
                     signal.notify_one();
                 }
             })
@@ -47,12 +47,12 @@ async fn an_origin_that_falls_silent_in_the_middle_of_an_answer_breaks_it_off() 
 #[tokio::test]
 async fn a_client_that_does_not_read_for_a_while_is_no_silence_of_the_origin() {
     const LENGTH: usize = 32 << 20;
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n")).await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n")).await;
         // Not by the helper, which has a patience of its own.
-        visit.raw.stream.write_all(&vec![7; LENGTH]).await.unwrap();
-        visit.raw.closed().await.ok();
+        conn.raw.stream.write_all(&vec![7; LENGTH]).await.unwrap();
+        conn.raw.closed().await.ok();
     })
     .await;
     let gateway = impatient(origin.address).start();
@@ -68,11 +68,11 @@ async fn a_client_that_does_not_read_for_a_while_is_no_silence_of_the_origin() {
 #[tokio::test]
 async fn an_origin_that_still_takes_an_upload_is_not_silent() {
     const PART: usize = 64 << 10;
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.head().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").await;
-        visit.raw.exactly(4 * PART).await.unwrap();
-        visit.raw.send("ok").await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.head().await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").await;
+        conn.raw.exactly(4 * PART).await.unwrap();
+        conn.raw.send("ok").await;
     })
     .await;
     let gateway = impatient(origin.address).start();

@@ -19,11 +19,11 @@ async fn trickle(client: &mut Raw) {
 async fn an_upload_that_trickles_is_told_so_and_its_upstream_let_go() {
     let gone = Arc::new(Notify::new());
     let signal = gone.clone();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let signal = signal.clone();
         async move {
-            visit.head().await;
-            visit.raw.rest().await.ok();
+            conn.head().await;
+            conn.raw.rest().await.ok();
             signal.notify_one();
         }
     })
@@ -42,7 +42,7 @@ async fn an_upload_that_trickles_is_told_so_and_its_upstream_let_go() {
         }
     })
     .await;
-    let answer = client.answer(false).await;
+    let answer = client.response(false).await;
     assert_eq!((answer.status(), answer.field("connection").as_deref()), (408, Some("close")));
     soon(gone.notified()).await;
     assert!(gateway.metrics.render().contains(r#"tidegate_rejected_total{cause="slow_upload"} 1"#));
@@ -53,13 +53,13 @@ async fn an_upload_that_trickles_is_told_so_and_its_upstream_let_go() {
 async fn an_upload_that_trickles_behind_its_answer_does_not_break_that_off() {
     let finish = Arc::new(Notify::new());
     let gate = finish.clone();
-    let origin = Origin::start(move |mut visit: Visit| {
+    let origin = Origin::start(move |mut conn: OriginConnection| {
         let gate = gate.clone();
         async move {
-            visit.head().await;
-            visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf").await;
+            conn.head().await;
+            conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf").await;
             gate.notified().await;
-            visit.raw.send("full").await;
+            conn.raw.send("full").await;
         }
     })
     .await;
@@ -68,7 +68,7 @@ async fn an_upload_that_trickles_behind_its_answer_does_not_break_that_off() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nx").await;
     until(|| gateway.metrics.render().contains(r#"tidegate_rejected_total{cause="slow_upload"} 1"#)).await;
     finish.notify_one();
-    let answer = client.answer(false).await;
+    let answer = client.response(false).await;
     assert_eq!((answer.status(), answer.text().as_str()), (200, "halffull"));
     soon(trickle(&mut client)).await;
 }

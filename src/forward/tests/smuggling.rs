@@ -20,7 +20,7 @@ async fn answers(gateway: &Gateway, bytes: &[u8]) -> Vec<Message> {
 /// The decoder went on behind an error: 88 of these 112 bodies let the request through that stood behind them.
 #[tokio::test]
 async fn a_byte_in_the_wrong_place_of_a_chunked_body_hides_no_request() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let mut refused = 0;
     for at in 0..=BODY.len() {
@@ -40,7 +40,7 @@ async fn a_byte_in_the_wrong_place_of_a_chunked_body_hides_no_request() {
                 [200, 400] => assert!(smuggled == 0 && at + 1 >= BODY.len(), "{shown:?}"),
                 _ => panic!("{shown:?}: {statuses:?}"),
             }
-            origin.forget();
+            origin.clear_requests();
         }
     }
     assert!(refused > 100, "only {refused} were refused");
@@ -48,16 +48,16 @@ async fn a_byte_in_the_wrong_place_of_a_chunked_body_hides_no_request() {
 
 #[tokio::test]
 async fn a_body_that_breaks_off_behind_an_early_answer_ends_the_connection() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.head().await;
-        visit.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-        _ = visit.raw.rest().await;
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.head().await;
+        conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        _ = conn.raw.rest().await;
     })
     .await;
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
     client.send([HEAD, "5\r\nhello\r\n"].concat()).await;
-    assert_eq!(client.answer(false).await.status(), 200);
+    assert_eq!(client.response(false).await.status(), 200);
     client.send([b"-5\r\nhello\r\n0\r\n\r\n", HIDDEN].concat()).await;
     assert!(client.rest().await.unwrap_or_default().is_empty());
     assert_eq!(origin.requests().len(), 1);
@@ -71,13 +71,13 @@ async fn malformed_chunks_behind_a_head_become_a_502() {
     {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let answer: &'static str = format!("{head}{chunks}").leak();
-        let origin = Origin::saying(answer).await;
+        let origin = Origin::with_response(answer).await;
         let gateway = Settings::to(origin.address).start();
         let answer = gateway.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert_eq!((answer.status(), origin.connections()), (502, 1), "{chunks:?}");
         // A response without a body has no chunks.
         let mut client = gateway.client().await;
         client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        assert_eq!(client.answer(true).await.status(), 200, "{chunks:?}");
+        assert_eq!(client.response(true).await.status(), 200, "{chunks:?}");
     }
 }

@@ -59,7 +59,7 @@ async fn last_request_of_a_connection_gets_a_close() {
     let mut client = Raw::connect(server.address).await;
     client.send(get("/").repeat(5)).await;
     for connection in [None, None, Some("close")] {
-        let response = client.answer(false).await;
+        let response = client.response(false).await;
         assert_eq!((response.status(), response.field("connection").as_deref()), (200, connection));
     }
     assert_eq!(client.rest().await.unwrap_or_default(), b"");

@@ -162,7 +162,7 @@ async fn request_in_flight_is_not_evicted() {
     tokio::time::sleep(EVICTION_WAIT).await;
     assert!(!is_served(&server).await);
     release.notify_waiters();
-    assert_eq!(one.answer(false).await.text(), "GET /1");
+    assert_eq!(one.response(false).await.text(), "GET /1");
     assert_eq!(soon(pending).await.unwrap().unwrap().status(), 200);
     connection.abort();
 }
@@ -173,7 +173,7 @@ async fn client_at_its_cap_evicts_no_other_connection() {
     let (mut own, mut others) = (connect("127.0.0.2", &server).await, connect("127.0.0.3", &server).await);
     tokio::time::sleep(EVICTION_WAIT).await;
     let mut second = connect("127.0.0.2", &server).await;
-    assert_eq!(second.answer(false).await.status(), 503);
+    assert_eq!(second.response(false).await.status(), 503);
     assert_eq!(own.ask(get("/")).await.status(), 200);
     assert_eq!(others.ask(get("/")).await.status(), 200);
 }

@@ -44,7 +44,7 @@ async fn first_bytes_may_arrive_one_by_one() {
         client.send([byte]).await;
         tokio::task::yield_now().await;
     }
-    assert_eq!(client.answer(false).await.text(), "PRX /");
+    assert_eq!(client.response(false).await.text(), "PRX /");
 
     let mut client = TcpStream::connect(server.address).await.unwrap();
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];

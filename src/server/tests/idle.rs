@@ -23,10 +23,10 @@ async fn idle_connection_serves_its_next_request() {
     }
     // The buffer contains the beginning of the next request, which must not be lost.
     client.send(get("/3") + "GET /4 HT").await;
-    assert_eq!(client.answer(false).await.text(), "GET /3");
+    assert_eq!(client.response(false).await.text(), "GET /3");
     wait_until_idle().await;
     client.send("TP/1.1\r\nHost: a\r\n\r\n").await;
-    assert_eq!(client.answer(false).await.text(), "GET /4");
+    assert_eq!(client.response(false).await.text(), "GET /4");
     wait_until_idle().await;
     server.trigger.start(LONG);
     soon(client.closed()).await.unwrap();

@@ -89,7 +89,7 @@ async fn pipelined_requests_are_answered_in_order() {
     let mut client = Raw::connect(server.address).await;
     client.send([get("/1"), get("/2"), get("/3")].concat()).await;
     for path in ["/1", "/2", "/3"] {
-        assert_eq!(client.answer(false).await.text(), format!("GET {path}"));
+        assert_eq!(client.response(false).await.text(), format!("GET {path}"));
     }
 }
 
@@ -167,7 +167,7 @@ async fn idle_timeout_does_not_end_a_running_request() {
     idle.ask(get("/")).await;
     idle.closed().await.unwrap();
     release.notify_one();
-    assert_eq!(slow.answer(false).await.text(), "GET /slow");
+    assert_eq!(slow.response(false).await.text(), "GET /slow");
     slow.closed().await.unwrap();
 }
 
@@ -233,7 +233,7 @@ async fn connection_above_the_cap_gets_503() {
     let mut first = Raw::connect(server.address).await;
     first.ask(get("/")).await;
     let mut second = Raw::connect(server.address).await;
-    let local_response = second.answer(false).await;
+    let local_response = second.response(false).await;
     assert_eq!((local_response.status(), local_response.field("connection").as_deref()), (503, Some("close")));
     assert_eq!(local_response.field("content-type").as_deref(), Some("application/problem+json"));
     second.closed().await.unwrap();
@@ -267,7 +267,7 @@ async fn drain_finishes_requests_and_closes_idle_connections() {
     idle.closed().await.unwrap();
     assert!(!server.serving.is_finished());
     release.notify_one();
-    let response = running.answer(false).await;
+    let response = running.response(false).await;
     assert_eq!((response.text().as_str(), response.field("connection").as_deref()), ("GET /slow", Some("close")));
     soon(server.serving).await.unwrap().unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
@@ -290,7 +290,7 @@ async fn drain_serves_a_request_sent_while_it_begins() {
     let mut late = Raw::connect(server.address).await;
     late.send(get("/late")).await;
     server.trigger.start(LONG);
-    assert_eq!(late.answer(false).await.text(), "GET /late");
+    assert_eq!(late.response(false).await.text(), "GET /late");
     soon(server.serving).await.unwrap().unwrap();
 }
 
@@ -361,7 +361,7 @@ async fn response_during_an_upload_reaches_the_client() {
         let mut client = Raw::connect(server.address).await;
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 8 << 20)).await;
         client.send(vec![7; 4 << 20]).await;
-        assert_eq!(client.answer(false).await.text(), "enough");
+        assert_eq!(client.response(false).await.text(), "enough");
     }
 }
 

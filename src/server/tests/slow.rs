@@ -77,7 +77,7 @@ async fn unread_upload_is_not_timed() {
     });
     let mut client = Raw::connect(server.address).await;
     client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789").await;
-    assert_eq!(client.answer(false).await.text(), "POST /x");
+    assert_eq!(client.response(false).await.text(), "POST /x");
     assert!(!rejected(&server, "slow_upload"));
 }
 
@@ -93,7 +93,7 @@ async fn stalled_upload_fails_and_closes_the_connection() {
     );
     let mut client = Raw::connect(server.address).await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234").await;
-    let response = client.answer(false).await;
+    let response = client.response(false).await;
     assert_eq!((response.text().as_str(), response.field("connection").as_deref()), ("timed out", Some("close")));
     assert!(rejected(&server, "slow_upload"));
     // The missing bytes of the body arrive late, and must not be read as a request.

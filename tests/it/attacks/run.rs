@@ -67,7 +67,7 @@ impl Stage {
         }
         for (index, expected) in case.answers.iter().enumerate() {
             let told = |what: String| format!("answer {}: {what}", index + 1);
-            let answer = match timeout(patience, client.answer(expected.head)).await {
+            let answer = match timeout(patience, client.response(expected.head)).await {
                 Ok(Ok(answer)) if !expected.broken => answer,
                 Ok(Ok(answer)) => return Err(told(format!("{} is whole", answer.start))),
                 Ok(Err(Parsed::Incomplete(Some(answer)))) if expected.broken => answer,
@@ -104,7 +104,7 @@ impl Stage {
             };
         }
         client.send(&self.probe_bytes(), Pieces::Parts(1)).await;
-        match timeout(patience, client.answer(false)).await {
+        match timeout(patience, client.response(false)).await {
             Ok(Ok(answer)) if answer.body == self.probe_answer() => Ok(()),
             other => Err(format!("the next request on the connection: {other:?}, {:?}", client.text())),
         }
@@ -117,7 +117,7 @@ impl Stage {
         client.send(sent, pieces).await;
         let mut answers = Vec::new();
         loop {
-            match timeout(patience, client.answer(false)).await {
+            match timeout(patience, client.response(false)).await {
                 Ok(Ok(answer)) => answers.push(answer),
                 Ok(Err(_)) => break,
                 Err(_) => _ = client.stream.shutdown().await,
@@ -131,7 +131,7 @@ impl Stage {
         let mut client = Client { stream: self.connect().await, bytes: Vec::new(), closed: false };
         let request = format!("{method} /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
         client.send(request.as_bytes(), Pieces::Parts(1)).await;
-        let answer = timeout(patience, client.answer(method == "HEAD")).await.ok()?.ok()?;
+        let answer = timeout(patience, client.response(method == "HEAD")).await.ok()?.ok()?;
         Some((answer.status(), answer.body))
     }
 
@@ -139,7 +139,7 @@ impl Stage {
     async fn probe(&self) -> Result<(), String> {
         let mut client = Client { stream: self.connect().await, bytes: Vec::new(), closed: false };
         client.send(&self.probe_bytes(), Pieces::Parts(1)).await;
-        match client.answer(false).await {
+        match client.response(false).await {
             Ok(answer) if answer.body == self.probe_answer() => Ok(()),
             other => Err(format!("the next client: {other:?}, {:?}", client.text())),
         }
@@ -246,7 +246,7 @@ impl Client {
     }
 
     /// The next answer; what there is of it, if it is not whole.
-    async fn answer(&mut self, head_only: bool) -> Result<Message, Parsed> {
+    async fn response(&mut self, head_only: bool) -> Result<Message, Parsed> {
         loop {
             match strict::response(&self.bytes, head_only, self.closed) {
                 Parsed::Complete(message, length) => {

@@ -9,7 +9,7 @@ const NARROW: [u8; 6] = [0, 4, 0, 1, 0, 0];
 const WIDE: [u8; 6] = [0, 4, 0, 1, 0x80, 0];
 
 async fn gateway() -> TestGateway {
-    let origin = Origin::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let origin = Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     TestGateway::start(&format!(
         "store: memory\nupstreams: {{ origin: {{ targets: ['http://{}'] }} }}
 routes: [{{ name: all, match: {{}}, upstream: origin }}]\n",

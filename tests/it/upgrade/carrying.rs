@@ -9,15 +9,15 @@ const MEGABYTE: usize = 1 << 20;
 /// Starts an origin that accepts the upgrade and then runs `script`.
 async fn upgrading_origin<F, S>(script: S) -> Origin
 where
-    S: Fn(Visit) -> F + Send + Clone + 'static,
+    S: Fn(OriginConnection) -> F + Send + Clone + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    Origin::start(move |mut visit: Visit| {
+    Origin::start(move |mut conn: OriginConnection| {
         let script = script.clone();
         async move {
-            visit.request().await.expect("a request");
-            visit.raw.send(SWITCH).await;
-            script(visit).await;
+            conn.request().await.expect("a request");
+            conn.raw.send(SWITCH).await;
+            script(conn).await;
         }
     })
     .await
@@ -29,10 +29,10 @@ fn pattern(length: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn bytes_after_the_101_are_forwarded() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send(format!("{SWITCH}first")).await;
-        visit.raw.rest().await.ok();
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send(format!("{SWITCH}first")).await;
+        conn.raw.rest().await.ok();
     })
     .await;
     let gateway = gateway(&origin, "");
@@ -59,14 +59,14 @@ async fn many_bytes_are_forwarded_both_ways_at_once() {
 #[tokio::test]
 async fn each_side_can_close_its_half_first() {
     for client_first in [true, false] {
-        let origin = upgrading_origin(move |mut visit| async move {
+        let origin = upgrading_origin(move |mut conn| async move {
             if client_first {
-                assert_eq!(visit.raw.rest().await.unwrap(), b"from the client");
-                visit.raw.send("from the origin").await;
+                assert_eq!(conn.raw.rest().await.unwrap(), b"from the client");
+                conn.raw.send("from the origin").await;
             } else {
-                visit.raw.send("from the origin").await;
-                visit.raw.stream.shutdown().await.unwrap();
-                assert_eq!(visit.raw.rest().await.unwrap(), b"from the client");
+                conn.raw.send("from the origin").await;
+                conn.raw.stream.shutdown().await.unwrap();
+                assert_eq!(conn.raw.rest().await.unwrap(), b"from the client");
             }
         })
         .await;
@@ -86,12 +86,12 @@ async fn each_side_can_close_its_half_first() {
 
 #[tokio::test]
 async fn reset_is_forwarded_to_the_other_side() {
-    let origin = upgrading_origin(|mut visit| async move {
-        let first = visit.raw.exactly(1).await.unwrap();
+    let origin = upgrading_origin(|mut conn| async move {
+        let first = conn.raw.exactly(1).await.unwrap();
         if first == b"r" {
-            visit.raw.stream.set_zero_linger().unwrap();
+            conn.raw.stream.set_zero_linger().unwrap();
         } else {
-            assert!(visit.raw.rest().await.is_err() || visit.raw.closed().await.is_ok());
+            assert!(conn.raw.rest().await.is_err() || conn.raw.closed().await.is_ok());
         }
     })
     .await;
@@ -123,10 +123,10 @@ async fn fill(stream: &mut (impl AsyncWriteExt + Unpin)) -> usize {
 async fn unread_direction_blocks_only_itself() {
     let (is_full, resume) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (full, wait) = (Arc::clone(&is_full), Arc::clone(&resume));
-    let origin = upgrading_origin(move |visit| {
+    let origin = upgrading_origin(move |conn| {
         let (full, wait) = (Arc::clone(&full), Arc::clone(&wait));
         async move {
-            let (mut read, mut write) = visit.raw.stream.into_split();
+            let (mut read, mut write) = conn.raw.stream.into_split();
             let filled = fill(&mut write).await; // the client does not read, but its bytes arrive
             let mut first = [0; 5];
             read.read_exact(&mut first).await.unwrap();

@@ -31,11 +31,11 @@ async fn take(client: &mut Frames, stream: u32, count: usize) -> Vec<u8> {
 
 /// Starts an origin that accepts WebSocket and echoes all bytes.
 async fn server() -> Origin {
-    Origin::start(|mut visit: Visit| async move {
-        let request = visit.request().await.expect("a request");
+    Origin::start(|mut conn: OriginConnection| async move {
+        let request = conn.request().await.expect("a request");
         let key = request.field("sec-websocket-key").expect("a key");
-        visit.raw.send(SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))).await;
-        let (mut read, mut write) = visit.raw.stream.split();
+        conn.raw.send(SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))).await;
+        let (mut read, mut write) = conn.raw.stream.split();
         tokio::io::copy(&mut read, &mut write).await.ok();
     })
     .await
@@ -65,7 +65,7 @@ async fn websocket_over_http2_is_an_upgrade_upstream() {
     open_tunnel(&mut client, 1, "/chat?room=1", &[("sec-websocket-protocol", "chat")]).await;
     let response = client.find(|frame| (frame.stream, frame.kind) == (1, HEADERS)).await;
     assert_eq!((response.status(), response.ends_stream()), (200, false));
-    let sent = origin.last();
+    let sent = origin.last_request();
     assert_eq!(sent.start, "GET /chat?room=1 HTTP/1.1");
     for (name, value) in [
         ("host", Some("a.example")),
@@ -94,12 +94,12 @@ async fn websocket_over_http2_is_an_upgrade_upstream() {
 
 #[tokio::test]
 async fn origin_can_close_its_half_first() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.request().await;
-        visit.raw.send(SWITCH.replace("websocket", "tcp")).await;
-        visit.raw.send("first").await;
-        visit.raw.stream.shutdown().await.unwrap();
-        assert_eq!(visit.raw.rest().await.unwrap(), b"last");
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.request().await;
+        conn.raw.send(SWITCH.replace("websocket", "tcp")).await;
+        conn.raw.send("first").await;
+        conn.raw.stream.shutdown().await.unwrap();
+        assert_eq!(conn.raw.rest().await.unwrap(), b"last");
     })
     .await;
     let gateway = gateway(&origin, "upgrades: [tcp]");
@@ -144,13 +144,13 @@ async fn impossible_tunnel_is_rejected() {
         HEADERS | RST_STREAM
     ));
     assert_eq!((count_open(&gateway).await, origin.requests().len()), (0, 2));
-    let plain = Origin::saying(OK).await;
+    let plain = Origin::with_response(OK).await;
     let gateway = super::gateway(&plain, "");
     let mut client = Frames::connect(gateway.address, &[]).await;
     open_tunnel(&mut client, 1, "/", &[]).await;
     client.frame(DATA, 0, 1, b"not yet").await;
     assert_eq!(client.status(1).await, 502);
-    assert_eq!(plain.last().body, b"");
+    assert_eq!(plain.last_request().body, b"");
 }
 
 /// Regression test: such a tunnel took a permit and gave it back, so that no limit applied to a flood of them.
@@ -208,12 +208,12 @@ async fn reset_passes_between_stream_and_connection() {
     while count_open(&gateway).await > 0 {
         tokio::task::yield_now().await;
     }
-    let origin = Origin::start(|mut visit: Visit| async move {
-        let request = visit.request().await.expect("a request");
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        let request = conn.request().await.expect("a request");
         let key = request.field("sec-websocket-key").expect("a key");
-        visit.raw.send(SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))).await;
-        visit.raw.exactly(1).await.unwrap();
-        visit.raw.stream.set_zero_linger().unwrap();
+        conn.raw.send(SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))).await;
+        conn.raw.exactly(1).await.unwrap();
+        conn.raw.stream.set_zero_linger().unwrap();
     })
     .await;
     let gateway = super::gateway(&origin, "");

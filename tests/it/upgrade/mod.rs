@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::support::gateway::TestGateway;
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::until;
-use crate::support::wire::upstream::{Origin, Visit};
+use crate::support::wire::upstream::{Origin, OriginConnection};
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
@@ -43,18 +43,18 @@ fn gateway(origin: &Origin, route: &str) -> TestGateway {
 
 /// Starts an origin that accepts upgrades and echoes all bytes. It responds to `/refused` with 403.
 async fn echo() -> Origin {
-    Origin::start(|mut visit: Visit| async move {
-        while let Some(request) = visit.request().await {
+    Origin::start(|mut conn: OriginConnection| async move {
+        while let Some(request) = conn.request().await {
             if request.field("upgrade").is_none() {
-                visit.raw.send(OK).await;
+                conn.raw.send(OK).await;
                 continue;
             }
             if request.start.contains("/refused") {
-                visit.raw.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
+                conn.raw.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
                 continue;
             }
-            visit.raw.send(SWITCH).await;
-            let (mut read, mut write) = visit.raw.stream.split();
+            conn.raw.send(SWITCH).await;
+            let (mut read, mut write) = conn.raw.stream.split();
             tokio::io::copy(&mut read, &mut write).await.ok();
             return;
         }

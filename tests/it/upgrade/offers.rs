@@ -21,7 +21,7 @@ async fn handshake_is_forwarded_and_charged_once() {
     ] {
         assert_eq!(response.field(name).as_deref(), value, "{name}: {response:?}");
     }
-    let sent = origin.last();
+    let sent = origin.last_request();
     assert_eq!(sent.start, "GET /chat?room=1 HTTP/1.1");
     for (name, value) in [
         ("connection", Some("upgrade")),
@@ -50,7 +50,7 @@ async fn bytes_after_an_upgrade_request_are_no_request() {
     for path in ["/refused", "/..%5c"] {
         let mut client = gateway.client().await;
         client.send(handshake(path, "") + behind).await;
-        let response = client.answer(false).await;
+        let response = client.response(false).await;
         assert!(matches!(response.status(), 400 | 403), "{response:?}");
         assert_eq!(response.field("connection").as_deref(), Some("close"));
         client.closed().await.ok(); // unread bytes may make it a reset
@@ -81,12 +81,12 @@ async fn offered_upgrade(
     let mut client = gateway.client().await;
     client.send(request).await;
     let response = client.head().await.expect("a response");
-    (origin.last().field("upgrade"), response)
+    (origin.last_request().field("upgrade"), response)
 }
 
 #[tokio::test]
 async fn only_protocols_of_the_route_are_offered() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let offer = |offer: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: {offer}\r\n\r\n");
     for (route, offered, expected) in [
         ("", "websocket", Some("websocket")),
@@ -104,13 +104,13 @@ async fn only_protocols_of_the_route_are_offered() {
         let (offered_upgrade, response) = offered_upgrade(&gateway, &origin, offer(offered)).await;
         assert_eq!((offered_upgrade.as_deref(), response.status()), (expected, 200), "{route} {offered}");
         let expected_of_connection = expected.map(|_| "upgrade");
-        assert_eq!(origin.last().field("connection").as_deref(), expected_of_connection, "{route} {offered}");
+        assert_eq!(origin.last_request().field("connection").as_deref(), expected_of_connection, "{route} {offered}");
     }
 }
 
 #[tokio::test]
 async fn incomplete_upgrade_request_is_a_plain_request() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, "");
     for (what, head) in [
         ("HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
@@ -139,7 +139,7 @@ async fn incomplete_upgrade_request_is_a_plain_request() {
 /// Java clients offer h2c in the first request of a connection, and reuse the connection.
 #[tokio::test]
 async fn h2c_upgrade_request_is_ignored() {
-    let origin = Origin::saying(OK).await;
+    let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, "");
     let mut client = gateway.client().await;
     let offer = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
@@ -147,7 +147,10 @@ async fn h2c_upgrade_request_is_ignored() {
     for _ in 0..2 {
         let response = client.ask(offer).await;
         assert_eq!((response.status(), response.field("connection")), (200, None));
-        assert_eq!((origin.last().field("upgrade"), origin.last().field("http2-settings")), (None, None));
+        assert_eq!(
+            (origin.last_request().field("upgrade"), origin.last_request().field("http2-settings")),
+            (None, None)
+        );
     }
 }
 
@@ -162,12 +165,12 @@ async fn unexpected_101_is_502() {
         ("a length", "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 2\r\n\r\nhi"),
         ("chunks", "HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n"),
     ] {
-        let origin = Origin::saying(response).await;
+        let origin = Origin::with_response(response).await;
         let gateway = gateway(&origin, "");
         let forwarded = gateway.client().await.ask(handshake("/", "")).await;
         assert_eq!((forwarded.status(), count_open(&gateway).await), (502, 0), "{what}");
     }
-    let origin = Origin::saying(SWITCH).await;
+    let origin = Origin::with_response(SWITCH).await;
     for (route, request) in [
         ("", "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         (

@@ -17,12 +17,12 @@ fn setting(number: u8, value: u32) -> Vec<u8> {
 
 /// An answer to the first request of each connection, spelled out.
 async fn answering(bytes: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) -> SocketAddr {
-    let script = move |mut visit: RawFrames, _| {
+    let script = move |mut conn: RawFrames, _| {
         let bytes = bytes.clone();
         async move {
-            let asked = visit.find(|frame| frame.kind == frames::HEADERS).await;
-            visit.try_send(bytes(asked.stream)).await;
-            while visit.next().await.is_ok() {}
+            let asked = conn.find(|frame| frame.kind == frames::HEADERS).await;
+            conn.try_send(bytes(asked.stream)).await;
+            while conn.next().await.is_ok() {}
         }
     };
     spelled(script).await.0
@@ -41,9 +41,9 @@ async fn is_no_answer(bytes: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) {
 
 #[tokio::test]
 async fn an_origin_that_sends_everybody_away_at_once_was_sent_nothing() {
-    let (address, connections) = spelled(|mut visit, _| async move {
-        visit.frame(frames::GOAWAY, 0, 0, &go_away(0)).await;
-        while visit.next().await.is_ok() {}
+    let (address, connections) = spelled(|mut conn, _| async move {
+        conn.frame(frames::GOAWAY, 0, 0, &go_away(0)).await;
+        while conn.next().await.is_ok() {}
     })
     .await;
     is_not_sent(address).await;
@@ -55,8 +55,8 @@ async fn an_origin_that_takes_no_streams_or_says_nothing_was_sent_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
-        let mut visit = RawFrames::accept(listener.accept().await.unwrap().0, &setting(3, 0)).await;
-        while visit.next().await.is_ok() {}
+        let mut conn = RawFrames::accept(listener.accept().await.unwrap().0, &setting(3, 0)).await;
+        while conn.next().await.is_ok() {}
         let mut silent = listener.accept().await.unwrap().0;
         silent.read_to_end(&mut Vec::new()).await.ok();
     });
@@ -66,9 +66,9 @@ async fn an_origin_that_takes_no_streams_or_says_nothing_was_sent_nothing() {
 
 #[tokio::test]
 async fn an_origin_of_http1_was_sent_nothing() {
-    let origin = Origin::start(|mut visit: Visit| async move {
-        visit.raw.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
-        visit.raw.rest().await.ok();
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        conn.raw.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
+        conn.raw.rest().await.ok();
     })
     .await;
     is_not_sent(origin.address).await;
@@ -78,7 +78,7 @@ async fn an_origin_of_http1_was_sent_nothing() {
 async fn a_target_that_cannot_be_used_leaves_its_place_to_the_next() {
     let origin = H2Origin::saying_ok().await;
     let mut settings = to(origin.address);
-    settings.targets.insert(0, target(Origin::absent().await));
+    settings.targets.insert(0, target(Origin::closed_port().await));
     let gateway = settings.start();
     for _ in 0..2 {
         assert_eq!(gateway.ask(chunked("body")).await.status(), 200);
@@ -90,8 +90,8 @@ async fn an_origin_that_opens_no_window_is_waited_for_as_long_as_for_an_answer()
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = hasty(listener.local_addr().unwrap());
     tokio::spawn(async move {
-        let mut visit = RawFrames::accept(listener.accept().await.unwrap().0, &setting(4, 0)).await;
-        while visit.next().await.is_ok() {}
+        let mut conn = RawFrames::accept(listener.accept().await.unwrap().0, &setting(4, 0)).await;
+        while conn.next().await.is_ok() {}
     });
     let answer = gateway.ask(chunked("body")).await;
     assert_eq!((answer.status(), answer.field("x-not-sent")), (504, None));
@@ -173,16 +173,16 @@ async fn an_answer_that_is_not_as_long_as_it_says_is_cut_off() {
 
 #[tokio::test]
 async fn small_frames_that_one_client_does_not_read_end_no_connection() {
-    let (address, connections) = spelled(|mut visit, _| async move {
-        while let Ok(frame) = visit.next().await {
+    let (address, connections) = spelled(|mut conn, _| async move {
+        while let Ok(frame) = conn.next().await {
             if frame.kind != frames::HEADERS {
                 continue;
             }
             let ends = if frame.stream > 1 { frames::END_STREAM } else { 0 };
-            visit.frame(frames::HEADERS, frames::END_HEADERS | ends, frame.stream, &[0x88]).await;
+            conn.frame(frames::HEADERS, frames::END_HEADERS | ends, frame.stream, &[0x88]).await;
             if frame.stream == 1 {
                 // As many bytes as there is a window for.
-                visit.send(frames::Frame::bytes(frames::DATA, 0, 1, b"x").repeat(256 * 1024)).await;
+                conn.send(frames::Frame::bytes(frames::DATA, 0, 1, b"x").repeat(256 * 1024)).await;
             }
         }
     })
@@ -231,8 +231,8 @@ async fn unanswered(address: SocketAddr) -> (Vec<u8>, u64) {
 
 #[tokio::test]
 async fn an_origin_that_does_not_answer_pings_is_gone() {
-    let (address, _) = spelled(|mut visit, _| async move {
-        visit.stream.read_to_end(&mut Vec::new()).await.ok();
+    let (address, _) = spelled(|mut conn, _| async move {
+        conn.stream.read_to_end(&mut Vec::new()).await.ok();
     })
     .await;
     let (status, after) = unanswered(address).await;

@@ -177,7 +177,7 @@ async fn an_answer_without_a_body_has_none() {
         let mut client = gateway.client().await;
         for _ in 0..2 {
             client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-            let answer = client.answer(method == "HEAD").await;
+            let answer = client.response(method == "HEAD").await;
             assert_eq!((answer.status(), answer.body.len()), (status, 0), "{method} {status}");
         }
         assert_eq!(origin.requests(), 2);
@@ -198,7 +198,7 @@ async fn an_origin_that_informs_is_waited_for_and_a_body_that_waits_is_asked_for
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n").await;
     assert_eq!([client.head().await.unwrap().status(), client.head().await.unwrap().status()], [103, 100]);
     client.send("body").await;
-    assert_eq!(client.answer(false).await.status(), 200);
+    assert_eq!(client.response(false).await.status(), 200);
 }
 
 #[tokio::test]

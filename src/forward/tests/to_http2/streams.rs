@@ -26,7 +26,7 @@ async fn requests_share_a_connection_until_its_streams_run_out() {
     assert_eq!(origin.connections(), 3);
     gate.add_permits(7);
     for client in &mut clients {
-        assert_eq!(client.answer(false).await.status(), 200);
+        assert_eq!(client.response(false).await.status(), 200);
     }
 }
 
@@ -53,8 +53,8 @@ async fn as_many_requests_as_may_be_under_way_are_and_the_next_waits() {
     until(|| gateway.metrics.render().contains(r#"tidegate_upstream_waiting{upstream="api"} 1"#)).await;
     assert_eq!(origin.requests(), 1);
     gate.add_permits(2);
-    assert_eq!(first.answer(false).await.status(), 200);
-    assert_eq!(second.answer(false).await.status(), 200);
+    assert_eq!(first.response(false).await.status(), 200);
+    assert_eq!(second.response(false).await.status(), 200);
     assert_eq!((origin.requests(), origin.connections()), (2, 1));
 }
 

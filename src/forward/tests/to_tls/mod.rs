@@ -287,13 +287,13 @@ async fn http2_is_not_spoken_with_an_origin_that_has_no_word_for_it() {
 #[tokio::test]
 async fn what_is_not_tls_or_says_nothing_is_sent_nothing_and_not_waited_for_long() {
     let authority = Authority::new();
-    let plain = Origin::start(|mut visit: Visit| async move {
-        visit.raw.send("HTTP/1.1 400 Bad Request\r\n\r\n").await;
-        visit.raw.rest().await.ok();
+    let plain = Origin::start(|mut conn: OriginConnection| async move {
+        conn.raw.send("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        conn.raw.rest().await.ok();
     })
     .await;
-    let silent = Origin::start(|mut visit: Visit| async move {
-        visit.raw.rest().await.ok();
+    let silent = Origin::start(|mut conn: OriginConnection| async move {
+        conn.raw.rest().await.ok();
     })
     .await;
     for (origin, protocol) in

@@ -84,7 +84,7 @@ async fn request_after_a_body_is_read_at_any_split() {
         tokio::task::yield_now().await;
         client.send(&requests[cut..]).await;
         for text in [r#"POST /1 b"hi""#, r#"POST /2 b"abc""#, r#"GET /3 b"""#] {
-            assert_eq!(client.answer(false).await.text(), text);
+            assert_eq!(client.response(false).await.text(), text);
         }
     }
 }
@@ -94,10 +94,10 @@ async fn continue_is_sent_when_the_body_is_read() {
     let (mut client, _running) = client(|request, _| describe(request)).await;
     for _ in 0..2 {
         client.send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").await;
-        let informational = client.answer(false).await;
+        let informational = client.response(false).await;
         assert_eq!((informational.status(), informational.fields.len()), (100, 0));
         client.send("hi").await;
-        assert_eq!(client.answer(false).await.text(), r#"POST / b"hi""#);
+        assert_eq!(client.response(false).await.text(), r#"POST / b"hi""#);
     }
 }
 
@@ -127,8 +127,8 @@ async fn retained_body_does_not_read_the_next_request() {
     })
     .await;
     client.send("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiPOST /2 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").await;
-    assert_eq!(client.answer(false).await.text(), "kept");
-    assert_eq!(client.answer(false).await.text(), r#"POST /2 b"abc""#);
+    assert_eq!(client.response(false).await.text(), "kept");
+    assert_eq!(client.response(false).await.text(), r#"POST /2 b"abc""#);
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn short_unread_body_is_discarded() {
     let (first, second) = body.split_at(1000);
     assert_eq!(client.ask(post(&format!("Content-Length: {MAX_DISCARDED}")) + first).await.status(), 429);
     client.send([second, &post("Content-Length: 0")].concat()).await;
-    assert_eq!(client.answer(false).await.status(), 429);
+    assert_eq!(client.response(false).await.status(), 429);
 }
 
 #[tokio::test]

@@ -77,11 +77,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
     pub async fn ask(&mut self, request: impl AsRef<[u8]>) -> Message {
         let bodiless = request.as_ref().starts_with(b"HEAD ");
         self.send(request).await;
-        self.answer(bodiless).await
+        self.response(bodiless).await
     }
 
     /// Reads a response, and discards informational responses except 100 and 101.
-    pub async fn answer(&mut self, bodiless: bool) -> Message {
+    pub async fn response(&mut self, bodiless: bool) -> Message {
         loop {
             let answer = self.try_message(bodiless, true).await.expect("should be a complete response");
             if !matches!(answer.status(), 102..200) {

@@ -20,7 +20,7 @@ pub struct Origin {
 
 /// One connection to the origin.
 #[derive(Debug)]
-pub struct Visit {
+pub struct OriginConnection {
     /// The number of earlier connections.
     pub index: usize,
     pub raw: Raw,
@@ -31,7 +31,7 @@ impl Origin {
     /// Starts an origin that runs `script` on every connection.
     pub async fn start<F, S>(script: S) -> Self
     where
-        S: Fn(Visit) -> F + Send + 'static,
+        S: Fn(OriginConnection) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("should bind");
@@ -41,24 +41,24 @@ impl Origin {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let index = accepted.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(script(Visit { index, raw: Raw::new(stream), requests: requests.clone() }));
+                tokio::spawn(script(OriginConnection { index, raw: Raw::new(stream), requests: requests.clone() }));
             }
         });
         origin
     }
 
     /// Starts an origin that answers every request with the same bytes.
-    pub async fn saying(answer: &'static str) -> Self {
-        Self::start(move |mut visit| async move {
-            while visit.request().await.is_some() {
-                visit.raw.send(answer).await;
+    pub async fn with_response(answer: &'static str) -> Self {
+        Self::start(move |mut conn| async move {
+            while conn.request().await.is_some() {
+                conn.raw.send(answer).await;
             }
         })
         .await
     }
 
     /// Returns an address that refuses connections.
-    pub async fn absent() -> SocketAddr {
+    pub async fn closed_port() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("should bind");
         listener.local_addr().expect("should have an address")
     }
@@ -74,17 +74,17 @@ impl Origin {
     }
 
     /// Clears the recorded requests.
-    pub fn forget(&self) {
+    pub fn clear_requests(&self) {
         self.requests.lock().clear();
     }
 
     /// Returns the last recorded request.
-    pub fn last(&self) -> Message {
+    pub fn last_request(&self) -> Message {
         self.requests().pop().expect("should have received a request")
     }
 }
 
-impl Visit {
+impl OriginConnection {
     /// Reads and records a complete request. Returns `None` if the peer has closed the connection.
     pub async fn request(&mut self) -> Option<Message> {
         let request = self.raw.try_message(false, false).await.ok()?;
